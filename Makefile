@@ -1,0 +1,63 @@
+# The verbs of the project. `make` alone lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PINS := $(VENV)/.pins-installed
+PACKAGE := $(VENV)/.package-installed
+
+# What is type-checked: folders that do not exist yet are left out.
+TYPED := src tests $(wildcard bench docs/generate.py)
+
+# Rounds of each randomised crash and fault test.
+TEST_ROUNDS := 30
+SIMULATE_ROUNDS := 300
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test check simulate bench up docs
+
+help: ## List the verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+setup: $(PACKAGE) ## Create .venv with the pinned dependencies and the parley command
+
+run: setup ## Start the server on ./data
+	$(BIN)/parley serve --data ./data
+
+test: check ## Everything static, then every test layer
+	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(TEST_ROUNDS)} $(BIN)/pytest -n 2 -m "not serial" tests
+	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(TEST_ROUNDS)} $(BIN)/pytest -m serial tests || [ $$? -eq 5 ]
+
+check: setup ## Only the static part: ruff, mypy, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy $(TYPED)
+	$(BIN)/lint-imports
+
+simulate: setup ## The long run of the randomised crash and fault tests
+	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(SIMULATE_ROUNDS)} $(BIN)/pytest tests/simulation
+
+bench: setup ## Measure; ENGINE= and ONLY= narrow it
+	$(BIN)/python -m bench $(if $(ENGINE),--engine $(ENGINE)) $(if $(ONLY),--only $(ONLY))
+
+up: ## Start the services that the engine needs
+	@echo "The embedded engine needs no services: 'make run' is enough."
+
+docs: setup ## Regenerate the generated pages of docs/
+	$(BIN)/python docs/generate.py
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Parley needs Python 3.11 or newer, and '$(PYTHON)' is $$($(PYTHON) --version 2>&1 || true)." \
+			"Name a newer one: make setup PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(PINS): requirements-dev.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
+	@touch $@
+
+$(PACKAGE): pyproject.toml $(PINS)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,1 @@
+"""The tests, in layers: each folder says what it may touch."""

@@ -1,0 +1,1 @@
+"""A real server process over real sockets: the named scenarios of the design."""

@@ -1,0 +1,79 @@
+"""Shared basics of every layer: coroutine tests run on a fresh event loop, with a guard against hanging.
+
+A test may simply be `async def test_…`. It runs under `asyncio.run`; shortly before pytest-timeout would
+kill the whole run, the guard cancels the test and the report shows where each task was waiting.
+`@pytest.mark.timeout(seconds)` raises the limit of one test; under a debugger there is none.
+Fixtures stay synchronous: what needs the loop is an `async with` in the test.
+"""
+
+import asyncio
+import functools
+import inspect
+import io
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+GUARD_SHARE = 0.9
+"""The guard fires at this share of the test's timeout, so that it always comes before pytest-timeout."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a coroutine test to its end; leave any other test to pytest."""
+    guard_s = guard_seconds(pyfuncitem)
+    hypothesis_handle = getattr(pyfuncitem.obj, "hypothesis", None)
+    if hypothesis_handle is not None:
+        if inspect.iscoroutinefunction(hypothesis_handle.inner_test):
+            hypothesis_handle.inner_test = as_sync(hypothesis_handle.inner_test, guard_s)
+        return None
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+    for name, value in arguments.items():
+        if inspect.iscoroutine(value) or inspect.isasyncgen(value):
+            pytest.fail(
+                f"fixture {name!r} is async; make it a context manager that the test enters", pytrace=False
+            )
+    as_sync(pyfuncitem.obj, guard_s)(**arguments)
+    return True
+
+
+def guard_seconds(item: pytest.Function) -> float | None:
+    """How long a coroutine test may take, or None where a person is stepping through it."""
+    if sys.gettrace() is not None or item.config.getoption("usepdb"):
+        return None
+    marker = item.get_closest_marker("timeout")
+    if marker is None:
+        limit_s = float(item.config.getini("timeout"))
+    else:
+        limit_s = float(marker.args[0] if marker.args else marker.kwargs["timeout"])
+    return limit_s * GUARD_SHARE if limit_s > 0 else None
+
+
+def as_sync(test: Callable[..., Awaitable[None]], guard_s: float | None) -> Callable[..., None]:
+    """The same test as a plain function, for pytest and for Hypothesis."""
+
+    @functools.wraps(test)
+    def run(*args: Any, **kwargs: Any) -> None:
+        stacks = asyncio.run(run_guarded(test(*args, **kwargs), guard_s))
+        if stacks is not None:
+            pytest.fail(f"the test was still waiting after {guard_s:g} s\n{stacks}", pytrace=False)
+
+    return run
+
+
+async def run_guarded(test: Awaitable[None], guard_s: float | None) -> str | None:
+    """Await the test; if it is not done in time, cancel it and return the stack of every task."""
+    task = asyncio.ensure_future(test)
+    done, _ = await asyncio.wait([task], timeout=guard_s)
+    if done:
+        return task.result()
+    stacks = io.StringIO()
+    for waiting in asyncio.all_tasks() - {asyncio.current_task()}:
+        waiting.print_stack(file=stacks)
+    task.cancel()
+    await asyncio.wait([task], timeout=1)
+    return stacks.getvalue()

@@ -1,0 +1,1 @@
+"""Several rooms together in one process: a real store, a real gateway."""

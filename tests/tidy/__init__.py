@@ -1,0 +1,1 @@
+"""Rules of the house that no other tool checks."""
