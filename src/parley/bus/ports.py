@@ -1,0 +1,44 @@
+"""The door to the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from parley.model import Head, Persisted
+
+
+class Listener(Protocol):
+    """Whoever wants the news. Called on the event loop; must not block."""
+
+    def persisted(self, news: Persisted) -> None:
+        """Positions of one chat became durable."""
+        ...
+
+    def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
+        """A chat was created with these members."""
+        ...
+
+    def sessions_ended(self, session_ids: list[str]) -> None:
+        """These sessions may no longer be used."""
+        ...
+
+
+class Bus(Protocol):
+    """At most a hint: whoever misses news finds it in the log."""
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Hear everything published from now on; the answer ends it."""
+        ...
+
+    def publish(self, news: list[Persisted]) -> None:
+        """Tell of durable positions, in the order of their commits."""
+        ...
+
+    def publish_joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
+        """Tell of a new chat."""
+        ...
+
+    def publish_sessions_ended(self, session_ids: list[str]) -> None:
+        """Tell of revoked sessions."""
+        ...

@@ -1,0 +1,31 @@
+"""Time is an argument: whoever needs it takes a clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+Clock = Callable[[], int]
+"""Milliseconds since 1970."""
+
+MS_PER_SECOND = 1000
+MS_PER_DAY = 86_400_000
+
+
+def wall_clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def iso(now_ms: int) -> str:
+    """ISO 8601 in UTC with milliseconds, the way every time travels."""
+    seconds, ms = divmod(now_ms, MS_PER_SECOND)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
+
+
+def from_iso(text: str) -> int:
+    """Milliseconds of an ISO 8601 time, with or without milliseconds; ValueError if it is none."""
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * MS_PER_SECOND)

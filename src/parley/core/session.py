@@ -1,0 +1,87 @@
+"""What a connection may say when: one table, no IO.
+
+The shell feeds bytes to `receive` and performs the request that comes back. A frame that arrives in a
+state whose row does not list it is refused; a payload that is no frame closes the connection.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from parley.errors import BAD_REQUEST, UNAUTHENTICATED
+from parley.wire import codes
+from parley.wire.codec import Codec, Misread, NotAFrame
+from parley.wire.codes import Close
+from parley.wire.frames import (
+    AckPosition,
+    DeliveryReceipt,
+    Heartbeat,
+    Hello,
+    ReadReceipt,
+    Request,
+    SendMessage,
+    Sync,
+    SyncOverview,
+    SyncRequest,
+)
+
+
+class State(Enum):
+    NEW = "new"
+    GREETED = "greeted"
+    READY = "ready"
+    CLOSED = "closed"
+
+
+TABLE: dict[State, dict[type, State]] = {
+    State.NEW: {Hello: State.GREETED},
+    State.GREETED: {},
+    State.READY: {
+        SendMessage: State.READY,
+        SyncRequest: State.READY,
+        Sync: State.READY,
+        SyncOverview: State.READY,
+        AckPosition: State.READY,
+        DeliveryReceipt: State.READY,
+        ReadReceipt: State.READY,
+        Heartbeat: State.READY,
+    },
+    State.CLOSED: {},
+}
+"""For each state, the requests it takes and the state that follows."""
+
+HELLO_FIRST = UNAUTHENTICATED.because("say hello first")
+HELLO_ONCE = BAD_REQUEST.because("hello is said once")
+
+
+class Session:
+    """One connection's conversation. GREETED waits for the shell's verdict on the token."""
+
+    __slots__ = ("_codec", "state")
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self.state = State.NEW
+
+    def receive(self, data: bytes | str) -> Request | Misread | Close:
+        """The request in a payload, or what its sender is owed instead."""
+        try:
+            frame = self._codec.decode(data)
+        except NotAFrame as error:
+            self.state = State.CLOSED
+            return Close(codes.NOT_A_FRAME.code, str(error))
+        following = TABLE[self.state].get(type(frame))
+        if following is not None:
+            self.state = following
+            return frame
+        if isinstance(frame, Misread):
+            return frame
+        return Misread(HELLO_ONCE if self.state is State.READY else HELLO_FIRST, frame.id)
+
+    def accept(self) -> None:
+        """The token was good."""
+        assert self.state is State.GREETED
+        self.state = State.READY
+
+    def close(self) -> None:
+        self.state = State.CLOSED

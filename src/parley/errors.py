@@ -1,0 +1,127 @@
+"""Everything that can be refused or go wrong, as one tree.
+
+    ParleyError
+    ├── Refused                     an answer to whoever asked; says whether a retry helps
+    └── StoreError
+        ├── StoreBusy               the write lock was not free in time
+        ├── StoreUnavailable        nothing was written; it may work later
+        ├── OutcomeUnknown          a commit failed: perhaps written, perhaps not
+        ├── CounterMissingError     a chat without its counter: an operator must act
+        └── InconsistentCounterError  a counter behind its own log
+
+A refusal is a value (`Refusal`) wherever it is an ordinary result, and is raised as `Refused` only
+where a use case ends early. Drivers' own errors never leave the store.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class Refusal(Struct, frozen=True):
+    """Why a request was not done. `code` is stable; `reason` is for people."""
+
+    code: str
+    reason: str
+    temporary: bool = False
+    retry_after_ms: int | None = None
+    status: int = 400
+
+    def because(self, reason: str) -> Refusal:
+        return Refusal(self.code, reason, self.temporary, self.retry_after_ms, self.status)
+
+    def after(self, retry_after_ms: int) -> Refusal:
+        return Refusal(self.code, self.reason, self.temporary, retry_after_ms, self.status)
+
+
+BAD_REQUEST = Refusal("bad_request", "the request is not well formed")
+UNKNOWN_TYPE = Refusal("unknown_type", "there is no frame of this type")
+UNAUTHENTICATED = Refusal("unauthenticated", "a valid token is needed; log in again", status=401)
+WRONG_PASSWORD = Refusal("unauthenticated", "no account has this username and password", status=401)
+FORBIDDEN = Refusal("forbidden", "your role does not allow this", status=403)
+NOT_A_MEMBER = Refusal("not_a_member", "you are not a member of this chat", status=403)
+NOT_FOUND = Refusal("not_found", "there is nothing here, or it is not yours to see", status=404)
+DUPLICATE_ID = Refusal("duplicate_id", "this client_message_id is taken; make a new one", status=409)
+USERNAME_TAKEN = Refusal("username_taken", "this username is taken; choose another", status=409)
+OUT_OF_TURN = Refusal(
+    "out_of_turn",
+    "the message named in after_client_message_id is not stored; resend in order",
+    True,
+    status=409,
+)
+AHEAD_OF_LOG = Refusal("ahead_of_log", "this position is beyond the end of the log", status=409)
+TOO_LARGE = Refusal("too_large", "this is larger than the limit", status=413)
+UNSUPPORTED_MEDIA = Refusal("unsupported_media_type", "send JSON as application/json", status=415)
+RATE_LIMITED = Refusal("rate_limited", "too fast; wait and try again", True, 1000, status=429)
+COUNTER_MISSING = Refusal(
+    "counter_missing",
+    "this chat cannot take messages until its operator repairs it",
+    True,
+    30_000,
+    status=503,
+)
+COUNTER_INCONSISTENT = Refusal(
+    "counter_inconsistent",
+    "this chat cannot take messages until its operator repairs it",
+    True,
+    30_000,
+    status=503,
+)
+STORE_UNAVAILABLE = Refusal("store_unavailable", "nothing was stored; try again", True, 1000, status=503)
+OUTCOME_UNKNOWN = Refusal(
+    "outcome_unknown",
+    "it may or may not be stored; retry with the same client_message_id",
+    True,
+    1000,
+    status=503,
+)
+SHUTTING_DOWN = Refusal(
+    "shutting_down", "this server is going away; reconnect and resume", True, 1000, status=503
+)
+BUSY = Refusal("busy", "too many requests of this kind are waiting", True, 1000, status=503)
+INTERNAL = Refusal("internal", "something went wrong here; try again", True, 1000, status=500)
+
+
+class ParleyError(Exception):
+    """The root of everything this package raises on purpose."""
+
+
+class Refused(ParleyError):
+    """A use case ended early, with the refusal that its caller is owed."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(f"{refusal.code}: {refusal.reason}")
+        self.refusal = refusal
+
+
+class ConfigError(ParleyError):
+    """The configuration cannot be used; the message is one sentence for the operator."""
+
+
+class StoreError(ParleyError):
+    """Something below the store's port failed."""
+
+
+class StoreBusy(StoreError):
+    """The write lock was not free in time; nothing was written."""
+
+
+class StoreUnavailable(StoreError):
+    """Nothing was written; it may work later."""
+
+
+class OutcomeUnknown(StoreError):
+    """A commit failed. What it held is perhaps stored: neither acknowledge nor refuse it."""
+
+
+class CounterMissingError(StoreError):
+    """A chat without its counter. Nothing was allocated; `parley recover` repairs it."""
+
+
+class InconsistentCounterError(StoreError):
+    """A counter that is behind its own log."""
+
+    def __init__(self, counter: int, max_sequence: int) -> None:
+        super().__init__(f"Counter exists with value {counter} but max message sequence is {max_sequence}")
+        self.counter = counter
+        self.max_sequence = max_sequence

@@ -1,0 +1,88 @@
+"""Identifiers: ULIDs with a prefix that says what they name. Time and chance are arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+TIME_BITS = 48
+RANDOM_BITS = 80
+ULID_LENGTH = 26
+
+CHAT = "chat_"
+EVENT = "evt_"
+MESSAGE = "msg_"
+SESSION = "ses_"
+USER = "user_"
+
+_PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
+_VALUES = {letter: value for value, letter in enumerate(ALPHABET)}
+
+
+def ulid(now_ms: int, chance: int) -> str:
+    """The 26 letters for a time in milliseconds and 80 random bits."""
+    number = (now_ms & (1 << TIME_BITS) - 1) << RANDOM_BITS | chance & (1 << RANDOM_BITS) - 1
+    return "".join(_PAIRS[number >> shift & 1023] for shift in range(120, -1, -10))
+
+
+def ulid_to_bytes(text: str) -> bytes:
+    """The 16 bytes behind 26 letters; ValueError if they are none."""
+    if len(text) != ULID_LENGTH:
+        raise ValueError("a ULID has 26 letters")
+    number = 0
+    for letter in text:
+        value = _VALUES.get(letter)
+        if value is None:
+            raise ValueError(f"{letter!r} is no letter of a ULID")
+        number = number << 5 | value
+    return number.to_bytes(17, "big")[-16:]
+
+
+def message_key(message_id: str) -> bytes | None:
+    """What a store keys a message id by; None when it cannot be one of ours."""
+    if not message_id.startswith(MESSAGE):
+        return None
+    try:
+        return ulid_to_bytes(message_id[len(MESSAGE) :])
+    except ValueError:
+        return None
+
+
+def client_key(client_message_id: str) -> bytes | None:
+    """The 16 bytes of a client's UUIDv4 in any letter case; None when it is not one."""
+    text = client_message_id
+    if len(text) != 36 or not text[8] == text[13] == text[18] == text[23] == "-":
+        return None
+    try:
+        key = bytes.fromhex(text.replace("-", ""))
+    except ValueError:
+        return None
+    return key if len(key) == 16 and key[6] >> 4 == 4 and key[8] >> 6 == 2 else None
+
+
+class Ids:
+    """Makes ids. Those of one maker ascend, even when the clock stands still or steps back."""
+
+    __slots__ = ("_last", "_random_bits")
+
+    def __init__(self, random_bits: Callable[[int], int]) -> None:
+        self._random_bits = random_bits
+        self._last = 0
+
+    def next(self, prefix: str, now_ms: int) -> str:
+        return self.many(prefix, now_ms, 1)[0]
+
+    def many(self, prefix: str, now_ms: int, count: int) -> list[str]:
+        """`count` ids in ascending order: one draw of chance, then its successors."""
+        first = max(now_ms << RANDOM_BITS | self._random_bits(RANDOM_BITS), self._last + 1)
+        self._last = first + count - 1
+        if first >> 20 == self._last >> 20:
+            return self._run(prefix, first, count)
+        return [prefix + ulid(number >> RANDOM_BITS, number) for number in range(first, first + count)]
+
+    @staticmethod
+    def _run(prefix: str, first: int, count: int) -> list[str]:
+        """Ids that differ in their last four letters only, which is nearly always."""
+        stem = prefix + ulid(first >> RANDOM_BITS, first)[:22]
+        low = first & (1 << 20) - 1
+        return [stem + _PAIRS[n >> 10] + _PAIRS[n & 1023] for n in range(low, low + count)]

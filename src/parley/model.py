@@ -1,0 +1,188 @@
+"""The nouns of the domain, as values. `docs/GLOSSARY.md` says what each word means."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from parley.errors import Refusal
+
+
+class Role(StrEnum):
+    OWNER = "owner"
+    ADMIN = "admin"
+    MEMBER = "member"
+
+
+class ChatType(StrEnum):
+    DIRECT = "direct"
+    GROUP = "group"
+
+
+class Kind(StrEnum):
+    """What an entry of the log is. Clients pass over kinds that they do not know."""
+
+    MESSAGE = "message"
+    MEMBER = "member"
+    CHAT = "chat"
+
+
+class Action(StrEnum):
+    """What a change of a chat does."""
+
+    JOINED = "joined"
+    LEFT = "left"
+    REMOVED = "removed"
+    ROLE = "role"
+    RENAMED = "renamed"
+
+
+class Change(Struct, frozen=True):
+    """A change of a chat that takes effect at one position of its log, in the same transaction."""
+
+    action: Action
+    user_id: str = ""
+    role: Role = Role.MEMBER
+    title: str = ""
+
+
+class Draft(Struct, kw_only=True, gc=False):
+    """A message, or a change, that is not yet in the log."""
+
+    chat_id: str
+    sender_id: str
+    content: str
+    content_type: str = "text/plain"
+    client_message_id: str | None = None
+    client_key: bytes | None = None
+    display_time: str | None = None
+    after_key: bytes | None = None
+    kind: str = Kind.MESSAGE.value
+    change: Change | None = None
+    request_id: str = ""
+
+
+class Appended(Struct, kw_only=True, gc=False):
+    """Where a draft is in the log. `deduplicated`: it had been there already, and nothing changed."""
+
+    message_id: str
+    sequence: int
+    epoch: int
+    created_at: str
+    deduplicated: bool = False
+    conflict: bool = False
+
+
+Outcome = Appended | Refusal
+
+
+class Stored(Struct, gc=False):
+    """One resolved position: `wire` is the entry's JSON as it travels, None for a void."""
+
+    sequence: int
+    wire: bytes | None
+    change: Change | None = None
+
+
+class Persisted(Struct):
+    """What became durable together in one chat, ascending: the event `MessagePersisted`, in bulk.
+
+    `positions` need not follow each other when sequencing is two_phase; a reader that needs the next
+    one reads the log.
+    """
+
+    chat_id: str
+    epoch: int
+    positions: list[Stored]
+
+
+class AppendResult(Struct):
+    """The outcome of every draft, in their order, and what the commit added to each chat."""
+
+    outcomes: list[Outcome]
+    persisted: list[Persisted]
+
+
+class Head(Struct, frozen=True):
+    """Where the resolved prefix of a log ends."""
+
+    epoch: int
+    sequence: int
+
+
+class Page(Struct):
+    """A contiguous, resolved stretch of one log: `from_sequence`..`to_sequence`, without exception."""
+
+    chat_id: str
+    epoch: int
+    entries: list[bytes]
+    voids: list[int]
+    from_sequence: int
+    to_sequence: int
+    head: int
+    reset: bool = False
+
+    @property
+    def complete(self) -> bool:
+        return self.to_sequence >= self.head
+
+
+class User(Struct, frozen=True):
+    user_id: str
+    username: str
+    display_name: str
+    about: str
+    is_operator: bool
+    created_at: str
+
+
+class Session(Struct, frozen=True):
+    """A device that may speak for a person until it is revoked or 30 days pass without use."""
+
+    session_id: str
+    user_id: str
+    device_id: str
+    device_name: str
+    created_at_ms: int
+    last_used_at_ms: int
+    expires_at_ms: int
+
+
+class Chat(Struct, frozen=True):
+    chat_id: str
+    chat_type: ChatType
+    title: str | None
+    created_by: str
+    created_at: str
+    updated_at: str
+    epoch: int
+    open_to_join: bool = False
+
+
+class Member(Struct, frozen=True):
+    user_id: str
+    role: Role
+    joined_at: str
+    joined_sequence: int
+
+
+class Position(Struct, frozen=True):
+    """How far one device, and the person behind it, is in one chat."""
+
+    chat_id: str
+    epoch: int
+    head: int
+    last_acked_sequence: int
+    read_up_to: int
+    unread: int
+    unread_more: bool
+    left: bool
+
+
+class Changed(Struct):
+    """The chats of one person that changed after a token, ascending by change."""
+
+    positions: list[Position]
+    token: int
+    complete: bool

@@ -1,0 +1,1 @@
+"""What must survive: ports here, one folder per engine."""

@@ -1,0 +1,154 @@
+"""The doors to whatever keeps things. Each docstring is a promise that every engine's tests check.
+
+An engine raises `StoreUnavailable` when nothing was written, and `OutcomeUnknown` when it cannot tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from parley.model import (
+    AppendResult,
+    Changed,
+    Chat,
+    Draft,
+    Head,
+    Member,
+    Page,
+    Persisted,
+    Role,
+    Session,
+    User,
+)
+
+
+class Log(Protocol):
+    """Every chat's entries. Dense: each number from 1 to the head is an entry or a void."""
+
+    async def append(self, drafts: Sequence[Draft]) -> AppendResult:
+        """Durable before it returns, in the drafts' order within each chat.
+
+        The same client key returns the same position; membership, predecessors and permissions are
+        decided in the same transaction; one bad draft never fails its neighbours.
+        """
+        ...
+
+    async def read(self, chat_id: str, after: int, limit: int) -> Page:
+        """Positions after `after`, ascending, contiguous and resolved; at least one if there is one."""
+        ...
+
+    async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
+        """The last positions below `before`, ascending, contiguous and resolved."""
+        ...
+
+    async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
+        """Where the resolved prefix of each log ends, read strongly; needs no counter."""
+        ...
+
+    async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
+        """The entry stored under a client's id, as it travels."""
+        ...
+
+    async def find_message(self, message_id: str) -> tuple[str, int] | None:
+        """The chat and the sequence of a message."""
+        ...
+
+    async def seal(self) -> list[Persisted]:
+        """Turn positions that were allocated and abandoned into voids; durable before it returns."""
+        ...
+
+
+class Directory(Protocol):
+    """Chats and who is in them. Changes of a chat that exists are drafts: see `Log.append`."""
+
+    async def create_chat(self, chat: Chat, member_ids: Sequence[str]) -> tuple[Chat, bool]:
+        """The chat, its counter at 0 and its members, all or nothing; `created_by` is the owner.
+
+        A direct chat of the same two people is returned as it is, with False.
+        """
+        ...
+
+    async def chat(self, chat_id: str) -> Chat | None:
+        """The chat's own record."""
+        ...
+
+    async def role(self, chat_id: str, user_id: str) -> Role | None:
+        """The role of a member, read strongly; None for everybody else."""
+        ...
+
+    async def members(self, chat_id: str, after_user_id: str, limit: int) -> list[Member]:
+        """Members in the order of their ids, after one."""
+        ...
+
+    async def member_count(self, chat_id: str) -> int:
+        """How many members a chat has."""
+        ...
+
+    async def chat_ids_of(self, user_id: str) -> list[str]:
+        """Every chat that a person is a member of, read strongly."""
+        ...
+
+
+class Accounts(Protocol):
+    """People and the sessions of their devices."""
+
+    async def add_user(self, user: User, password_hash: str) -> bool:
+        """Durable before it returns; False when the username is taken."""
+        ...
+
+    async def user(self, user_id: str) -> User | None:
+        """A person by id."""
+        ...
+
+    async def user_by_name(self, username: str) -> tuple[User, str] | None:
+        """A person by exact username, with the password's hash."""
+        ...
+
+    async def update_user(self, user: User, password_hash: str | None = None) -> None:
+        """Replace what a person may change; the hash only if one is given."""
+        ...
+
+    async def add_session(self, session: Session, token_hash: bytes) -> None:
+        """Durable before it returns. Only the token's hash is kept."""
+        ...
+
+    async def session_by_token(self, token_hash: bytes) -> Session | None:
+        """The session of a token, whatever its age."""
+        ...
+
+    async def sessions(self, user_id: str) -> list[Session]:
+        """A person's sessions, the last used first."""
+        ...
+
+    async def end_sessions(self, user_id: str, session_ids: Sequence[str]) -> list[str]:
+        """Forget these sessions of this person; returns those that existed."""
+        ...
+
+
+class Cursors(Protocol):
+    """How far each device and person is. Positions only rise."""
+
+    def note_acked(self, user_id: str, device_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
+        """Remember a device's position; durable with the next commit, at the latest after 50 ms."""
+        ...
+
+    def note_read(self, user_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
+        """Remember how far a person has read; as `note_acked`."""
+        ...
+
+    def note_used(self, session_id: str, now_ms: int) -> None:
+        """Remember that a session was used; as `note_acked`."""
+        ...
+
+    async def flush(self) -> None:
+        """Everything noted before the call is durable when it returns."""
+        ...
+
+    async def position(self, user_id: str, device_id: str, chat_id: str) -> int:
+        """A device's own position in a chat."""
+        ...
+
+    async def changed(self, user_id: str, device_id: str, after: int | None, limit: int) -> Changed:
+        """What changed for a person after a token, read strongly; every chat when there is none."""
+        ...

@@ -1,0 +1,226 @@
+"""Every frame of the contract as a typed value.
+
+A client's frame is decoded into exactly one of `ClientFrame`; unknown fields pass, unknown types are
+refused. `chat_id`, `conversation_id` and `conv_id` mean the same: `frame.chat` is whichever was given.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+
+from parley.errors import Refusal
+from parley.wire import limits
+
+Sequence = Annotated[int, Meta(ge=0, le=limits.SEQUENCE_MAX)]
+Limit = Annotated[int, Meta(ge=1)]
+RequestId = int | float | None
+Answer = int | float | UnsetType
+
+
+class ClientFrame(Struct, tag_field="type", kw_only=True, gc=False):
+    """What a client asks. `id` comes back as `re` in the answer."""
+
+    id: RequestId = None
+
+
+class ChatFrame(ClientFrame, kw_only=True, gc=False):
+    """A request about one chat, under any of its three names."""
+
+    chat_id: str = ""
+    conversation_id: str = ""
+    conv_id: str = ""
+
+    @property
+    def chat(self) -> str:
+        return self.chat_id or self.conversation_id or self.conv_id
+
+
+class Hello(ClientFrame, tag="hello", kw_only=True, gc=False):
+    token: str
+    device_id: str
+    live: bool = True
+
+
+class SendMessage(ChatFrame, tag="send_message", kw_only=True, gc=False):
+    client_message_id: str
+    content: str
+    content_type: str = "text/plain"
+    display_time: str | None = None
+    after_client_message_id: str | None = None
+
+
+class SyncRequest(ChatFrame, tag="sync_request", kw_only=True, gc=False):
+    last_acked_sequence: Sequence
+    epoch: Annotated[int, Meta(ge=1, le=limits.SEQUENCE_MAX)] | None = None
+    last_message_id: str | None = None
+    limit: Limit = limits.PAGE_ENTRIES_DEFAULT
+
+
+class Sync(ClientFrame, tag="sync", kw_only=True, gc=False):
+    last_message_id: str
+    limit: Limit = limits.PAGE_ENTRIES_MAX
+
+
+class SyncOverview(ClientFrame, tag="sync_overview", kw_only=True, gc=False):
+    changed_since: str | None = None
+    limit: Limit = limits.OVERVIEW_CHATS_DEFAULT
+
+
+class AckPosition(ChatFrame, tag="ack", kw_only=True, gc=False):
+    last_acked_sequence: Sequence
+
+
+class DeliveryReceipt(ChatFrame, tag="delivery_receipt", kw_only=True, gc=False):
+    message_id: str
+    delivered_at: str | None = None
+
+
+class ReadReceipt(ChatFrame, tag="read_receipt", kw_only=True, gc=False):
+    read_up_to: str | Sequence
+    read_at: str | None = None
+
+
+class Heartbeat(ClientFrame, tag="heartbeat", kw_only=True, gc=False):
+    pass
+
+
+Request = (
+    Hello
+    | SendMessage
+    | SyncRequest
+    | Sync
+    | SyncOverview
+    | AckPosition
+    | DeliveryReceipt
+    | ReadReceipt
+    | Heartbeat
+)
+
+
+class Entry(Struct, kw_only=True, gc=False):
+    """One position of a chat's log. A client passes over a `kind` that it does not know."""
+
+    chat_id: str
+    sequence: int
+    epoch: int
+    kind: str
+    message_id: str
+    sender_id: str
+    client_message_id: str | None
+    content: str
+    content_type: str
+    created_at: str
+    server_timestamp: str
+    display_time: str | None = None
+
+
+class ServerFrame(Struct, tag_field="type", kw_only=True, gc=False):
+    """What the server says; `re` names the request it answers."""
+
+    re: Answer = UNSET
+
+
+class Welcome(ServerFrame, tag="welcome", kw_only=True):
+    user_id: str
+    device_id: str
+    session_id: str
+    server_time: str
+    heartbeat_seconds: int
+    limits: dict[str, int]
+
+
+class Ack(ServerFrame, tag="ack", kw_only=True, gc=False):
+    chat_id: str
+    client_message_id: str
+    message_id: str
+    sequence: int
+    epoch: int
+    created_at: str
+    deduplicated: bool
+    conflict: bool
+
+
+class MessageBatch(ServerFrame, tag="message_batch", kw_only=True):
+    """Every number in from_sequence..to_sequence is an entry or in `voids`."""
+
+    chat_id: str
+    epoch: int
+    entries: list[Raw]
+    voids: list[int]
+    from_sequence: int
+    to_sequence: int
+    head: int
+    complete: bool
+    reset: bool
+
+
+class OverviewChat(Struct, kw_only=True):
+    chat_id: str
+    epoch: int
+    head: int
+    last_acked_sequence: int
+    read_up_to: int
+    unread: int
+    unread_more: bool
+    left: bool | UnsetType = UNSET
+
+
+class Overview(ServerFrame, tag="overview", kw_only=True):
+    chats: list[OverviewChat]
+    token: str
+    complete: bool
+
+
+class HeartbeatAck(ServerFrame, tag="heartbeat_ack", kw_only=True):
+    server_time: str
+    heads: dict[str, int] | UnsetType = UNSET
+
+
+class Messages(ServerFrame, tag="messages", kw_only=True):
+    """Live: all entries of one chat that became durable together."""
+
+    chat_id: str
+    epoch: int
+    entries: list[Raw]
+    voids: list[int] | UnsetType = UNSET
+
+
+class ChatChanged(ServerFrame, tag="chat_changed", kw_only=True):
+    """A chat was joined, left or renamed, or a role in it changed."""
+
+    chat_id: str
+    change: str
+    user_id: str | UnsetType = UNSET
+    role: str | UnsetType = UNSET
+    title: str | UnsetType = UNSET
+    head: int | UnsetType = UNSET
+    epoch: int | UnsetType = UNSET
+
+
+class RefusedFrame(ServerFrame, tag="refused", kw_only=True):
+    re: int | float | None = None  # type: ignore[assignment]
+    code: str
+    reason: str
+    temporary: bool
+    retry_after_ms: int | UnsetType = UNSET
+
+
+ServerFrames = Welcome | Ack | MessageBatch | Overview | HeartbeatAck | Messages | ChatChanged | RefusedFrame
+
+
+def answer_to(request_id: RequestId) -> Answer:
+    """What `re` says for a request's `id`: nothing when the client named none."""
+    return UNSET if request_id is None else request_id
+
+
+def refused(refusal: Refusal, request_id: RequestId) -> RefusedFrame:
+    retry: int | UnsetType = UNSET if refusal.retry_after_ms is None else refusal.retry_after_ms
+    return RefusedFrame(
+        re=request_id,
+        code=refusal.code,
+        reason=refusal.reason,
+        temporary=refusal.temporary,
+        retry_after_ms=retry,
+    )
