@@ -3,7 +3,7 @@
 A test may simply be `async def test_…`. It runs under `asyncio.run`; shortly before pytest-timeout would
 kill the whole run, the guard cancels the test and the report shows where each task was waiting.
 `@pytest.mark.timeout(seconds)` raises the limit of one test; under a debugger there is none.
-Fixtures stay synchronous: what needs the loop is an `async with` in the test.
+Fixtures stay synchronous (pytest refuses others): what needs the loop is an `async with` in the test.
 """
 
 import asyncio
@@ -32,11 +32,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
-    for name, value in arguments.items():
-        if inspect.iscoroutine(value) or inspect.isasyncgen(value):
-            pytest.fail(
-                f"fixture {name!r} is async; make it a context manager that the test enters", pytrace=False
-            )
     as_sync(pyfuncitem.obj, guard_s)(**arguments)
     return True
 

@@ -1,0 +1,87 @@
+"""Rule: a link in a page leads somewhere."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from tests.tidy.repository import ROOT, Breach, Source, assert_none, texts
+
+CODE_BLOCK = re.compile(r"^ *(```|~~~).*?^ *\1", re.DOTALL | re.MULTILINE)
+CODE_SPAN = re.compile(r"`[^`\n]*`")
+LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)|^ *\[[^\]]+\]:\s*(\S+)", re.MULTILINE)
+HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+ELSEWHERE = re.compile(r"^([a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
+
+
+def dead_links(page: Source, root: Path = ROOT) -> Iterator[Breach]:
+    """Relative links of a page whose file or heading does not exist."""
+    text = blank(CODE_SPAN, blank(CODE_BLOCK, page.text))
+    for found in LINK.finditer(text):
+        target = found[1] or found[2]
+        if ELSEWHERE.match(target):
+            continue
+        path, _, heading = target.partition("#")
+        file = (root / page.path).parent / unquote(path) if path else root / page.path
+        line = text.count("\n", 0, found.start()) + 1
+        if not file.exists():
+            yield page.breach(line, f"{target} leads to no file")
+        elif heading and file.suffix == ".md" and unquote(heading) not in anchors(file.read_text("utf-8")):
+            yield page.breach(line, f"{target} leads to no heading")
+
+
+def blank(pattern: re.Pattern[str], text: str) -> str:
+    """Take out what matches but keep the line numbers."""
+    return pattern.sub(lambda found: "\n" * found[0].count("\n"), text)
+
+
+def anchors(text: str) -> set[str]:
+    """The names that headings get on a forge: lower case, spaces as hyphens, repeated ones numbered."""
+    names: set[str] = set()
+    for heading in HEADING.findall(blank(CODE_BLOCK, text)):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").replace("*", "")
+        name = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        repeated = sum(1 for known in names if re.fullmatch(re.escape(name) + r"(-\d+)?", known))
+        names.add(f"{name}-{repeated}" if repeated else name)
+    return names
+
+
+def test_links_of_pages_resolve() -> None:
+    """Every relative link in a Markdown page leads to a file and a heading that exist."""
+    breaches = [breach for page in texts(".md") for breach in dead_links(page)]
+    assert_none(breaches, "mend the link or write the page")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[gone](missing.md)",
+        "![picture](img/missing.png)",
+        "[gone](page.md#no-such-heading)",
+        "[gone](#nowhere)",
+        "[gone]: missing.md",
+        '[gone](missing.md "title")',
+    ],
+)
+def test_a_dead_link_is_caught(line: str, tmp_path: Path) -> None:
+    """A link to a missing file or heading is a breach."""
+    (tmp_path / "page.md").write_text("# A heading\n", encoding="utf-8")
+    assert list(dead_links(Source("page.md", line), tmp_path))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[page](page.md)",
+        "[heading](page.md#group-commit-why)",
+        "[web](https://example.com/x)",
+        "`[code](missing.md)`",
+        "```\n[code](missing.md)\n```",
+    ],
+)
+def test_a_live_link_passes(line: str, tmp_path: Path) -> None:
+    """Existing targets, other sites and code samples are no breach."""
+    (tmp_path / "page.md").write_text("# Page\n\n## Group commit: `why`?\n", encoding="utf-8")
+    assert not list(dead_links(Source("page.md", line), tmp_path))
