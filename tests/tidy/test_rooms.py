@@ -1,0 +1,57 @@
+"""Rule: a room imports only what its contract in pyproject.toml allows; here each is shown to bite."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.tidy.repository import ROOT
+
+LINT_IMPORTS = str(Path(sys.executable).with_name("lint-imports"))
+
+# A module put into a room, the import in it that the room must not have, and the contract that says so.
+BREACHES = [
+    ("errors.py", "parley.model", "Rooms stand in layers: each knows only what is below it"),
+    ("wire/breach.py", "parley.ids", "wire knows only model and errors"),
+    ("core/breach.py", "parley.clock", "core knows only model, errors and wire"),
+]
+
+
+def contracts() -> list[str]:
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return [contract["name"] for contract in config["tool"]["importlinter"]["contracts"]]
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What lint-imports says of each contract for a copy of the sources with all breaches in it."""
+    root: Path = tmp_path_factory.mktemp("breached")
+    shutil.copy(ROOT / "pyproject.toml", root)
+    shutil.copytree(ROOT / "src", root / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for module, imported, _ in BREACHES:
+        with (root / "src/parley" / module).open("a", encoding="utf-8") as file:
+            file.write(f"\nimport {imported}\n")
+    command = [LINT_IMPORTS, "--no-cache", "--no-logo"]
+    environment = {**os.environ, "PYTHONPATH": str(root / "src"), "COLUMNS": "200"}
+    output = subprocess.run(
+        command, cwd=root, env=environment, check=False, capture_output=True, text=True, timeout=50
+    ).stdout
+    return dict(re.findall(r"^(.+?) (KEPT|BROKEN)\b", output, re.MULTILINE))
+
+
+@pytest.mark.parametrize(("module", "imported", "contract"), BREACHES)
+def test_a_forbidden_import_is_caught(
+    verdicts: dict[str, str], module: str, imported: str, contract: str
+) -> None:
+    """An import that a room must not have breaks its contract."""
+    assert verdicts[contract] == "BROKEN", f"{module} may import {imported} unnoticed"
+
+
+def test_every_contract_is_shown_to_bite() -> None:
+    """No contract stands in pyproject.toml without a breach here that it catches."""
+    assert {contract for _, _, contract in BREACHES} == set(contracts())
