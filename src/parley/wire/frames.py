@@ -19,7 +19,7 @@ RequestId = int | float | None
 Answer = int | float | UnsetType
 
 
-class ClientFrame(Struct, tag_field="type", kw_only=True, gc=False):
+class ClientFrame(Struct, tag_field="type", kw_only=True, gc=False, omit_defaults=True):
     """What a client asks. `id` comes back as `re` in the answer."""
 
     id: RequestId = None
