@@ -1,0 +1,192 @@
+"""The frames that the vectors pin: at least one of every type, plus what is easy to get wrong."""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Raw
+
+from parley.wire import limits
+from parley.wire.codec import Codec
+from parley.wire.frames import (
+    Ack,
+    AckPosition,
+    ChatChanged,
+    DeliveryReceipt,
+    Entry,
+    Heartbeat,
+    HeartbeatAck,
+    Hello,
+    MessageBatch,
+    Messages,
+    Overview,
+    OverviewChat,
+    ReadReceipt,
+    RefusedFrame,
+    Request,
+    SendMessage,
+    ServerFrames,
+    Sync,
+    SyncOverview,
+    SyncRequest,
+    Welcome,
+)
+
+CHAT = "chat_01JHV3Z8M4QK7N5X2R9T6WBCDE"
+USER = "user_01JHV3Z8M4QK7N5X2R9T6WBCDF"
+MESSAGE = "msg_01JHV3Z8M4QK7N5X2R9T6WBCDG"
+CLIENT_ID = "550e8400-e29b-41d4-a716-446655440000"
+PREVIOUS_ID = "6fa459ea-ee8a-4ca4-894e-db77e160355e"
+TOKEN = "prl_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
+TIME = "2026-01-30T14:30:00.000Z"
+AWKWARD = 'tab\there, "quotes", back\\slash, NUL \x00, line\u2028end, é, 👋🏽, \U0010ffff'
+
+ENTRY = Entry(
+    chat_id=CHAT,
+    sequence=47,
+    epoch=1,
+    kind="message",
+    message_id=MESSAGE,
+    sender_id=USER,
+    client_message_id=CLIENT_ID,
+    content="Hello, world!",
+    content_type="text/plain",
+    created_at=TIME,
+    server_timestamp=TIME,
+    display_time="2026-01-30T14:29:59Z",
+)
+MEMBER_ENTRY = Entry(
+    chat_id=CHAT,
+    sequence=limits.SEQUENCE_MAX,
+    epoch=2,
+    kind="member",
+    message_id="msg_01JHV3Z8M4QK7N5X2R9T6WBCDH",
+    sender_id=USER,
+    client_message_id=None,
+    content='{"action":"joined","user_id":"user_01JHV3Z8M4QK7N5X2R9T6WBCDF","role":"member"}',
+    content_type="application/json",
+    created_at=TIME,
+    server_timestamp=TIME,
+)
+AWKWARD_ENTRY = msgspec.structs.replace(ENTRY, sequence=49, content=AWKWARD)
+
+REQUESTS: dict[str, Request] = {
+    "hello": Hello(id=1, token=TOKEN, device_id="phone"),
+    "hello without live messages": Hello(id=1, token=TOKEN, device_id="importer", live=False),
+    "send_message": SendMessage(id=2, chat_id=CHAT, client_message_id=CLIENT_ID, content="Hello, world!"),
+    "send_message with everything": SendMessage(
+        id=3,
+        chat_id=CHAT,
+        client_message_id=CLIENT_ID,
+        content='{"x":1}',
+        content_type="application/json",
+        display_time=TIME,
+        after_client_message_id=PREVIOUS_ID,
+    ),
+    "send_message with awkward letters": SendMessage(
+        id=4, chat_id=CHAT, client_message_id=CLIENT_ID, content=AWKWARD
+    ),
+    "send_message without id": SendMessage(chat_id=CHAT, client_message_id=CLIENT_ID, content=""),
+    "send_message with a fractional id": SendMessage(
+        id=0.5, chat_id=CHAT, client_message_id=CLIENT_ID, content="x"
+    ),
+    "sync_request": SyncRequest(id=5, chat_id=CHAT, last_acked_sequence=0),
+    "sync_request with everything": SyncRequest(
+        id=6,
+        chat_id=CHAT,
+        last_acked_sequence=limits.SEQUENCE_MAX,
+        epoch=3,
+        last_message_id=MESSAGE,
+        limit=limits.PAGE_ENTRIES_MAX,
+    ),
+    "sync": Sync(id=7, last_message_id=MESSAGE, limit=10),
+    "sync_overview": SyncOverview(id=8),
+    "sync_overview continued": SyncOverview(id=9, changed_since="412", limit=500),
+    "ack": AckPosition(chat_id=CHAT, last_acked_sequence=47),
+    "delivery_receipt": DeliveryReceipt(conversation_id=CHAT, message_id=MESSAGE, delivered_at=TIME),
+    "read_receipt by sequence": ReadReceipt(conversation_id=CHAT, read_up_to=47),
+    "read_receipt by message": ReadReceipt(conversation_id=CHAT, read_up_to=MESSAGE, read_at=TIME),
+    "heartbeat": Heartbeat(),
+    "heartbeat with id": Heartbeat(id=2**53 - 1),
+}
+
+
+def answers(codec: Codec) -> dict[str, ServerFrames]:
+    """The server's frames, with their entries in this codec's own form."""
+
+    def embedded(*entries: Entry) -> list[Raw]:
+        return codec.entries([msgspec.json.encode(entry) for entry in entries])
+
+    def batch(entries: Sequence[Entry], **fields: int | bool | list[int]) -> MessageBatch:
+        page = {"voids": [], "complete": True, "reset": False, "epoch": 1, "re": 5, **fields}
+        return msgspec.convert(
+            {"type": "message_batch", "chat_id": CHAT, "entries": embedded(*entries), **page}, MessageBatch
+        )
+
+    return {
+        "welcome": Welcome(
+            re=1,
+            user_id=USER,
+            device_id="phone",
+            session_id="ses_01JHV3Z8M4QK7N5X2R9T6WBCDK",
+            server_time=TIME,
+            heartbeat_seconds=30,
+            limits={"MESSAGE_BYTES_MAX": 65_536},
+        ),
+        "ack": ack(re=2, sequence=47, deduplicated=False, conflict=False),
+        "ack of a retry with other content": ack(re=2, sequence=47, deduplicated=True, conflict=True),
+        "ack of a request without id": ack(
+            re=msgspec.UNSET, sequence=2**32, deduplicated=False, conflict=False
+        ),
+        "message_batch": batch(
+            [ENTRY, AWKWARD_ENTRY], voids=[48], from_sequence=47, to_sequence=49, head=60, complete=False
+        ),
+        "message_batch that is empty": batch([], from_sequence=50, to_sequence=49, head=49),
+        "message_batch after a reset": batch(
+            [ENTRY], from_sequence=1, to_sequence=47, head=47, epoch=2, reset=True, voids=[*range(1, 47)]
+        ),
+        "overview": overview(),
+        "overview of nothing": Overview(re=8, chats=[], token="0", complete=True),
+        "heartbeat_ack": HeartbeatAck(server_time=TIME),
+        "heartbeat_ack with heads": HeartbeatAck(re=9, server_time=TIME, heads={CHAT: 51}),
+        "messages": Messages(chat_id=CHAT, epoch=1, entries=embedded(ENTRY)),
+        "messages with a void and a change": Messages(
+            chat_id=CHAT, epoch=2, entries=embedded(MEMBER_ENTRY), voids=[limits.SEQUENCE_MAX - 1]
+        ),
+        "chat_changed joined": ChatChanged(
+            chat_id=CHAT, change="joined", user_id=USER, role="member", head=12, epoch=1
+        ),
+        "chat_changed renamed": ChatChanged(chat_id=CHAT, change="renamed", title="Grüße"),
+        "refused": RefusedFrame(re=2, code="not_a_member", reason="you are not a member", temporary=False),
+        "refused for now": RefusedFrame(
+            re=2.5, code="rate_limited", reason="too fast", temporary=True, retry_after_ms=1_000
+        ),
+        "refused without id": RefusedFrame(code="unknown_type", reason="there is no such", temporary=False),
+    }
+
+
+def ack(re: int | msgspec.UnsetType, sequence: int, deduplicated: bool, conflict: bool) -> Ack:
+    return Ack(
+        re=re,
+        chat_id=CHAT,
+        client_message_id=CLIENT_ID,
+        message_id=MESSAGE,
+        sequence=sequence,
+        epoch=1,
+        created_at=TIME,
+        deduplicated=deduplicated,
+        conflict=conflict,
+    )
+
+
+def overview() -> Overview:
+    open_chat = OverviewChat(
+        chat_id=CHAT,
+        epoch=1,
+        head=60,
+        last_acked_sequence=47,
+        read_up_to=40,
+        unread=999,
+        unread_more=True,
+    )
+    left = msgspec.structs.replace(open_chat, chat_id=CHAT[:-1] + "F", unread=0, unread_more=False, left=True)
+    return Overview(re=8, chats=[open_chat, left], token="413", complete=False)
