@@ -70,19 +70,19 @@ class Ids:
         self._last = 0
 
     def next(self, prefix: str, now_ms: int) -> str:
-        return self.many(prefix, now_ms, 1)[0]
+        return texts(prefix, self.reserve(now_ms, 1), 1)[0]
 
-    def many(self, prefix: str, now_ms: int, count: int) -> list[str]:
-        """`count` ids in ascending order: one draw of chance, then its successors."""
+    def reserve(self, now_ms: int, count: int) -> int:
+        """The first of `count` successive 128-bit numbers: one draw of chance, then its successors."""
         first = max(now_ms << RANDOM_BITS | self._random_bits(RANDOM_BITS), self._last + 1)
         self._last = first + count - 1
-        if first >> 20 == self._last >> 20:
-            return self._run(prefix, first, count)
-        return [prefix + ulid(number >> RANDOM_BITS, number) for number in range(first, first + count)]
+        return first
 
-    @staticmethod
-    def _run(prefix: str, first: int, count: int) -> list[str]:
-        """Ids that differ in their last four letters only, which is nearly always."""
-        stem = prefix + ulid(first >> RANDOM_BITS, first)[:22]
-        low = first & (1 << 20) - 1
-        return [stem + _PAIRS[n >> 10] + _PAIRS[n & 1023] for n in range(low, low + count)]
+
+def texts(prefix: str, first: int, count: int) -> list[str]:
+    """The ids of `count` successive numbers, which nearly always differ in four letters only."""
+    low = first & (1 << 20) - 1
+    if low + count > 1 << 20:
+        return [prefix + ulid(number >> RANDOM_BITS, number) for number in range(first, first + count)]
+    stem = prefix + ulid(first >> RANDOM_BITS, first)[:22]
+    return [stem + _PAIRS[n >> 10] + _PAIRS[n & 1023] for n in range(low, low + count)]

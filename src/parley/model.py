@@ -184,5 +184,5 @@ class Changed(Struct):
     """The chats of one person that changed after a token, ascending by change."""
 
     positions: list[Position]
-    token: int
+    token: str
     complete: bool

@@ -23,7 +23,12 @@ def decide_change(
     open_to_join: bool,
 ) -> Refusal | None:
     """Whether `actor` may do this now; roles are those in force at the change's own position."""
-    joins_alone = change.action is Action.JOINED and change.user_id == actor_id and open_to_join
+    joins_alone = (
+        open_to_join
+        and change.action is Action.JOINED
+        and change.user_id == actor_id
+        and change.role is Role.MEMBER
+    )
     if actor is None and not joins_alone:
         return NOT_A_MEMBER
     if chat_type is ChatType.DIRECT:
@@ -47,8 +52,10 @@ def _decide_about_member(
     stays_owner = change.action is Action.ROLE and change.role is Role.OWNER
     if target is Role.OWNER and owners == 1 and not stays_owner:
         return LAST_OWNER
-    if change.action is Action.LEFT or (change.action is Action.REMOVED and change.user_id == actor_id):
+    if change.user_id == actor_id and change.action in {Action.LEFT, Action.REMOVED}:
         return None
+    if change.action is Action.LEFT:
+        return FORBIDDEN
     if change.action is Action.ROLE:
         return None if actor is Role.OWNER else FORBIDDEN
     return _outranks(actor, target, at_least=Role.ADMIN)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from msgspec import Struct
 
 
@@ -19,6 +21,8 @@ CONNECTIONS_PER_ADDRESS = Rate(100 / 60, 100)
 FAILED_LOGINS = Rate(5 / 60, 5)
 
 BUCKETS_MAX = 100_000
+ROUNDING = 1e-6
+"""What sums of fractions may lack and still count as whole."""
 
 
 class Bucket:
@@ -39,15 +43,19 @@ class RateLimiter:
     def take(self, key: object, now_ms: int, cost: float = 1.0) -> int:
         """0 when allowed (and counted), else the milliseconds to wait."""
         bucket = self._refilled(key, now_ms)
-        if bucket.level >= cost:
+        wait_ms = self._wait_ms(bucket, cost)
+        if not wait_ms:
             bucket.level -= cost
-            return 0
-        return max(1, int((cost - bucket.level) / self.rate.per_second * 1000))
+        return wait_ms
 
     def wait_ms(self, key: object, now_ms: int) -> int:
         """How long until one is allowed, without counting one."""
-        bucket = self._refilled(key, now_ms)
-        return 0 if bucket.level >= 1 else max(1, int((1 - bucket.level) / self.rate.per_second * 1000))
+        return self._wait_ms(self._refilled(key, now_ms), 1)
+
+    def _wait_ms(self, bucket: Bucket, cost: float) -> int:
+        """Rounded up: who waits as long as told is let through."""
+        lacking = cost - bucket.level - ROUNDING
+        return ceil(lacking / self.rate.per_second * 1000) if lacking > 0 else 0
 
     def _refilled(self, key: object, now_ms: int) -> Bucket:
         bucket = self._buckets.get(key)
@@ -64,5 +72,6 @@ class RateLimiter:
     def _forget_full(self, now_ms: int) -> None:
         full_after_ms = self.rate.burst / self.rate.per_second * 1000
         kept = {k: b for k, b in self._buckets.items() if now_ms - b.updated_ms < full_after_ms}
-        # An attacker with that many addresses gets fresh buckets rather than our memory.
-        self._buckets = kept if len(kept) < BUCKETS_MAX else {}
+        # An attacker with that many addresses gets fresh buckets rather than our memory, and making half
+        # of the room free each time keeps the cost of looking small.
+        self._buckets = kept if len(kept) <= BUCKETS_MAX // 2 else {}

@@ -149,6 +149,6 @@ class Cursors(Protocol):
         """A device's own position in a chat."""
         ...
 
-    async def changed(self, user_id: str, device_id: str, after: int | None, limit: int) -> Changed:
+    async def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:
         """What changed for a person after a token, read strongly; every chat when there is none."""
         ...

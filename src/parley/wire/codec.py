@@ -25,7 +25,8 @@ KNOWN_TYPES = frozenset(
     for kind in Request.__args__  # the union's own list, so none is forgotten
 )
 REQUEST_ID_MAX = 2**63
-MALFORMED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
+WHOLE_NUMBER_DIGITS_MAX = 20
+MALFORMED = (msgspec.DecodeError, RecursionError, UnicodeError)
 
 
 class NotAFrame(Exception):
@@ -76,7 +77,7 @@ class JsonCodec:
     def _envelope(data: bytes | str) -> object:
         """What the field's strict decoder cannot hold (a lone surrogate, 1e400) may still be an object."""
         try:
-            return json.loads(data)
+            return json.loads(data, parse_int=_whole_number)
         except (ValueError, RecursionError) as error:
             raise NotAFrame("not JSON") from error
 
@@ -128,12 +129,21 @@ def _misread(parsed: object, error: Exception) -> Misread:
     if not isinstance(parsed, dict):
         raise NotAFrame("a frame is one object with a type")
     number = parsed.get("id")
-    known = isinstance(number, int | float) and not isinstance(number, bool) and -REQUEST_ID_MAX <= number <= REQUEST_ID_MAX
+    known = (
+        isinstance(number, int | float)
+        and not isinstance(number, bool)
+        and -REQUEST_ID_MAX <= number <= REQUEST_ID_MAX
+    )
     request_id = number if known else None
     kind = parsed.get("type")
     if not isinstance(kind, str) or kind not in KNOWN_TYPES:
         return Misread(UNKNOWN_TYPE.because(f"there is no frame of type {_shown(kind)}"), request_id)
     return Misread(BAD_REQUEST.because(str(error)), request_id)
+
+
+def _whole_number(digits: str) -> int | float:
+    """Python refuses to read thousands of digits, but they are JSON all the same."""
+    return int(digits) if len(digits) <= WHOLE_NUMBER_DIGITS_MAX else float(digits)
 
 
 def _shown(value: object) -> str:

@@ -1,0 +1,1 @@
+"""The embedded engine: one SQLite file, written by one connection, group-committed."""

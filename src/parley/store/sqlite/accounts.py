@@ -1,0 +1,101 @@
+"""The `Accounts` port on SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parley.model import Session, User
+from parley.store.sqlite.reads import Reads, Row
+from parley.store.sqlite.writer import Transaction, Writer
+
+USER = "SELECT user_id, username, display_name, about, is_operator, created_at, password_hash FROM users"
+SESSION = (
+    "SELECT session_id, user_id, device_id, device_name, created_at_ms, last_used_at_ms, expires_at_ms FROM sessions"
+)
+
+
+class SqliteAccounts:
+    def __init__(self, reads: Reads, writer: Writer) -> None:
+        self._reads = reads
+        self._writer = writer
+
+    async def add_user(self, user: User, password_hash: str) -> bool:
+        return await self._writer.run(lambda tx: _add_user(tx, user, password_hash))
+
+    async def user(self, user_id: str) -> User | None:
+        row = self._reads.row(f"{USER} WHERE user_id = ?", (user_id,))
+        return _user(row) if row else None
+
+    async def user_by_name(self, username: str) -> tuple[User, str] | None:
+        row = self._reads.row(f"{USER} WHERE username = ?", (username,))
+        return (_user(row), row[6]) if row else None
+
+    async def update_user(self, user: User, password_hash: str | None = None) -> None:
+        def work(tx: Transaction) -> None:
+            tx.execute(
+                "UPDATE users SET display_name = ?, about = ?, is_operator = ?,"
+                " password_hash = coalesce(?, password_hash) WHERE user_id = ?",
+                (user.display_name, user.about, int(user.is_operator), password_hash, user.user_id),
+            )
+
+        await self._writer.run(work)
+
+    async def add_session(self, session: Session, token_hash: bytes) -> None:
+        def work(tx: Transaction) -> None:
+            tx.execute(
+                "INSERT INTO sessions (session_id, token_hash, user_id, device_id, device_name, created_at_ms,"
+                " last_used_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    session.session_id,
+                    token_hash,
+                    session.user_id,
+                    session.device_id,
+                    session.device_name,
+                    session.created_at_ms,
+                    session.last_used_at_ms,
+                    session.expires_at_ms,
+                ),
+            )
+
+        await self._writer.run(work)
+
+    async def session_by_token(self, token_hash: bytes) -> Session | None:
+        row = self._reads.row(f"{SESSION} WHERE token_hash = ?", (token_hash,))
+        return Session(*row) if row else None
+
+    async def sessions(self, user_id: str) -> list[Session]:
+        rows = self._reads.rows(f"{SESSION} WHERE user_id = ? ORDER BY last_used_at_ms DESC", (user_id,))
+        return [Session(*row) for row in rows]
+
+    async def end_sessions(self, user_id: str, session_ids: Sequence[str]) -> list[str]:
+        def work(tx: Transaction) -> list[str]:
+            ended = []
+            for session_id in session_ids:
+                tx.execute("DELETE FROM sessions WHERE session_id = ? AND user_id = ?", (session_id, user_id))
+                if tx.connection.changes():
+                    ended.append(session_id)
+            return ended
+
+        return await self._writer.run(work)
+
+
+def _user(row: Row) -> User:
+    user_id, username, display_name, about, is_operator, created_at, _ = row
+    return User(user_id, username, display_name, about, bool(is_operator), created_at)
+
+
+def _add_user(transaction: Transaction, user: User, password_hash: str) -> bool:
+    transaction.execute(
+        "INSERT INTO users (user_id, username, password_hash, display_name, about, is_operator, created_at)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (username) DO NOTHING",
+        (
+            user.user_id,
+            user.username,
+            password_hash,
+            user.display_name,
+            user.about,
+            int(user.is_operator),
+            user.created_at,
+        ),
+    )
+    return transaction.connection.changes() == 1

@@ -1,0 +1,111 @@
+"""The `Directory` port on SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
+from parley.model import Chat, ChatType, Member, Role
+from parley.store.sqlite.changes import TOO_MANY_CHATS
+from parley.store.sqlite.reads import Reads, Row
+from parley.store.sqlite.writer import Transaction, Writer
+from parley.wire.limits import USER_CHATS_MAX
+
+CHAT = "SELECT chat_id, chat_type, name, created_by, created_at, updated_at, epoch, open_to_join FROM chats"
+
+
+class SqliteDirectory:
+    def __init__(self, reads: Reads, writer: Writer) -> None:
+        self._reads = reads
+        self._writer = writer
+
+    async def create_chat(self, chat: Chat, member_ids: Sequence[str]) -> tuple[Chat, bool]:
+        people = sorted({*member_ids, chat.created_by})
+        return await self._writer.run(lambda tx: _create(tx, chat, people))
+
+    async def chat(self, chat_id: str) -> Chat | None:
+        row = self._reads.row(f"{CHAT} WHERE chat_id = ?", (chat_id,))
+        return _chat(row) if row else None
+
+    async def role(self, chat_id: str, user_id: str) -> Role | None:
+        row = self._reads.row(
+            "SELECT role FROM chat_memberships WHERE chat_id = ? AND user_id = ?", (chat_id, user_id)
+        )
+        return Role(row[0]) if row else None
+
+    async def members(self, chat_id: str, after_user_id: str, limit: int) -> list[Member]:
+        rows = self._reads.rows(
+            "SELECT user_id, role, joined_at, joined_sequence FROM chat_memberships"
+            " WHERE chat_id = ? AND user_id > ? ORDER BY user_id LIMIT ?",
+            (chat_id, after_user_id, limit),
+        )
+        return [Member(user_id, Role(role), joined_at, sequence) for user_id, role, joined_at, sequence in rows]
+
+    async def member_count(self, chat_id: str) -> int:
+        row = self._reads.row("SELECT count(*) FROM chat_memberships WHERE chat_id = ?", (chat_id,))
+        return int(row[0]) if row else 0
+
+    async def chat_ids_of(self, user_id: str) -> list[str]:
+        rows = self._reads.rows("SELECT chat_id FROM chat_memberships WHERE user_id = ?", (user_id,))
+        return [chat_id for (chat_id,) in rows]
+
+
+def _chat(row: Row) -> Chat:
+    chat_id, chat_type, name, created_by, created_at, updated_at, epoch, open_to_join = row
+    return Chat(
+        chat_id, ChatType(chat_type), name, created_by, created_at, updated_at, epoch, bool(open_to_join)
+    )
+
+
+def _create(transaction: Transaction, chat: Chat, people: list[str]) -> tuple[Chat, bool]:
+    execute = transaction.execute
+    direct_key = "|".join(people) if chat.chat_type is ChatType.DIRECT else None
+    if direct_key is not None:
+        row = execute(f"{CHAT} WHERE direct_key = ?", (direct_key,)).fetchone()
+        if row:
+            return _chat(row), False
+    _check_people(transaction, people)
+    execute(
+        "INSERT INTO chats (chat_id, chat_type, name, created_by, created_at, updated_at, epoch, direct_key,"
+        " open_to_join) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            chat.chat_id,
+            chat.chat_type.value,
+            chat.title,
+            chat.created_by,
+            chat.created_at,
+            chat.updated_at,
+            chat.epoch,
+            direct_key,
+            int(chat.open_to_join),
+        ),
+    )
+    change, now = transaction.change, chat.created_at
+    execute(
+        "INSERT INTO chat_counters (chat_id, sequence_counter, created_at, updated_at, change) VALUES (?, 0, ?, ?, ?)",
+        (chat.chat_id, now, now, change),
+    )
+    transaction.executemany(
+        "INSERT INTO chat_memberships (chat_id, user_id, role, joined_at) VALUES (?, ?, ?, ?)",
+        [(chat.chat_id, p, "owner" if p == chat.created_by else "member", now) for p in people],
+    )
+    transaction.executemany(
+        "INSERT INTO delivery_state (user_id, chat_id, change) VALUES (?, ?, ?)",
+        [(person, chat.chat_id, change) for person in people],
+    )
+    return chat, True
+
+
+def _check_people(transaction: Transaction, people: list[str]) -> None:
+    for person in people:
+        row = transaction.execute(
+            "SELECT (SELECT count(*) FROM chat_memberships m WHERE m.user_id = users.user_id)"
+            " FROM users WHERE user_id = ?",
+            (person,),
+        ).fetchone()
+        if row is None:
+            raise Refused(NOT_FOUND.because(f"there is no user {person[:64]}"))
+        if row[0] >= USER_CHATS_MAX:
+            raise Refused(TOO_MANY_CHATS)
+    if not people:
+        raise Refused(BAD_REQUEST)

@@ -1,0 +1,240 @@
+"""The `Log` port on SQLite."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from parley import ids
+from parley.clock import Clock
+from parley.errors import COUNTER_MISSING, Refusal, StoreError, StoreUnavailable
+from parley.model import Appended, AppendResult, ChatType, Draft, Head, Page, Persisted
+from parley.store.sqlite import appending, two_phase
+from parley.store.sqlite.reads import Reads, Row
+from parley.store.sqlite.states import ChatState, ChatStates
+from parley.store.sqlite.writer import Writer
+from parley.telemetry import Metrics
+from parley.wire.limits import PAGE_BYTES_MAX
+
+SEAL_AFTER_MS = 2_000
+SEALED_RETRIES_MAX = 5
+
+log = structlog.get_logger("parley.store")
+
+AFTER = "SELECT sequence, wire FROM entries WHERE chat_no = ? AND sequence > ? AND sequence <= ? ORDER BY sequence LIMIT ?"
+BEFORE = "SELECT sequence, wire FROM entries WHERE chat_no = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?"
+
+Hold = Callable[[str], "asyncio.Future[None] | None"]
+
+
+class SqliteLog:
+    def __init__(
+        self,
+        reads: Reads,
+        writer: Writer,
+        states: ChatStates,
+        clock: Clock,
+        make_ids: ids.Ids,
+        metrics: Metrics,
+        sequencing: str,
+        hold: Hold,
+    ) -> None:
+        self._reads = reads
+        self._writer = writer
+        self._states = states
+        self._clock = clock
+        self._ids = make_ids
+        self._metrics = metrics
+        self._hold = hold
+        self._append = self._append_two_phase if sequencing == "two_phase" else self._append_atomic
+        self.lanes = 8 if sequencing == "two_phase" else 1
+        """How many appends may be under way at once without one waiting for another."""
+
+    async def append(self, drafts: Sequence[Draft]) -> AppendResult:
+        started = asyncio.get_running_loop().time()
+        try:
+            result = await self._append(list(drafts))
+        except StoreError:
+            self._metrics.sequence_allocation_errors += 1
+            raise
+        seconds = asyncio.get_running_loop().time() - started
+        self._metrics.allocation.add(seconds)
+        self._metrics.allocation_seconds.observe(seconds)
+        self._count(drafts, result)
+        return result
+
+    async def _append_atomic(self, drafts: list[Draft]) -> AppendResult:
+        now_ms = self._clock()
+        first = self._ids.reserve(now_ms, len(drafts))
+        result = await self._writer.run(
+            lambda tx: appending.append_atomic(tx, self._states, drafts, now_ms, first),
+            lambda done: self._settle(done.persisted),
+        )
+        stored = sum(len(news.positions) for news in result.persisted)
+        self._metrics.gaps.add(0, stored)
+        return result
+
+    async def _append_two_phase(self, drafts: list[Draft]) -> AppendResult:
+        """Again for those whose number was sealed while they waited."""
+        outcomes: dict[int, Appended | Refusal] = {}
+        persisted: list[Persisted] = []
+        left = list(range(len(drafts)))
+        for _ in range(SEALED_RETRIES_MAX):
+            written = await self._allocate_and_write([drafts[index] for index in left])
+            persisted += written.result.persisted
+            for place, index in enumerate(left):
+                outcomes[index] = written.result.outcomes[place]
+            left = [left[place] for place in written.retry]
+            if not left:
+                return AppendResult([outcomes[index] for index in range(len(drafts))], persisted)
+        raise StoreUnavailable("positions were sealed faster than they could be written")
+
+    async def _allocate_and_write(self, drafts: list[Draft]) -> two_phase.Written:
+        now_ms = self._clock()
+        allocated = await self._writer.run(
+            lambda tx: two_phase.allocate(tx, self._states, drafts, now_ms), lambda done: None
+        )
+        held = self._hold("after_allocate")
+        if held is not None:
+            await held
+        first = self._ids.reserve(now_ms, len(drafts))
+        written = await self._writer.run(
+            lambda tx: two_phase.write(tx, self._states, drafts, allocated, self._clock(), first),
+            lambda done: self._settle(done.result.persisted),
+        )
+        taken = sum(1 for sequence in allocated.sequences if sequence)
+        stored = sum(1 for news in written.result.persisted for stored in news.positions if stored.wire is not None)
+        self._metrics.gaps.add(taken - stored, taken)
+        self._metrics.conflicts.add(taken - stored, taken)
+        return written
+
+    async def seal(self) -> list[Persisted]:
+        return await self._seal(self._clock() - SEAL_AFTER_MS)
+
+    async def seal_all(self) -> list[Persisted]:
+        """At start nobody is left who could still write what was allocated."""
+        return await self._seal(self._clock())
+
+    async def _seal(self, before_ms: int) -> list[Persisted]:
+        if not self._any_open():
+            return []
+        sealed = await self._writer.run(
+            lambda tx: two_phase.seal(tx, self._states, before_ms, self._clock()), self._settle
+        )
+        count = sum(len(news.positions) for news in sealed)
+        if count:
+            self._metrics.voids_sealed.inc(count)
+            log.warning("Abandoned positions sealed", positions=count, chats=[news.chat_id for news in sealed][:10])
+        return sealed
+
+    def _any_open(self) -> bool:
+        return self._reads.row("SELECT 1 FROM open_allocations LIMIT 1") is not None
+
+    def _settle(self, persisted: list[Persisted]) -> None:
+        """The commit is durable: from now on readers may see it."""
+        for news in persisted:
+            state = self._states.known(news.chat_id)
+            if state is not None:
+                if state.open:
+                    state.open.difference_update(stored.sequence for stored in news.positions)
+                state.settle()
+        self._states.trim()
+
+    async def read(self, chat_id: str, after: int, limit: int) -> Page:
+        state = self._state(chat_id)
+        if after >= state.head:
+            return self._page(state, [], after)
+        rows = self._reads.rows(AFTER, (state.chat_no, after, state.head, limit))
+        return self._page(state, _contiguous(rows, after), after)
+
+    async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
+        state = self._state(chat_id)
+        end = min(before, state.head + 1)
+        rows = self._reads.rows(BEFORE, (state.chat_no, end, limit))
+        rows = _contiguous_down(rows, end)
+        rows.reverse()
+        return self._page(state, rows, end - 1 - len(rows))
+
+    async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
+        found = {}
+        for chat_id in chat_ids:
+            state = self._states.get(chat_id)
+            if state is not None:
+                found[chat_id] = Head(state.epoch, state.head)
+        return found
+
+    async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
+        state = self._state(chat_id)
+        row = self._reads.row(appending.FIND_KEY, (state.chat_no, client_key))
+        return row[0] if row else None
+
+    async def find_message(self, message_id: str) -> tuple[str, int] | None:
+        key = ids.message_key(message_id)
+        if key is None:
+            return None
+        row = self._reads.row(
+            "SELECT chat_id, sequence FROM entries JOIN chats USING (chat_no) WHERE message_id = ?", (key,)
+        )
+        return (row[0], row[1]) if row else None
+
+    def _state(self, chat_id: str) -> ChatState:
+        return self._states.get(chat_id) or _NOWHERE
+
+    def _page(self, state: ChatState, rows: list[Row], after: int) -> Page:
+        entries: list[bytes] = []
+        voids: list[int] = []
+        size, to = 0, after
+        for sequence, wire in rows:
+            if wire is None:
+                voids.append(sequence)
+            else:
+                size += len(wire)
+                if size > PAGE_BYTES_MAX and entries:
+                    break
+                entries.append(wire)
+            to = sequence
+        return Page(state.chat_id, state.epoch, entries, voids, after + 1, to, state.head)
+
+    def _count(self, drafts: Sequence[Draft], result: AppendResult) -> None:
+        metrics = self._metrics
+        metrics.batch_messages.observe(len(drafts))
+        retries = 0
+        for draft, outcome in zip(drafts, result.outcomes, strict=True):
+            if isinstance(outcome, Refusal):
+                self._count_refusal(draft, outcome)
+            elif outcome.deduplicated:
+                retries += 1
+                log.debug("Duplicate message detected", chat_id=draft.chat_id, request_id=draft.request_id)
+        metrics.retries.add(retries, len(drafts))
+        for news in result.persisted:
+            metrics.messages_stored.inc(len(news.positions))
+            metrics.hot_chats.add(news.chat_id, len(news.positions))
+
+    def _count_refusal(self, draft: Draft, refusal: Refusal) -> None:
+        self._metrics.messages_refused.labels(refusal.code).inc()
+        if refusal.code == COUNTER_MISSING.code:
+            self._metrics.counter_missing_errors += 1
+            log.critical(
+                "COUNTER_MISSING",
+                chat_id=draft.chat_id,
+                request_id=draft.request_id,
+                hint="nothing was stored; run: parley recover CHAT",
+            )
+
+
+def _contiguous(rows: list[Row], after: int) -> list[Row]:
+    """The rows up to the first hole: a page never steps over what should be there and is not."""
+    if not rows or rows[-1][0] == after + len(rows):
+        return rows
+    log.critical("the log has a hole", after=after, hint="run: parley check")
+    return [row for index, row in enumerate(rows) if row[0] == after + 1 + index]
+
+
+def _contiguous_down(rows: list[Row], end: int) -> list[Row]:
+    return [row for index, row in enumerate(rows) if row[0] == end - 1 - index]
+
+
+_NOWHERE = ChatState("", -1, 0, ChatType.GROUP, False)
+"""A chat that does not exist reads as an empty one; who may read is decided before."""

@@ -1,0 +1,183 @@
+"""The tables, by the names an operator expects, and how an older file becomes a newer one.
+
+Entries of all chats lie in one append-only table in commit order: that order is the embedded bus, and
+its pages stay dense however many chats are active. A void is an entry without a body, so that writing
+and sealing a position are held apart by the same unique index. `messages`, `idempotency_keys` and
+`voids` are views over it; a key lives as long as its entry.
+"""
+
+from __future__ import annotations
+
+import apsw
+
+from parley.errors import StoreUnavailable
+
+VOID, MESSAGE, OTHER = 0, 1, 2
+"""Values of entries.kind: what unread counts must tell apart without reading the body."""
+
+VERSION_1 = """
+CREATE TABLE changes (last INTEGER NOT NULL);
+INSERT INTO changes VALUES (0);
+
+CREATE TABLE users (
+    user_no INTEGER PRIMARY KEY,
+    user_id TEXT NOT NULL UNIQUE,
+    username TEXT NOT NULL UNIQUE,
+    password_hash TEXT NOT NULL,
+    display_name TEXT NOT NULL,
+    about TEXT NOT NULL DEFAULT '',
+    is_operator INTEGER NOT NULL DEFAULT 0,
+    last_seen TEXT,
+    last_seen_privacy TEXT NOT NULL DEFAULT 'everyone',
+    send_read_receipts INTEGER NOT NULL DEFAULT 1,
+    created_at TEXT NOT NULL
+);
+
+CREATE TABLE sessions (
+    session_id TEXT PRIMARY KEY,
+    token_hash BLOB NOT NULL UNIQUE,
+    user_id TEXT NOT NULL,
+    device_id TEXT NOT NULL,
+    device_name TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    last_used_at_ms INTEGER NOT NULL,
+    expires_at_ms INTEGER NOT NULL
+);
+CREATE INDEX sessions_of_user ON sessions (user_id);
+
+CREATE TABLE chats (
+    chat_no INTEGER PRIMARY KEY,
+    chat_id TEXT NOT NULL UNIQUE,
+    chat_type TEXT NOT NULL,
+    name TEXT,
+    created_by TEXT NOT NULL,
+    created_at TEXT NOT NULL,
+    updated_at TEXT NOT NULL,
+    epoch INTEGER NOT NULL DEFAULT 1,
+    direct_key TEXT UNIQUE,
+    open_to_join INTEGER NOT NULL DEFAULT 0,
+    read_receipts TEXT NOT NULL DEFAULT 'full'
+);
+
+CREATE TABLE chat_counters (
+    chat_id TEXT PRIMARY KEY,
+    sequence_counter INTEGER NOT NULL,
+    created_at TEXT,
+    updated_at TEXT,
+    recovered_at TEXT,
+    recovered_from_sequence INTEGER,
+    change INTEGER NOT NULL DEFAULT 0
+);
+
+CREATE TABLE chat_memberships (
+    chat_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    role TEXT NOT NULL,
+    joined_at TEXT NOT NULL,
+    joined_sequence INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (chat_id, user_id)
+) WITHOUT ROWID;
+CREATE INDEX chats_of_user ON chat_memberships (user_id, chat_id);
+
+CREATE TABLE delivery_state (
+    user_id TEXT NOT NULL,
+    chat_id TEXT NOT NULL,
+    last_acked_sequence INTEGER NOT NULL DEFAULT 0,
+    delivered_at TEXT,
+    read_up_to INTEGER NOT NULL DEFAULT 0,
+    read_at TEXT,
+    has_left INTEGER NOT NULL DEFAULT 0,
+    change INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (user_id, chat_id)
+) WITHOUT ROWID;
+
+CREATE TABLE user_device_cursors (
+    user_id TEXT NOT NULL,
+    device_id TEXT NOT NULL,
+    chat_id TEXT NOT NULL,
+    last_acked_sequence INTEGER NOT NULL,
+    PRIMARY KEY (user_id, device_id, chat_id)
+) WITHOUT ROWID;
+
+CREATE TABLE entries (
+    position INTEGER PRIMARY KEY AUTOINCREMENT,
+    chat_no INTEGER NOT NULL,
+    sequence INTEGER NOT NULL CHECK (sequence >= 1),
+    kind INTEGER NOT NULL,
+    sender_no INTEGER,
+    client_id BLOB,
+    message_id BLOB,
+    wire BLOB
+);
+CREATE UNIQUE INDEX entry_at ON entries (chat_no, sequence);
+CREATE UNIQUE INDEX entry_by_client_id ON entries (chat_no, client_id) WHERE client_id IS NOT NULL;
+CREATE UNIQUE INDEX entry_by_message_id ON entries (message_id) WHERE message_id IS NOT NULL;
+
+CREATE TABLE open_allocations (
+    chat_no INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    allocated_at_ms INTEGER NOT NULL,
+    PRIMARY KEY (chat_no, sequence)
+) WITHOUT ROWID;
+
+CREATE VIEW messages AS
+SELECT chats.chat_id AS chat_id, entries.sequence AS sequence, wire ->> 'message_id' AS message_id,
+    wire ->> 'sender_id' AS sender_id, wire ->> 'client_message_id' AS client_message_id,
+    wire ->> 'content' AS content, wire ->> 'content_type' AS content_type,
+    wire ->> 'created_at' AS created_at, wire ->> 'server_timestamp' AS server_timestamp,
+    wire ->> 'display_time' AS display_time, wire ->> 'kind' AS kind, wire ->> 'epoch' AS epoch
+FROM (SELECT chat_no, sequence, CAST(wire AS TEXT) AS wire FROM entries WHERE kind <> 0) AS entries
+JOIN chats USING (chat_no);
+
+CREATE TRIGGER messages_delete INSTEAD OF DELETE ON messages BEGIN
+    DELETE FROM entries WHERE sequence = OLD.sequence
+        AND chat_no = (SELECT chat_no FROM chats WHERE chat_id = OLD.chat_id);
+END;
+
+CREATE VIEW idempotency_keys AS
+SELECT chats.chat_id AS chat_id, wire ->> 'client_message_id' AS client_message_id,
+    wire ->> 'message_id' AS message_id, entries.sequence AS sequence, wire ->> 'created_at' AS created_at,
+    CAST(strftime('%s', wire ->> 'created_at') AS INTEGER) + 604800 AS ttl
+FROM (SELECT chat_no, sequence, CAST(wire AS TEXT) AS wire FROM entries WHERE client_id IS NOT NULL) AS entries
+JOIN chats USING (chat_no);
+
+CREATE TRIGGER idempotency_keys_delete INSTEAD OF DELETE ON idempotency_keys BEGIN
+    UPDATE entries SET client_id = NULL WHERE sequence = OLD.sequence
+        AND chat_no = (SELECT chat_no FROM chats WHERE chat_id = OLD.chat_id);
+END;
+
+CREATE VIEW voids AS
+SELECT chats.chat_id AS chat_id, entries.sequence AS sequence
+FROM entries JOIN chats USING (chat_no) WHERE entries.kind = 0;
+
+CREATE TRIGGER voids_delete INSTEAD OF DELETE ON voids BEGIN
+    DELETE FROM entries WHERE kind = 0 AND sequence = OLD.sequence
+        AND chat_no = (SELECT chat_no FROM chats WHERE chat_id = OLD.chat_id);
+END;
+"""
+
+MIGRATIONS = [VERSION_1]
+"""Step n brings a file from version n to n + 1. Never change one that was released; add the next."""
+
+
+def migrate(connection: apsw.Connection) -> None:
+    """Bring the file to this program's version, step by step, each in its own transaction."""
+    while (version := version_of(connection)) < len(MIGRATIONS):
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            if version_of(connection) == version:  # nobody was faster
+                connection.execute(MIGRATIONS[version])
+                connection.execute(f"PRAGMA user_version = {version + 1}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    if version > len(MIGRATIONS):
+        raise StoreUnavailable(
+            f"the store has schema version {version}, and this Parley knows {len(MIGRATIONS)}: use a newer Parley"
+        )
+
+
+def version_of(connection: apsw.Connection) -> int:
+    return int(connection.pragma("user_version"))

@@ -1,0 +1,157 @@
+"""What the log remembers of each chat between transactions. It may be forgotten at any time.
+
+Numbers here count only after COMMIT (`head`) or inside the open transaction (`allocated`); the write
+itself compares them with the rows, so a stale memory can refuse, never corrupt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import apsw
+
+from parley.errors import COUNTER_INCONSISTENT, COUNTER_MISSING, InconsistentCounterError, Refusal
+from parley.model import ChatType, Role
+
+Execute = Callable[..., apsw.Cursor]
+Row = tuple[Any, ...]
+
+CHATS_REMEMBERED_MAX = 20_000
+PEOPLE_REMEMBERED_MAX = 10_000
+STRAY_POSITIONS_MAX = 10_000
+"""A counter further ahead of its log than this is a mistake, not a crash."""
+
+
+class ChatState:
+    """One chat: where its log stands, and the roles that were asked for."""
+
+    __slots__ = (
+        "allocated",
+        "chat_id",
+        "chat_no",
+        "chat_type",
+        "epoch",
+        "head",
+        "last_keys",
+        "open",
+        "open_to_join",
+        "people",
+        "stray",
+        "trouble",
+    )
+
+    def __init__(self, chat_id: str, chat_no: int, epoch: int, chat_type: ChatType, open_to_join: bool) -> None:
+        self.chat_id = chat_id
+        self.chat_no = chat_no
+        self.epoch = epoch
+        self.chat_type = chat_type
+        self.open_to_join = open_to_join
+        self.allocated = 0
+        self.head = 0
+        self.open: set[int] = set()
+        self.stray: list[int] = []
+        self.trouble: Refusal | None = None
+        self.people: dict[str, tuple[Role, int] | None] = {}
+        self.last_keys: dict[str, bytes] = {}
+
+    def settle(self) -> None:
+        """The transaction is durable: the head is the end of the resolved prefix."""
+        self.head = min(self.open) - 1 if self.open else self.allocated
+
+    def person(self, execute: Execute, user_id: str) -> tuple[Role, int] | None:
+        """A member's role and number, as of the open transaction."""
+        try:
+            return self.people[user_id]
+        except KeyError:
+            pass
+        if len(self.people) >= PEOPLE_REMEMBERED_MAX:
+            self.people.clear()
+            self.last_keys.clear()
+        row: Row | None = execute(
+            "SELECT role, user_no FROM chat_memberships JOIN users USING (user_id) WHERE chat_id = ? AND user_id = ?",
+            (self.chat_id, user_id),
+        ).fetchone()
+        found = (Role(row[0]), int(row[1])) if row else None
+        self.people[user_id] = found
+        return found
+
+
+class ChatStates:
+    """The chats that are remembered. Forgetting all of them is always right."""
+
+    def __init__(self, read: Execute) -> None:
+        self._read = read
+        self._states: dict[str, ChatState] = {}
+
+    def forget_all(self) -> None:
+        self._states.clear()
+
+    def forget(self, chat_ids: Iterable[str]) -> None:
+        for chat_id in chat_ids:
+            self._states.pop(chat_id, None)
+
+    def known(self, chat_id: str) -> ChatState | None:
+        return self._states.get(chat_id)
+
+    def __iter__(self) -> Iterator[ChatState]:
+        return iter(self._states.values())
+
+    def get(self, chat_id: str) -> ChatState | None:
+        """The chat as committed; None for one that does not exist."""
+        state = self._states.get(chat_id)
+        if state is None:
+            state = load(self._read, chat_id)
+            if state is not None:
+                self._states[chat_id] = state
+        return state
+
+    def within(self, execute: Execute, chat_id: str) -> ChatState | None:
+        """The chat as the open transaction sees it; its head stays what is committed."""
+        state = self._states.get(chat_id)
+        if state is None:
+            state = load(execute, chat_id)
+            if state is not None:
+                committed = load(self._read, chat_id)
+                state.head = committed.head if committed is not None else 0
+                self._states[chat_id] = state
+        return state
+
+    def trim(self) -> None:
+        """Between transactions: stay within bounds."""
+        if len(self._states) > CHATS_REMEMBERED_MAX:
+            self._states.clear()
+
+
+def load(execute: Execute, chat_id: str) -> ChatState | None:
+    row: Row | None = execute(
+        "SELECT chat_no, epoch, chat_type, open_to_join,"
+        " (SELECT sequence_counter FROM chat_counters WHERE chat_counters.chat_id = chats.chat_id),"
+        " (SELECT max(sequence) FROM entries WHERE entries.chat_no = chats.chat_no)"
+        " FROM chats WHERE chat_id = ?",
+        (chat_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    chat_no, epoch, chat_type, open_to_join, counter, last = row
+    state = ChatState(chat_id, chat_no, epoch, ChatType(chat_type), bool(open_to_join))
+    rows: list[Row] = execute("SELECT sequence FROM open_allocations WHERE chat_no = ?", (chat_no,)).fetchall()
+    state.open = {sequence for (sequence,) in rows}
+    _place(state, counter, last or 0)
+    state.settle()
+    return state
+
+
+def _place(state: ChatState, counter: int | None, last: int) -> None:
+    """Where the log stands, from its counter and its last entry; trouble if they cannot both be right."""
+    state.allocated = last
+    if counter is None:
+        state.trouble = COUNTER_MISSING
+    elif counter < last:
+        state.trouble = COUNTER_INCONSISTENT.because(str(InconsistentCounterError(counter, last)))
+    elif counter - last > STRAY_POSITIONS_MAX:
+        state.trouble = COUNTER_INCONSISTENT.because(f"Counter is {counter} but the log ends at {last}")
+    else:
+        state.stray = [s for s in range(last + 1, counter + 1) if s not in state.open]
+        state.open.update(state.stray)
+        state.allocated = counter

@@ -1,0 +1,311 @@
+"""Group commit: one transaction for everything that waits, and only its COMMIT leaves the loop.
+
+The statements run on the event loop, where they cost microseconds; COMMIT, which waits for the disk,
+runs in a thread that hands the GIL over once. What arrives meanwhile makes the next transaction
+(docs/decisions/0002-commit-in-a-thread.md).
+
+A failed COMMIT is not an aborted one: its jobs end with `OutcomeUnknown`, and nothing is read or
+written until the store was reopened and made durable.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar, cast
+
+import apsw
+import structlog
+
+from parley.errors import OutcomeUnknown, ParleyError, StoreBusy, StoreUnavailable
+from parley.store.sqlite.database import Database
+from parley.telemetry import Metrics
+
+T = TypeVar("T")
+Reach = Callable[[str], None]
+"""Called at labelled points of the path, so that tests can crash or hold there."""
+
+BUSY_RETRY_SECONDS = 0.005
+BUSY_SECONDS_MAX = 5.0
+REOPEN_FIRST_SECONDS = 0.1
+REOPEN_SECONDS_MAX = 2.0
+
+log = structlog.get_logger("parley.store")
+
+
+class Transaction:
+    """What a job may touch. `change` numbers this commit; asking for it is what uses one."""
+
+    __slots__ = ("_change", "connection", "execute", "executemany")
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self.connection = connection
+        self.execute = connection.execute
+        self.executemany = connection.executemany
+        self._change = 0
+
+    @property
+    def change(self) -> int:
+        if not self._change:
+            row: Any = self.execute("UPDATE changes SET last = last + 1 RETURNING last").fetchone()
+            self._change = row[0] if row else 1
+        return self._change
+
+
+class Rider(Protocol):
+    """Small writes that go along with whichever transaction comes next."""
+
+    def board(self, transaction: Transaction) -> None:
+        """Write what is pending."""
+        ...
+
+    def arrived(self) -> None:
+        """It is durable."""
+        ...
+
+    def turned_back(self) -> None:
+        """It is perhaps not: keep it for the next one."""
+        ...
+
+
+class Job:
+    """A piece of a transaction and whoever waits for it."""
+
+    __slots__ = ("committed", "done", "error", "result", "work")
+
+    def __init__(
+        self,
+        work: Callable[[Transaction], object],
+        committed: Callable[[Any], None] | None,
+        done: asyncio.Future[object],
+    ) -> None:
+        self.work = work
+        self.committed = committed
+        self.done = done
+        self.result: object = None
+        self.error: Exception | None = None
+
+
+class Writer:
+    """The only door to the writer connection."""
+
+    def __init__(self, database: Database, metrics: Metrics, reach: Reach) -> None:
+        self._database = database
+        self._metrics = metrics
+        self._reach = reach
+        self._queued: list[Job] = []
+        self._committing: list[Job] | None = None
+        self._riders: list[Rider] = []
+        self._forget: list[Callable[[], None]] = []
+        self._data_version = 0
+        self._busy_since = 0.0
+        self._retry: asyncio.TimerHandle | None = None
+        self._reopening: asyncio.Task[None] | None = None
+        self._closed = False
+        self._commits: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._serve_commits, name="parley-commit", daemon=True)
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    @property
+    def available(self) -> bool:
+        return self._reopening is None and not self._closed
+
+    def add_rider(self, rider: Rider) -> None:
+        self._riders.append(rider)
+
+    def on_foreign_write(self, forget: Callable[[], None]) -> None:
+        """Call `forget` when what is remembered of the file may no longer be true."""
+        self._forget.append(forget)
+
+    async def run(self, work: Callable[[Transaction], T], committed: Callable[[T], None] | None = None) -> T:
+        """The result of `work`, durable. Its writes are undone alone if it raises.
+
+        `committed` hears the result before anything else happens, so that memory follows the file.
+        """
+        if not self.available:
+            raise StoreUnavailable("the store is being reopened after a failed write")
+        job = Job(work, committed, self._loop.create_future())
+        self._queued.append(job)
+        self._begin_if_idle()
+        return cast(T, await job.done)
+
+    def _begin_if_idle(self) -> None:
+        if self._committing is None and self._retry is None and self._queued and self.available:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Open a transaction, run every queued job in it, hand its COMMIT to the thread."""
+        connection = self._database.writer
+        self._retry = None
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+        except apsw.BusyError:
+            self._wait_for_lock()
+            return
+        except apsw.Error as error:
+            self._give_up(error)
+            return
+        self._busy_since = 0.0
+        jobs, self._queued = self._queued, []
+        self._committing = jobs
+        try:
+            self._check_foreign_writes(connection)
+            self._run_jobs(Transaction(connection), jobs)
+        except apsw.Error as error:
+            self._roll_back(error)
+            return
+        self._reach("after_write_before_commit")
+        self._metrics.commit_jobs.observe(len(jobs))
+        self._commits.put(self._commit)
+
+    def _run_jobs(self, transaction: Transaction, jobs: list[Job]) -> None:
+        execute = transaction.execute
+        for job in jobs:
+            execute("SAVEPOINT job")
+            try:
+                job.result = job.work(transaction)
+            except apsw.Error:
+                raise
+            except Exception as error:
+                job.error = error
+                execute("ROLLBACK TO job")
+                self._forget_all()
+            execute("RELEASE job")
+        for rider in self._riders:
+            rider.board(transaction)
+
+    def _check_foreign_writes(self, connection: apsw.Connection) -> None:
+        version: Any = connection.execute("PRAGMA data_version").get
+        if version != self._data_version:
+            self._data_version = version
+            for forget in self._forget:
+                forget()
+
+    def _wait_for_lock(self) -> None:
+        now = self._loop.time()
+        self._busy_since = self._busy_since or now
+        if now - self._busy_since > BUSY_SECONDS_MAX:
+            self._busy_since = 0.0
+            self._fail_queued(StoreBusy("another program holds the store's write lock"))
+            return
+        self._retry = self._loop.call_later(BUSY_RETRY_SECONDS, self._begin)
+
+    def _commit(self) -> None:
+        """In the thread: wait for the disk, then tell the loop."""
+        started = self._loop.time()
+        error: Exception | None = None
+        try:
+            self._database.writer.execute("COMMIT")
+        except apsw.Error as failure:
+            error = failure
+        seconds = self._loop.time() - started
+        with contextlib.suppress(RuntimeError):  # the loop is gone: so is everybody who waits
+            self._loop.call_soon_threadsafe(self._committed, error, seconds)
+
+    def _committed(self, error: Exception | None, seconds: float) -> None:
+        jobs, self._committing = self._committing or [], None
+        if error is not None:
+            self._lose(jobs, error)
+            return
+        self._reach("after_commit_before_ack")
+        self._metrics.commit_seconds.observe(seconds)
+        for rider in self._riders:
+            rider.arrived()
+        for job in jobs:
+            if job.committed is not None and job.error is None:
+                job.committed(job.result)
+            _settle(job.done, job.result, job.error)
+        self._begin_if_idle()
+
+    def _roll_back(self, error: apsw.Error) -> None:
+        """A statement failed before COMMIT: nothing was written, and everybody may try again."""
+        jobs, self._committing = self._committing or [], None
+        log.error("store write failed", error=str(error))
+        self._forget_all()
+        self._turn_riders_back()
+        for job in jobs:
+            _settle(job.done, None, StoreUnavailable(f"the store cannot write: {error}"))
+        try:
+            if self._database.writer.in_transaction:
+                self._database.writer.execute("ROLLBACK")
+        except apsw.Error as worse:
+            self._give_up(worse)
+            return
+        if isinstance(error, apsw.FullError):
+            self._begin_if_idle()
+        else:
+            self._give_up(error)
+
+    def _lose(self, jobs: list[Job], error: Exception) -> None:
+        """COMMIT failed: perhaps written. Tell exactly that, and trust nothing until reopened."""
+        log.critical("commit failed, outcome unknown", error=str(error), jobs=len(jobs))
+        self._metrics.commit_failures.inc()
+        self._turn_riders_back()
+        for job in jobs:
+            _settle(job.done, None, OutcomeUnknown(f"the commit failed: {error}"))
+        self._give_up(error)
+
+    def _give_up(self, error: Exception) -> None:
+        """Refuse what waits and reopen the store until that works."""
+        self._fail_queued(StoreUnavailable(f"the store cannot write: {error}"))
+        if self._reopening is None and not self._closed:
+            self._reopening = self._loop.create_task(self._reopen())
+
+    async def _reopen(self) -> None:
+        pause = REOPEN_FIRST_SECONDS
+        while True:
+            try:
+                await self._loop.run_in_executor(None, self._database.reopen)
+                break
+            except ParleyError as error:
+                log.error("store still unavailable", error=str(error))
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, REOPEN_SECONDS_MAX)
+        self._data_version = 0
+        self._forget_all()
+        self._reopening = None
+        log.warning("store reopened")
+        self._begin_if_idle()
+
+    def _forget_all(self) -> None:
+        for forget in self._forget:
+            forget()
+
+    def _turn_riders_back(self) -> None:
+        for rider in self._riders:
+            rider.turned_back()
+
+    def _fail_queued(self, error: Exception) -> None:
+        jobs, self._queued = self._queued, []
+        for job in jobs:
+            _settle(job.done, None, error)
+
+    def _serve_commits(self) -> None:
+        while (commit := self._commits.get()) is not None:
+            commit()
+
+    async def close(self) -> None:
+        """Finish what was queued, then let go of the file."""
+        with contextlib.suppress(ParleyError):
+            await self.run(lambda _: None)
+        self._closed = True
+        if self._reopening is not None:
+            self._reopening.cancel()
+        self._commits.put(None)
+        await self._loop.run_in_executor(None, self._thread.join)
+        self._database.close()
+
+
+def _settle(done: asyncio.Future[object], result: object, error: Exception | None) -> None:
+    if done.done():
+        return  # whoever waited has gone
+    if error is not None:
+        done.set_exception(error)
+    else:
+        done.set_result(result)

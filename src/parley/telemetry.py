@@ -1,0 +1,183 @@
+"""What an operator sees: structured logs on stderr and metrics by the names of `docs/OPERATING.md`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections import deque
+from collections.abc import Iterable
+
+import structlog
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import Metric
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector
+
+from parley.clock import Clock
+
+SECONDS_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
+SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
+WINDOW_MS = 15 * 60 * 1000
+WINDOW_SLOT_MS = 15 * 1000
+HOT_CHATS_MAX = 10
+HOT_CHATS_TRACKED_MAX = 10_000
+LATENCY_SAMPLES_MAX = 1_024
+MINUTE_MS = 60_000
+
+
+class Window:
+    """Sums of two numbers over a sliding quarter of an hour, in bounded memory."""
+
+    def __init__(self, clock: Clock, length_ms: int = WINDOW_MS) -> None:
+        self._clock = clock
+        self._length_ms = length_ms
+        self._slots: deque[list[float]] = deque()
+
+    def add(self, part: float, whole: float) -> None:
+        slot = self._clock() // WINDOW_SLOT_MS
+        if not self._slots or self._slots[-1][0] != slot:
+            self._slots.append([slot, 0, 0])
+            self._expire(slot)
+        self._slots[-1][1] += part
+        self._slots[-1][2] += whole
+
+    def _expire(self, slot: int) -> None:
+        while self._slots and self._slots[0][0] <= slot - self._length_ms // WINDOW_SLOT_MS:
+            self._slots.popleft()
+
+    def rate(self) -> float:
+        """part / whole over the window; 0 while nothing happened."""
+        self._expire(self._clock() // WINDOW_SLOT_MS)
+        whole = sum(slot[2] for slot in self._slots)
+        return sum(slot[1] for slot in self._slots) / whole if whole else 0.0
+
+
+class HotChats:
+    """Messages per chat in the last full minute, of the hottest few only."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._minute = 0
+        self._current: dict[str, int] = {}
+        self._last: dict[str, int] = {}
+
+    def add(self, chat_id: str, count: int) -> None:
+        self._turn()
+        if chat_id in self._current or len(self._current) < HOT_CHATS_TRACKED_MAX:
+            self._current[chat_id] = self._current.get(chat_id, 0) + count
+
+    def hottest(self) -> list[tuple[str, int]]:
+        self._turn()
+        busiest = {c: max(self._current.get(c, 0), self._last.get(c, 0)) for c in {*self._current, *self._last}}
+        return sorted(busiest.items(), key=lambda item: -item[1])[:HOT_CHATS_MAX]
+
+    def _turn(self) -> None:
+        minute = self._clock() // MINUTE_MS
+        if minute != self._minute:
+            self._last = self._current if minute == self._minute + 1 else {}
+            self._current, self._minute = {}, minute
+
+
+class Latencies:
+    """The last few latencies, for a p99 that needs no query language."""
+
+    def __init__(self) -> None:
+        self._samples: deque[float] = deque(maxlen=LATENCY_SAMPLES_MAX)
+
+    def add(self, seconds: float) -> None:
+        self._samples.append(seconds)
+
+    def p99(self) -> float:
+        ranked = sorted(self._samples)
+        return ranked[int(len(ranked) * 0.99)] if ranked else 0.0
+
+
+class Metrics:
+    """Every metric of one server. Counted per batch, not per message, wherever that says the same."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.registry = CollectorRegistry()
+        self.gaps = Window(clock)
+        self.retries = Window(clock)
+        self.conflicts = Window(clock)
+        self.hot_chats = HotChats(clock)
+        self.allocation = Latencies()
+        self.counter_missing_errors = 0
+        self.sequence_allocation_errors = 0
+        self.registry.register(_SourceNames(self))
+        self.allocation_seconds = self._histogram(
+            "sequence_allocation_latency", "Seconds from a batch's first statement to its durable positions"
+        )
+        self.commit_seconds = self._histogram("parley_commit_seconds", "Seconds that COMMIT waited for the disk")
+        self.commit_jobs = self._histogram("parley_commit_jobs", "Jobs in one transaction", SIZE_BUCKETS)
+        self.batch_messages = self._histogram("parley_batch_messages", "Drafts in one append", SIZE_BUCKETS)
+        self.fanout_seconds = self._histogram(
+            "parley_fanout_lag_seconds", "Seconds from the durable commit to the last outbox"
+        )
+        self.commit_failures = self._counter("parley_commit_failures", "Commits with an unknown outcome")
+        self.messages_stored = self._counter("parley_messages_stored", "Entries appended")
+        self.messages_refused = self._counter("parley_messages_refused", "Drafts refused, by code", ["code"])
+        self.voids_sealed = self._counter("parley_voids_sealed", "Abandoned positions sealed")
+        self.deliveries = self._counter("parley_deliveries", "Live frames offered to outboxes")
+        self.connections = self._gauge("parley_connections", "Open WebSocket connections")
+        self.outbox_bytes = self._gauge("parley_outbox_bytes", "Bytes waiting in all outboxes")
+        self.closed = self._counter("parley_connections_closed", "Connections closed by the server", ["code"])
+        self.requests = self._counter("parley_http_requests", "HTTP requests", ["route", "status"])
+        self.refusals = self._counter("parley_refusals", "Requests refused, by code", ["code"])
+
+    def text(self) -> bytes:
+        return generate_latest(self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: Iterable[float] = SECONDS_BUCKETS) -> Histogram:
+        return Histogram(name, text, buckets=tuple(buckets), registry=self.registry)
+
+    def _counter(self, name: str, text: str, labels: Iterable[str] = ()) -> Counter:
+        return Counter(name, text, tuple(labels), registry=self.registry)
+
+    def _gauge(self, name: str, text: str) -> Gauge:
+        return Gauge(name, text, registry=self.registry)
+
+
+class _SourceNames(Collector):
+    """The seven names that the design documents give, exactly, without a suffix."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        m = self._metrics
+        yield _plain("sequence_allocation_latency_p99", "Seconds, of recent batches", m.allocation.p99())
+        yield _plain("sequence_allocation_errors", "Batches that failed to allocate", m.sequence_allocation_errors)
+        yield _plain("counter_missing_errors", "Sends refused for a missing counter", m.counter_missing_errors)
+        yield _plain("idempotency_hit_rate", "Retries answered from the key, of all sends", m.retries.rate())
+        yield _plain("sequence_gap_rate", "(allocations - persists) / allocations", m.gaps.rate())
+        yield _plain("transaction_conflict_rate", "Conditional failures of the write", m.conflicts.rate())
+        hottest = Metric("messages_per_chat_per_minute", "The hottest chats", "gauge")
+        for chat_id, count in m.hot_chats.hottest():
+            hottest.add_sample("messages_per_chat_per_minute", {"chat_id": chat_id}, count)
+        yield hottest
+
+
+def _plain(name: str, text: str, value: float) -> Metric:
+    metric = Metric(name, text, "gauge")
+    metric.add_sample(name, {}, value)
+    return metric
+
+
+def configure_logs(level: str = "info", as_json: bool = True) -> None:
+    """Structured lines on stderr; stdout stays free for what a person asked for."""
+    renderer: structlog.typing.Processor = (
+        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=True,
+    )
