@@ -1,0 +1,156 @@
+"""Who may do what, cell by cell."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from parley.core.permissions import decide_change
+from parley.model import Action, Change, ChatType, Role
+
+ME, OTHER = "user_me", "user_other"
+OK = "ok"
+FORBIDDEN, NOT_A_MEMBER, NOT_FOUND, BAD_REQUEST = "forbidden", "not_a_member", "not_found", "bad_request"
+
+OWNER, ADMIN, MEMBER, NOBODY = Role.OWNER, Role.ADMIN, Role.MEMBER, None
+ACTORS = (OWNER, ADMIN, MEMBER, NOBODY)
+
+
+def decided(
+    change: Change,
+    actor: Role | None,
+    target: Role | None = None,
+    chat_type: ChatType = ChatType.GROUP,
+    owners: int = 2,
+    open_to_join: bool = False,
+) -> str:
+    refusal = decide_change(change, ME, actor, target, chat_type, owners, open_to_join)
+    return OK if refusal is None else refusal.code
+
+
+def cells(table: Mapping[Role | None, tuple[str, ...]]) -> list[tuple[Role | None, Role | None, str]]:
+    """Actor, target or new role, and what is decided, from rows in the order owner, admin, member."""
+    return [
+        (actor, other, code)
+        for actor, row in table.items()
+        for other, code in zip((OWNER, ADMIN, MEMBER), row, strict=True)
+    ]
+
+
+ADDS = {
+    OWNER: (OK, OK, OK),
+    ADMIN: (FORBIDDEN, FORBIDDEN, OK),
+    MEMBER: (FORBIDDEN, FORBIDDEN, FORBIDDEN),
+    NOBODY: (NOT_A_MEMBER, NOT_A_MEMBER, NOT_A_MEMBER),
+}
+REMOVES = {
+    OWNER: (OK, OK, OK),
+    ADMIN: (FORBIDDEN, FORBIDDEN, OK),
+    MEMBER: (FORBIDDEN, FORBIDDEN, FORBIDDEN),
+    NOBODY: (NOT_A_MEMBER, NOT_A_MEMBER, NOT_A_MEMBER),
+}
+GIVES_ROLE = {
+    OWNER: (OK, OK, OK),
+    ADMIN: (FORBIDDEN, FORBIDDEN, FORBIDDEN),
+    MEMBER: (FORBIDDEN, FORBIDDEN, FORBIDDEN),
+    NOBODY: (NOT_A_MEMBER, NOT_A_MEMBER, NOT_A_MEMBER),
+}
+RENAMES = {OWNER: OK, ADMIN: OK, MEMBER: FORBIDDEN, NOBODY: NOT_A_MEMBER}
+
+
+@pytest.mark.parametrize(("actor", "role", "code"), cells(ADDS))
+def test_adding_somebody(actor: Role | None, role: Role, code: str) -> None:
+    """Owners add anybody as anything, admins add members, nobody else adds."""
+    assert decided(Change(Action.JOINED, OTHER, role), actor) == code
+
+
+@pytest.mark.parametrize(("actor", "target", "code"), cells(REMOVES))
+def test_removing_somebody(actor: Role | None, target: Role, code: str) -> None:
+    """Owners remove anybody, admins remove members, nobody else removes."""
+    assert decided(Change(Action.REMOVED, OTHER), actor, target) == code
+
+
+@pytest.mark.parametrize(("actor", "target", "code"), cells(GIVES_ROLE))
+@pytest.mark.parametrize("given", Role)
+def test_giving_a_role(given: Role, actor: Role | None, target: Role, code: str) -> None:
+    """Only owners give and take roles."""
+    assert decided(Change(Action.ROLE, OTHER, given), actor, target) == code
+
+
+@pytest.mark.parametrize("actor", ACTORS)
+def test_renaming(actor: Role | None) -> None:
+    """Owners and admins rename a chat."""
+    assert decided(Change(Action.RENAMED, title="new"), actor) == RENAMES[actor]
+
+
+@pytest.mark.parametrize("action", [Action.LEFT, Action.REMOVED])
+@pytest.mark.parametrize("role", Role)
+def test_leaving(action: Action, role: Role) -> None:
+    """Everybody may leave, also by removing themselves."""
+    assert decided(Change(action, ME), role, role) == OK
+
+
+@pytest.mark.parametrize("actor", Role)
+@pytest.mark.parametrize("target", Role)
+def test_nobody_leaves_for_somebody_else(actor: Role, target: Role) -> None:
+    """Leaving is one's own act: making another leave is called removing."""
+    assert decided(Change(Action.LEFT, OTHER), actor, target) == FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    "change",
+    [Change(Action.LEFT, ME), Change(Action.REMOVED, ME), Change(Action.ROLE, ME, ADMIN)],
+    ids=["leave", "remove", "step down"],
+)
+def test_the_last_owner_stays(change: Change) -> None:
+    """A group never loses its only owner."""
+    assert decided(change, OWNER, OWNER, owners=1) == FORBIDDEN
+
+
+def test_the_last_owner_may_be_confirmed() -> None:
+    """Making the only owner an owner again takes nothing away."""
+    assert decided(Change(Action.ROLE, ME, OWNER), OWNER, OWNER, owners=1) == OK
+
+
+@pytest.mark.parametrize("action", [Action.LEFT, Action.REMOVED, Action.ROLE])
+@pytest.mark.parametrize("actor", Role)
+def test_who_is_no_member_cannot_be_changed(actor: Role, action: Action) -> None:
+    """Changing somebody who is not in the chat is refused as not_found."""
+    assert decided(Change(action, OTHER), actor, None) == NOT_FOUND
+
+
+@pytest.mark.parametrize("actor", Role)
+def test_nobody_joins_twice(actor: Role) -> None:
+    """Adding a member again is a bad request."""
+    assert decided(Change(Action.JOINED, OTHER), actor, MEMBER) == BAD_REQUEST
+
+
+@pytest.mark.parametrize("open_to_join", [True, False])
+def test_joining_alone(open_to_join: bool) -> None:
+    """Anybody joins an open group, nobody a closed one."""
+    change = Change(Action.JOINED, ME, MEMBER)
+    assert decided(change, None, None, open_to_join=open_to_join) == (OK if open_to_join else NOT_A_MEMBER)
+
+
+@pytest.mark.parametrize("role", [OWNER, ADMIN])
+def test_joining_alone_gives_no_power(role: Role) -> None:
+    """Whoever joins an open group joins as member, and as nothing else."""
+    assert decided(Change(Action.JOINED, ME, role), None, None, open_to_join=True) == NOT_A_MEMBER
+
+
+def test_an_open_group_lets_no_stranger_bring_others() -> None:
+    """Being open lets people join, not add somebody else."""
+    assert decided(Change(Action.JOINED, OTHER), None, None, open_to_join=True) == NOT_A_MEMBER
+
+
+@pytest.mark.parametrize("action", Action)
+@pytest.mark.parametrize("actor", Role)
+def test_a_direct_chat_is_fixed(actor: Role, action: Action) -> None:
+    """Nothing about a direct chat changes, whoever asks."""
+    assert decided(Change(action, OTHER), actor, MEMBER, ChatType.DIRECT) == BAD_REQUEST
+
+
+@pytest.mark.parametrize("action", Action)
+@pytest.mark.parametrize("chat_type", ChatType)
+def test_strangers_learn_nothing(action: Action, chat_type: ChatType) -> None:
+    """Who is no member is told so, whatever the chat is and whatever is asked."""
+    assert decided(Change(action, OTHER), None, MEMBER, chat_type) == NOT_A_MEMBER
