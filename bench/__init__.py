@@ -1,0 +1,1 @@
+"""Measurements of a running server, beside the ceilings of the machine they ran on."""

@@ -1,0 +1,126 @@
+"""A stretch of time under load, and what it cost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from msgspec import Struct, field
+
+from bench.roles import Load
+from bench.server import Server
+
+GENERATOR_SATURATED_SHARE = 0.9
+DRAIN_SECONDS_MAX = 10
+POLL_SECONDS = 0.02
+NS_PER_MS = 1e6
+
+
+class Stretch(Struct):
+    """Rates per second, the server's CPU seconds and the generator's share of its core."""
+
+    seconds: float
+    acks: float
+    delivered: float
+    cpu_seconds: float
+    generator_share: float
+    batch: float | None
+    ack_ms: tuple[float, float]
+    delivery_ms: tuple[float, float]
+    notes: list[str] = field(default_factory=list)
+
+    def cpu_us_per(self, rate: float) -> float:
+        return 1e6 * self.cpu_seconds / max(rate * self.seconds, 1)
+
+
+class Reading(Struct):
+    """Every counter at one moment."""
+
+    time: float
+    generator_cpu: float
+    server_cpu: float
+    acks: int
+    delivered: int
+    batches: tuple[float, float]
+
+
+def percentiles_ms(samples_ns: list[int]) -> tuple[float, float]:
+    """p50 and p99 in milliseconds; zeros when there is no sample."""
+    if not samples_ns:
+        return 0.0, 0.0
+    ranked = sorted(samples_ns)
+    return ranked[len(ranked) // 2] / NS_PER_MS, ranked[len(ranked) * 99 // 100] / NS_PER_MS
+
+
+async def read(load: Load, server: Server) -> Reading:
+    batches = await server.metrics()
+    return Reading(
+        time=time.perf_counter(),
+        generator_cpu=time.process_time(),
+        server_cpu=server.cpu_seconds(),
+        acks=load.acks,
+        delivered=load.delivered,
+        batches=(batches.get("parley_batch_messages_sum", 0), batches.get("parley_batch_messages_count", 0)),
+    )
+
+
+async def measure(load: Load, server: Server, seconds: float, warm_up_seconds: float) -> Stretch:
+    """Watch a load that is already running."""
+    await asyncio.sleep(warm_up_seconds)
+    load.ack_ns.clear()
+    load.delivery_ns.clear()
+    before = await read(load, server)
+    await asyncio.sleep(seconds)
+    after = await read(load, server)
+    elapsed = after.time - before.time
+    messages, batches = (later - sooner for later, sooner in zip(after.batches, before.batches, strict=True))
+    stretch = Stretch(
+        seconds=elapsed,
+        acks=(after.acks - before.acks) / elapsed,
+        delivered=(after.delivered - before.delivered) / elapsed,
+        cpu_seconds=after.server_cpu - before.server_cpu,
+        generator_share=(after.generator_cpu - before.generator_cpu) / elapsed,
+        batch=messages / batches if batches else None,
+        ack_ms=percentiles_ms(load.ack_ns),
+        delivery_ms=percentiles_ms(load.delivery_ns),
+    )
+    stretch.notes += problems(load, stretch)
+    return stretch
+
+
+def problems(load: Load, stretch: Stretch) -> list[str]:
+    """What a reader of the figures must know."""
+    notes = list(load.problems)
+    if stretch.generator_share > GENERATOR_SATURATED_SHARE:
+        notes.append(f"the generator was busy for {stretch.generator_share:.0%}: the server may do more")
+    if load.refused:
+        notes.append(f"{load.refused} requests were refused")
+    return notes
+
+
+async def until(condition: Callable[[], bool], seconds_max: float) -> bool:
+    """Whether a condition came true in time. Polled, so that no hot path has to signal it."""
+    deadline = time.perf_counter() + seconds_max
+    while not condition():
+        if time.perf_counter() > deadline:
+            return False
+        await asyncio.sleep(POLL_SECONDS)
+    return True
+
+
+async def drain(load: Load, deliveries_per_ack: int = 0) -> list[str]:
+    """Stop the load, wait for everything in flight, and tell what never came."""
+    load.running = False
+
+    def missing() -> tuple[int, int]:
+        return load.sent - load.acks, load.acks * deliveries_per_ack - load.delivered
+
+    await until(lambda: all(count <= 0 for count in missing()), DRAIN_SECONDS_MAX)
+    unacknowledged, undelivered = missing()
+    notes = []
+    if unacknowledged > 0:
+        notes.append(f"{unacknowledged} messages were never acknowledged")
+    if deliveries_per_ack and undelivered:
+        notes.append(f"{undelivered} deliveries too few (negative: too many)")
+    return notes

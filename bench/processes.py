@@ -1,0 +1,41 @@
+"""What processes cost, read from /proc: CPU and memory of a process and everything below it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+# Positions in /proc/PID/stat, counted after the command's closing parenthesis.
+UTIME, CSTIME, RSS = 11, 14, 21
+
+
+def family(pid: int) -> list[int]:
+    """A process and its living descendants."""
+    pids = [pid]
+    for parent in pids:
+        for listing in Path(f"/proc/{parent}/task").glob("*/children"):
+            pids.extend(map(int, listing.read_text().split()))
+    return pids
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time that a process and its descendants, living or reaped, have used."""
+    return sum(sum(map(int, _stat(member)[UTIME : CSTIME + 1])) for member in family(pid)) / TICKS_PER_SECOND
+
+
+def rss_bytes(pid: int) -> int:
+    """Resident memory of a process and its living descendants."""
+    return sum(int(_stat(member)[RSS]) for member in family(pid)) * PAGE_BYTES
+
+
+def _stat(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
+def pin(pid: int, cores: set[int]) -> None:
+    """Keep every thread of a process on these cores; threads and children that follow inherit it."""
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        os.sched_setaffinity(int(thread.name), cores)

@@ -1,0 +1,21 @@
+"""What is measured, by name, in the order of the table."""
+
+from __future__ import annotations
+
+from bench.scenarios import audience, catching_up, conversations, flat, hot_chat, idle, returning, slow
+from bench.stage import Scenario
+
+SCENARIOS: dict[str, Scenario] = {
+    "hot_chat": hot_chat.window_1,
+    "hot_chat_16": hot_chat.window_16,
+    "hot_chat_16_ordered": hot_chat.window_16_in_order,
+    "one_to_one": conversations.one_to_one,
+    "many_chats": conversations.many_chats,
+    "members": audience.members_online,
+    "catch_up": catching_up.catch_up,
+    "idle": idle.idle,
+    "returning": returning.back_after_kill,
+    "flat_sync": flat.sync_of_long_logs,
+    "flat_members": flat.acks_in_large_chats,
+    "slow_reader": slow.slow_reader,
+}

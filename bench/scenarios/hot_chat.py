@@ -1,0 +1,59 @@
+"""One chat that everybody writes to: 100 writers, 10 readers, 128 bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench import frames
+from bench.connection import connect_all
+from bench.measuring import drain, measure
+from bench.roles import ChainedWriter, Load, Reader, Writer
+from bench.rows import Row, acks_row
+from bench.stage import Stage
+from bench.world import Person, World
+
+WRITERS = 100
+READERS = 10
+WINDOW = 16
+
+MakeWriter = Callable[[Load, str], Writer]
+
+
+async def window_1(stage: Stage) -> list[Row]:
+    return [await _play(stage, "hot_chat", "hot chat, window 1", lambda load, chat: Writer(load, chat, 1))]
+
+
+async def window_16(stage: Stage) -> list[Row]:
+    label = f"hot chat, window {WINDOW}"
+    return [await _play(stage, "hot_chat_16", label, lambda load, chat: Writer(load, chat, WINDOW))]
+
+
+async def window_16_in_order(stage: Stage) -> list[Row]:
+    label = f"hot chat, window {WINDOW}, each naming its predecessor"
+    return [
+        await _play(stage, "hot_chat_16_ordered", label, lambda load, chat: ChainedWriter(load, chat, WINDOW))
+    ]
+
+
+async def _populate(world: World) -> tuple[list[Person], str]:
+    people = await world.people(WRITERS + READERS)
+    return people, await world.group(people)
+
+
+async def _play(stage: Stage, name: str, label: str, make_writer: MakeWriter) -> Row:
+    load = Load()
+    async with stage.serving(_populate) as (server, (people, chat_id)):
+        readers = [(_hello(person, live=True), Reader(load)) for person in people[WRITERS:]]
+        writers = [make_writer(load, chat_id) for _ in range(WRITERS)]
+        await connect_all(server.address, [*readers])
+        hellos = [_hello(person, live=False) for person in people[:WRITERS]]
+        await connect_all(server.address, list(zip(hellos, writers, strict=True)))
+        for writer in writers:
+            writer.start()
+        stretch = await measure(load, server, stage.seconds, stage.warm_up_seconds)
+        stretch.notes += await drain(load, deliveries_per_ack=READERS)
+    return acks_row(name, label, stretch)
+
+
+def _hello(person: Person, live: bool) -> bytes:
+    return frames.hello(person.token, person.device_id, live)

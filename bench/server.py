@@ -1,0 +1,118 @@
+"""A server under measurement: started, pinned, watched and killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from urllib.request import urlopen
+
+from bench import processes
+from bench.connection import Address
+
+HOST = "127.0.0.1"
+READY = b"parley ready on "
+START_SECONDS_MAX = 30
+STOP_SECONDS_MAX = 15
+
+
+class ServerFailed(Exception):
+    """The server did not start or did not stop; its last words are in the message."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def parley_beside_python() -> Path:
+    """The command that `make setup` leaves in the virtual environment."""
+    return Path(sys.executable).parent / "parley"
+
+
+def serve_command(parley: Path, data: Path) -> list[str]:
+    return [str(parley), "serve", "--data", str(data)]
+
+
+class Server:
+    """A command that serves on a port and says when it is ready. It keeps its port over restarts."""
+
+    def __init__(self, command: list[str], log: Path, cores: set[int]) -> None:
+        self.address = Address(HOST, free_port())
+        self._command = [*command, "--port", str(self.address.port)]
+        self._cores = cores
+        self._log = log
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the server runs"
+        return self._process.pid
+
+    def launch(self) -> None:
+        """Start the process, and do not wait for it."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                preexec_fn=lambda: os.sched_setaffinity(0, self._cores),
+            )
+
+    async def ready(self) -> None:
+        """Wait for the line that says so."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        line = await asyncio.wait_for(asyncio.to_thread(self._process.stdout.readline), START_SECONDS_MAX)
+        if not line.startswith(READY):
+            self.kill()
+            raise ServerFailed(f"the server did not become ready: {line!r}\n{self.last_words()}")
+
+    def kill(self) -> None:
+        """kill -9: nothing is said or saved."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+
+    async def stop(self) -> None:
+        assert self._process is not None
+        self._process.terminate()
+        try:
+            await asyncio.to_thread(self._process.wait, STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired as error:
+            self.kill()
+            raise ServerFailed(
+                f"the server did not stop within {STOP_SECONDS_MAX} s\n{self.last_words()}"
+            ) from error
+
+    def last_words(self) -> str:
+        return self._log.read_text(errors="replace")[-2_000:]
+
+    def cpu_seconds(self) -> float:
+        return processes.cpu_seconds(self.pid)
+
+    def rss_bytes(self) -> int:
+        return processes.rss_bytes(self.pid)
+
+    async def metrics(self) -> dict[str, float]:
+        """Every sample of /metrics by its name; those that differ by labels only are added up."""
+        text = await asyncio.to_thread(_fetch, f"http://{self.address.host}:{self.address.port}/metrics")
+        sums: dict[str, float] = {}
+        for line in text.splitlines():
+            if line and not line.startswith("#"):
+                name, value = line.rsplit(" ", 1)
+                name = name.partition("{")[0]
+                sums[name] = sums.get(name, 0.0) + float(value)
+        return sums
+
+
+def _fetch(url: str) -> str:
+    with urlopen(url, timeout=10) as answer:
+        body: bytes = answer.read()
+    return body.decode()

@@ -1,0 +1,60 @@
+"""Where a scenario plays: a fresh folder, a populated store, a server on its core."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bench.rows import Row
+from bench.server import Server, serve_command
+from bench.world import World, open_world
+
+RESULTS = Path(__file__).parent / "results"
+
+T = TypeVar("T")
+
+
+class Stage:
+    """How the scenarios of one run are played."""
+
+    def __init__(self, parley: Path, server_cores: set[int], quick: bool) -> None:
+        self._parley = parley
+        self.server_cores = server_cores
+        self.quick = quick
+
+    def pick(self, full: int, quick: int) -> int:
+        """A size that fits the patience of whoever runs this."""
+        return quick if self.quick else full
+
+    @property
+    def seconds(self) -> float:
+        return 2.0 if self.quick else 6.0
+
+    @property
+    def warm_up_seconds(self) -> float:
+        return 0.5 if self.quick else 1.5
+
+    @asynccontextmanager
+    async def serving(self, populate: Callable[[World], Awaitable[T]]) -> AsyncIterator[tuple[Server, T]]:
+        """A server over what `populate` has written; both are gone afterwards."""
+        RESULTS.mkdir(exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix="run-", dir=RESULTS))
+        data = folder / "data"
+        server = Server(serve_command(self._parley, data), folder / "stderr.log", self.server_cores)
+        try:
+            async with open_world(data) as world:
+                populated = await populate(world)
+            server.launch()
+            await server.ready()
+            yield server, populated
+            await server.stop()
+        finally:
+            server.kill()
+            shutil.rmtree(folder)
+
+
+Scenario = Callable[[Stage], Coroutine[Any, Any, list[Row]]]

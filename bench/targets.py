@@ -1,0 +1,77 @@
+"""What each row must reach, and what the best of the field reached on the same kind of machine.
+
+The peers' figures were measured with server and database on one core, the generator on the other, and
+every message synced before its ack unless it says otherwise. They are a yardstick, not a race: compare
+ratios, and only with a run on a machine of that kind (2 cores, fdatasync about 2,800-5,000/s).
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from bench.rows import Row
+
+PEERS_SOURCE = "measured on the same kind of machine, date unknown"
+
+
+class Goal(Struct, frozen=True):
+    """A bound on one figure of a row: `value`, or `cpu_us`, the server's CPU for each unit."""
+
+    bound: float
+    figure: str = "value"
+    at_most: bool = False
+
+    def ratio(self, measured: float) -> float:
+        """1 is exactly met, more is better."""
+        if measured <= 0:
+            return float("inf") if self.at_most else 0.0
+        return self.bound / measured if self.at_most else measured / self.bound
+
+    def __str__(self) -> str:
+        sign = "≤" if self.at_most else "≥"
+        return f"{sign} {self.bound:,g}{' µs' if self.figure == 'cpu_us' else ''}"
+
+
+class Target(Struct, frozen=True):
+    goals: tuple[Goal, ...]
+    best_peer: str = ""
+
+
+OUTBOXES_OF_STUCK_READERS_MIB = 10 * 4
+SLACK_MIB = 16
+
+TARGETS: dict[str, Target] = {
+    "hot_chat": Target(
+        (Goal(12_000), Goal(80, "cpu_us", at_most=True)), "Centrifugo + Redis 6,900-9,500 at 99-126 µs"
+    ),
+    "hot_chat_16": Target((Goal(18_000),)),
+    "one_to_one": Target(
+        (Goal(11_000), Goal(90, "cpu_us", at_most=True)), "Centrifugo + Redis 10,000 at 96 µs"
+    ),
+    "members_1000": Target((Goal(60_000),), "Centrifugo 47,000 (NATS 60,000 unsynced)"),
+    "catch_up": Target((Goal(200_000),), "NATS JetStream 177,000"),
+    "catch_up_8": Target((Goal(200_000),)),
+    "idle": Target((Goal(18, at_most=True),), "WuKongIM 8.5 (Centrifugo 53)"),
+    "returning": Target((Goal(1.8, at_most=True),), "Centrifugo 1.9 s"),
+    "flat_sync": Target((Goal(1.5, at_most=True),)),
+    "flat_members": Target((Goal(1.5, at_most=True),)),
+    "slow_reader": Target((Goal(OUTBOXES_OF_STUCK_READERS_MIB + SLACK_MIB, at_most=True),)),
+}
+NO_TARGET = Target(())
+
+
+class Verdict(Struct, frozen=True):
+    goal: str
+    met: bool
+    ratio: float
+
+
+def verdicts(row: Row) -> list[Verdict]:
+    """How a row stands against each of its goals."""
+    found = []
+    for goal in TARGETS.get(row.name, NO_TARGET).goals:
+        measured = row.value if goal.figure == "value" else row.cpu_us
+        if measured is not None:
+            ratio = goal.ratio(measured)
+            found.append(Verdict(str(goal), ratio >= 1, ratio))
+    return found
