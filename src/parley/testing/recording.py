@@ -1,0 +1,176 @@
+"""Histories from what happens on real connections and from what a real store holds."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from parley.testing.clients import Frame, Person
+from parley.testing.events import (
+    Acknowledged,
+    Asked,
+    CursorMoved,
+    Paged,
+    Refused,
+    Resumed,
+    Seen,
+    Sent,
+    Stored,
+    StoredVoid,
+    StoreRead,
+    VoidSeen,
+)
+from parley.testing.history import History
+
+CHAT_NAMES = ("chat_id", "conversation_id", "conv_id")
+STORED_FIELDS = ("chat_id", "sequence", "message_id", "sender_id", "client_message_id", "content", "epoch")
+
+
+class Recording:
+    """Observes one connection and adds what it says and hears to a history.
+
+    Live entries and each answered page are streams of their own; an `ack` moves the cursor of the live one.
+    """
+
+    def __init__(self, history: History, person: Person, connection: str) -> None:
+        self._history = history
+        self._person = person
+        self._connection = connection
+        self._requests: dict[int, Frame] = {}
+
+    @property
+    def live_stream(self) -> str:
+        return f"{self._connection}/live"
+
+    def sent(self, frame: Frame) -> None:
+        if "id" in frame:
+            self._requests[frame["id"]] = frame
+        match frame["type"]:
+            case "send_message":
+                self._history.add(
+                    Sent(
+                        chat_id=chat_of(frame),
+                        sender_id=self._person.user_id,
+                        device_id=self._person.device_id,
+                        client_message_id=frame["client_message_id"],
+                        content=frame["content"],
+                    )
+                )
+            case "sync_request":
+                self._history.add(
+                    Asked(
+                        chat_id=chat_of(frame),
+                        reader=self._page_stream(frame["id"]),
+                        after=frame["last_acked_sequence"],
+                    )
+                )
+            case "ack":
+                self._history.add(
+                    CursorMoved(
+                        chat_id=chat_of(frame), reader=self.live_stream, sequence=frame["last_acked_sequence"]
+                    )
+                )
+
+    def received(self, frame: Frame) -> None:
+        request = self._requests.pop(frame.get("re") or 0, None)
+        match frame["type"]:
+            case "ack":
+                self._acknowledged(frame)
+            case "refused" if request is not None and request["type"] == "send_message":
+                self._refused(request, frame)
+            case "messages":
+                self._seen(self.live_stream, frame)
+            case "message_batch":
+                self._paged(self._page_stream(frame["re"]), frame)
+
+    def _page_stream(self, request_id: int) -> str:
+        return f"{self._connection}/page {request_id}"
+
+    def _acknowledged(self, frame: Frame) -> None:
+        self._history.add(
+            Acknowledged(
+                chat_id=frame["chat_id"],
+                sender_id=self._person.user_id,
+                client_message_id=frame["client_message_id"],
+                message_id=frame["message_id"],
+                sequence=frame["sequence"],
+                epoch=frame["epoch"],
+                deduplicated=frame["deduplicated"],
+            )
+        )
+
+    def _refused(self, request: Frame, frame: Frame) -> None:
+        self._history.add(
+            Refused(
+                chat_id=chat_of(request),
+                sender_id=self._person.user_id,
+                client_message_id=request["client_message_id"],
+                code=frame["code"],
+                temporary=frame["temporary"],
+            )
+        )
+
+    def _seen(self, reader: str, frame: Frame) -> None:
+        """Entries and voids of one frame, in the order of their positions."""
+        things: list[Frame] = [*frame["entries"], *({"sequence": void} for void in frame.get("voids") or [])]
+        for thing in sorted(things, key=lambda thing: int(thing["sequence"])):
+            self._history.add(seen(reader, frame["chat_id"], frame["epoch"], thing))
+
+    def _paged(self, reader: str, frame: Frame) -> None:
+        chat_id, epoch = frame["chat_id"], frame["epoch"]
+        if frame["reset"]:
+            self._history.add(Resumed(chat_id=chat_id, reader=reader, after=0, epoch=epoch))
+        self._seen(reader, frame)
+        self._history.add(
+            Paged(
+                chat_id=chat_id,
+                reader=reader,
+                to_sequence=frame["to_sequence"],
+                head=frame["head"],
+                epoch=epoch,
+            )
+        )
+
+
+def chat_of(frame: Frame) -> str:
+    """The chat of a request, under whichever of its names."""
+    return next(str(frame[name]) for name in CHAT_NAMES if frame.get(name))
+
+
+def seen(reader: str, chat_id: str, epoch: int, thing: Frame) -> Seen | VoidSeen:
+    """The event of one entry, or of a void: a thing with nothing but its sequence."""
+    if "message_id" not in thing:
+        return VoidSeen(chat_id=chat_id, reader=reader, sequence=thing["sequence"], epoch=epoch)
+    return Seen(
+        chat_id=chat_id,
+        reader=reader,
+        sequence=thing["sequence"],
+        message_id=thing["message_id"],
+        client_message_id=thing["client_message_id"],
+        content=thing["content"],
+        epoch=thing["epoch"],
+    )
+
+
+def read_store(history: History, sqlite_path: Path) -> None:
+    """Add everything that a SQLite store holds, by the names of its tables; a running server may use it."""
+    opened = apsw.Connection(str(sqlite_path), flags=apsw.SQLITE_OPEN_READWRITE)
+    with closing(opened) as connection, connection:  # the second makes it one snapshot
+        _read_snapshot(history, connection)
+
+
+def _read_snapshot(history: History, connection: apsw.Connection) -> None:
+    epochs: dict[str, int] = dict(_rows(connection, "SELECT chat_id, epoch FROM chats"))
+    for row in _rows(connection, f"SELECT {', '.join(STORED_FIELDS)} FROM messages"):
+        history.add(Stored(**dict(zip(STORED_FIELDS, row, strict=True))))
+    for chat_id, sequence in _rows(connection, "SELECT chat_id, sequence FROM voids"):
+        history.add(StoredVoid(chat_id=chat_id, sequence=sequence, epoch=epochs[chat_id]))
+    for chat_id, counter in _rows(connection, "SELECT chat_id, sequence_counter FROM chat_counters"):
+        history.add(StoreRead(chat_id=chat_id, head=counter))
+
+
+def _rows(connection: apsw.Connection, query: str) -> list[Any]:
+    return connection.execute(query).fetchall()
