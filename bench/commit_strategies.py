@@ -247,7 +247,7 @@ async def _in_place(
 
 
 def measure_rows(cores: set[int], chats: int, seconds: float, rounds: int) -> list[Row]:
-    """Every strategy in turn, several times over, so that a noisy neighbour spoils a round of all of them."""
+    """Every strategy in turn, several times over; what else the machine does can only slow a round down."""
     os.sched_setaffinity(0, cores)
     alone, chat, busy = [], defaultdict(list), defaultdict(list)
     for _ in range(rounds):
@@ -263,16 +263,17 @@ def measure_rows(cores: set[int], chats: int, seconds: float, rounds: int) -> li
 def _row(
     strategy: Strategy, cores: int, chats: int, chat: list[Measured], busy: list[Measured], alone: list[float]
 ) -> Row:
+    """The best of the rounds: the one that was disturbed least."""
     return Row(
         strategy=strategy.label,
         cores=cores,
         chats=chats,
-        chat_rate=median(sample.messages for sample in chat),
-        chat_cpu_us=median(sample.cpu_us for sample in chat),
+        chat_rate=max(sample.messages for sample in chat),
+        chat_cpu_us=min(sample.cpu_us for sample in chat),
         batch=median(sample.batch for sample in chat),
-        busy_rate=median(sample.messages for sample in busy),
-        busy_cpu_us=median(sample.cpu_us for sample in busy),
-        loop_share_left=median(left.fillers / whole for left, whole in zip(busy, alone, strict=True)),
+        busy_rate=max(sample.messages for sample in busy),
+        busy_cpu_us=min(sample.cpu_us for sample in busy),
+        loop_share_left=max(sample.fillers for sample in busy) / max(alone),
     )
 
 
