@@ -68,7 +68,9 @@ class HotChats:
 
     def hottest(self) -> list[tuple[str, int]]:
         self._turn()
-        busiest = {c: max(self._current.get(c, 0), self._last.get(c, 0)) for c in {*self._current, *self._last}}
+        busiest = {
+            c: max(self._current.get(c, 0), self._last.get(c, 0)) for c in {*self._current, *self._last}
+        }
         return sorted(busiest.items(), key=lambda item: -item[1])[:HOT_CHATS_MAX]
 
     def _turn(self) -> None:
@@ -108,7 +110,9 @@ class Metrics:
         self.allocation_seconds = self._histogram(
             "sequence_allocation_latency", "Seconds from a batch's first statement to its durable positions"
         )
-        self.commit_seconds = self._histogram("parley_commit_seconds", "Seconds that COMMIT waited for the disk")
+        self.commit_seconds = self._histogram(
+            "parley_commit_seconds", "Seconds that COMMIT waited for the disk"
+        )
         self.commit_jobs = self._histogram("parley_commit_jobs", "Jobs in one transaction", SIZE_BUCKETS)
         self.batch_messages = self._histogram("parley_batch_messages", "Drafts in one append", SIZE_BUCKETS)
         self.fanout_seconds = self._histogram(
@@ -147,8 +151,12 @@ class _SourceNames(Collector):
     def collect(self) -> Iterable[Metric]:
         m = self._metrics
         yield _plain("sequence_allocation_latency_p99", "Seconds, of recent batches", m.allocation.p99())
-        yield _plain("sequence_allocation_errors", "Batches that failed to allocate", m.sequence_allocation_errors)
-        yield _plain("counter_missing_errors", "Sends refused for a missing counter", m.counter_missing_errors)
+        yield _plain(
+            "sequence_allocation_errors", "Batches that failed to allocate", m.sequence_allocation_errors
+        )
+        yield _plain(
+            "counter_missing_errors", "Sends refused for a missing counter", m.counter_missing_errors
+        )
         yield _plain("idempotency_hit_rate", "Retries answered from the key, of all sends", m.retries.rate())
         yield _plain("sequence_gap_rate", "(allocations - persists) / allocations", m.gaps.rate())
         yield _plain("transaction_conflict_rate", "Conditional failures of the write", m.conflicts.rate())
@@ -167,7 +175,9 @@ def _plain(name: str, text: str, value: float) -> Metric:
 def configure_logs(level: str = "info", as_json: bool = True) -> None:
     """Structured lines on stderr; stdout stays free for what a person asked for."""
     renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        structlog.processors.JSONRenderer()
+        if as_json
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     structlog.configure(
         processors=[

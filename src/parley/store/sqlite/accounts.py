@@ -9,9 +9,7 @@ from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
 
 USER = "SELECT user_id, username, display_name, about, is_operator, created_at, password_hash FROM users"
-SESSION = (
-    "SELECT session_id, user_id, device_id, device_name, created_at_ms, last_used_at_ms, expires_at_ms FROM sessions"
-)
+SESSION = "SELECT session_id, user_id, device_id, device_name, created_at_ms, last_used_at_ms, expires_at_ms FROM sessions"
 
 
 class SqliteAccounts:

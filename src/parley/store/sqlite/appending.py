@@ -24,9 +24,7 @@ from parley.wire.frames import Entry
 encode_entry = msgspec.json.Encoder().encode
 decode_entry = msgspec.json.Decoder(Entry).decode
 
-INSERT = (
-    "INSERT INTO entries (chat_no, sequence, kind, sender_no, client_id, message_id, wire) VALUES (?, ?, ?, ?, ?, ?, ?)"
-)
+INSERT = "INSERT INTO entries (chat_no, sequence, kind, sender_no, client_id, message_id, wire) VALUES (?, ?, ?, ?, ?, ?, ?)"
 ADVANCE = (
     "UPDATE chat_counters SET sequence_counter = ?, updated_at = ?, change = ?"
     " WHERE chat_id = ? AND sequence_counter = ?"
@@ -39,7 +37,9 @@ Row = tuple[int, int, int, int | None, bytes | None, bytes | None, bytes | None]
 class Batch:
     """One batch on its way: the drafts' outcomes so far and the rows that will make them true."""
 
-    def __init__(self, transaction: Transaction, states: ChatStates, now_ms: int, first_id: int, size: int) -> None:
+    def __init__(
+        self, transaction: Transaction, states: ChatStates, now_ms: int, first_id: int, size: int
+    ) -> None:
         self.execute = transaction.execute
         self.transaction = transaction
         self.states = states
@@ -75,7 +75,9 @@ class Batch:
         kind = schema.MESSAGE if draft.change is None else schema.OTHER
         number = next(self._numbers).to_bytes(16, "big")
         self.rows.append((state.chat_no, sequence, kind, sender_no, key, number, wire))
-        appended = Appended(message_id=message_id, sequence=sequence, epoch=state.epoch, created_at=self.created_at)
+        appended = Appended(
+            message_id=message_id, sequence=sequence, epoch=state.epoch, created_at=self.created_at
+        )
         if key is not None:
             self.planned[state.chat_no, key] = draft, appended
             state.last_keys[draft.sender_id] = key
@@ -107,7 +109,11 @@ class Batch:
         if person is None:
             return NOT_A_MEMBER
         after = draft.after_key
-        if after is None or state.last_keys.get(draft.sender_id) == after or self._is_stored(draft, state, after):
+        if (
+            after is None
+            or state.last_keys.get(draft.sender_id) == after
+            or self._is_stored(draft, state, after)
+        ):
             return person[1]
         return OUT_OF_TURN
 

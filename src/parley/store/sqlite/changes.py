@@ -49,7 +49,10 @@ def decide(execute: Execute, draft: Draft, state: ChatState, actor: tuple[Role, 
 
 def _decide_join(execute: Execute, change: Change, actor_id: str, state: ChatState) -> int | Refusal:
     numbers: dict[str, int] = dict(
-        cast(Any, execute("SELECT user_id, user_no FROM users WHERE user_id IN (?, ?)", (actor_id, change.user_id)))
+        cast(
+            Any,
+            execute("SELECT user_id, user_no FROM users WHERE user_id IN (?, ?)", (actor_id, change.user_id)),
+        )
     )
     if change.user_id not in numbers:
         return NO_SUCH_USER
@@ -87,5 +90,7 @@ def apply(transaction: Transaction, draft: Draft, state: ChatState, sequence: in
                 (change.role.value, chat_id, user_id),
             )
         case Action.RENAMED:
-            execute("UPDATE chats SET name = ?, updated_at = ? WHERE chat_id = ?", (change.title, now, chat_id))
+            execute(
+                "UPDATE chats SET name = ?, updated_at = ? WHERE chat_id = ?", (change.title, now, chat_id)
+            )
     state.people.pop(user_id, None)

@@ -34,7 +34,9 @@ READ_PERSON = (
     " last_acked_sequence = max(last_acked_sequence, ?2)"
     " WHERE user_id = ?4 AND chat_id = ?5 AND read_up_to < ?2"
 )
-USED = "UPDATE sessions SET last_used_at_ms = ?, expires_at_ms = ? WHERE session_id = ? AND last_used_at_ms < ?"
+USED = (
+    "UPDATE sessions SET last_used_at_ms = ?, expires_at_ms = ? WHERE session_id = ? AND last_used_at_ms < ?"
+)
 
 CHANGED = """
 SELECT chat_id, chat_no, epoch, has_left, read_up_to, acked, latest, head FROM (
@@ -125,7 +127,9 @@ class SqliteCursors:
         if acked:
             self._write_acked(transaction, acked)
         if read:
-            rows = [(transaction.change, seq, iso(ms), user, chat) for (user, chat), (seq, ms) in read.items()]
+            rows = [
+                (transaction.change, seq, iso(ms), user, chat) for (user, chat), (seq, ms) in read.items()
+            ]
             transaction.executemany(READ_PERSON, rows)
         if used:
             days_ms = SESSION_DAYS * MS_PER_DAY
@@ -171,7 +175,9 @@ class SqliteCursors:
     async def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:
         """The store's last change is read first: what commits in between is answered again, never missed."""
         change, chat_no = (-1, 0) if after is None else _parse(after)
-        last = self._reads.row("SELECT last, (SELECT user_no FROM users WHERE user_id = ?) FROM changes", (user_id,))
+        last = self._reads.row(
+            "SELECT last, (SELECT user_no FROM users WHERE user_id = ?) FROM changes", (user_id,)
+        )
         assert last is not None
         rows = self._reads.rows(CHANGED, (user_id, device_id, change, chat_no, limit + 1))
         page = rows[:limit]
@@ -184,7 +190,14 @@ class SqliteCursors:
         chat_id, chat_no, epoch, has_left, read_up_to, acked, _, head = row
         unread = 0 if has_left else self._unread(chat_no, read_up_to, head, user_no)
         return Position(
-            chat_id, epoch, head, acked, read_up_to, min(unread, UNREAD_MAX), unread > UNREAD_MAX, bool(has_left)
+            chat_id,
+            epoch,
+            head,
+            acked,
+            read_up_to,
+            min(unread, UNREAD_MAX),
+            unread > UNREAD_MAX,
+            bool(has_left),
         )
 
     def _unread(self, chat_no: int, read_up_to: int, head: int, user_no: int) -> int:

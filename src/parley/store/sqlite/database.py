@@ -94,7 +94,9 @@ def lock_folder(folder: Path) -> IO[str]:
         lock.seek(0)
         holder = lock.read().strip() or "unknown"
         lock.close()
-        raise StoreBusy(f"another server (process {holder}) uses {folder}; stop it or choose another --data") from error
+        raise StoreBusy(
+            f"another server (process {holder}) uses {folder}; stop it or choose another --data"
+        ) from error
     lock.truncate(0)
     lock.write(str(os.getpid()))
     lock.flush()

@@ -39,7 +39,9 @@ class SqliteDirectory:
             " WHERE chat_id = ? AND user_id > ? ORDER BY user_id LIMIT ?",
             (chat_id, after_user_id, limit),
         )
-        return [Member(user_id, Role(role), joined_at, sequence) for user_id, role, joined_at, sequence in rows]
+        return [
+            Member(user_id, Role(role), joined_at, sequence) for user_id, role, joined_at, sequence in rows
+        ]
 
     async def member_count(self, chat_id: str) -> int:
         row = self._reads.row("SELECT count(*) FROM chat_memberships WHERE chat_id = ?", (chat_id,))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import structlog
 
@@ -14,7 +14,7 @@ from parley.model import Appended, AppendResult, ChatType, Draft, Head, Page, Pe
 from parley.store.sqlite import appending, two_phase
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.states import ChatState, ChatStates
-from parley.store.sqlite.writer import Writer
+from parley.store.sqlite.writer import Reach, Writer
 from parley.telemetry import Metrics
 from parley.wire.limits import PAGE_BYTES_MAX
 
@@ -24,9 +24,12 @@ SEALED_RETRIES_MAX = 5
 log = structlog.get_logger("parley.store")
 
 AFTER = "SELECT sequence, wire FROM entries WHERE chat_no = ? AND sequence > ? AND sequence <= ? ORDER BY sequence LIMIT ?"
-BEFORE = "SELECT sequence, wire FROM entries WHERE chat_no = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?"
+BEFORE = (
+    "SELECT sequence, wire FROM entries WHERE chat_no = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?"
+)
 
-Hold = Callable[[str], "asyncio.Future[None] | None"]
+Hold = Callable[[str], Awaitable[None] | None]
+"""Asked at labelled points, so that tests can keep one batch waiting while another overtakes it."""
 
 
 class SqliteLog:
@@ -39,6 +42,7 @@ class SqliteLog:
         make_ids: ids.Ids,
         metrics: Metrics,
         sequencing: str,
+        reach: Reach,
         hold: Hold,
     ) -> None:
         self._reads = reads
@@ -47,6 +51,7 @@ class SqliteLog:
         self._clock = clock
         self._ids = make_ids
         self._metrics = metrics
+        self._reach = reach
         self._hold = hold
         self._append = self._append_two_phase if sequencing == "two_phase" else self._append_atomic
         self.lanes = 8 if sequencing == "two_phase" else 1
@@ -93,9 +98,8 @@ class SqliteLog:
 
     async def _allocate_and_write(self, drafts: list[Draft]) -> two_phase.Written:
         now_ms = self._clock()
-        allocated = await self._writer.run(
-            lambda tx: two_phase.allocate(tx, self._states, drafts, now_ms), lambda done: None
-        )
+        allocated = await self._writer.run(lambda tx: two_phase.allocate(tx, self._states, drafts, now_ms))
+        self._reach("after_allocate")
         held = self._hold("after_allocate")
         if held is not None:
             await held
@@ -105,7 +109,9 @@ class SqliteLog:
             lambda done: self._settle(done.result.persisted),
         )
         taken = sum(1 for sequence in allocated.sequences if sequence)
-        stored = sum(1 for news in written.result.persisted for stored in news.positions if stored.wire is not None)
+        stored = sum(
+            1 for news in written.result.persisted for stored in news.positions if stored.wire is not None
+        )
         self._metrics.gaps.add(taken - stored, taken)
         self._metrics.conflicts.add(taken - stored, taken)
         return written
@@ -126,7 +132,9 @@ class SqliteLog:
         count = sum(len(news.positions) for news in sealed)
         if count:
             self._metrics.voids_sealed.inc(count)
-            log.warning("Abandoned positions sealed", positions=count, chats=[news.chat_id for news in sealed][:10])
+            log.warning(
+                "Abandoned positions sealed", positions=count, chats=[news.chat_id for news in sealed][:10]
+            )
         return sealed
 
     def _any_open(self) -> bool:

@@ -41,7 +41,9 @@ class ChatState:
         "trouble",
     )
 
-    def __init__(self, chat_id: str, chat_no: int, epoch: int, chat_type: ChatType, open_to_join: bool) -> None:
+    def __init__(
+        self, chat_id: str, chat_no: int, epoch: int, chat_type: ChatType, open_to_join: bool
+    ) -> None:
         self.chat_id = chat_id
         self.chat_no = chat_no
         self.epoch = epoch
@@ -135,7 +137,9 @@ def load(execute: Execute, chat_id: str) -> ChatState | None:
         return None
     chat_no, epoch, chat_type, open_to_join, counter, last = row
     state = ChatState(chat_id, chat_no, epoch, ChatType(chat_type), bool(open_to_join))
-    rows: list[Row] = execute("SELECT sequence FROM open_allocations WHERE chat_no = ?", (chat_no,)).fetchall()
+    rows: list[Row] = execute(
+        "SELECT sequence FROM open_allocations WHERE chat_no = ?", (chat_no,)
+    ).fetchall()
     state.open = {sequence for (sequence,) in rows}
     _place(state, counter, last or 0)
     state.settle()

@@ -44,7 +44,7 @@ class SqliteStore:
         reads = Reads(self.database, self.writer)
         states = ChatStates(reads.execute)
         self.writer.on_foreign_write(states.forget_all)
-        self.log = SqliteLog(reads, self.writer, states, clock, ids, metrics, sequencing, hold)
+        self.log = SqliteLog(reads, self.writer, states, clock, ids, metrics, sequencing, reach, hold)
         self.directory = SqliteDirectory(reads, self.writer)
         self.accounts = SqliteAccounts(reads, self.writer)
         self.cursors = SqliteCursors(reads, self.writer)
@@ -58,6 +58,10 @@ class SqliteStore:
     def on_foreign_write(self, tell: Callable[[], None]) -> None:
         """Call `tell` after another program has written to the file."""
         self.writer.on_foreign_write(tell)
+
+    def look_for_foreign_writes(self) -> None:
+        """Notice them even when this program has nothing to write."""
+        self.writer.look()
 
     @property
     def available(self) -> bool:

@@ -49,7 +49,9 @@ def allocate(transaction: Transaction, states: ChatStates, drafts: list[Draft], 
     for draft in drafts:
         outcome, state = _decide_early(batch, draft)
         sequence = 0
-        twin = state is not None and draft.client_key is not None and (state.chat_no, draft.client_key) in folded
+        twin = (
+            state is not None and draft.client_key is not None and (state.chat_no, draft.client_key) in folded
+        )
         if outcome is None and state is not None and not twin:
             sequence = _take(batch, state, now_ms)
             if draft.client_key is not None:
@@ -136,10 +138,14 @@ def _write_one(batch: Batch, draft: Draft, sequence: int) -> Outcome | None:
 
 def _touch(transaction: Transaction, chat_id: str) -> None:
     """The head may have moved: overviews must say so."""
-    transaction.execute("UPDATE chat_counters SET change = ? WHERE chat_id = ?", (transaction.change, chat_id))
+    transaction.execute(
+        "UPDATE chat_counters SET change = ? WHERE chat_id = ?", (transaction.change, chat_id)
+    )
 
 
-def seal(transaction: Transaction, states: ChatStates, allocated_before_ms: int, now_ms: int) -> list[Persisted]:
+def seal(
+    transaction: Transaction, states: ChatStates, allocated_before_ms: int, now_ms: int
+) -> list[Persisted]:
     """Voids at every number that was taken before a time and not written since."""
     batch = Batch(transaction, states, now_ms, 0, 0)
     stale: list[Any] = transaction.execute(

@@ -154,6 +154,7 @@ class Writer:
         self._busy_since = 0.0
         jobs, self._queued = self._queued, []
         self._committing = jobs
+        self._reach("before_write")
         try:
             self._check_foreign_writes(connection)
             self._run_jobs(Transaction(connection), jobs)
@@ -179,6 +180,14 @@ class Writer:
             execute("RELEASE job")
         for rider in self._riders:
             rider.board(transaction)
+
+    def look(self) -> None:
+        """Between transactions: has another program written?"""
+        if self._committing is None and self.available:
+            try:
+                self._check_foreign_writes(self._database.writer)
+            except apsw.Error as error:
+                self._give_up(error)
 
     def _check_foreign_writes(self, connection: apsw.Connection) -> None:
         version: Any = connection.execute("PRAGMA data_version").get

@@ -1,0 +1,213 @@
+"""People prove who they are; devices keep sessions. Secrets are hashed here and logged nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import argon2
+from msgspec.structs import replace
+
+from parley import ids
+from parley.bus.ports import Bus
+from parley.clock import MS_PER_DAY, Clock, iso
+from parley.errors import (
+    BAD_REQUEST,
+    BUSY,
+    NOT_FOUND,
+    UNAUTHENTICATED,
+    USERNAME_TAKEN,
+    WRONG_PASSWORD,
+    Refused,
+)
+from parley.model import Session, User
+from parley.store.ports import Accounts, Cursors
+from parley.wire.limits import (
+    DEVICE_ID_LETTERS_MAX,
+    DEVICE_NAME_LETTERS_MAX,
+    PASSWORD_LETTERS_MAX,
+    SESSION_DAYS,
+    USERNAME_LETTERS_MAX,
+)
+
+T = TypeVar("T")
+
+TOKEN_PREFIX = "prl_"
+TOKEN_BYTES = 32
+HASH_THREADS = 2
+HASHES_WAITING_MAX = 256
+USED_EVERY_MS = 60_000
+USERNAME = re.compile(rf"[a-z0-9._-]{{1,{USERNAME_LETTERS_MAX}}}")
+
+BAD_USERNAME = BAD_REQUEST.because(f"a username is 1 to {USERNAME_LETTERS_MAX} of a-z 0-9 . _ -")
+BAD_DEVICE = BAD_REQUEST.because(f"device_id is 1 to {DEVICE_ID_LETTERS_MAX} printable characters")
+BAD_DEVICE_NAME = BAD_REQUEST.because(f"device_name has at most {DEVICE_NAME_LETTERS_MAX} characters")
+
+HASHER = argon2.PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+
+
+class People:
+    """Accounts and sessions, with the slow hashing on threads of its own."""
+
+    def __init__(
+        self,
+        accounts: Accounts,
+        cursors: Cursors,
+        bus: Bus,
+        clock: Clock,
+        make_ids: ids.Ids,
+        random_bytes: Callable[[int], bytes],
+        password_letters_min: int = 1,
+    ) -> None:
+        self._accounts = accounts
+        self._cursors = cursors
+        self._bus = bus
+        self._clock = clock
+        self._ids = make_ids
+        self._random_bytes = random_bytes
+        self._password_letters_min = password_letters_min
+        self._threads = ThreadPoolExecutor(HASH_THREADS, "parley-argon2")
+        self._hashing = 0
+        self._decoy = ""
+
+    async def register(self, username: str, password: str, is_operator: bool = False) -> User:
+        check_username(username)
+        self._check_password(password)
+        if await self._accounts.user_by_name(username) is not None:
+            raise Refused(USERNAME_TAKEN)
+        hashed = await self._on_thread(lambda: HASHER.hash(password))
+        now_ms = self._clock()
+        user = User(self._ids.next(ids.USER, now_ms), username, username, "", is_operator, iso(now_ms))
+        if not await self._accounts.add_user(user, hashed):
+            raise Refused(USERNAME_TAKEN)
+        return user
+
+    async def log_in(
+        self, username: str, password: str, device_id: str, device_name: str
+    ) -> tuple[str, Session]:
+        check_device(device_id, device_name)
+        user = await self._verify(username, password)
+        return await self.open_session(user.user_id, device_id, device_name)
+
+    async def open_session(self, user_id: str, device_id: str, device_name: str) -> tuple[str, Session]:
+        """A new token and its session; the store keeps the token's hash alone."""
+        token = TOKEN_PREFIX + self._random_bytes(TOKEN_BYTES).hex()
+        now_ms = self._clock()
+        session = Session(
+            session_id=self._ids.next(ids.SESSION, now_ms),
+            user_id=user_id,
+            device_id=device_id,
+            device_name=device_name,
+            created_at_ms=now_ms,
+            last_used_at_ms=now_ms,
+            expires_at_ms=now_ms + SESSION_DAYS * MS_PER_DAY,
+        )
+        await self._accounts.add_session(session, hash_token(token))
+        return token, session
+
+    async def authenticate(self, token: str) -> Session:
+        """The session of a token; Refused when there is none or it has run out."""
+        session = await self._accounts.session_by_token(hash_token(token))
+        now_ms = self._clock()
+        if session is None or session.expires_at_ms <= now_ms:
+            raise Refused(UNAUTHENTICATED)
+        if now_ms - session.last_used_at_ms >= USED_EVERY_MS:
+            self._cursors.note_used(session.session_id, now_ms)
+        return session
+
+    async def user(self, user_id: str) -> User:
+        user = await self._accounts.user(user_id)
+        if user is None:
+            raise Refused(NOT_FOUND.because("there is no such user"))
+        return user
+
+    async def update(self, user_id: str, display_name: str | None, about: str | None) -> User:
+        user = await self.user(user_id)
+        user = replace(
+            user,
+            display_name=user.display_name if display_name is None else display_name,
+            about=user.about if about is None else about,
+        )
+        await self._accounts.update_user(user)
+        return user
+
+    async def change_password(self, session: Session, old: str, new: str) -> None:
+        """The other sessions end: whoever knew the old password is out."""
+        self._check_password(new)
+        user = await self._verify((await self.user(session.user_id)).username, old)
+        hashed = await self._on_thread(lambda: HASHER.hash(new))
+        await self._accounts.update_user(user, hashed)
+        others = [s.session_id for s in await self._accounts.sessions(user.user_id)]
+        await self._end(user.user_id, [other for other in others if other != session.session_id])
+
+    async def sessions(self, user_id: str) -> list[Session]:
+        now_ms = self._clock()
+        return [s for s in await self._accounts.sessions(user_id) if s.expires_at_ms > now_ms]
+
+    async def revoke(self, user_id: str, session_id: str) -> None:
+        """End a session; its sockets close at once."""
+        if not await self._end(user_id, [session_id]):
+            raise Refused(NOT_FOUND.because("there is no such session"))
+
+    async def _end(self, user_id: str, session_ids: list[str]) -> list[str]:
+        ended = await self._accounts.end_sessions(user_id, session_ids)
+        if ended:
+            self._bus.publish_sessions_ended(ended)
+        return ended
+
+    async def _verify(self, username: str, password: str) -> User:
+        """An unknown name costs as much as a wrong password, so that neither tells the other."""
+        found = await self._accounts.user_by_name(username) if len(username) <= USERNAME_LETTERS_MAX else None
+        if len(password) > PASSWORD_LETTERS_MAX:
+            raise Refused(WRONG_PASSWORD)
+        if not self._decoy:
+            self._decoy = await self._on_thread(lambda: HASHER.hash(self._random_bytes(16).hex()))
+        stored = found[1] if found is not None else self._decoy
+        matches = await self._on_thread(lambda: _matches(stored, password))
+        if found is None or not matches:
+            raise Refused(WRONG_PASSWORD)
+        return found[0]
+
+    def _check_password(self, password: str) -> None:
+        if not self._password_letters_min <= len(password) <= PASSWORD_LETTERS_MAX:
+            least, most = self._password_letters_min, PASSWORD_LETTERS_MAX
+            raise Refused(BAD_REQUEST.because(f"a password has {least} to {most} characters"))
+
+    async def _on_thread(self, work: Callable[[], T]) -> T:
+        if self._hashing >= HASHES_WAITING_MAX:
+            raise Refused(BUSY)
+        self._hashing += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        finally:
+            self._hashing -= 1
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def hash_token(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def check_username(username: str) -> None:
+    if not USERNAME.fullmatch(username):
+        raise Refused(BAD_USERNAME)
+
+
+def check_device(device_id: str, device_name: str = "") -> None:
+    if not (1 <= len(device_id) <= DEVICE_ID_LETTERS_MAX and device_id.isprintable()):
+        raise Refused(BAD_DEVICE)
+    if len(device_name) > DEVICE_NAME_LETTERS_MAX:
+        raise Refused(BAD_DEVICE_NAME)
+
+
+def _matches(stored: str, password: str) -> bool:
+    try:
+        return HASHER.verify(stored, password)
+    except (argon2.exceptions.VerificationError, argon2.exceptions.InvalidHashError):
+        return False

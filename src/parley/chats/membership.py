@@ -1,0 +1,130 @@
+"""Chats and their members: created here, changed by entries of their own log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from parley import ids
+from parley.bus.ports import Bus
+from parley.chats.sending import Sending
+from parley.clock import Clock, iso
+from parley.errors import BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Refused
+from parley.model import Action, Appended, Change, Chat, ChatType, Draft, Head, Kind, Member, Role
+from parley.store.ports import Directory
+from parley.wire.limits import CHAT_MEMBERS_MAX, TITLE_LETTERS_MAX
+
+FIRST_EPOCH = 1
+NO_TITLE = BAD_REQUEST.because(f"a title has 1 to {TITLE_LETTERS_MAX} characters")
+TWO_PEOPLE = BAD_REQUEST.because("a direct chat is between you and exactly one other person")
+DIRECT_NO_TITLE = BAD_REQUEST.because("a direct chat has no title")
+TOO_MANY_MEMBERS = BAD_REQUEST.because(f"a chat has at most {CHAT_MEMBERS_MAX} members")
+
+
+class Membership:
+    def __init__(
+        self, directory: Directory, sending: Sending, bus: Bus, clock: Clock, make_ids: ids.Ids
+    ) -> None:
+        self._directory = directory
+        self._sending = sending
+        self._bus = bus
+        self._clock = clock
+        self._ids = make_ids
+
+    async def create(
+        self,
+        creator_id: str,
+        chat_type: ChatType,
+        member_ids: Sequence[str],
+        title: str | None = None,
+        open_to_join: bool = False,
+    ) -> tuple[Chat, bool]:
+        """A chat and its first members; nothing is appended, so its first message is number 1."""
+        others = set(member_ids) - {creator_id}
+        _check_new(chat_type, others, title)
+        now_ms = self._clock()
+        now = iso(now_ms)
+        chat = Chat(
+            chat_id=self._ids.next(ids.CHAT, now_ms),
+            chat_type=chat_type,
+            title=title,
+            created_by=creator_id,
+            created_at=now,
+            updated_at=now,
+            epoch=FIRST_EPOCH,
+            open_to_join=open_to_join and chat_type is ChatType.GROUP,
+        )
+        chat, created = await self._directory.create_chat(chat, sorted(others))
+        if created:
+            self._bus.publish_joined(chat.chat_id, Head(chat.epoch, 0), sorted({*others, creator_id}))
+        return chat, created
+
+    async def chat_for(self, chat_id: str, user_id: str) -> tuple[Chat, Role]:
+        """A chat that this person is in; unknown and foreign ones are refused alike."""
+        role = await self._directory.role(chat_id, user_id)
+        chat = await self._directory.chat(chat_id) if role is not None else None
+        if role is None or chat is None:
+            raise Refused(NOT_A_MEMBER)
+        return chat, role
+
+    async def record(self, chat_id: str) -> Chat | None:
+        return await self._directory.chat(chat_id)
+
+    async def count(self, chat_id: str) -> int:
+        return await self._directory.member_count(chat_id)
+
+    async def members(self, chat_id: str, user_id: str, after: str, limit: int) -> list[Member]:
+        await self.chat_for(chat_id, user_id)
+        return await self._directory.members(chat_id, after, limit)
+
+    async def add(self, chat_id: str, actor_id: str, user_id: str, role: Role) -> Appended:
+        return await self._change(chat_id, actor_id, Change(Action.JOINED, user_id, role))
+
+    async def set_role(self, chat_id: str, actor_id: str, user_id: str, role: Role) -> Appended:
+        return await self._change(chat_id, actor_id, Change(Action.ROLE, user_id, role))
+
+    async def remove(self, chat_id: str, actor_id: str, user_id: str) -> Appended:
+        """Remove somebody, or leave."""
+        role = await self._directory.role(chat_id, user_id)
+        if role is None and await self._directory.role(chat_id, actor_id) is not None:
+            raise Refused(NOT_FOUND.because("this person is not a member"))
+        action = Action.LEFT if user_id == actor_id else Action.REMOVED
+        return await self._change(chat_id, actor_id, Change(action, user_id, role or Role.MEMBER))
+
+    async def rename(self, chat_id: str, actor_id: str, title: str) -> Appended:
+        if not 1 <= len(title) <= TITLE_LETTERS_MAX:
+            raise Refused(NO_TITLE)
+        return await self._change(chat_id, actor_id, Change(Action.RENAMED, title=title))
+
+    async def _change(self, chat_id: str, actor_id: str, change: Change) -> Appended:
+        return await self._sending.send(
+            Draft(
+                chat_id=chat_id,
+                sender_id=actor_id,
+                content=_content(change),
+                content_type="application/json",
+                kind=Kind.CHAT.value if change.action is Action.RENAMED else Kind.MEMBER.value,
+                change=change,
+            )
+        )
+
+
+def _content(change: Change) -> str:
+    if change.action is Action.RENAMED:
+        body = {"action": change.action.value, "title": change.title}
+    else:
+        body = {"action": change.action.value, "user_id": change.user_id, "role": change.role.value}
+    return msgspec.json.encode(body).decode()
+
+
+def _check_new(chat_type: ChatType, others: set[str], title: str | None) -> None:
+    if title is not None and not 1 <= len(title) <= TITLE_LETTERS_MAX:
+        raise Refused(NO_TITLE)
+    if chat_type is ChatType.DIRECT:
+        if len(others) != 1:
+            raise Refused(TWO_PEOPLE)
+        if title is not None:
+            raise Refused(DIRECT_NO_TITLE)
+    if len(others) >= CHAT_MEMBERS_MAX:
+        raise Refused(TOO_MANY_MEMBERS)

@@ -1,0 +1,138 @@
+"""Catching up: pages of a chat, the overview of all chats, and how far each device has come."""
+
+from __future__ import annotations
+
+import msgspec
+
+from parley.clock import Clock
+from parley.core.sync import Start, decide_start, is_same_message
+from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Refused
+from parley.model import Changed, Head, Page
+from parley.store.ports import Cursors, Directory, Log
+from parley.wire.frames import Entry, SyncRequest
+from parley.wire.limits import OVERVIEW_CHATS_MAX, PAGE_ENTRIES_MAX, SEQUENCE_MAX
+
+LAST_ENTRY_LOOKBACK = 10
+
+decode_entry = msgspec.json.Decoder(Entry).decode
+
+
+class Reading:
+    def __init__(self, log: Log, directory: Directory, cursors: Cursors, clock: Clock) -> None:
+        self._log = log
+        self._directory = directory
+        self._cursors = cursors
+        self._clock = clock
+
+    async def check_member(self, chat_id: str, user_id: str) -> None:
+        if await self._directory.role(chat_id, user_id) is None:
+            raise Refused(NOT_A_MEMBER)
+
+    async def sync(self, user_id: str, request: SyncRequest) -> Page:
+        """The page after a client's position, or from the start when that is no position of this log."""
+        chat_id = request.chat
+        await self.check_member(chat_id, user_id)
+        head = await self._head(chat_id)
+        start = decide_start(request.last_acked_sequence, request.epoch, head)
+        if request.last_message_id is not None and start.after > 0:
+            start = await self._verify(chat_id, start, request.last_message_id)
+        page = await self._log.read(chat_id, start.after, min(request.limit, PAGE_ENTRIES_MAX))
+        page.reset = start.reset
+        return page
+
+    async def _verify(self, chat_id: str, start: Start, last_message_id: str) -> Start:
+        """A restored backup may hold another message where the client's last one was."""
+        page = await self._log.read(chat_id, start.after - 1, 1)
+        stored = decode_entry(page.entries[0]).message_id if page.entries else None
+        return start if is_same_message(last_message_id, stored) else Start(0, True)
+
+    async def sync_after_message(self, user_id: str, message_id: str, limit: int) -> Page:
+        """The page after a message; one that is not this person's to see is as unknown as any other."""
+        found = await self._log.find_message(message_id)
+        if found is None or await self._directory.role(found[0], user_id) is None:
+            raise Refused(NOT_FOUND.because("there is no such message"))
+        return await self._log.read(found[0], found[1], min(limit, PAGE_ENTRIES_MAX))
+
+    async def history(self, user_id: str, chat_id: str, before: int, limit: int) -> Page:
+        await self.check_member(chat_id, user_id)
+        return await self._log.read_before(chat_id, before, min(limit, PAGE_ENTRIES_MAX))
+
+    async def overview(self, user_id: str, device_id: str, changed_since: str | None, limit: int) -> Changed:
+        return await self._cursors.changed(user_id, device_id, changed_since, min(limit, OVERVIEW_CHATS_MAX))
+
+    async def find_send(self, user_id: str, chat_id: str, client_key: bytes) -> Entry:
+        """What became of a message: only its sender may ask."""
+        wire = await self._log.find_key(chat_id, client_key)
+        entry = decode_entry(wire) if wire is not None else None
+        if entry is None or entry.sender_id != user_id:
+            raise Refused(NOT_FOUND.because("no message of yours has this client_message_id in this chat"))
+        return entry
+
+    async def acknowledge(
+        self, user_id: str, device_id: str, chat_id: str, sequence: int, known_head: int
+    ) -> None:
+        """Note a device's position; only one above the head in memory costs a read."""
+        if sequence > known_head and sequence > (await self._head(chat_id)).sequence:
+            raise Refused(AHEAD_OF_LOG)
+        self.note_position(user_id, device_id, chat_id, sequence)
+
+    def note_position(self, user_id: str, device_id: str, chat_id: str, sequence: int) -> None:
+        """For a position that is known to be within the log."""
+        self._cursors.note_acked(user_id, device_id, chat_id, sequence, self._clock())
+
+    async def acknowledge_message(self, user_id: str, device_id: str, chat_id: str, message_id: str) -> None:
+        """A receipt for one message moves the cursor only when no unacknowledged message lies between."""
+        found = await self._log.find_message(message_id)
+        if found is None or found[0] != chat_id:
+            raise Refused(NOT_FOUND.because("there is no such message in this chat"))
+        cursor = await self._cursors.position(user_id, device_id, chat_id)
+        if await self._nothing_between(user_id, chat_id, cursor, found[1]):
+            self._cursors.note_acked(user_id, device_id, chat_id, found[1], self._clock())
+
+    async def _nothing_between(self, user_id: str, chat_id: str, cursor: int, sequence: int) -> bool:
+        """Whether a device at `cursor` has nothing left to receive before `sequence`."""
+        if sequence <= cursor:
+            return False
+        page = await self._log.read(chat_id, cursor, min(sequence - cursor, PAGE_ENTRIES_MAX))
+        between = [entry for entry in map(decode_entry, page.entries) if entry.sequence < sequence]
+        return page.to_sequence >= sequence and not any(e.kind == "message" for e in between)
+
+    async def mark_read(self, user_id: str, chat_id: str, read_up_to: str | int) -> None:
+        """Note how far a person has read; named by a message or by its sequence."""
+        sequence = read_up_to if isinstance(read_up_to, int) else await self._sequence(chat_id, read_up_to)
+        if sequence > (await self._head(chat_id)).sequence:
+            raise Refused(AHEAD_OF_LOG)
+        self._cursors.note_read(user_id, chat_id, sequence, self._clock())
+
+    async def _sequence(self, chat_id: str, message_id: str) -> int:
+        found = await self._log.find_message(message_id)
+        if found is None or found[0] != chat_id:
+            raise Refused(NOT_FOUND.because("there is no such message in this chat"))
+        return found[1]
+
+    async def _head(self, chat_id: str) -> Head:
+        heads = await self._log.heads([chat_id])
+        head = heads.get(chat_id)
+        if head is None:
+            raise Refused(NOT_A_MEMBER)
+        return head
+
+    async def head(self, chat_id: str) -> int:
+        return (await self._head(chat_id)).sequence
+
+    async def last_entry(self, chat_id: str) -> bytes | None:
+        """The newest entry of a chat, as it travels; voids are passed over within one short page."""
+        page = await self._log.read_before(chat_id, SEQUENCE_MAX, LAST_ENTRY_LOOKBACK)
+        return page.entries[-1] if page.entries else None
+
+    async def flush(self) -> None:
+        await self._cursors.flush()
+
+
+def check_sequence(text: str, name: str, default: int) -> int:
+    """A position from a query string."""
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit()) or int(text[:20]) > SEQUENCE_MAX:
+        raise Refused(BAD_REQUEST.because(f"{name} must be a sequence"))
+    return int(text)

@@ -1,0 +1,133 @@
+"""Hop 3: drafts of all connections flow together into batches; answers and news flow out.
+
+While one batch waits for the disk, the next one gathers; while that one waits, the first one's acks
+and news are handed out. A sender always hears of its own message before it sees the entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from parley.bus.ports import Bus
+from parley.errors import (
+    BUSY,
+    OUTCOME_UNKNOWN,
+    SHUTTING_DOWN,
+    STORE_UNAVAILABLE,
+    OutcomeUnknown,
+    Refusal,
+    Refused,
+    StoreError,
+)
+from parley.model import Appended, AppendResult, Draft, Outcome
+from parley.store.ports import Log
+from parley.wire.frames import RequestId
+
+BATCH_DRAFTS_MAX = 512
+WAITING_DRAFTS_MAX = 100_000
+
+log = structlog.get_logger("parley.sending")
+
+Done = Callable[[Draft, RequestId, Outcome], None]
+
+
+class Waiting(NamedTuple):
+    draft: Draft
+    request_id: RequestId
+    done: Done
+
+
+class Sending:
+    """The one way into the log."""
+
+    def __init__(self, log: Log, bus: Bus, lanes: int = 1) -> None:
+        self._log = log
+        self._bus = bus
+        self._lane_count = lanes
+        self._waiting: list[Waiting] = []
+        self._wake = asyncio.Event()
+        self._lanes: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    def start(self) -> None:
+        self._lanes = [asyncio.create_task(self._run_lane()) for _ in range(self._lane_count)]
+
+    async def stop(self) -> None:
+        """Finish what was taken; refuse what comes now."""
+        self._stopping = True
+        self._wake.set()
+        await asyncio.gather(*self._lanes)
+
+    def submit(self, draft: Draft, request_id: RequestId, done: Done) -> None:
+        """Take a draft; `done` hears its outcome, once."""
+        if self._stopping:
+            done(draft, request_id, SHUTTING_DOWN)
+        elif len(self._waiting) >= WAITING_DRAFTS_MAX:
+            done(draft, request_id, BUSY)
+        else:
+            self._waiting.append(Waiting(draft, request_id, done))
+            self._wake.set()
+
+    async def send(self, draft: Draft) -> Appended:
+        """The same for whoever can wait; Refused with the refusal."""
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(_: Draft, __: RequestId, outcome: Outcome) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        self.submit(draft, None, done)
+        outcome = await future
+        if isinstance(outcome, Refusal):
+            raise Refused(outcome)
+        return outcome
+
+    async def _run_lane(self) -> None:
+        told: tuple[list[Waiting], AppendResult] | None = None
+        while True:
+            batch = self._take()
+            if batch:
+                appending = asyncio.create_task(self._append(batch))
+                if told is not None:
+                    await asyncio.sleep(0)  # the next batch is on its way to the disk meanwhile
+                    self._tell(*told)
+                told = batch, await appending
+            elif told is not None:
+                self._tell(*told)
+                told = None
+            elif self._stopping:
+                return
+            else:
+                self._wake.clear()
+                await self._wake.wait()
+
+    def _take(self) -> list[Waiting]:
+        if len(self._waiting) <= BATCH_DRAFTS_MAX:
+            batch, self._waiting = self._waiting, []
+        else:
+            batch, self._waiting = self._waiting[:BATCH_DRAFTS_MAX], self._waiting[BATCH_DRAFTS_MAX:]
+        return batch
+
+    async def _append(self, batch: list[Waiting]) -> AppendResult:
+        """A failed batch is one outcome for all: refused if nothing was written, else unknown."""
+        try:
+            return await self._log.append([waiting.draft for waiting in batch])
+        except OutcomeUnknown:
+            refusal = OUTCOME_UNKNOWN
+        except StoreError as error:
+            refusal = STORE_UNAVAILABLE
+            log.warning("batch refused", drafts=len(batch), error=str(error))
+        except Exception:
+            refusal = OUTCOME_UNKNOWN
+            log.exception("batch failed", drafts=len(batch))
+        return AppendResult([refusal] * len(batch), [])
+
+    def _tell(self, batch: list[Waiting], result: AppendResult) -> None:
+        """Acks first, then news: on each socket the sender's ack precedes its own entry."""
+        for waiting, outcome in zip(batch, result.outcomes, strict=True):
+            waiting.done(waiting.draft, waiting.request_id, outcome)
+        self._bus.publish(result.persisted)

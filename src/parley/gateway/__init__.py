@@ -1,0 +1,1 @@
+"""Sockets: one port for HTTP and WebSocket, connections, and the hub that fans out."""

@@ -1,0 +1,360 @@
+"""The HTTP API of people: accounts, sessions, chats, messages. See docs/PROTOCOL.md."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Raw, Struct
+
+from parley import ids
+from parley.clock import iso
+from parley.core.sending import NO_CLIENT_ID, check_send
+from parley.errors import BAD_REQUEST, FORBIDDEN, RATE_LIMITED, Refusal, Refused
+from parley.gateway import bodies
+from parley.gateway.calls import Call, Endpoint, address_of, is_limited, is_local
+from parley.model import Appended, Chat, ChatType, Draft, Page, Position, Role, User
+from parley.wire import limits
+from parley.wire.codec import JSON
+from parley.wire.frames import SendMessage, SyncRequest
+
+Answer = tuple[int, Struct | None]
+
+REGISTRATION_CLOSED = FORBIDDEN.because(
+    "this server does not take registrations; ask its operator for an account"
+)
+NO_MEMBER_NAMED = BAD_REQUEST.because("name the new member in user_id")
+
+
+async def create_account(call: Call) -> Answer:
+    services, request = call.services, call.request
+    setting = services.config.accounts.registration
+    if setting == "closed" or (setting == "loopback" and not is_local(request, services)):
+        raise Refused(REGISTRATION_CLOSED)
+    if is_limited(request, services):
+        _check_rate(services.registration_rate.take(address_of(request), services.clock()))
+    wanted = await call.body(bodies.NewAccount)
+    user = await services.people.register(wanted.username, wanted.password)
+    return 201, bodies.Account(user.user_id, user.username)
+
+
+async def create_session(call: Call) -> Answer:
+    services = call.services
+    asked = await call.body(bodies.NewSession)
+    key = asked.username, address_of(call.request)
+    limited = is_limited(call.request, services)
+    if limited:
+        _check_rate(services.login_rate.wait_ms(key, services.clock()))
+    try:
+        token, session = await services.people.log_in(
+            asked.username, asked.password, asked.device_id, asked.device_name
+        )
+    except Refused as error:
+        if limited and error.refusal.status == 401:
+            services.login_rate.take(key, services.clock())
+        raise
+    granted = bodies.SessionGranted(
+        token, session.user_id, session.session_id, session.device_id, iso(session.expires_at_ms)
+    )
+    return 201, granted
+
+
+def _check_rate(wait_ms: int) -> None:
+    if wait_ms:
+        raise Refused(RATE_LIMITED.after(wait_ms))
+
+
+async def list_sessions(call: Call) -> Answer:
+    found = [
+        bodies.SessionView(
+            session_id=session.session_id,
+            device_id=session.device_id,
+            device_name=session.device_name,
+            last_used_at=iso(session.last_used_at_ms),
+            expires_at=iso(session.expires_at_ms),
+            current=session.session_id == call.me.session_id,
+        )
+        for session in await call.services.people.sessions(call.user_id)
+    ]
+    return 200, bodies.SessionList(found)
+
+
+async def end_session(call: Call) -> Answer:
+    await call.services.people.revoke(call.user_id, call.path("session_id"))
+    return 204, None
+
+
+async def change_password(call: Call) -> Answer:
+    wanted = await call.body(bodies.NewPassword)
+    await call.services.people.change_password(call.me, wanted.old_password, wanted.new_password)
+    return 204, None
+
+
+async def show_me(call: Call) -> Answer:
+    return 200, _profile(await call.services.people.user(call.user_id))
+
+
+async def change_me(call: Call) -> Answer:
+    wanted = await call.body(bodies.ProfileChange)
+    return 200, _profile(await call.services.people.update(call.user_id, wanted.display_name, wanted.about))
+
+
+async def show_user(call: Call) -> Answer:
+    return 200, _profile(await call.services.people.user(call.path("user_id")))
+
+
+def _profile(user: User) -> bodies.Profile:
+    return bodies.Profile(user.user_id, user.username, user.display_name, user.about)
+
+
+async def create_chat(call: Call) -> Answer:
+    wanted = await call.body(bodies.NewChat)
+    chat, created = await call.services.membership.create(
+        call.user_id, ChatType(wanted.type), wanted.member_ids, wanted.title, wanted.open_to_join
+    )
+    view = await _chat_view(call, chat, Role.OWNER if chat.created_by == call.user_id else Role.MEMBER)
+    return 201 if created else 200, view
+
+
+async def show_chat(call: Call) -> Answer:
+    chat, role = await call.services.membership.chat_for(call.path("chat_id"), call.user_id)
+    return 200, await _chat_view(call, chat, role)
+
+
+async def change_chat(call: Call) -> Answer:
+    wanted = await call.body(bodies.ChatChange)
+    if wanted.title is not None:
+        await call.services.membership.rename(call.path("chat_id"), call.user_id, wanted.title)
+    return await show_chat(call)
+
+
+async def _chat_view(call: Call, chat: Chat, role: Role) -> bodies.ChatView:
+    return bodies.ChatView(
+        chat_id=chat.chat_id,
+        type=chat.chat_type.value,
+        title=chat.title,
+        created_by=chat.created_by,
+        created_at=chat.created_at,
+        updated_at=chat.updated_at,
+        epoch=chat.epoch,
+        head=await call.services.reading.head(chat.chat_id),
+        role=role.value,
+        member_count=await call.services.membership.count(chat.chat_id),
+        open_to_join=chat.open_to_join,
+    )
+
+
+async def list_chats(call: Call) -> Answer:
+    limit = call.limit(limits.OVERVIEW_CHATS_DEFAULT, limits.OVERVIEW_CHATS_MAX)
+    since = call.text("changed_since") or None
+    changed = await call.services.reading.overview(call.user_id, call.me.device_id, since, limit)
+    listed = [await _listed(call, at) for at in changed.positions]
+    return 200, bodies.ChatList(
+        [chat for chat in listed if chat is not None], changed.token, changed.complete
+    )
+
+
+async def _listed(call: Call, at: Position) -> bodies.ListedChat | None:
+    chat = await call.services.membership.record(at.chat_id)
+    if chat is None:
+        return None
+    last = None if at.left else await call.services.reading.last_entry(at.chat_id)
+    return bodies.ListedChat(
+        chat_id=at.chat_id,
+        epoch=at.epoch,
+        head=at.head,
+        last_acked_sequence=at.last_acked_sequence,
+        read_up_to=at.read_up_to,
+        unread=at.unread,
+        unread_more=at.unread_more,
+        left=True if at.left else UNSET,
+        type=chat.chat_type.value,
+        title=chat.title,
+        last_entry=Raw(last) if last is not None else None,
+    )
+
+
+async def list_members(call: Call) -> Answer:
+    limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
+    found = await call.services.membership.members(
+        call.path("chat_id"), call.user_id, call.text("after"), limit
+    )
+    views = [bodies.MemberView(m.user_id, m.role.value, m.joined_at, m.joined_sequence) for m in found]
+    return 200, bodies.MemberList(views, found[-1].user_id if len(found) == limit else None)
+
+
+async def add_member(call: Call) -> Answer:
+    """Each person is an entry of their own; the answer names the last one."""
+    wanted = await call.body(bodies.NewMember)
+    people = [wanted.user_id] if wanted.user_id else wanted.user_ids
+    if not people:
+        raise Refused(NO_MEMBER_NAMED)
+    chat_id, role = call.path("chat_id"), Role(wanted.role)
+    added = [await call.services.membership.add(chat_id, call.user_id, person, role) for person in people]
+    return 201, _changed(chat_id, added[-1], people[-1])
+
+
+async def change_member(call: Call) -> Answer:
+    wanted = await call.body(bodies.MemberChange)
+    chat_id, person = call.path("chat_id"), call.path("user_id")
+    appended = await call.services.membership.set_role(chat_id, call.user_id, person, Role(wanted.role))
+    return 200, _changed(chat_id, appended, person)
+
+
+async def remove_member(call: Call) -> Answer:
+    chat_id, person = call.path("chat_id"), call.path("user_id")
+    appended = await call.services.membership.remove(chat_id, call.user_id, person)
+    return 200, _changed(chat_id, appended, person)
+
+
+def _changed(chat_id: str, appended: Appended, user_id: str) -> bodies.Changed:
+    return bodies.Changed(chat_id, appended.sequence, appended.message_id, user_id)
+
+
+async def send_message(call: Call) -> Answer:
+    services = call.services
+    wanted = await call.body(bodies.NewMessage)
+    request = SendMessage(
+        chat_id=call.path("chat_id"),
+        client_message_id=wanted.client_message_id,
+        content=wanted.content,
+        content_type=wanted.content_type,
+        display_time=wanted.display_time,
+        after_client_message_id=wanted.after_client_message_id,
+    )
+    draft = check_send(request, call.user_id, call.request["request_id"])
+    if isinstance(draft, Refusal):
+        raise Refused(draft)
+    if is_limited(call.request, services):
+        _check_rate(services.message_rate.take(call.user_id, services.clock()))
+    appended = await services.sending.send(draft)
+    return 200 if appended.deduplicated else 201, _receipt(draft, appended)
+
+
+def _receipt(draft: Draft, appended: Appended) -> bodies.Receipt:
+    return bodies.Receipt(
+        chat_id=draft.chat_id,
+        client_message_id=draft.client_message_id or "",
+        message_id=appended.message_id,
+        sequence=appended.sequence,
+        epoch=appended.epoch,
+        created_at=appended.created_at,
+        deduplicated=appended.deduplicated,
+        conflict=appended.conflict,
+    )
+
+
+async def list_messages(call: Call) -> Answer:
+    reading, chat_id = call.services.reading, call.path("chat_id")
+    limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
+    if "before" in call.request.query:
+        page = await reading.history(call.user_id, chat_id, call.number("before", limits.SEQUENCE_MAX), limit)
+        return 200, _batch(page)
+    request = SyncRequest(
+        chat_id=chat_id,
+        last_acked_sequence=call.number("after", 0),
+        epoch=call.number("epoch", 0) or None,
+        last_message_id=call.text("last_message_id") or None,
+        limit=limit,
+    )
+    return 200, _batch(await reading.sync(call.user_id, request))
+
+
+def _batch(page: Page) -> bodies.Batch:
+    return bodies.Batch(
+        chat_id=page.chat_id,
+        epoch=page.epoch,
+        entries=JSON.entries(page.entries),
+        voids=page.voids,
+        from_sequence=page.from_sequence,
+        to_sequence=page.to_sequence,
+        head=page.head,
+        complete=page.complete,
+        reset=page.reset,
+    )
+
+
+async def find_send(call: Call) -> Answer:
+    key = ids.client_key(call.path("client_message_id"))
+    if key is None:
+        raise Refused(NO_CLIENT_ID)
+    entry = await call.services.reading.find_send(call.user_id, call.path("chat_id"), key)
+    found = bodies.SendFound(
+        status="stored",
+        chat_id=entry.chat_id,
+        client_message_id=call.path("client_message_id"),
+        message_id=entry.message_id,
+        sequence=entry.sequence,
+        epoch=entry.epoch,
+        created_at=entry.created_at,
+    )
+    return 200, found
+
+
+CHAT = "/v1/chats/{chat_id}"
+
+ENDPOINTS = [
+    Endpoint(
+        "POST", "/v1/accounts", create_account, "Register", bodies.Account, bodies.NewAccount, 201, "nothing"
+    ),
+    Endpoint(
+        "POST",
+        "/v1/sessions",
+        create_session,
+        "Log in",
+        bodies.SessionGranted,
+        bodies.NewSession,
+        201,
+        "nothing",
+    ),
+    Endpoint("GET", "/v1/sessions", list_sessions, "Your devices", bodies.SessionList),
+    Endpoint("DELETE", "/v1/sessions/{session_id}", end_session, "Revoke a session", None, status=204),
+    Endpoint("GET", "/v1/me", show_me, "Your profile", bodies.Profile),
+    Endpoint("PATCH", "/v1/me", change_me, "Change your profile", bodies.Profile, bodies.ProfileChange),
+    Endpoint(
+        "POST",
+        "/v1/me/password",
+        change_password,
+        "Change your password; your other sessions end",
+        None,
+        bodies.NewPassword,
+        204,
+    ),
+    Endpoint("GET", "/v1/users/{user_id}", show_user, "Somebody's profile", bodies.Profile),
+    Endpoint("POST", "/v1/chats", create_chat, "Create a chat", bodies.ChatView, bodies.NewChat, 201),
+    Endpoint("GET", "/v1/chats", list_chats, "Your chats", bodies.ChatList, query=("changed_since", "limit")),
+    Endpoint("GET", CHAT, show_chat, "One chat", bodies.ChatView),
+    Endpoint("PATCH", CHAT, change_chat, "Rename a chat", bodies.ChatView, bodies.ChatChange),
+    Endpoint(
+        "GET", f"{CHAT}/members", list_members, "Its members", bodies.MemberList, query=("after", "limit")
+    ),
+    Endpoint(
+        "POST", f"{CHAT}/members", add_member, "Add people, or join", bodies.Changed, bodies.NewMember, 201
+    ),
+    Endpoint(
+        "PATCH",
+        f"{CHAT}/members/{{user_id}}",
+        change_member,
+        "Change a role",
+        bodies.Changed,
+        bodies.MemberChange,
+    ),
+    Endpoint(
+        "DELETE", f"{CHAT}/members/{{user_id}}", remove_member, "Remove somebody, or leave", bodies.Changed
+    ),
+    Endpoint(
+        "POST", f"{CHAT}/messages", send_message, "Send a message", bodies.Receipt, bodies.NewMessage, 201
+    ),
+    Endpoint(
+        "GET",
+        f"{CHAT}/messages",
+        list_messages,
+        "A page of the log: ?after= catches up, ?before= goes back",
+        bodies.Batch,
+        query=("after", "before", "limit", "epoch", "last_message_id"),
+    ),
+    Endpoint(
+        "GET",
+        "/v1/sends/{chat_id}/{client_message_id}",
+        find_send,
+        "What became of a message of yours",
+        bodies.SendFound,
+    ),
+]

@@ -1,0 +1,311 @@
+"""Hop 6: what became durable goes to every connected device of every member, in order.
+
+One `sent_through` per chat, none per connection: what is the next position is sent, encoded once per
+codec; anything else raises `target`, and one filler per chat reads the log until it is reached. If
+news is lost, the next news or the next look at the heads finds it. See docs/fan-out.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+import msgspec
+import structlog
+from msgspec import UNSET
+
+from parley.core.changes import change_in
+from parley.errors import StoreError
+from parley.gateway.framing import framed
+from parley.model import Action, Change, Head, Page, Persisted, Stored
+from parley.store.ports import Directory, Log
+from parley.telemetry import Metrics
+from parley.wire import codes
+from parley.wire.codec import Codec
+from parley.wire.codes import Close
+from parley.wire.frames import ChatChanged, Entry, Messages, ServerFrame
+from parley.wire.limits import PAGE_ENTRIES_MAX
+
+FILL_RETRY_SECONDS = 0.5
+
+log = structlog.get_logger("parley.hub")
+decode_entry = msgspec.json.Decoder(Entry).decode
+Key = TypeVar("Key")
+
+
+class Subscriber(Protocol):
+    """A connection as the hub sees it."""
+
+    user_id: str
+    session_id: str
+    live: bool
+    codec: Codec
+    chats: dict[str, LiveChat]
+
+    def offer(self, data: bytes) -> None:
+        """Queue bytes for the socket; a reader that is too slow is closed instead."""
+        ...
+
+    def close(self, close: Close) -> None:
+        """End the connection with a code."""
+        ...
+
+
+class LiveChat:
+    """A chat that somebody connected is a member of."""
+
+    __slots__ = ("chat_id", "epoch", "filling", "holders", "listeners", "sent_through", "target")
+
+    def __init__(self, chat_id: str) -> None:
+        self.chat_id = chat_id
+        self.epoch = 0
+        self.sent_through = -1
+        self.target = 0
+        self.filling = False
+        self.holders = 0
+        self.listeners: dict[Codec, set[Subscriber]] = {}
+
+
+class Hub:
+    def __init__(
+        self, log: Log, directory: Directory, metrics: Metrics, reach: Callable[[str], None]
+    ) -> None:
+        self._log = log
+        self._directory = directory
+        self._metrics = metrics
+        self._reach = reach
+        self._chats: dict[str, LiveChat] = {}
+        self._users: dict[str, set[Subscriber]] = {}
+        self._sessions: dict[str, set[Subscriber]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def subscribe(self, subscriber: Subscriber) -> None:
+        """From here on whatever commits in this person's chats reaches the connection."""
+        self._users.setdefault(subscriber.user_id, set()).add(subscriber)
+        self._sessions.setdefault(subscriber.session_id, set()).add(subscriber)
+        chat_ids = await self._directory.chat_ids_of(subscriber.user_id)
+        new = [self._hold(subscriber, chat_id) for chat_id in chat_ids]
+        unknown = [chat for chat in new if chat.sent_through < 0]
+        if unknown:
+            self._start_at(unknown, await self._log.heads([chat.chat_id for chat in unknown]))
+
+    def _hold(self, subscriber: Subscriber, chat_id: str) -> LiveChat:
+        chat = self._chats.get(chat_id)
+        if chat is None:
+            chat = self._chats[chat_id] = LiveChat(chat_id)
+        if chat_id not in subscriber.chats:
+            subscriber.chats[chat_id] = chat
+            chat.holders += 1
+            if subscriber.live:
+                chat.listeners.setdefault(subscriber.codec, set()).add(subscriber)
+        return chat
+
+    def _start_at(self, chats: Iterable[LiveChat], heads: dict[str, Head]) -> None:
+        for chat in chats:
+            head = heads.get(chat.chat_id)
+            if head is not None and chat.sent_through < 0:
+                chat.epoch, chat.sent_through = head.epoch, head.sequence
+                self._fill_if_behind(chat)
+
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        _discard(self._users, subscriber.user_id, subscriber)
+        _discard(self._sessions, subscriber.session_id, subscriber)
+        for chat_id in list(subscriber.chats):
+            self._release(subscriber, chat_id)
+
+    def _release(self, subscriber: Subscriber, chat_id: str) -> None:
+        chat = subscriber.chats.pop(chat_id, None)
+        if chat is None:
+            return
+        chat.holders -= 1
+        _discard(chat.listeners, subscriber.codec, subscriber)
+        if not chat.holders and self._chats.get(chat_id) is chat:
+            del self._chats[chat_id]
+
+    def head_of(self, subscriber: Subscriber, chat_id: str) -> int | None:
+        """The head in memory of a chat that this connection's person is in."""
+        chat = subscriber.chats.get(chat_id)
+        return None if chat is None else max(chat.sent_through, chat.target)
+
+    def heads_beyond(self, subscriber: Subscriber, told: dict[str, int] | None) -> dict[str, int]:
+        """Chats that moved past what this connection was sent (or, when not live, told before)."""
+        beyond = {}
+        for chat_id, chat in subscriber.chats.items():
+            head = max(chat.sent_through, chat.target)
+            sent = chat.sent_through if told is None else told.get(chat_id, -1)
+            if head > sent:
+                beyond[chat_id] = head
+        return beyond
+
+    # What the bus tells
+
+    def persisted(self, news: Persisted) -> None:
+        chat = self._chats.get(news.chat_id)
+        if chat is None or chat.sent_through < 0:
+            self._persisted_unheard(news)
+        elif chat.filling or not _follows(news.positions, chat.sent_through):
+            chat.target = max(chat.target, _last(news))
+            self._fill_if_behind(chat)
+        else:
+            started = asyncio.get_running_loop().time()
+            self._send(chat, news.epoch, news.positions)
+            self._fill_if_behind(chat)
+            self._metrics.fanout_seconds.observe(asyncio.get_running_loop().time() - started)
+
+    def _persisted_unheard(self, news: Persisted) -> None:
+        """Nobody hears this chat yet, but a change in the news may make somebody."""
+        for stored in news.positions:
+            if stored.change is not None:
+                self._apply(news.chat_id, news.epoch, stored.sequence, stored.change)
+        chat = self._chats.get(news.chat_id)
+        if chat is not None:
+            chat.target = max(chat.target, _last(news))
+            self._fill_if_behind(chat)
+
+    def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
+        for user_id in user_ids:
+            for subscriber in list(self._users.get(user_id, ())):
+                chat = self._hold(subscriber, chat_id)
+                self._start_at([chat], {chat_id: head})
+                change = ChatChanged(
+                    chat_id=chat_id, change="joined", user_id=user_id, epoch=head.epoch, head=head.sequence
+                )
+                self._tell(subscriber, change)
+
+    def sessions_ended(self, session_ids: list[str]) -> None:
+        for session_id in session_ids:
+            for subscriber in list(self._sessions.get(session_id, ())):
+                subscriber.close(codes.REVOKED)
+
+    async def check_heads(self) -> None:
+        """Another program may have written: compare every live chat with its log, fill what is behind."""
+        waiting = list(self._chats)
+        for start in range(0, len(waiting), PAGE_ENTRIES_MAX):
+            for chat_id, head in (await self._log.heads(waiting[start : start + PAGE_ENTRIES_MAX])).items():
+                chat = self._chats.get(chat_id)
+                if chat is not None and chat.sent_through >= 0:
+                    chat.target = max(chat.target, head.sequence)
+                    self._fill_if_behind(chat)
+            await asyncio.sleep(0)
+
+    # Sending
+
+    def _send(self, chat: LiveChat, epoch: int, positions: list[Stored]) -> None:
+        """Frames for one stretch; a change of members ends its frame and counts for the next one."""
+        start = 0
+        for index, stored in enumerate(positions):
+            if stored.change is not None:
+                self._apply(chat.chat_id, epoch, stored.sequence, stored.change)
+                self._send_run(chat, epoch, positions[start : index + 1])
+                self._announce(chat, stored.change)
+                start = index + 1
+        if start < len(positions):
+            self._send_run(chat, epoch, positions[start:] if start else positions)
+
+    def _send_run(self, chat: LiveChat, epoch: int, run: list[Stored]) -> None:
+        chat.epoch, chat.sent_through = epoch, run[-1].sequence
+        entries = [stored.wire for stored in run if stored.wire is not None]
+        voids = [stored.sequence for stored in run if stored.wire is None]
+        for codec, listeners in chat.listeners.items():
+            frame = Messages(
+                chat_id=chat.chat_id, epoch=epoch, entries=codec.entries(entries), voids=voids or UNSET
+            )
+            data = framed(codec.encode(frame), codec.binary)
+            self._metrics.deliveries.inc(len(listeners))
+            for listener in list(listeners):
+                listener.offer(data)
+            self._reach("mid_fanout")
+
+    def _apply(self, chat_id: str, epoch: int, sequence: int, change: Change) -> None:
+        """Who hears the chat from now on."""
+        if change.action is Action.JOINED:
+            for subscriber in list(self._users.get(change.user_id, ())):
+                chat = self._hold(subscriber, chat_id)
+                self._start_at([chat], {chat_id: Head(epoch, sequence)})
+                joined = ChatChanged(
+                    chat_id=chat_id,
+                    change="joined",
+                    user_id=change.user_id,
+                    role=change.role.value,
+                    head=sequence,
+                )
+                self._tell(subscriber, joined)
+        elif change.action in (Action.LEFT, Action.REMOVED):
+            for subscriber in list(self._users.get(change.user_id, ())):
+                self._release(subscriber, chat_id)
+                self._tell(subscriber, ChatChanged(chat_id=chat_id, change="left", user_id=change.user_id))
+
+    def _announce(self, chat: LiveChat, change: Change) -> None:
+        """Titles and roles: tell those who stay."""
+        if change.action is Action.RENAMED:
+            frame = ChatChanged(chat_id=chat.chat_id, change="renamed", title=change.title)
+        elif change.action is Action.ROLE:
+            frame = ChatChanged(
+                chat_id=chat.chat_id, change="role", user_id=change.user_id, role=change.role.value
+            )
+        else:
+            return
+        for listeners in chat.listeners.values():
+            for listener in list(listeners):
+                self._tell(listener, frame)
+
+    def _tell(self, subscriber: Subscriber, frame: ServerFrame) -> None:
+        subscriber.offer(framed(subscriber.codec.encode(frame), subscriber.codec.binary))
+
+    # Filling
+
+    def _fill_if_behind(self, chat: LiveChat) -> None:
+        if chat.target > chat.sent_through >= 0 and not chat.filling:
+            chat.filling = True
+            task = asyncio.get_running_loop().create_task(self._fill(chat))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _fill(self, chat: LiveChat) -> None:
+        """Read what is resolved after `sent_through` until the target is sent or not yet resolved."""
+        try:
+            while chat.sent_through < chat.target and chat.holders:
+                try:
+                    page = await self._log.read(chat.chat_id, chat.sent_through, PAGE_ENTRIES_MAX)
+                except StoreError:
+                    await asyncio.sleep(FILL_RETRY_SECONDS)
+                    continue
+                if page.to_sequence <= chat.sent_through:
+                    break  # not resolved yet: its own news will wake the filler again
+                self._send(chat, page.epoch, positions_of(page))
+        finally:
+            chat.filling = False
+
+    async def close(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _follows(positions: list[Stored], sent_through: int) -> bool:
+    """Whether these are exactly the next positions."""
+    return positions[0].sequence == sent_through + 1 and positions[-1].sequence == sent_through + len(
+        positions
+    )
+
+
+def _last(news: Persisted) -> int:
+    return max(stored.sequence for stored in news.positions)
+
+
+def _discard(groups: dict[Key, set[Subscriber]], key: Key, subscriber: Subscriber) -> None:
+    group = groups.get(key)
+    if group is not None:
+        group.discard(subscriber)
+        if not group:
+            del groups[key]
+
+
+def positions_of(page: Page) -> list[Stored]:
+    """A page of the log as the hub sends it, with the changes that its entries carry."""
+    found = [Stored(void, None) for void in page.voids]
+    for wire in page.entries:
+        entry = decode_entry(wire)
+        found.append(Stored(entry.sequence, wire, change_in(entry)))
+    return sorted(found, key=lambda stored: stored.sequence)

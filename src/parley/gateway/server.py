@@ -1,0 +1,258 @@
+"""One port for HTTP and WebSocket: routing, refusals, lifecycle."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+from aiohttp import web
+from msgspec import UNSET
+
+from parley import ids
+from parley.config import is_loopback
+from parley.errors import (
+    BAD_REQUEST,
+    FORBIDDEN,
+    INTERNAL,
+    NOT_FOUND,
+    OUTCOME_UNKNOWN,
+    RATE_LIMITED,
+    SHUTTING_DOWN,
+    STORE_UNAVAILABLE,
+    OutcomeUnknown,
+    Refusal,
+    Refused,
+    StoreError,
+)
+from parley.gateway import bodies
+from parley.gateway.api import ENDPOINTS
+from parley.gateway.calls import (
+    Call,
+    Endpoint,
+    address_of,
+    authenticate,
+    check_operator,
+    is_limited,
+    is_local,
+)
+from parley.gateway.connection import Connection
+from parley.gateway.openapi import document
+from parley.gateway.services import Services
+from parley.wire import codes, limits
+from parley.wire.codec import CODECS, JSON_PROTOCOL
+
+IDLE_SWEEP_SECONDS = 5.0
+CLOSE_SECONDS_MAX = 3.0
+REQUEST_ID_LETTERS_MAX = 64
+
+FOREIGN_HOST = BAD_REQUEST.because("this Host is not one of server.hosts")
+FOREIGN_ORIGIN = FORBIDDEN.because("this Origin is not one of server.origins")
+NO_ROUTE = NOT_FOUND.because("there is no such address")
+WRONG_METHOD = Refusal("method_not_allowed", "this address takes other methods", status=405)
+
+log = structlog.get_logger("parley.gateway")
+
+Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Gateway:
+    """The HTTP application over the services."""
+
+    def __init__(self, services: Services, is_ready: Callable[[], bool], make_ids: ids.Ids) -> None:
+        self._services = services
+        self._is_ready = is_ready
+        self._ids = make_ids
+        self._document = msgspec.json.encode(document(ENDPOINTS))
+        self._sweeper: asyncio.Task[None] | None = None
+        self._runner: web.AppRunner | None = None
+        self._site: web.TCPSite | None = None
+
+    def application(self) -> web.Application:
+        app = web.Application(client_max_size=limits.BODY_BYTES_MAX, middlewares=[self._guard])
+        for endpoint in ENDPOINTS:
+            app.router.add_route(endpoint.method, endpoint.path, self._serve(endpoint))
+        app.router.add_get("/v1/ws", self._websocket)
+        app.router.add_get("/v1/openapi.json", self._openapi)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._metrics)
+        return app
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port, which matters when 0 was asked for."""
+        self._runner = web.AppRunner(
+            self.application(), handle_signals=False, access_log=None, shutdown_timeout=CLOSE_SECONDS_MAX
+        )
+        await self._runner.setup()
+        self._site = web.TCPSite(self._runner, host, port, backlog=4096)
+        await self._site.start()
+        self._sweeper = asyncio.create_task(self._sweep_idle())
+        return int(self._runner.addresses[0][1])
+
+    async def stop_accepting(self) -> None:
+        self._services.draining = True
+        if self._site is not None:
+            await self._site.stop()
+
+    async def close(self) -> None:
+        """Close every connection with a resumable code, then the listener's remains."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in list(self._services.connections):
+            connection.close(codes.GOING_AWAY)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS_MAX):
+                while self._services.connections:
+                    await asyncio.sleep(0.01)
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _sweep_idle(self) -> None:
+        while True:
+            await asyncio.sleep(IDLE_SWEEP_SECONDS)
+            for connection in list(self._services.connections):
+                if connection.idle_seconds > limits.IDLE_SECONDS_MAX:
+                    connection.close(codes.IDLE)
+
+    # Requests
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Serve) -> web.StreamResponse:
+        """Every failure becomes a refusal with a request id; a client's fault is not logged as ours."""
+        given = request.headers.get("X-Request-Id", "")
+        is_given = given.isascii() and given.isprintable() and 0 < len(given) <= REQUEST_ID_LETTERS_MAX
+        request["request_id"] = given if is_given else self._ids.next("req_", self._services.clock())
+        try:
+            self._check_host(request)
+            response = await handler(request)
+        except Refused as error:
+            response = self._refuse(error.refusal)
+        except OutcomeUnknown:
+            response = self._refuse(OUTCOME_UNKNOWN)
+        except StoreError:
+            response = self._refuse(STORE_UNAVAILABLE)
+        except web.HTTPNotFound:
+            response = self._refuse(NO_ROUTE)
+        except web.HTTPMethodNotAllowed as error:
+            response = self._refuse(WRONG_METHOD.because(f"use {', '.join(sorted(error.allowed_methods))}"))
+        except web.HTTPException as error:
+            response = self._refuse(BAD_REQUEST.because(error.reason))
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception:
+            log.exception("request failed", request_id=request["request_id"], path=request.path)
+            response = self._refuse(INTERNAL)
+        self._count(request, response)
+        return response
+
+    def _count(self, request: web.Request, response: web.StreamResponse) -> None:
+        resource = request.match_info.route.resource
+        route = resource.canonical if resource is not None else "unknown"
+        self._services.metrics.requests.labels(route, str(response.status)).inc()
+        if not response.prepared:
+            response.headers["X-Request-Id"] = request["request_id"]
+
+    def _check_host(self, request: web.Request) -> None:
+        """A page of some other site must not reach a local server by a name that resolves to it."""
+        config = self._services.config
+        if not config.is_loopback and not config.server.hosts:
+            return
+        name = urlsplit(f"//{request.host}").hostname or ""
+        if not (is_loopback(name) or name == config.server.host or name in config.server.hosts):
+            raise Refused(FOREIGN_HOST)
+
+    def _check_origin(self, request: web.Request) -> None:
+        origin = request.headers.get("Origin")
+        if origin is None or origin in self._services.config.server.origins:
+            return
+        if urlsplit(origin).netloc != request.host:
+            raise Refused(FOREIGN_ORIGIN)
+
+    def _refuse(self, refusal: Refusal) -> web.Response:
+        self._services.metrics.refusals.labels(refusal.code).inc()
+        retry = refusal.retry_after_ms
+        problem = bodies.Problem(
+            refusal.code, refusal.reason, refusal.temporary, UNSET if retry is None else retry
+        )
+        response = _json(refusal.status, problem)
+        if retry is not None:
+            response.headers["Retry-After"] = str(-(-retry // 1000))
+        return response
+
+    def _serve(self, endpoint: Endpoint) -> Serve:
+        async def serve(request: web.Request) -> web.StreamResponse:
+            if self._services.draining:
+                raise Refused(SHUTTING_DOWN)
+            session = await authenticate(request, self._services) if endpoint.needs != "nothing" else None
+            if endpoint.needs == "operator" and session is not None:
+                await check_operator(session, self._services)
+            status, body = await endpoint.handler(Call(request, self._services, session))
+            return web.Response(status=status) if body is None else _json(status, body)
+
+        return serve
+
+    async def _websocket(self, request: web.Request) -> web.StreamResponse:
+        services = self._services
+        if services.draining:
+            raise Refused(SHUTTING_DOWN)
+        self._check_origin(request)
+        limited = is_limited(request, services)
+        if limited:
+            wait_ms = services.connection_rate.take(address_of(request), services.clock())
+            if wait_ms:
+                raise Refused(RATE_LIMITED.after(wait_ms))
+        if request.headers.get("Upgrade", "").lower() != "websocket":
+            raise Refused(BAD_REQUEST.because("this address speaks WebSocket"))
+        socket = web.WebSocketResponse(
+            protocols=tuple(CODECS),
+            compress=False,
+            max_msg_size=limits.FRAME_BYTES_MAX,
+            decode_text=False,
+            timeout=CLOSE_SECONDS_MAX,
+        )
+        await socket.prepare(request)
+        transport = request.transport
+        if transport is None:
+            return socket
+        codec = CODECS[socket.ws_protocol or JSON_PROTOCOL]
+        connection = Connection(
+            services, socket, _as_transport(transport), codec, request["request_id"], limited
+        )
+        await connection.run()
+        return socket
+
+    async def _openapi(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(body=self._document, content_type="application/json")
+
+    async def _healthz(self, request: web.Request) -> web.StreamResponse:
+        return _json(200, bodies.Health("ok"))
+
+    async def _readyz(self, request: web.Request) -> web.StreamResponse:
+        if self._services.draining:
+            return _json(503, bodies.Health("draining"))
+        ready = self._is_ready()
+        return _json(200 if ready else 503, bodies.Health("ready" if ready else "the store is not available"))
+
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        services = self._services
+        if not is_local(request, services):
+            await check_operator(await authenticate(request, services), services)
+        services.metrics.connections.set(len(services.connections))
+        services.metrics.outbox_bytes.set(sum(connection.outbox_bytes for connection in services.connections))
+        return web.Response(
+            body=services.metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"}
+        )
+
+
+def _json(status: int, body: Any) -> web.Response:
+    return web.Response(status=status, body=msgspec.json.encode(body), content_type="application/json")
+
+
+def _as_transport(transport: asyncio.BaseTransport) -> asyncio.Transport:
+    """aiohttp names the base class; what it holds can be written to."""
+    return transport  # type: ignore[return-value]

@@ -1,0 +1,85 @@
+"""What connections and HTTP handlers work with, and the frames that both answer with."""
+
+from __future__ import annotations
+
+from msgspec import UNSET
+
+from parley.chats.accounts import People
+from parley.chats.membership import Membership
+from parley.chats.reading import Reading
+from parley.chats.sending import Sending
+from parley.clock import Clock
+from parley.config import Config
+from parley.core import rates
+from parley.errors import UNAUTHENTICATED
+from parley.gateway.connection import Connection
+from parley.gateway.hub import Hub
+from parley.model import Changed, Page
+from parley.telemetry import Metrics
+from parley.wire.codec import Codec
+from parley.wire.frames import MessageBatch, Overview, OverviewChat
+
+
+class Services:
+    """The rooms behind the gateway, the open connections, and the rates they share."""
+
+    wrong_device = UNAUTHENTICATED.because("this token belongs to another device_id")
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        clock: Clock,
+        metrics: Metrics,
+        people: People,
+        membership: Membership,
+        sending: Sending,
+        reading: Reading,
+        hub: Hub,
+    ) -> None:
+        self.config = config
+        self.clock = clock
+        self.metrics = metrics
+        self.people = people
+        self.membership = membership
+        self.sending = sending
+        self.reading = reading
+        self.hub = hub
+        self.connections: set[Connection] = set()
+        self.draining = False
+        self.message_rate = rates.RateLimiter(rates.MESSAGES_PER_USER)
+        self.frame_rate = rates.RateLimiter(rates.FRAMES_PER_CONNECTION)
+        self.registration_rate = rates.RateLimiter(rates.REGISTRATIONS_PER_ADDRESS)
+        self.connection_rate = rates.RateLimiter(rates.CONNECTIONS_PER_ADDRESS)
+        self.login_rate = rates.RateLimiter(rates.FAILED_LOGINS)
+
+    @staticmethod
+    def batch_frame(page: Page, codec: Codec) -> MessageBatch:
+        return MessageBatch(
+            chat_id=page.chat_id,
+            epoch=page.epoch,
+            entries=codec.entries(page.entries),
+            voids=page.voids,
+            from_sequence=page.from_sequence,
+            to_sequence=page.to_sequence,
+            head=page.head,
+            complete=page.complete,
+            reset=page.reset,
+        )
+
+    @staticmethod
+    def overview_frame(changed: Changed) -> Overview:
+        chats = [
+            OverviewChat(
+                chat_id=at.chat_id,
+                epoch=at.epoch,
+                head=at.head,
+                last_acked_sequence=at.last_acked_sequence,
+                read_up_to=at.read_up_to,
+                unread=at.unread,
+                unread_more=at.unread_more,
+                left=True if at.left else UNSET,
+            )
+            for at in changed.positions
+        ]
+        return Overview(chats=chats, token=changed.token, complete=changed.complete)
