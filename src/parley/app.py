@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import secrets
 import signal
 import sys
@@ -48,7 +47,7 @@ class App:
         config: Config,
         *,
         clock: Clock = wall_clock,
-        random_bits: Callable[[int], int] = random.SystemRandom().getrandbits,
+        random_bits: Callable[[int], int] = secrets.randbits,
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self.config = config

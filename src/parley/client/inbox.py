@@ -27,7 +27,7 @@ POSITION_BYTES = 200
 
 
 class Found(NamedTuple):
-    """A resolved position. Without an `entry` there is nothing to show: a void, or a kind nobody here knows."""
+    """A resolved position. Without an `entry` there is nothing to show: a void, or an unknown kind."""
 
     sequence: int
     message_id: str | None
@@ -41,7 +41,7 @@ class Found(NamedTuple):
 class Budget:
     """A limit on what one or several inboxes keep. What is held out of order never takes more than half."""
 
-    __slots__ = ("entries", "entries_max", "held_bytes", "ready_bytes", "bytes_max")
+    __slots__ = ("bytes_max", "entries", "entries_max", "held_bytes", "ready_bytes")
 
     def __init__(self, bytes_max: int = CHAT_BYTES_MAX, entries_max: int = CHAT_ENTRIES_MAX) -> None:
         self.bytes_max = bytes_max
@@ -71,7 +71,7 @@ class Inbox:
         # Until a page has confirmed the position, nobody knows whether the log is still the same one.
         self.doubtful = True
         self._told = (0, 0)
-        self._budget = budget
+        self.budget = budget
         self._ready: deque[Found] = deque()
         self._held: dict[int, Found] = {}
         self._held_epoch = 0
@@ -93,7 +93,7 @@ class Inbox:
 
     @property
     def has_room(self) -> bool:
-        return not self._budget.full
+        return not self.budget.full
 
     def sync_request(self, request_id: int, limit: int) -> SyncRequest:
         return SyncRequest(
@@ -155,8 +155,8 @@ class Inbox:
         self.done()
         while self._ready:
             position = self._ready.popleft()
-            self._budget.entries -= 1
-            self._budget.ready_bytes -= position.size
+            self.budget.entries -= 1
+            self.budget.ready_bytes -= position.size
             self._advance()
             if position.entry is not None:
                 self._taken = position
@@ -185,10 +185,10 @@ class Inbox:
             self._compare(position)
         elif position.sequence == self.resolved + 1 and not self.doubtful and self.has_room:
             self._resolve(position)
-        elif position.sequence not in self._held and not self._budget.held_full:
+        elif position.sequence not in self._held and not self.budget.held_full:
             self._held[position.sequence] = position
-            self._budget.entries += 1
-            self._budget.held_bytes += position.size
+            self.budget.entries += 1
+            self.budget.held_bytes += position.size
 
     def _compare(self, position: Found) -> None:
         """Something else where this inbox stands means that this is not the log it knows."""
@@ -222,16 +222,16 @@ class Inbox:
             self._ready.appendleft(position)
         else:
             self._ready.append(position)
-        self._budget.entries += 1
-        self._budget.ready_bytes += position.size
+        self.budget.entries += 1
+        self.budget.ready_bytes += position.size
 
     def _process(self, position: Found) -> None:
         self.processed = Cursor(self.epoch, position.sequence, position.message_id)
 
     def _unhold(self, position: Found) -> None:
         del self._held[position.sequence]
-        self._budget.entries -= 1
-        self._budget.held_bytes -= position.size
+        self.budget.entries -= 1
+        self.budget.held_bytes -= position.size
 
     def _hold_only(self, epoch: int) -> None:
         if self._held_epoch != epoch:
@@ -255,8 +255,8 @@ class Inbox:
 
     def _clear(self) -> None:
         self._drop_held(list(self._held.values()))
-        self._budget.entries -= len(self._ready)
-        self._budget.ready_bytes -= sum(position.size for position in self._ready)
+        self.budget.entries -= len(self._ready)
+        self.budget.ready_bytes -= sum(position.size for position in self._ready)
         self._ready.clear()
         self._taken = None
         self._recent.clear()

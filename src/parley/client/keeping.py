@@ -53,7 +53,7 @@ class Outgoing(Struct, frozen=True, kw_only=True):
 
 
 class Cursor(Struct, frozen=True):
-    """A position in a chat's log; on a void, or told by the server, it has no message_id. Epoch 0: unknown."""
+    """A position in a log; on a void, or told by the server, it has no message_id. Epoch 0: unknown."""
 
     epoch: int = 0
     sequence: int = 0
@@ -89,7 +89,7 @@ class Keeper(Protocol):
         ...
 
     def claim(self, user_id: str, device_id: str) -> None:
-        """Bind it to one person's device. OutboxUnusable if it belongs to another: nobody sends as another."""
+        """Bind it to one person's device. OutboxUnusable if it is another's: nobody sends as another."""
         ...
 
     def commit(self, changes: Changes) -> None:
@@ -180,8 +180,8 @@ class SqliteKeeper:
 
     def _write(self, changes: Changes) -> None:
         self._db.executemany(
-            "INSERT INTO outbox (chat_id, client_message_id, content, content_type, display_time, created_at_ms)"
-            " VALUES (?, ?, ?, ?, ?, ?)",
+            "INSERT INTO outbox (chat_id, client_message_id, content, content_type, display_time,"
+            " created_at_ms) VALUES (?, ?, ?, ?, ?, ?)",
             [
                 (
                     new.chat_id,

@@ -157,7 +157,7 @@ class Outbox:
         return pending
 
     def refused(self, request_id: int, refusal: Refusal, now_ms: int) -> Pending | None:
-        """Resend from there on if that helps; otherwise the message is out, is returned, and the rest goes on.
+        """Resend from there on if that helps; else the message is out and returned, and the rest goes on.
 
         The refusal of a transmission that was replaced by a newer one says nothing.
         """

@@ -42,7 +42,7 @@ class Timers:
         return self._heap[0][0] if self._heap else None
 
     def _forget_replaced(self) -> None:
-        """Replaced deadlines stay in the heap until they surface; rebuild it before they outnumber the rest."""
+        """Replaced deadlines stay in the heap until they surface, unless they come to outnumber the rest."""
         if len(self._heap) > 64 and len(self._heap) > 4 * len(self._at):
             self._heap = [(at_ms, key) for key, at_ms in self._at.items()]
             heapq.heapify(self._heap)

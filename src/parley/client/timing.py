@@ -48,8 +48,8 @@ class Fail(Struct, frozen=True):
 
 def backoff_ms(attempt: int, timing: Timing, chance: float) -> int:
     """min(1 s * 2^attempt, 60 s), and up to a tenth more; `attempt` counts from 0, chance is 0..1."""
-    exponent = min(max(attempt, 0), 32)
-    delay = min(timing.backoff_base_ms * 2**exponent, timing.backoff_max_ms)
+    doublings = min(max(attempt, 0), 32)
+    delay = min(timing.backoff_base_ms << doublings, timing.backoff_max_ms)
     return delay + int(delay * timing.jitter * chance)
 
 

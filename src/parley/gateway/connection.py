@@ -24,8 +24,10 @@ from parley.errors import (
     RATE_LIMITED,
     STORE_UNAVAILABLE,
     OutcomeUnknown,
+    Refusal,
+    Refused,
+    StoreError,
 )
-from parley.errors import Refusal, Refused, StoreError
 from parley.gateway.framing import framed
 from parley.model import Draft, Outcome
 from parley.wire import codes, frames, limits
@@ -104,7 +106,7 @@ class Connection:
     async def run(self) -> None:
         """Serve until the peer or the server ends it."""
         hello_timer = self._loop.call_later(limits.HELLO_SECONDS_MAX, self._expect_hello)
-        self._services.connections.add(self)
+        self._services.arrived(self)
         try:
             while not self._socket.closed:
                 message = await self._socket.receive()
@@ -115,7 +117,7 @@ class Connection:
             hello_timer.cancel()
             self._session.close()
             self._services.hub.unsubscribe(self)
-            self._services.connections.discard(self)
+            self._services.left(self)
             if self._closing is not None:
                 await self._closing
 

@@ -107,8 +107,7 @@ class Gateway:
             connection.close(codes.GOING_AWAY)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS_MAX):
-                while self._services.connections:
-                    await asyncio.sleep(0.01)
+                await self._services.everybody_gone()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from msgspec import UNSET
 
 from parley.chats.accounts import People
@@ -47,11 +49,26 @@ class Services:
         self.hub = hub
         self.connections: set[Connection] = set()
         self.draining = False
+        self._gone: asyncio.Future[None] | None = None
         self.message_rate = rates.RateLimiter(rates.MESSAGES_PER_USER)
         self.frame_rate = rates.RateLimiter(rates.FRAMES_PER_CONNECTION)
         self.registration_rate = rates.RateLimiter(rates.REGISTRATIONS_PER_ADDRESS)
         self.connection_rate = rates.RateLimiter(rates.CONNECTIONS_PER_ADDRESS)
         self.login_rate = rates.RateLimiter(rates.FAILED_LOGINS)
+
+    def arrived(self, connection: Connection) -> None:
+        self.connections.add(connection)
+
+    def left(self, connection: Connection) -> None:
+        self.connections.discard(connection)
+        if self._gone is not None and not self.connections and not self._gone.done():
+            self._gone.set_result(None)
+
+    async def everybody_gone(self) -> None:
+        """Returns when no connection is left."""
+        if self.connections:
+            self._gone = asyncio.get_running_loop().create_future()
+            await self._gone
 
     @staticmethod
     def batch_frame(page: Page, codec: Codec) -> MessageBatch:

@@ -81,7 +81,7 @@ class Hold:
 
     async def _wait(self) -> None:
         self._file.with_suffix(".held").touch()
-        while self._file.exists():
+        while self._file.exists():  # noqa: ASYNC110 - another process removes it
             await asyncio.sleep(HOLD_LOOK_SECONDS)
 
 
@@ -105,7 +105,7 @@ class FaultyVfs(apsw.VFS):
         self.switch = switch
         super().__init__(VFS_NAME, "")
 
-    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:
+    def xOpen(self, name: str | apsw.URIFilename | None, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
         return FaultyFile(name, flags, self.switch)
 
 
@@ -120,7 +120,7 @@ class FaultyFile(apsw.VFSFile):
         except OSError:
             return ""
 
-    def xWrite(self, data: Any, offset: int) -> None:
+    def xWrite(self, data: Any, offset: int) -> None:  # noqa: N802
         fault = self._fault()
         if fault == "full":
             raise apsw.FullError("the disk is full (injected)")
@@ -128,7 +128,7 @@ class FaultyFile(apsw.VFSFile):
             raise apsw.IOError("write failed (injected)")
         super().xWrite(data, offset)
 
-    def xSync(self, flags: int) -> None:
+    def xSync(self, flags: int) -> None:  # noqa: N802
         if self._fault() in ("sync", "io"):
             raise apsw.IOError("fsync failed (injected)")
         super().xSync(flags)

@@ -55,7 +55,8 @@ class JsonClientCodec:
         try:
             return self._frames.decode(data)
         except MALFORMED as error:
-            return _unknown(_parsed(msgspec.json.Decoder(), data), error)
+            _pass_over(_parsed(msgspec.json.Decoder(), data), error)
+            return None
 
     def entry(self, raw: Raw) -> Entry:
         try:
@@ -82,7 +83,8 @@ class MsgpackClientCodec:
         try:
             return self._frames.decode(data)
         except MALFORMED as error:
-            return _unknown(_parsed(msgspec.msgpack.Decoder(), data), error)
+            _pass_over(_parsed(msgspec.msgpack.Decoder(), data), error)
+            return None
 
     def entry(self, raw: Raw) -> Entry:
         try:
@@ -108,8 +110,8 @@ def _parsed(decoder: _AnyDecoder, data: bytes | str) -> object:
         raise NotAFrame(f"not a frame: {error}") from error
 
 
-def _unknown(parsed: object, error: Exception) -> None:
-    """Pass over an object of a type of its own; anything else is nonsense."""
+def _pass_over(parsed: object, error: Exception) -> None:
+    """NotAFrame unless it is an object of an unknown type."""
     kind = parsed.get("type") if isinstance(parsed, dict) else None
     if not isinstance(kind, str) or kind in KNOWN_ANSWERS:
         raise NotAFrame(f"not a frame of the contract: {error}") from error

@@ -9,7 +9,10 @@ from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
 
 USER = "SELECT user_id, username, display_name, about, is_operator, created_at, password_hash FROM users"
-SESSION = "SELECT session_id, user_id, device_id, device_name, created_at_ms, last_used_at_ms, expires_at_ms FROM sessions"
+SESSION = (
+    "SELECT session_id, user_id, device_id, device_name, created_at_ms, last_used_at_ms, expires_at_ms"
+    " FROM sessions"
+)
 
 
 class SqliteAccounts:
@@ -41,8 +44,8 @@ class SqliteAccounts:
     async def add_session(self, session: Session, token_hash: bytes) -> None:
         def work(tx: Transaction) -> None:
             tx.execute(
-                "INSERT INTO sessions (session_id, token_hash, user_id, device_id, device_name, created_at_ms,"
-                " last_used_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO sessions (session_id, token_hash, user_id, device_id, device_name,"
+                " created_at_ms, last_used_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     session.session_id,
                     token_hash,

@@ -24,7 +24,10 @@ from parley.wire.frames import Entry
 encode_entry = msgspec.json.Encoder().encode
 decode_entry = msgspec.json.Decoder(Entry).decode
 
-INSERT = "INSERT INTO entries (chat_no, sequence, kind, sender_no, client_id, message_id, wire) VALUES (?, ?, ?, ?, ?, ?, ?)"
+INSERT = (
+    "INSERT INTO entries (chat_no, sequence, kind, sender_no, client_id, message_id, wire)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 ADVANCE = (
     "UPDATE chat_counters SET sequence_counter = ?, updated_at = ?, change = ?"
     " WHERE chat_id = ? AND sequence_counter = ?"

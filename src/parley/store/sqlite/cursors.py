@@ -166,7 +166,8 @@ class SqliteCursors:
 
     async def position(self, user_id: str, device_id: str, chat_id: str) -> int:
         row = self._reads.row(
-            "SELECT last_acked_sequence FROM user_device_cursors WHERE user_id = ? AND device_id = ? AND chat_id = ?",
+            "SELECT last_acked_sequence FROM user_device_cursors"
+            " WHERE user_id = ? AND device_id = ? AND chat_id = ?",
             (user_id, device_id, chat_id),
         )
         noted = self._acked.get((user_id, device_id, chat_id), (0, 0))[0]

@@ -84,7 +84,8 @@ def _create(transaction: Transaction, chat: Chat, people: list[str]) -> tuple[Ch
     )
     change, now = transaction.change, chat.created_at
     execute(
-        "INSERT INTO chat_counters (chat_id, sequence_counter, created_at, updated_at, change) VALUES (?, 0, ?, ?, ?)",
+        "INSERT INTO chat_counters (chat_id, sequence_counter, created_at, updated_at, change)"
+        " VALUES (?, 0, ?, ?, ?)",
         (chat.chat_id, now, now, change),
     )
     transaction.executemany(

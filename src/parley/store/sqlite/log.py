@@ -23,7 +23,10 @@ SEALED_RETRIES_MAX = 5
 
 log = structlog.get_logger("parley.store")
 
-AFTER = "SELECT sequence, wire FROM entries WHERE chat_no = ? AND sequence > ? AND sequence <= ? ORDER BY sequence LIMIT ?"
+AFTER = (
+    "SELECT sequence, wire FROM entries WHERE chat_no = ? AND sequence > ? AND sequence <= ?"
+    " ORDER BY sequence LIMIT ?"
+)
 BEFORE = (
     "SELECT sequence, wire FROM entries WHERE chat_no = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?"
 )

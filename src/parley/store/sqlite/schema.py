@@ -138,7 +138,9 @@ CREATE VIEW idempotency_keys AS
 SELECT chats.chat_id AS chat_id, wire ->> 'client_message_id' AS client_message_id,
     wire ->> 'message_id' AS message_id, entries.sequence AS sequence, wire ->> 'created_at' AS created_at,
     CAST(strftime('%s', wire ->> 'created_at') AS INTEGER) + 604800 AS ttl
-FROM (SELECT chat_no, sequence, CAST(wire AS TEXT) AS wire FROM entries WHERE client_id IS NOT NULL) AS entries
+FROM (
+    SELECT chat_no, sequence, CAST(wire AS TEXT) AS wire FROM entries WHERE client_id IS NOT NULL
+) AS entries
 JOIN chats USING (chat_no);
 
 CREATE TRIGGER idempotency_keys_delete INSTEAD OF DELETE ON idempotency_keys BEGIN
@@ -175,7 +177,7 @@ def migrate(connection: apsw.Connection) -> None:
             raise
     if version > len(MIGRATIONS):
         raise StoreUnavailable(
-            f"the store has schema version {version}, and this Parley knows {len(MIGRATIONS)}: use a newer Parley"
+            f"the store has schema version {version}, this Parley knows {len(MIGRATIONS)}: use a newer Parley"
         )
 
 

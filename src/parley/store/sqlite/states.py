@@ -71,7 +71,8 @@ class ChatState:
             self.people.clear()
             self.last_keys.clear()
         row: Row | None = execute(
-            "SELECT role, user_no FROM chat_memberships JOIN users USING (user_id) WHERE chat_id = ? AND user_id = ?",
+            "SELECT role, user_no FROM chat_memberships JOIN users USING (user_id)"
+            " WHERE chat_id = ? AND user_id = ?",
             (self.chat_id, user_id),
         ).fetchone()
         found = (Role(row[0]), int(row[1])) if row else None
