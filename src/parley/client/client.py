@@ -1,0 +1,353 @@
+"""The client as an application holds it: one person on one device, connected for as long as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from random import Random, SystemRandom
+from types import TracebackType
+from typing import ParamSpec, Self, TypeVar
+
+from parley import ids
+from parley.client.api import Api, ChatInfo, ListedChat, MemberInfo, base_url, open_http
+from parley.client.chat import AllEntries, Chat, Entries
+from parley.client.engine import Engine, Event, MustCheck
+from parley.client.errors import ClientError, Closed, ReadElsewhere, RequestRefused
+from parley.client.keeping import Outgoing, open_keeper
+from parley.client.line import Line, dial
+from parley.client.link import Link, cause_of
+from parley.client.looking import find_stored
+from parley.client.sending import Sending
+from parley.client.settings import Settings
+from parley.client.timing import Timing
+from parley.client.waiting import Waiting
+from parley.clock import Clock, wall_clock
+from parley.errors import BAD_REQUEST
+from parley.model import ChatType
+from parley.wire.client_codec import CLIENT_CODECS
+from parley.wire.frames import Entry, Hello, OverviewChat, Welcome
+
+log = logging.getLogger("parley.client")
+
+LOOKUPS_AT_ONCE_MAX = 4
+CLOSED = "this client is closed; what it had queued is sent by the next one with the same outbox file"
+NO_UUID = BAD_REQUEST.because("a client_message_id is a UUIDv4")
+STILL_QUEUED = BAD_REQUEST.because("a message with this client_message_id is on its way")
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def connect(
+    url: str,
+    token: str,
+    *,
+    device_id: str | None = None,
+    outbox: str | None = None,
+    codec: str = "json",
+    live: bool = True,
+    start_offline: bool = False,
+    timing: Timing | None = None,
+    clock: Clock = wall_clock,
+    random: Random | None = None,
+) -> Client:
+    """A client for `async with`.
+
+    `outbox` names the file in which unacknowledged messages and cursors survive this process; without one
+    they live in memory. `codec` is "json" or "msgpack". `live=False` asks for no live entries: what others
+    send is then noticed at the next heartbeat. Entering waits for the server's welcome and raises
+    CannotConnect or BadToken if none comes; with `start_offline` it returns at once, and whatever is sent
+    waits for a connection. `device_id` must be that of the token; left out, the server is asked.
+    """
+    settings = Settings(
+        url=base_url(url),
+        token=token,
+        device_id=device_id,
+        outbox=outbox,
+        codec=CLIENT_CODECS[codec],
+        live=live,
+        start_offline=start_offline,
+        timing=timing or Timing(),
+        clock=clock,
+        random=random or SystemRandom(),
+    )
+    return Client(settings)
+
+
+class Client:
+    """One person on one device. Use it as `async with`, on one event loop."""
+
+    api: Api
+    engine: Engine
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._waiting = Waiting()
+        self._stack = AsyncExitStack()
+        self._lookups: set[asyncio.Task[None]] = set()
+        self._lookups_at_once = asyncio.Semaphore(LOOKUPS_AT_ONCE_MAX)
+        self.device_id = settings.device_id
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self._executor = stack.enter_context(ThreadPoolExecutor(1, "parley-outbox"))
+            self._keeper = await self._in_thread(open_keeper, self._settings.outbox)
+            stack.push_async_callback(self._in_thread, self._keeper.close)
+            self._http = await stack.enter_async_context(open_http())
+            self.api = Api(self._http, self._settings.url, self._settings.token)
+            await self._start(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def _start(self, stack: AsyncExitStack) -> None:
+        settings = self._settings
+        kept = await self._in_thread(self._keeper.load)
+        self.engine = Engine(
+            settings.codec, settings.timing, settings.random.random, kept, durable=self._keeper.blocking
+        )
+        for message in kept.outgoing:
+            self._waiting.sendings[message.key] = Sending(message, self.engine.outbox, is_kept=True)
+        self._link = Link(
+            self.engine,
+            self._dial,
+            self._keeper,
+            self._executor,
+            settings.timing,
+            settings.clock,
+            settings.random.random,
+            self._tell,
+        )
+        self._running = asyncio.create_task(self._run())
+        stack.push_async_callback(self._stop_running)
+        if not settings.start_offline:
+            await self._until_welcome()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if error is None and self._waiting.failure is None and self.engine.online:
+                await self._drain()
+            if self._waiting.failure is None:
+                await self._link.finish()
+        finally:
+            self._waiting.fail(self._waiting.failure or Closed(CLOSED))
+            await self._stack.aclose()
+
+    # Sending and reading
+
+    @property
+    def user_id(self) -> str:
+        """Who this is; empty until the first welcome."""
+        return self.engine.user_id
+
+    @property
+    def is_online(self) -> bool:
+        return self.engine.online
+
+    @property
+    def unsent(self) -> list[Sending]:
+        """Every message that is not yet acknowledged, also those that an earlier run left in the file."""
+        return list(self._waiting.sendings.values())
+
+    def chat(self, chat_id: str) -> Chat:
+        return Chat(self, chat_id)
+
+    def __aiter__(self) -> AllEntries:
+        """Read every chat. See `AllEntries`."""
+        self.check_open()
+        if self._waiting.all_reader is not None:
+            self._waiting.all_reader.close()
+            self.engine.reading.stop_all()
+        self._waiting.all_reader = AllEntries(self)
+        self.engine.reading.read_all()
+        self._link.poke()
+        return self._waiting.all_reader
+
+    def send(
+        self,
+        chat_id: str,
+        content: str,
+        content_type: str = "text/plain",
+        display_time: str | None = None,
+        client_message_id: str | None = None,
+    ) -> Sending:
+        """See `Chat.send`."""
+        self.check_open()
+        message = Outgoing(
+            chat_id=chat_id,
+            client_message_id=client_message_id or self._new_id(),
+            content=content,
+            content_type=content_type,
+            display_time=display_time,
+            created_at_ms=self._settings.clock(),
+        )
+        self._check_id(message)
+        self.engine.send(message)
+        sending = Sending(message, self.engine.outbox, is_kept=not self._keeper.blocking)
+        self._waiting.sendings[message.key] = sending
+        self._link.poke()
+        return sending
+
+    async def mark_read(self, chat_id: str, up_to: int | str) -> None:
+        """The person has read everything up to a sequence or a message_id; known to all when it returns."""
+        self.check_open()
+        number = self.engine.mark_read(chat_id, up_to)
+        self._link.poke()
+        try:
+            await self._waiting.for_call(number)
+        finally:
+            self.engine.calls.drop(number)
+
+    async def overview(self) -> list[OverviewChat]:
+        """Every chat of the person: its head, how far this device is, what is unread. Asked anew."""
+        self.check_open()
+        self.engine.refresh_overview()
+        self._link.poke()
+        await self._waiting.for_overview()
+        return list(self.engine.reading.positions.values())
+
+    async def chats(self) -> list[ListedChat]:
+        """Every chat of the person, with title and last entry."""
+        return await self.api.chats()
+
+    async def create_chat(self, member_ids: list[str], title: str | None = None) -> Chat:
+        """A group with these people and oneself as owner."""
+        return self.chat((await self.api.create_chat(ChatType.GROUP, member_ids, title)).chat_id)
+
+    async def direct_chat(self, user_id: str) -> Chat:
+        """The chat with one other person; there is only ever one."""
+        return self.chat((await self.api.create_chat(ChatType.DIRECT, [user_id], None)).chat_id)
+
+    async def members(self, chat_id: str) -> list[MemberInfo]:
+        return await self.api.members(chat_id)
+
+    async def info(self, chat_id: str) -> ChatInfo:
+        return await self.chat(chat_id).info()
+
+    # What the loops use
+
+    def check_open(self) -> None:
+        """Raise why this client does no more work, if it does none."""
+        self._waiting.check_open()
+
+    def read(self, chat_id: str) -> Entries:
+        self.check_open()
+        reading, readers = self.engine.reading, self._waiting.readers
+        inbox = reading.inbox(chat_id)
+        if chat_id in readers:
+            readers[chat_id].close()
+        elif inbox is not None:
+            raise ReadElsewhere(
+                "this chat is read by the loop over all chats; a device has one cursor per chat"
+            )
+        if inbox is not None and inbox.failure is not None:
+            reading.stop(chat_id)
+        elif inbox is not None:
+            inbox.put_back()
+        reading.read(chat_id)
+        self._link.poke()
+        readers[chat_id] = Entries(self, chat_id)
+        return readers[chat_id]
+
+    def take(self, chat_id: str) -> Entry | None:
+        entry = self.engine.reading.take(chat_id, self._link.now_ms())
+        self._link.poke()
+        return entry
+
+    def processed(self, chat_id: str) -> None:
+        self.engine.reading.done(chat_id, self._link.now_ms())
+        self._link.poke()
+
+    def drop_if_failed(self, chat_id: str) -> None:
+        inbox = self.engine.reading.inbox(chat_id)
+        if inbox is not None and inbox.failure is not None:
+            self.engine.reading.stop(chat_id)
+
+    # Life
+
+    async def _run(self) -> None:
+        try:
+            await self._link.run(patient=self._settings.start_offline)
+        except* ClientError as group:
+            self._waiting.fail(cause_of(group))
+        except* Exception as group:
+            log.exception("the client failed")
+            self._waiting.fail(Closed(f"this client failed: {group.exceptions[0]!r}"))
+
+    async def _until_welcome(self) -> None:
+        welcomed = asyncio.create_task(self._link.welcomed.wait())
+        await asyncio.wait([welcomed, self._running], return_when=asyncio.FIRST_COMPLETED)
+        welcomed.cancel()
+        self.check_open()
+
+    async def _drain(self) -> None:
+        """Give messages that are on their way a moment to arrive."""
+        self._waiting.all_sent.clear()
+        if self._waiting.sendings:
+            try:
+                async with asyncio.timeout(self._settings.timing.drain_ms / 1000):
+                    await self._waiting.all_sent.wait()
+            except TimeoutError:
+                log.warning("%d messages are not yet acknowledged", len(self._waiting.sendings))
+
+    async def _stop_running(self) -> None:
+        for task in [self._running, *self._lookups]:
+            task.cancel()
+        await asyncio.wait([self._running, *self._lookups])
+
+    async def _dial(self) -> tuple[Line, Welcome]:
+        settings = self._settings
+        if self.device_id is None:
+            self.device_id = await self.api.device_id()
+        hello = Hello(id=0, token=settings.token, device_id=self.device_id, live=settings.live)
+        line, welcome = await dial(self._http, settings.url, settings.codec, hello, settings.timing.answer_ms)
+        try:
+            await self._in_thread(self._keeper.claim, welcome.user_id, welcome.device_id)
+        except BaseException:
+            await line.close()
+            raise
+        return line, welcome
+
+    def _tell(self, events: list[Event]) -> None:
+        for event in events:
+            if isinstance(event, MustCheck):
+                task = asyncio.create_task(self._look_for(event.message))
+                self._lookups.add(task)
+                task.add_done_callback(self._lookups.discard)
+            else:
+                self._waiting.tell(event)
+
+    async def _look_for(self, message: Outgoing) -> None:
+        """Before an old message goes out again: it may be stored, and its id forgotten."""
+        try:
+            async with self._lookups_at_once:
+                ack = await find_stored(self.api, message)
+        except ClientError as error:
+            log.info("cannot tell whether an old message is stored, asking again later: %s", error)
+            self.engine.outbox.check_failed(message.key, self._link.now_ms())
+        else:
+            if ack is None:
+                self.engine.outbox.not_stored(message.key, self._settings.clock())
+            else:
+                self.engine.stored(message.key, ack, self._link.now_ms())
+        self._link.poke()
+
+    def _new_id(self) -> str:
+        return str(uuid.UUID(int=self._settings.random.getrandbits(128), version=4))
+
+    def _check_id(self, message: Outgoing) -> None:
+        if ids.client_key(message.client_message_id) is None:
+            raise RequestRefused(NO_UUID)
+        if message.key in self.engine.outbox:
+            raise RequestRefused(STILL_QUEUED)
+
+    async def _in_thread(
+        self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> Result:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._executor, lambda: function(*args, **kwargs))

@@ -1,0 +1,376 @@
+"""Everything a client decides, without IO: feed it frames and the time, then drain what follows.
+
+    engine.receive(frame, now_ms)            what the server said
+    engine.tick(now_ms)                      what is due
+    engine.frames_to_send(now_ms, wall_ms)   what goes to the server
+    engine.to_save() … engine.saved(…)       what must be durable before it goes on
+    engine.events()                          what people wait for
+
+`now_ms` only ever rises; `wall_ms` is the time of day, for the age of a message.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+import msgspec
+from msgspec import UNSET, Raw, Struct
+
+from parley.client.calls import CALL_TIMER, Calls
+from parley.client.cursors import FLUSH_TIMER, RETRY_TIMER, Cursors
+from parley.client.errors import RequestRefused
+from parley.client.keeping import Changes, Kept, MessageKey, Outgoing
+from parley.client.outbox import ACK_TIMER, RESUME_TIMER, Outbox
+from parley.client.reading import SYNC_TIMER, Reading, found_in
+from parley.client.timers import Timers
+from parley.client.timing import Timing
+from parley.clock import MS_PER_SECOND
+from parley.errors import TOO_LARGE, Refusal
+from parley.wire import limits
+from parley.wire.client_codec import ClientCodec
+from parley.wire.frames import (
+    Ack,
+    ChatChanged,
+    Entry,
+    Heartbeat,
+    HeartbeatAck,
+    MessageBatch,
+    Messages,
+    Overview,
+    ReadReceipt,
+    RefusedFrame,
+    Request,
+    ServerFrames,
+    SyncOverview,
+    Welcome,
+)
+
+HEARTBEAT = ("heartbeat", "")
+SILENCE = ("silence", "")
+OVERVIEW = ("overview", "")
+JSON_GROWTH_MAX = 6
+FRAME_OVERHEAD_BYTES = 2_048
+"""More than everything in a send_message frame but its content."""
+
+
+class Acked(Struct, frozen=True):
+    """A message is stored."""
+
+    key: MessageKey
+    ack: Ack
+
+
+class SendRefused(Struct, frozen=True):
+    """A message was refused for good."""
+
+    key: MessageKey
+    refusal: Refusal
+
+
+class MustCheck(Struct, frozen=True):
+    """A message is so old that it must be looked for before it is sent."""
+
+    message: Outgoing
+
+
+class MessagesKept(Struct, frozen=True):
+    """Messages are durable here and survive this process."""
+
+    keys: list[MessageKey]
+
+
+class ChatReady(Struct, frozen=True):
+    """A chat has something to take, or an end to tell."""
+
+    chat_id: str
+
+
+class CallAnswered(Struct, frozen=True):
+    number: int
+    refusal: Refusal | None = None
+
+
+class OverviewComplete(Struct, frozen=True):
+    """Every change of the person's chats until now is in `positions`."""
+
+
+class Complaint(Struct, frozen=True):
+    """The server refused something that nobody waits for."""
+
+    refusal: Refusal
+
+
+Event = (
+    Acked | SendRefused | MustCheck | MessagesKept | ChatReady | CallAnswered | OverviewComplete | Complaint
+)
+
+
+class Engine:
+    def __init__(
+        self, codec: ClientCodec, timing: Timing, chance: Callable[[], float], kept: Kept, *, durable: bool
+    ) -> None:
+        self._codec = codec
+        self._timing = timing
+        self._durable = durable
+        self._timers = Timers()
+        self._next_id = itertools.count(1).__next__
+        self._events: list[Event] = []
+        self._added: list[Outgoing] = []
+        self._removed: list[MessageKey] = []
+        self._flush_cursors = False
+        self._overview_token: str | None = None
+        self._overview_id: int | None = None
+        self._overview_due = False
+        self._heartbeat_ms = limits.HEARTBEAT_SECONDS * MS_PER_SECOND
+        self._heartbeat_id: int | None = None
+        self._heartbeat_due = False
+        self.user_id = ""
+        self.online = False
+        self.silent = False
+        self.outbox = Outbox(timing, self._timers, self._next_id, chance)
+        self.cursors = Cursors(timing, self._timers, self._next_id, kept.cursors)
+        self.reading = Reading(timing, self._timers, self._next_id, chance, self.cursors)
+        self.calls = Calls(timing, self._timers, self._next_id, chance)
+        for message in kept.outgoing:
+            self.outbox.add(message, kept=True)
+
+    # What people ask.
+
+    def send(self, message: Outgoing) -> None:
+        """Queue a message. OutboxFull if there is no room, RequestRefused if no server could take it."""
+        check_size(message)
+        self.outbox.add(message, kept=not self._durable)
+        if self._durable:
+            self._added.append(message)
+
+    def mark_read(self, chat_id: str, read_up_to: int | str) -> int:
+        return self.calls.add(ReadReceipt(chat_id=chat_id, read_up_to=read_up_to))
+
+    def refresh_overview(self) -> None:
+        """Ask which chats changed; `OverviewComplete` says that the answer is in."""
+        self._overview_due = True
+
+    def stored(self, key: MessageKey, ack: Ack, now_ms: int) -> None:
+        """A message was found in the log."""
+        if self.outbox.acknowledged(key, now_ms) is not None:
+            self._forget(key)
+            self._events.append(Acked(key, ack))
+
+    # What the connection tells.
+
+    def connected(self, welcome: Welcome, now_ms: int) -> None:
+        self.online, self.silent = True, False
+        self.user_id = welcome.user_id
+        self._heartbeat_ms = max(1, welcome.heartbeat_seconds) * MS_PER_SECOND
+        self._timers.set(HEARTBEAT, now_ms + self._heartbeat_ms)
+        self._overview_due = True
+        self.reading.connected()
+
+    def disconnected(self) -> None:
+        self.online = False
+        self._overview_id = self._heartbeat_id = None
+        self._heartbeat_due = False
+        for key in (HEARTBEAT, SILENCE, OVERVIEW):
+            self._timers.cancel(key)
+        self.outbox.disconnected()
+        self.cursors.disconnected()
+        self.reading.disconnected()
+        self.calls.disconnected()
+
+    def receive(self, frame: ServerFrames, now_ms: int) -> None:
+        match frame:
+            case Ack():
+                self.stored((frame.chat_id, frame.client_message_id), frame, now_ms)
+            case Messages():
+                entries = self._entries(frame.entries, now_ms)
+                voids = [] if frame.voids is UNSET else frame.voids
+                self.reading.live(frame.chat_id, frame.epoch, found_in(entries, voids))
+            case MessageBatch():
+                found = found_in(self._entries(frame.entries, now_ms), frame.voids)
+                self.reading.page(frame, found, now_ms)
+            case Overview():
+                self._receive_overview(frame)
+            case HeartbeatAck():
+                self._receive_heartbeat(frame)
+            case ChatChanged():
+                self.reading.changed(frame, left=frame.change == "left" and frame.user_id == self.user_id)
+            case RefusedFrame():
+                self._receive_refusal(frame, now_ms)
+            case Welcome():
+                pass  # Taken by the handshake; a second one changes nothing.
+
+    def tick(self, now_ms: int) -> None:
+        """Everything whose time has come."""
+        for kind, whose in self._timers.due(now_ms):
+            match kind:
+                case "heartbeat":
+                    self._heartbeat_due = True
+                case "silence":
+                    self.silent = True
+                case "overview":
+                    self._overview_id, self._overview_due = None, True
+                case _ if kind == ACK_TIMER:
+                    self.outbox.unanswered(whose, now_ms)
+                case _ if kind == RESUME_TIMER:
+                    self.outbox.resume(whose)
+                case _ if kind == SYNC_TIMER:
+                    self.reading.sync_is_late(whose)
+                case _ if kind == CALL_TIMER:
+                    self.calls.resume(int(whose))
+                case _ if kind == FLUSH_TIMER:
+                    self._flush_cursors = True
+                case _ if kind == RETRY_TIMER:
+                    self.cursors.retry()
+
+    # What follows.
+
+    def frames_to_send(self, now_ms: int, wall_ms: int) -> list[Request]:
+        """What may go out now, each frame once. The heartbeat comes last: its answer covers the rest."""
+        if not self.online:
+            return []
+        frames: list[Request] = [*self._overview_request(now_ms), *self.reading.syncs(now_ms)]
+        frames += self.outbox.transmit(now_ms, wall_ms)
+        frames += self.cursors.acks()
+        frames += self.calls.transmit()
+        frames += self._heartbeat(now_ms)
+        self._events += [MustCheck(message) for message in self.outbox.to_check()]
+        return frames
+
+    def events(self) -> list[Event]:
+        events, self._events = self._events, []
+        return [*events, *(ChatReady(chat_id) for chat_id in self.reading.fresh())]
+
+    def flush(self) -> None:
+        """Write the cursors down without waiting for their time."""
+        self._flush_cursors = True
+
+    def to_save(self) -> Changes:
+        """What is to be made durable; hand it back to `saved`."""
+        cursors = self.cursors.to_save() if self._flush_cursors else {}
+        changes = Changes(self._added, self._removed, cursors)
+        self._added, self._removed, self._flush_cursors = [], [], False
+        return changes
+
+    def saved(self, changes: Changes) -> None:
+        if changes.added:
+            keys = [message.key for message in changes.added]
+            self.outbox.kept(keys)
+            self._events.append(MessagesKept(keys))
+        self.cursors.saved(changes.cursors)
+
+    def next_wake_ms(self) -> int | None:
+        """When `tick` has something to do."""
+        return self._timers.next_ms()
+
+    def _forget(self, key: MessageKey) -> None:
+        if self._durable:
+            self._removed.append(key)
+
+    def _entries(self, raws: list[Raw], now_ms: int) -> list[Entry]:
+        """Decoded. One's own unacknowledged message among them is as good as its ack."""
+        entries = [self._codec.entry(raw) for raw in raws]
+        if len(self.outbox):
+            for entry in entries:
+                if entry.client_message_id is not None and entry.sender_id == self.user_id:
+                    self.stored((entry.chat_id, entry.client_message_id), ack_of(entry), now_ms)
+        return entries
+
+    def _receive_overview(self, frame: Overview) -> None:
+        if frame.re != self._overview_id:
+            return
+        self._timers.cancel(OVERVIEW)
+        self._overview_id = None
+        self._overview_token = frame.token
+        self._overview_due = not frame.complete
+        self.reading.overview(frame.chats, frame.complete)
+        if frame.complete:
+            self._events.append(OverviewComplete())
+
+    def _receive_heartbeat(self, frame: HeartbeatAck) -> None:
+        if frame.re == self._heartbeat_id:
+            self._heartbeat_id = None
+            self._timers.cancel(SILENCE)
+            self.cursors.heartbeat_answered()
+        if isinstance(frame.re, int):
+            self._events += [CallAnswered(number) for number in self.calls.heartbeat_answered(frame.re)]
+        if frame.heads is not UNSET:
+            self.reading.heads(frame.heads)
+
+    def _receive_refusal(self, frame: RefusedFrame, now_ms: int) -> None:
+        retry_after_ms = None if frame.retry_after_ms is UNSET else frame.retry_after_ms
+        refusal = Refusal(frame.code, frame.reason, frame.temporary, retry_after_ms)
+        request_id = int(frame.re or 0)
+        failed = self.outbox.refused(request_id, refusal, now_ms)
+        if failed is not None:
+            self._forget(failed.message.key)
+            self._events.append(SendRefused(failed.message.key, refusal))
+        elif (number := self.calls.refused(request_id, refusal, now_ms)) is not None:
+            self._events.append(CallAnswered(number, refusal))
+        elif (chat_id := self.cursors.refused(request_id, refusal.temporary, now_ms)) is not None:
+            self.reading.doubt(chat_id)
+        elif request_id == self._heartbeat_id:
+            self._heartbeat_id = None
+            self._timers.cancel(SILENCE)
+        elif request_id == self._overview_id:
+            self._overview_refused(refusal, now_ms)
+        elif not self.reading.sync_refused(request_id, refusal, now_ms) and not refusal.temporary:
+            self._events.append(Complaint(refusal))
+
+    def _overview_refused(self, refusal: Refusal, now_ms: int) -> None:
+        """A token that the server does not take is given up: the next overview lists everything."""
+        self._overview_id = None
+        if not refusal.temporary:
+            self._overview_token = None
+        delay_ms = refusal.retry_after_ms or self._timing.backoff_base_ms
+        self._timers.set(OVERVIEW, now_ms + delay_ms)
+
+    def _overview_request(self, now_ms: int) -> list[SyncOverview]:
+        if not self._overview_due or self._overview_id is not None:
+            return []
+        self._overview_due = False
+        self._overview_id = self._next_id()
+        self._timers.set(OVERVIEW, now_ms + self._timing.answer_ms)
+        return [
+            SyncOverview(
+                id=self._overview_id,
+                changed_since=self._overview_token,
+                limit=limits.OVERVIEW_CHATS_MAX,
+            )
+        ]
+
+    def _heartbeat(self, now_ms: int) -> list[Heartbeat]:
+        if not self._heartbeat_due or self._heartbeat_id is not None:
+            return []
+        self._heartbeat_due = False
+        self._heartbeat_id = self._next_id()
+        self.cursors.heartbeat_sent()
+        self._timers.set(SILENCE, now_ms + self._timing.answer_ms)
+        self._timers.set(HEARTBEAT, now_ms + self._heartbeat_ms)
+        return [Heartbeat(id=self._heartbeat_id)]
+
+
+def check_size(message: Outgoing) -> None:
+    """A frame above the limit would end the connection, again after every reconnect; JSON is the longest."""
+    content_bytes = len(message.content.encode())
+    frame_bytes = content_bytes + FRAME_OVERHEAD_BYTES
+    if content_bytes > limits.MESSAGE_BYTES_MAX:
+        raise RequestRefused(TOO_LARGE.because(f"a message has at most {limits.MESSAGE_BYTES_MAX} bytes"))
+    if content_bytes * JSON_GROWTH_MAX > limits.FRAME_BYTES_MAX - FRAME_OVERHEAD_BYTES:
+        frame_bytes = len(msgspec.json.encode(message.content)) + FRAME_OVERHEAD_BYTES
+    if frame_bytes > limits.FRAME_BYTES_MAX:
+        raise RequestRefused(TOO_LARGE.because("too many of its characters need escaping in JSON"))
+
+
+def ack_of(entry: Entry) -> Ack:
+    """The ack that a stored entry stands for."""
+    return Ack(
+        chat_id=entry.chat_id,
+        client_message_id=entry.client_message_id or "",
+        message_id=entry.message_id,
+        sequence=entry.sequence,
+        epoch=entry.epoch,
+        created_at=entry.created_at,
+        deduplicated=True,
+        conflict=False,
+    )

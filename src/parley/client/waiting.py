@@ -1,0 +1,117 @@
+"""Who waits for what: loops, sendings and calls of one client, and how the engine's events reach them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from parley.client.chat import AllEntries, Entries
+from parley.client.engine import (
+    Acked,
+    CallAnswered,
+    ChatReady,
+    Complaint,
+    Event,
+    MessagesKept,
+    OverviewComplete,
+    SendRefused,
+)
+from parley.client.errors import ClientError, RequestRefused
+from parley.client.keeping import MessageKey
+from parley.client.sending import Sending
+from parley.errors import Refusal
+from parley.wire.frames import Ack
+
+log = logging.getLogger("parley.client")
+
+
+class Waiting:
+    def __init__(self) -> None:
+        self.sendings: dict[MessageKey, Sending] = {}
+        self.readers: dict[str, Entries] = {}
+        self.all_reader: AllEntries | None = None
+        self.all_sent = asyncio.Event()
+        self.failure: ClientError | None = None
+        self._calls: dict[int, asyncio.Future[None]] = {}
+        self._overviews: list[asyncio.Future[None]] = []
+
+    def check_open(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+
+    async def for_call(self, number: int) -> None:
+        """Until the server has done it. RequestRefused if it refused for good."""
+        answered = self._calls[number] = asyncio.get_running_loop().create_future()
+        try:
+            await answered
+        finally:
+            del self._calls[number]
+
+    async def for_overview(self) -> None:
+        """Until an overview that was asked for is complete."""
+        complete = asyncio.get_running_loop().create_future()
+        self._overviews.append(complete)
+        await complete
+
+    def tell(self, event: Event) -> None:
+        match event:
+            case Acked():
+                self._settle(event.key, event.ack)
+            case SendRefused():
+                self._settle(event.key, _refused(event.refusal))
+            case MessagesKept():
+                for key in event.keys:
+                    if key in self.sendings:
+                        self.sendings[key].note_kept()
+            case ChatReady():
+                self._notify(event.chat_id)
+            case CallAnswered():
+                _answer(self._calls.get(event.number), event.refusal)
+            case OverviewComplete():
+                for complete in self._overviews:
+                    _answer(complete, None)
+                self._overviews.clear()
+            case Complaint():
+                log.warning("the server refused a request: %s: %s", event.refusal.code, event.refusal.reason)
+
+    def fail(self, failure: ClientError) -> None:
+        """Nothing more will come: everybody who waits is told so."""
+        self.failure = failure
+        for sending in self.sendings.values():
+            sending.settle(failure)
+        for waiting in [*self._calls.values(), *self._overviews]:
+            if not waiting.done():
+                waiting.set_exception(failure)
+        for reader in self.readers.values():
+            reader.notify()
+        if self.all_reader is not None:
+            self.all_reader.notify()
+        self.all_sent.set()
+
+    def _settle(self, key: MessageKey, outcome: Ack | RequestRefused) -> None:
+        sending = self.sendings.pop(key, None)
+        if sending is not None:
+            sending.settle(outcome)
+        if isinstance(outcome, RequestRefused):
+            log.warning("message %s to %s was refused: %s", key[1], key[0], outcome)
+        if not self.sendings:
+            self.all_sent.set()
+
+    def _notify(self, chat_id: str) -> None:
+        if chat_id in self.readers:
+            self.readers[chat_id].notify()
+        elif self.all_reader is not None:
+            self.all_reader.notify(chat_id)
+
+
+def _answer(waiting: asyncio.Future[None] | None, refusal: Refusal | None) -> None:
+    if waiting is None or waiting.done():
+        return
+    if refusal is None:
+        waiting.set_result(None)
+    else:
+        waiting.set_exception(_refused(refusal))
+
+
+def _refused(refusal: Refusal) -> RequestRefused:
+    return RequestRefused(refusal)
