@@ -50,7 +50,9 @@ def texts(suffix: str = "") -> list[Source]:
 def python_sources(*folders: str) -> list[Source]:
     """Every Python file below these folders, or below all folders that hold Python."""
     inside = tuple(f"{folder}/" for folder in folders or PYTHON_FOLDERS)
-    return [source for source in texts(".py") if source.path.startswith(inside)]
+    found = [source for source in texts(".py") if source.path.startswith(inside)]
+    assert found, f"a rule must have something to check, and there is no Python in {' '.join(inside)}"
+    return found
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Rule: `core` and `wire` decide; they never wait, look at a clock, roll dice, log or touch the machine."""
+"""Rule: `core`, `wire` and the vocabulary never wait, read a clock, roll dice, log or touch the machine."""
 
 import ast
 from collections.abc import Iterator
@@ -8,6 +8,7 @@ import pytest
 from tests.tidy.repository import Breach, Source, assert_none, python_sources
 
 PURE_ROOMS = ("src/parley/core", "src/parley/wire")
+VOCABULARY = frozenset({"src/parley/errors.py", "src/parley/ids.py", "src/parley/model.py"})
 WORLDLY_MODULES = frozenset(
     {
         "aiohttp",
@@ -71,9 +72,11 @@ def is_worldly(module: str) -> bool:
 
 
 def test_pure_rooms_are_pure() -> None:
-    """Nothing in core and wire waits or touches the machine."""
-    breaches = [breach for source in python_sources(*PURE_ROOMS) for breach in impurities(source)]
-    assert_none(breaches, "core and wire are pure: time, chance and input come as arguments")
+    """Nothing in core, wire and the vocabulary waits or touches the machine."""
+    vocabulary = [source for source in python_sources("src") if source.path in VOCABULARY]
+    sources = python_sources(*PURE_ROOMS) + vocabulary
+    breaches = [breach for source in sources for breach in impurities(source)]
+    assert_none(breaches, "these rooms are pure: time, chance and input come as arguments")
 
 
 @pytest.mark.parametrize(
