@@ -156,21 +156,24 @@ def seen(reader: str, chat_id: str, epoch: int, thing: Frame) -> Seen | VoidSeen
 
 
 def read_store(history: History, sqlite_path: Path) -> None:
-    """Add everything that a SQLite store holds, by the names of its tables; a running server may use it."""
+    """Add what a SQLite store holds of the history's chats, by the names of its tables.
+
+    A running server may use the store meanwhile: everything is read in one snapshot.
+    """
     opened = apsw.Connection(str(sqlite_path), flags=apsw.SQLITE_OPEN_READWRITE)
-    with closing(opened) as connection, connection:  # the second makes it one snapshot
-        _read_snapshot(history, connection)
+    with closing(opened) as connection, connection:
+        for chat_id in sorted({event.chat_id for event in history.events}):
+            _read_chat(history, connection, chat_id)
 
 
-def _read_snapshot(history: History, connection: apsw.Connection) -> None:
-    epochs: dict[str, int] = dict(_rows(connection, "SELECT chat_id, epoch FROM chats"))
-    for row in _rows(connection, f"SELECT {', '.join(STORED_FIELDS)} FROM messages"):
+def _read_chat(history: History, connection: apsw.Connection, chat_id: str) -> None:
+    def rows(query: str) -> list[Any]:
+        return connection.execute(f"{query} WHERE chat_id = ?", (chat_id,)).fetchall()
+
+    for row in rows(f"SELECT {', '.join(STORED_FIELDS)} FROM messages"):
         history.add(Stored(**dict(zip(STORED_FIELDS, row, strict=True))))
-    for chat_id, sequence in _rows(connection, "SELECT chat_id, sequence FROM voids"):
-        history.add(StoredVoid(chat_id=chat_id, sequence=sequence, epoch=epochs[chat_id]))
-    for chat_id, counter in _rows(connection, "SELECT chat_id, sequence_counter FROM chat_counters"):
+    for (epoch,) in rows("SELECT epoch FROM chats"):
+        for (sequence,) in rows("SELECT sequence FROM voids"):
+            history.add(StoredVoid(chat_id=chat_id, sequence=sequence, epoch=epoch))
+    for (counter,) in rows("SELECT sequence_counter FROM chat_counters"):
         history.add(StoreRead(chat_id=chat_id, head=counter))
-
-
-def _rows(connection: apsw.Connection, query: str) -> list[Any]:
-    return connection.execute(query).fetchall()

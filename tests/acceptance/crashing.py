@@ -1,0 +1,67 @@
+"""Making a server die, wait or fail at a labelled point (see `parley.testing.faults`)."""
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+from parley.testing import faults
+from parley.testing.clients import DEADLINE_SECONDS, Disconnected
+from tests.acceptance.world import World
+
+LOOK_SECONDS = 0.01
+
+CRASHES: dict[str, dict[str, str]] = {
+    "atomic": {
+        "before the write": "before_write:1",
+        "after the write, before its commit": "after_write_before_commit:1",
+        "after the commit, before the ack": "after_commit_before_ack:1",
+        "in the middle of the fan-out": "mid_fanout:1",
+    },
+    "two_phase": {
+        "before the allocation": "before_write:1",
+        "in the allocation, before its commit": "after_write_before_commit:1",
+        "after the allocation": "after_allocate:1",
+        "after the write, before its commit": "after_write_before_commit:2",
+        "after the commit, before the ack": "after_commit_before_ack:2",
+        "in the middle of the fan-out": "mid_fanout:1",
+    },
+}
+"""Every point of one send at which the process may die, by sequencing mode."""
+
+
+def crash_at(label: str) -> dict[str, str]:
+    return {faults.CRASH: label}
+
+
+async def send_into_crash(world: World, label: str, client_message_id: str, content: str = "hello") -> None:
+    """Restart the server so that it dies at the label, and send a message that makes it."""
+    await asyncio.to_thread(world.server.restart, crash_at(label))
+    async with world.client(world.ann) as ann:
+        answer = await ann.post_message(world.chat_id, content, client_message_id)
+        with contextlib.suppress(Disconnected):
+            await ann.answered(answer)
+        await asyncio.to_thread(world.server.wait)
+
+
+class Held:
+    """A point at which the first to come waits, until it is let go."""
+
+    def __init__(self, label: str, file: Path) -> None:
+        self._file = file
+        self.environment = {faults.HOLD: f"{label}:{file}"}
+
+    def arm(self) -> None:
+        self._file.touch()
+
+    async def until_reached(self) -> None:
+        await until_exists(self._file.with_suffix(".held"))
+
+    def let_go(self) -> None:
+        self._file.unlink()
+
+
+async def until_exists(file: Path) -> None:
+    """Files tell nobody when they appear, so look again and again."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not file.exists():  # noqa: ASYNC110 - no event tells of a file
+            await asyncio.sleep(LOOK_SECONDS)
