@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import os
 import secrets
 import signal
@@ -35,6 +36,9 @@ FOREIGN_LOOK_SECONDS = 1.0
 SEAL_SECONDS = 0.5
 SWITCH_INTERVAL_SECONDS = 1e-4
 """How long the commit thread waits at most for the GIL that it needs only to say that it is done."""
+
+GC_THRESHOLDS = (50_000, 20, 100)
+"""Batches free what they make by reference counting; the collector only looks for the rare cycle."""
 
 log = structlog.get_logger("parley.app")
 
@@ -145,6 +149,8 @@ async def serve(config: Config, ready: Callable[[str], None]) -> None:
         loop.add_signal_handler(name, stopping.set)
     app = App(config)
     port = await app.start()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     host = f"[{config.server.host}]" if ":" in config.server.host else config.server.host
     log.info("ready", url=f"http://{host}:{port}", data=str(app.folder), sequencing=config.store.sequencing)
     ready(f"http://{host}:{port}")

@@ -105,6 +105,7 @@ class Metrics:
         self.hot_chats = HotChats(clock)
         self.allocation = Latencies()
         self.counter_missing_errors = 0
+        self.deliveries = 0
         self.sequence_allocation_errors = 0
         self.registry.register(_SourceNames(self))
         self.allocation_seconds = self._histogram(
@@ -122,7 +123,6 @@ class Metrics:
         self.messages_stored = self._counter("parley_messages_stored", "Entries appended")
         self.messages_refused = self._counter("parley_messages_refused", "Drafts refused, by code", ["code"])
         self.voids_sealed = self._counter("parley_voids_sealed", "Abandoned positions sealed")
-        self.deliveries = self._counter("parley_deliveries", "Live frames offered to outboxes")
         self.connections = self._gauge("parley_connections", "Open WebSocket connections")
         self.outbox_bytes = self._gauge("parley_outbox_bytes", "Bytes waiting in all outboxes")
         self.closed = self._counter("parley_connections_closed", "Connections closed by the server", ["code"])
@@ -160,6 +160,7 @@ class _SourceNames(Collector):
         yield _plain("idempotency_hit_rate", "Retries answered from the key, of all sends", m.retries.rate())
         yield _plain("sequence_gap_rate", "(allocations - persists) / allocations", m.gaps.rate())
         yield _plain("transaction_conflict_rate", "Conditional failures of the write", m.conflicts.rate())
+        yield _plain("parley_deliveries_total", "Live frames offered to outboxes", m.deliveries)
         hottest = Metric("messages_per_chat_per_minute", "The hottest chats", "gauge")
         for chat_id, count in m.hot_chats.hottest():
             hottest.add_sample("messages_per_chat_per_minute", {"chat_id": chat_id}, count)

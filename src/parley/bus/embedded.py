@@ -18,8 +18,7 @@ class EmbeddedBus:
 
     def publish(self, news: list[Persisted]) -> None:
         for listener in self._listeners:
-            for item in news:
-                listener.persisted(item)
+            listener.persisted(news)
 
     def publish_joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
         for listener in self._listeners:

@@ -11,8 +11,8 @@ from parley.model import Head, Persisted
 class Listener(Protocol):
     """Whoever wants the news. Called on the event loop; must not block."""
 
-    def persisted(self, news: Persisted) -> None:
-        """Positions of one chat became durable."""
+    def persisted(self, news: list[Persisted]) -> None:
+        """Positions became durable in one commit."""
         ...
 
     def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:

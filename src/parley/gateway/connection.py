@@ -9,6 +9,7 @@ bounded (docs/decisions/0003-frames-straight-to-the-transport.md).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 import structlog
@@ -29,6 +30,7 @@ from parley.errors import (
     StoreError,
 )
 from parley.gateway.framing import framed
+from parley.gateway.outbox import Outbox
 from parley.model import Draft, Outcome
 from parley.wire import codes, frames, limits
 from parley.wire.codec import Codec, Misread
@@ -39,7 +41,7 @@ if TYPE_CHECKING:
     from parley.gateway.hub import LiveChat
     from parley.gateway.services import Services
 
-ABORT_AFTER_SECONDS = 2.0
+ABORT_AFTER_SECONDS = 1.5
 ANSWERED = frozenset({frames.SyncRequest, frames.Sync, frames.SyncOverview, frames.Heartbeat})
 """An answer to these means that what the connection noted before is durable."""
 
@@ -55,6 +57,7 @@ class Connection:
         "_in_flight",
         "_loop",
         "_noted",
+        "_outbox",
         "_room",
         "_services",
         "_session",
@@ -85,6 +88,7 @@ class Connection:
         self._services = services
         self._socket = socket
         self._transport = transport
+        self._outbox = Outbox(transport, services.flusher)
         self._loop = asyncio.get_running_loop()
         self._session = Session(codec)
         self._in_flight = 0
@@ -112,7 +116,9 @@ class Connection:
                 message = await self._socket.receive()
                 if message.type is not WSMsgType.TEXT and message.type is not WSMsgType.BINARY:
                     break
-                await self._receive(message.data)
+                waiting = self._receive(message.data)
+                if waiting is not None:
+                    await waiting
         finally:
             hello_timer.cancel()
             self._session.close()
@@ -125,24 +131,26 @@ class Connection:
         if self._session.state in (State.NEW, State.GREETED):
             self.close(codes.HELLO_TIMEOUT)
 
-    async def _receive(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> Coroutine[None, None, None] | None:
+        """Do what a frame asks; what is returned must be awaited before the next one is read."""
         self.last_heard = self._loop.time()
         self._frame_count += 1
         request = self._session.receive(data)
-        if self.limited and not await self._within_rate(request):
-            return
+        if self.limited and not self._within_rate(request):
+            return None
         if type(request) is frames.SendMessage:
             self._send_message(request)
             if self._in_flight >= limits.IN_FLIGHT_MAX:
-                await self._until(limits.IN_FLIGHT_MAX // 2)
+                return self._until(limits.IN_FLIGHT_MAX // 2)
         elif isinstance(request, Close):
             self.close(request)
         elif isinstance(request, Misread):
             self._refuse(request.refusal, request.request_id)
         elif type(request) is not frames.AckPosition or not self._ack_at_once(request):
-            await self._perform(request)
+            return self._perform(request)
+        return None
 
-    async def _within_rate(self, request: frames.Request | Misread | Close) -> bool:
+    def _within_rate(self, request: frames.Request | Misread | Close) -> bool:
         wait_ms = self._services.frame_rate.take(self.connection_id, self._services.clock())
         if not wait_ms:
             return True
@@ -206,10 +214,10 @@ class Connection:
             answer = await self._answer(request)
         except Refused as error:
             self._refuse(error.refusal, request.id)
-        except OutcomeUnknown:
-            self._refuse(OUTCOME_UNKNOWN, request.id)
-        except StoreError:
-            self._refuse(STORE_UNAVAILABLE, request.id)
+        except StoreError as error:
+            self._refuse(
+                OUTCOME_UNKNOWN if isinstance(error, OutcomeUnknown) else STORE_UNAVAILABLE, request.id
+            )
         except Exception:
             log.exception("request failed", connection=self.connection_id, request=type(request).__name__)
             self._refuse(INTERNAL, request.id)
@@ -217,6 +225,8 @@ class Connection:
             if answer is not None:
                 answer.re = answer_to(request.id)
                 self._write(answer)
+        if self._session.state is State.GREETED:
+            self.close(codes.INTERNAL)  # no verdict on the token: the client comes again
 
     async def _answer(self, request: frames.Request) -> ServerFrame | None:
         """Each kind of request and what performs it."""
@@ -335,17 +345,12 @@ class Connection:
 
     def offer(self, data: bytes) -> None:
         """The one bounded doorway: over the limit the reader is closed, and finds it all in the log."""
-        transport = self._transport
-        if self._closing is not None or transport.is_closing():
-            return
-        if transport.get_write_buffer_size() + len(data) > limits.OUTBOX_BYTES_MAX:
+        if self._closing is None and not self._outbox.offer(data):
             self.close(codes.TOO_SLOW)
-            return
-        transport.write(data)
 
     @property
     def outbox_bytes(self) -> int:
-        return 0 if self._transport.is_closing() else self._transport.get_write_buffer_size()
+        return self._outbox.waiting_bytes
 
     @property
     def idle_seconds(self) -> float:
@@ -355,6 +360,7 @@ class Connection:
         """End with a code; a peer that does not take it is cut off."""
         if self._closing is None:
             self._session.close()
+            self._outbox.flush()
             self._services.metrics.closed.labels(str(close.code)).inc()
             self._closing = self._loop.create_task(self._close(close))
 

@@ -140,7 +140,13 @@ class Hub:
 
     # What the bus tells
 
-    def persisted(self, news: Persisted) -> None:
+    def persisted(self, news: list[Persisted]) -> None:
+        started = asyncio.get_running_loop().time()
+        for item in news:
+            self._persisted(item)
+        self._metrics.fanout_seconds.observe(asyncio.get_running_loop().time() - started)
+
+    def _persisted(self, news: Persisted) -> None:
         chat = self._chats.get(news.chat_id)
         if chat is None or chat.sent_through < 0:
             self._persisted_unheard(news)
@@ -148,10 +154,8 @@ class Hub:
             chat.target = max(chat.target, _last(news))
             self._fill_if_behind(chat)
         else:
-            started = asyncio.get_running_loop().time()
             self._send(chat, news.epoch, news.positions)
             self._fill_if_behind(chat)
-            self._metrics.fanout_seconds.observe(asyncio.get_running_loop().time() - started)
 
     def _persisted_unheard(self, news: Persisted) -> None:
         """Nobody hears this chat yet, but a change in the news may make somebody."""
@@ -212,7 +216,7 @@ class Hub:
                 chat_id=chat.chat_id, epoch=epoch, entries=codec.entries(entries), voids=voids or UNSET
             )
             data = framed(codec.encode(frame), codec.binary)
-            self._metrics.deliveries.inc(len(listeners))
+            self._metrics.deliveries += len(listeners)
             for listener in list(listeners):
                 listener.offer(data)
             self._reach("mid_fanout")

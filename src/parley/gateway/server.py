@@ -47,7 +47,8 @@ from parley.wire import codes, limits
 from parley.wire.codec import CODECS, JSON_PROTOCOL
 
 IDLE_SWEEP_SECONDS = 5.0
-CLOSE_SECONDS_MAX = 3.0
+CLOSE_SECONDS_MAX = 2.0
+CLEANUP_SECONDS_MAX = 1.0
 REQUEST_ID_LETTERS_MAX = 64
 
 FOREIGN_HOST = BAD_REQUEST.because("this Host is not one of server.hosts")
@@ -86,7 +87,7 @@ class Gateway:
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which matters when 0 was asked for."""
         self._runner = web.AppRunner(
-            self.application(), handle_signals=False, access_log=None, shutdown_timeout=CLOSE_SECONDS_MAX
+            self.application(), handle_signals=False, access_log=None, shutdown_timeout=CLEANUP_SECONDS_MAX
         )
         await self._runner.setup()
         self._site = web.TCPSite(self._runner, host, port, backlog=4096)

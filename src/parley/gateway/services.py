@@ -16,6 +16,7 @@ from parley.core import rates
 from parley.errors import UNAUTHENTICATED
 from parley.gateway.connection import Connection
 from parley.gateway.hub import Hub
+from parley.gateway.outbox import Flusher
 from parley.model import Changed, Page
 from parley.telemetry import Metrics
 from parley.wire.codec import Codec
@@ -48,6 +49,7 @@ class Services:
         self.reading = reading
         self.hub = hub
         self.connections: set[Connection] = set()
+        self.flusher = Flusher()
         self.draining = False
         self._gone: asyncio.Future[None] | None = None
         self.message_rate = rates.RateLimiter(rates.MESSAGES_PER_USER)

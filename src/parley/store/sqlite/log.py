@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+import apsw
 import structlog
 
 from parley import ids
@@ -157,13 +158,13 @@ class SqliteLog:
         state = self._state(chat_id)
         if after >= state.head:
             return self._page(state, [], after)
-        rows = self._reads.rows(AFTER, (state.chat_no, after, state.head, limit))
+        rows = self._bounded(self._reads.execute(AFTER, (state.chat_no, after, state.head, limit)))
         return self._page(state, _contiguous(rows, after), after)
 
     async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
         state = self._state(chat_id)
         end = min(before, state.head + 1)
-        rows = self._reads.rows(BEFORE, (state.chat_no, end, limit))
+        rows = self._bounded(self._reads.execute(BEFORE, (state.chat_no, end, limit)))
         rows = _contiguous_down(rows, end)
         rows.reverse()
         return self._page(state, rows, end - 1 - len(rows))
@@ -193,20 +194,26 @@ class SqliteLog:
     def _state(self, chat_id: str) -> ChatState:
         return self._states.get(chat_id) or _NOWHERE
 
-    def _page(self, state: ChatState, rows: list[Row], after: int) -> Page:
-        entries: list[bytes] = []
-        voids: list[int] = []
-        size, to = 0, after
-        for sequence, wire in rows:
-            if wire is None:
-                voids.append(sequence)
-            else:
-                size += len(wire)
-                if size > PAGE_BYTES_MAX and entries:
+    @staticmethod
+    def _bounded(cursor: Iterable[Row]) -> list[Row]:
+        """The rows that fit into one page; at least one, however large."""
+        rows: list[Row] = []
+        size = 0
+        try:
+            for row in cursor:
+                size += len(row[1] or b"")
+                if size > PAGE_BYTES_MAX and rows:
                     break
-                entries.append(wire)
-            to = sequence
-        return Page(state.chat_id, state.epoch, entries, voids, after + 1, to, state.head)
+                rows.append(row)
+        except apsw.Error as error:
+            raise StoreUnavailable(f"the store cannot be read: {error}") from error
+        return rows
+
+    @staticmethod
+    def _page(state: ChatState, rows: list[Row], after: int) -> Page:
+        entries = [wire for _, wire in rows if wire is not None]
+        voids = [sequence for sequence, wire in rows if wire is None]
+        return Page(state.chat_id, state.epoch, entries, voids, after + 1, after + len(rows), state.head)
 
     def _count(self, drafts: Sequence[Draft], result: AppendResult) -> None:
         metrics = self._metrics
@@ -219,9 +226,11 @@ class SqliteLog:
                 retries += 1
                 log.debug("Duplicate message detected", chat_id=draft.chat_id, request_id=draft.request_id)
         metrics.retries.add(retries, len(drafts))
+        stored = 0
         for news in result.persisted:
-            metrics.messages_stored.inc(len(news.positions))
+            stored += len(news.positions)
             metrics.hot_chats.add(news.chat_id, len(news.positions))
+        metrics.messages_stored.inc(stored)
 
     def _count_refusal(self, draft: Draft, refusal: Refusal) -> None:
         self._metrics.messages_refused.labels(refusal.code).inc()

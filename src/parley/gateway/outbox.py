@@ -1,0 +1,68 @@
+"""Coalesced writes: frames gather in each connection's outbox and leave in one write per loop turn."""
+
+from __future__ import annotations
+
+import asyncio
+
+from parley.wire.limits import OUTBOX_BYTES_MAX
+
+
+class Outbox:
+    """What waits for one socket: frames of this turn, and what the transport could not send yet."""
+
+    __slots__ = ("_flusher", "_frames", "_transport")
+
+    def __init__(self, transport: asyncio.Transport, flusher: Flusher) -> None:
+        self._transport = transport
+        self._flusher = flusher
+        self._frames: list[bytes] = []
+
+    def offer(self, data: bytes) -> bool:
+        """Take a frame; False when the reader is too slow for it."""
+        frames = self._frames
+        if not frames:
+            if self._transport.get_write_buffer_size() + len(data) > OUTBOX_BYTES_MAX:
+                return False
+            self._flusher.add(self)
+        elif len(frames) >= FRAMES_PER_WRITE_MAX:
+            self.flush()
+            return self.offer(data)
+        frames.append(data)
+        return True
+
+    def flush(self) -> None:
+        """Hand everything to the transport in one piece."""
+        frames, self._frames = self._frames, []
+        if frames and not self._transport.is_closing():
+            self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
+
+    @property
+    def waiting_bytes(self) -> int:
+        if self._transport.is_closing():
+            return 0
+        return self._transport.get_write_buffer_size() + sum(map(len, self._frames))
+
+
+FRAMES_PER_WRITE_MAX = 64
+"""So that what gathers in a turn stays small beside the limit of the whole outbox."""
+
+
+class Flusher:
+    """Empties every outbox that got something, once per turn of the loop."""
+
+    __slots__ = ("_loop", "_waiting")
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._waiting: list[Outbox] = []
+
+    def add(self, outbox: Outbox) -> None:
+        if not self._waiting:
+            self._loop = self._loop or asyncio.get_running_loop()
+            self._loop.call_soon(self.flush)
+        self._waiting.append(outbox)
+
+    def flush(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for outbox in waiting:
+            outbox.flush()
