@@ -8,23 +8,26 @@ from collections.abc import Callable
 
 from msgspec import Struct, field
 
+from bench.processes import machine_busy_seconds
 from bench.roles import Load
 from bench.server import Server
 
 GENERATOR_SATURATED_SHARE = 0.9
+OTHERS_CORES_MAX = 0.25
 DRAIN_SECONDS_MAX = 10
 POLL_SECONDS = 0.02
 NS_PER_MS = 1e6
 
 
 class Stretch(Struct):
-    """Rates per second, the server's CPU seconds and the generator's share of its core."""
+    """Rates per second, the server's CPU, the generator's share of its core, and what else the machine did."""
 
     seconds: float
     acks: float
     delivered: float
     cpu_seconds: float
     generator_share: float
+    others_cores: float
     batch: float | None
     ack_ms: tuple[float, float]
     delivery_ms: tuple[float, float]
@@ -40,6 +43,7 @@ class Reading(Struct):
     time: float
     generator_cpu: float
     server_cpu: float
+    machine_cpu: float
     acks: int
     delivered: int
     batches: tuple[float, float]
@@ -59,6 +63,7 @@ async def read(load: Load, server: Server) -> Reading:
         time=time.perf_counter(),
         generator_cpu=time.process_time(),
         server_cpu=server.cpu_seconds(),
+        machine_cpu=machine_busy_seconds(),
         acks=load.acks,
         delivered=load.delivered,
         batches=(batches.get("parley_batch_messages_sum", 0), batches.get("parley_batch_messages_count", 0)),
@@ -74,13 +79,19 @@ async def measure(load: Load, server: Server, seconds: float, warm_up_seconds: f
     await asyncio.sleep(seconds)
     after = await read(load, server)
     elapsed = after.time - before.time
+    server_cpu, generator_cpu = (
+        after.server_cpu - before.server_cpu,
+        after.generator_cpu - before.generator_cpu,
+    )
+    others_cpu = after.machine_cpu - before.machine_cpu - server_cpu - generator_cpu
     messages, batches = (later - sooner for later, sooner in zip(after.batches, before.batches, strict=True))
     stretch = Stretch(
         seconds=elapsed,
         acks=(after.acks - before.acks) / elapsed,
         delivered=(after.delivered - before.delivered) / elapsed,
-        cpu_seconds=after.server_cpu - before.server_cpu,
-        generator_share=(after.generator_cpu - before.generator_cpu) / elapsed,
+        cpu_seconds=server_cpu,
+        generator_share=generator_cpu / elapsed,
+        others_cores=others_cpu / elapsed,
         batch=messages / batches if batches else None,
         ack_ms=percentiles_ms(load.ack_ns),
         delivery_ms=percentiles_ms(load.delivery_ns),
@@ -94,6 +105,10 @@ def problems(load: Load, stretch: Stretch) -> list[str]:
     notes = list(load.problems)
     if stretch.generator_share > GENERATOR_SATURATED_SHARE:
         notes.append(f"the generator was busy for {stretch.generator_share:.0%}: the server may do more")
+    if stretch.others_cores > OTHERS_CORES_MAX:
+        notes.append(
+            f"other programs kept {stretch.others_cores:.1f} cores busy: measure again when it is quiet"
+        )
     if load.refused:
         notes.append(f"{load.refused} requests were refused")
     return notes

@@ -8,6 +8,8 @@ from pathlib import Path
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
+# Positions in the first line of /proc/stat, counted after its name.
+IDLE, IOWAIT, STEAL = 3, 4, 7
 # Positions in /proc/PID/stat, counted after the command's closing parenthesis.
 UTIME, CSTIME, RSS = 11, 14, 21
 
@@ -39,3 +41,10 @@ def pin(pid: int, cores: set[int]) -> None:
     """Keep every thread of a process on these cores; threads and children that follow inherit it."""
     for thread in Path(f"/proc/{pid}/task").iterdir():
         os.sched_setaffinity(int(thread.name), cores)
+
+
+def machine_busy_seconds() -> float:
+    """What all cores together have been busy with, other guests of the same host included."""
+    fields = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]))
+    busy = sum(fields[: STEAL + 1]) - fields[IDLE] - fields[IOWAIT]
+    return busy / TICKS_PER_SECOND

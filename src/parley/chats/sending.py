@@ -26,8 +26,16 @@ from parley.errors import (
 from parley.model import Appended, AppendResult, Draft, Outcome
 from parley.store.ports import Log
 from parley.wire.frames import RequestId
+from parley.wire.limits import OUTBOX_BYTES_MAX
 
 BATCH_DRAFTS_MAX = 512
+BATCH_LETTERS_MAX = 512 * 1024
+JSON_BYTES_PER_LETTER_MAX = 6
+ENTRY_BYTES_BESIDE_CONTENT_MAX = 1_024
+assert (
+    BATCH_LETTERS_MAX * JSON_BYTES_PER_LETTER_MAX + BATCH_DRAFTS_MAX * ENTRY_BYTES_BESIDE_CONTENT_MAX
+    < OUTBOX_BYTES_MAX
+), "one commit's frame must fit into an empty outbox"
 WAITING_DRAFTS_MAX = 100_000
 
 log = structlog.get_logger("parley.sending")
@@ -106,10 +114,14 @@ class Sending:
                 await self._wake.wait()
 
     def _take(self) -> list[Waiting]:
-        if len(self._waiting) <= BATCH_DRAFTS_MAX:
-            batch, self._waiting = self._waiting, []
-        else:
-            batch, self._waiting = self._waiting[:BATCH_DRAFTS_MAX], self._waiting[BATCH_DRAFTS_MAX:]
+        """The next batch: no more than fits into one live frame."""
+        letters = 0
+        for count, waiting in enumerate(self._waiting):
+            letters += len(waiting.draft.content)
+            if count == BATCH_DRAFTS_MAX or (letters > BATCH_LETTERS_MAX and count):
+                batch, self._waiting = self._waiting[:count], self._waiting[count:]
+                return batch
+        batch, self._waiting = self._waiting, []
         return batch
 
     async def _append(self, batch: list[Waiting]) -> AppendResult:

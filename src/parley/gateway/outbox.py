@@ -10,29 +10,28 @@ from parley.wire.limits import OUTBOX_BYTES_MAX
 class Outbox:
     """What waits for one socket: frames of this turn, and what the transport could not send yet."""
 
-    __slots__ = ("_flusher", "_frames", "_transport")
+    __slots__ = ("_flusher", "_frames", "_gathered_bytes", "_transport")
 
     def __init__(self, transport: asyncio.Transport, flusher: Flusher) -> None:
         self._transport = transport
         self._flusher = flusher
         self._frames: list[bytes] = []
+        self._gathered_bytes = 0
 
     def offer(self, data: bytes) -> bool:
         """Take a frame; False when the reader is too slow for it."""
-        frames = self._frames
-        if not frames:
-            if self._transport.get_write_buffer_size() + len(data) > OUTBOX_BYTES_MAX:
-                return False
+        gathered = self._gathered_bytes + len(data)
+        if gathered + self._transport.get_write_buffer_size() > OUTBOX_BYTES_MAX:
+            return False
+        if not self._frames:
             self._flusher.add(self)
-        elif len(frames) >= FRAMES_PER_WRITE_MAX:
-            self.flush()
-            return self.offer(data)
-        frames.append(data)
+        self._frames.append(data)
+        self._gathered_bytes = gathered
         return True
 
     def flush(self) -> None:
         """Hand everything to the transport in one piece."""
-        frames, self._frames = self._frames, []
+        frames, self._frames, self._gathered_bytes = self._frames, [], 0
         if frames and not self._transport.is_closing():
             self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))
 
@@ -40,11 +39,7 @@ class Outbox:
     def waiting_bytes(self) -> int:
         if self._transport.is_closing():
             return 0
-        return self._transport.get_write_buffer_size() + sum(map(len, self._frames))
-
-
-FRAMES_PER_WRITE_MAX = 64
-"""So that what gathers in a turn stays small beside the limit of the whole outbox."""
+        return self._transport.get_write_buffer_size() + self._gathered_bytes
 
 
 class Flusher:
