@@ -60,4 +60,5 @@ $(PINS): requirements-dev.txt | $(BIN)/python
 
 $(PACKAGE): pyproject.toml $(PINS)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q src  # a server that comes back after a crash must not compile first
 	@touch $@
