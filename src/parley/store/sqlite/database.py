@@ -5,6 +5,7 @@ The writer connection is used by nothing else: a read on it would see entries th
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
@@ -73,7 +74,9 @@ class Database:
         for name in ("reader", "writer"):
             connection = getattr(self, name, None)
             if connection is not None:
-                connection.close(True)
+                # The last one to go checkpoints, and a bad disk fails that; what it holds stays in the WAL.
+                with contextlib.suppress(apsw.Error):
+                    connection.close(True)
 
     def _connect(self) -> apsw.Connection:
         connection = apsw.Connection(str(self.path), vfs=self._vfs)
