@@ -42,17 +42,20 @@ from parley.gateway.calls import (
 )
 from parley.gateway.connection import Connection
 from parley.gateway.openapi import document
+from parley.gateway.quiet import QuietWatch
 from parley.gateway.services import Services
 from parley.wire import codes, limits
 from parley.wire.codec import CODECS, JSON_PROTOCOL
 
 IDLE_SWEEP_SECONDS = 5.0
+REQUEST_SECONDS_MAX = 30.0
 CLOSE_SECONDS_MAX = 2.0
 CLEANUP_SECONDS_MAX = 1.0
 REQUEST_ID_LETTERS_MAX = 64
 
 FOREIGN_HOST = BAD_REQUEST.because("this Host is not one of server.hosts")
 FOREIGN_ORIGIN = FORBIDDEN.because("this Origin is not one of server.origins")
+TOO_SLOW = OUTCOME_UNKNOWN.because("the request took too long; retry it as it is")
 NO_ROUTE = NOT_FOUND.because("there is no such address")
 WRONG_METHOD = Refusal("method_not_allowed", "this address takes other methods", status=405)
 
@@ -69,6 +72,7 @@ class Gateway:
         self._is_ready = is_ready
         self._ids = make_ids
         self._document = msgspec.json.encode(document(ENDPOINTS))
+        self._quiet = QuietWatch()
         self._sweeper: asyncio.Task[None] | None = None
         self._runner: web.AppRunner | None = None
         self._site: web.TCPSite | None = None
@@ -118,6 +122,8 @@ class Gateway:
             for connection in list(self._services.connections):
                 if connection.idle_seconds > limits.IDLE_SECONDS_MAX:
                     connection.close(codes.IDLE)
+            if self._runner is not None and self._runner.server is not None:
+                self._quiet.sweep(self._runner.server.connections, asyncio.get_running_loop().time())
 
     # Requests
 
@@ -127,6 +133,7 @@ class Gateway:
         given = request.headers.get("X-Request-Id", "")
         is_given = given.isascii() and given.isprintable() and 0 < len(given) <= REQUEST_ID_LETTERS_MAX
         request["request_id"] = given if is_given else self._ids.next("req_", self._services.clock())
+        self._quiet.began(request.protocol)
         try:
             self._check_host(request)
             response = await handler(request)
@@ -136,6 +143,8 @@ class Gateway:
             response = self._refuse(OUTCOME_UNKNOWN)
         except StoreError:
             response = self._refuse(STORE_UNAVAILABLE)
+        except TimeoutError:
+            response = self._refuse(TOO_SLOW)
         except web.HTTPNotFound:
             response = self._refuse(NO_ROUTE)
         except web.HTTPMethodNotAllowed as error:
@@ -147,6 +156,8 @@ class Gateway:
         except Exception:
             log.exception("request failed", request_id=request["request_id"], path=request.path)
             response = self._refuse(INTERNAL)
+        finally:
+            self._quiet.ended(request.protocol)
         self._count(request, response)
         return response
 
@@ -191,7 +202,8 @@ class Gateway:
             session = await authenticate(request, self._services) if endpoint.needs != "nothing" else None
             if endpoint.needs == "operator" and session is not None:
                 await check_operator(session, self._services)
-            status, body = await endpoint.handler(Call(request, self._services, session))
+            async with asyncio.timeout(REQUEST_SECONDS_MAX):
+                status, body = await endpoint.handler(Call(request, self._services, session))
             return web.Response(status=status) if body is None else _json(status, body)
 
         return serve
