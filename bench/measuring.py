@@ -20,7 +20,7 @@ NS_PER_MS = 1e6
 
 
 class Stretch(Struct):
-    """Rates per second, the server's CPU, the generator's share of its core, and what else the machine did."""
+    """Rates per second, the server's CPU, the generator's share of its core, and what others did."""
 
     seconds: float
     acks: float

@@ -19,6 +19,7 @@ class Row(Struct, kw_only=True):
     p99_ms: float | None = None
     batch: float | None = None
     generator_share: float | None = None
+    others_cores: float | None = None
     notes: list[str] = field(default_factory=list)
     runs: list[float] = field(default_factory=list)
 
@@ -46,5 +47,6 @@ def _row(name: str, label: str, unit: str, rate: float, ms: tuple[float, float],
         p99_ms=ms[1],
         batch=stretch.batch,
         generator_share=stretch.generator_share,
+        others_cores=stretch.others_cores,
         notes=stretch.notes,
     )
