@@ -69,6 +69,7 @@ class App:
             reach=reach,
             hold=faults.hold_from(environment),
         )
+        self.metrics.is_store_available = lambda: store.available
         self.bus = EmbeddedBus()
         self.sending = Sending(store.log, self.bus, store.log.lanes)
         self.hub = Hub(store.log, store.directory, self.metrics, reach)

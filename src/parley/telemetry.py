@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from math import ceil
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
@@ -22,6 +23,7 @@ WINDOW_SLOT_MS = 15 * 1000
 HOT_CHATS_MAX = 10
 HOT_CHATS_TRACKED_MAX = 10_000
 LATENCY_SAMPLES_MAX = 1_024
+LATENCY_AGE_MS_MAX = 5 * 60 * 1000
 MINUTE_MS = 60_000
 
 
@@ -53,7 +55,7 @@ class Window:
 
 
 class HotChats:
-    """Messages per chat in the last full minute, of the hottest few only."""
+    """Messages per chat and minute, this one or the last, whichever is more; of the hottest few only."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -81,17 +83,23 @@ class HotChats:
 
 
 class Latencies:
-    """The last few latencies, for a p99 that needs no query language."""
+    """The latencies of the last few minutes, for a p99 that needs no query language.
 
-    def __init__(self) -> None:
-        self._samples: deque[float] = deque(maxlen=LATENCY_SAMPLES_MAX)
+    Old ones are forgotten, so that a server that has fallen silent does not stay alarming.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._samples: deque[tuple[int, float]] = deque(maxlen=LATENCY_SAMPLES_MAX)
 
     def add(self, seconds: float) -> None:
-        self._samples.append(seconds)
+        self._samples.append((self._clock(), seconds))
 
     def p99(self) -> float:
-        ranked = sorted(self._samples)
-        return ranked[int(len(ranked) * 0.99)] if ranked else 0.0
+        """The smallest latency that 99% of the samples do not exceed; 0 without samples."""
+        oldest_ms = self._clock() - LATENCY_AGE_MS_MAX
+        ranked = sorted(seconds for at_ms, seconds in self._samples if at_ms > oldest_ms)
+        return ranked[ceil(len(ranked) * 0.99) - 1] if ranked else 0.0
 
 
 class Metrics:
@@ -103,11 +111,13 @@ class Metrics:
         self.retries = Window(clock)
         self.conflicts = Window(clock)
         self.hot_chats = HotChats(clock)
-        self.allocation = Latencies()
+        self.allocation = Latencies(clock)
+        self.is_store_available: Callable[[], bool] = lambda: True
         self.counter_missing_errors = 0
         self.deliveries = 0
         self.sequence_allocation_errors = 0
         self.registry.register(_SourceNames(self))
+        ProcessCollector(registry=self.registry)
         self.allocation_seconds = self._histogram(
             "sequence_allocation_latency", "Seconds from a batch's first statement to its durable positions"
         )
@@ -117,7 +127,7 @@ class Metrics:
         self.commit_jobs = self._histogram("parley_commit_jobs", "Jobs in one transaction", SIZE_BUCKETS)
         self.batch_messages = self._histogram("parley_batch_messages", "Drafts in one append", SIZE_BUCKETS)
         self.fanout_seconds = self._histogram(
-            "parley_fanout_lag_seconds", "Seconds from the durable commit to the last outbox"
+            "parley_fanout_lag_seconds", "Seconds from the news of a commit to its last outbox"
         )
         self.commit_failures = self._counter("parley_commit_failures", "Commits with an unknown outcome")
         self.messages_stored = self._counter("parley_messages_stored", "Entries appended")
@@ -143,32 +153,47 @@ class Metrics:
 
 
 class _SourceNames(Collector):
-    """The seven names that the design documents give, exactly, without a suffix."""
+    """What is computed when it is asked for; the first seven keep their given names, without a suffix."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
 
     def collect(self) -> Iterable[Metric]:
         m = self._metrics
-        yield _plain("sequence_allocation_latency_p99", "Seconds, of recent batches", m.allocation.p99())
-        yield _plain(
+        yield _gauge("sequence_allocation_latency_p99", "Seconds, of recent batches", m.allocation.p99())
+        yield _count(
             "sequence_allocation_errors", "Batches that failed to allocate", m.sequence_allocation_errors
         )
-        yield _plain(
+        yield _count(
             "counter_missing_errors", "Sends refused for a missing counter", m.counter_missing_errors
         )
-        yield _plain("idempotency_hit_rate", "Retries answered from the key, of all sends", m.retries.rate())
-        yield _plain("sequence_gap_rate", "(allocations - persists) / allocations", m.gaps.rate())
-        yield _plain("transaction_conflict_rate", "Conditional failures of the write", m.conflicts.rate())
-        yield _plain("parley_deliveries_total", "Live frames offered to outboxes", m.deliveries)
-        hottest = Metric("messages_per_chat_per_minute", "The hottest chats", "gauge")
-        for chat_id, count in m.hot_chats.hottest():
-            hottest.add_sample("messages_per_chat_per_minute", {"chat_id": chat_id}, count)
-        yield hottest
+        yield _gauge("idempotency_hit_rate", "Retries answered from the key, of all sends", m.retries.rate())
+        yield _gauge("sequence_gap_rate", "(allocations - persists) / allocations", m.gaps.rate())
+        yield _gauge("transaction_conflict_rate", "Conditional failures of the write", m.conflicts.rate())
+        yield self._hottest()
+        yield _gauge("parley_store_available", "1 while the store can be used", m.is_store_available())
+        deliveries = Metric("parley_deliveries", "Live frames offered to outboxes", "counter")
+        deliveries.add_sample("parley_deliveries_total", {}, m.deliveries)
+        yield deliveries
+
+    def _hottest(self) -> Metric:
+        metric = Metric("messages_per_chat_per_minute", "The hottest chats", "gauge")
+        for chat_id, count in self._metrics.hot_chats.hottest():
+            metric.add_sample("messages_per_chat_per_minute", {"chat_id": chat_id}, count)
+        return metric
 
 
-def _plain(name: str, text: str, value: float) -> Metric:
-    metric = Metric(name, text, "gauge")
+def _gauge(name: str, text: str, value: float) -> Metric:
+    return _plain(name, text, value, "gauge")
+
+
+def _count(name: str, text: str, value: int) -> Metric:
+    """It only rises, but its name has not the suffix that the format asks of counters."""
+    return _plain(name, text, value, "unknown")
+
+
+def _plain(name: str, text: str, value: float, kind: str) -> Metric:
+    metric = Metric(name, text, kind)
     metric.add_sample(name, {}, value)
     return metric
 
