@@ -140,7 +140,7 @@ class Batch:
             return None
         first, appended = twin
         if first.sender_id != draft.sender_id:
-            return DUPLICATE_ID
+            return self._taken(draft, state)
         conflict = (first.content, first.content_type) != (draft.content, draft.content_type)
         return msgspec.structs.replace(appended, deduplicated=True, conflict=conflict)
 
@@ -152,8 +152,7 @@ class Batch:
         if found is None:
             return None
         if found.sender_id != draft.sender_id:
-            # Only a member learns that the id is taken; to anybody else the chat does not exist.
-            return DUPLICATE_ID if state.person(self.execute, draft.sender_id) else NOT_A_MEMBER
+            return self._taken(draft, state)
         return Appended(
             message_id=found.message_id,
             sequence=found.sequence,
@@ -162,6 +161,10 @@ class Batch:
             deduplicated=True,
             conflict=(found.content, found.content_type) != (draft.content, draft.content_type),
         )
+
+    def _taken(self, draft: Draft, state: ChatState) -> Refusal:
+        """Only a member learns that an id is taken; to anybody else the chat does not exist."""
+        return DUPLICATE_ID if state.person(self.execute, draft.sender_id) else NOT_A_MEMBER
 
     def insert(self) -> None:
         """Write the rows; ConstraintError when one of them is not new."""

@@ -1,0 +1,164 @@
+"""The engines under contract. A new engine is one more class and one more name in `ENGINES`.
+
+A test opens the store itself, because ports belong to a running loop:
+
+    async def test_something(engine: Engine) -> None:
+        async with engine.opened() as store:
+            await store.log.append([...])
+            await store.reopen()
+"""
+
+import random
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from pathlib import Path
+from typing import Any, Protocol
+
+from parley.ids import Ids
+from parley.store.ports import Accounts, Cursors, Directory, Log
+from parley.store.sqlite.database import FILE_NAME
+from parley.store.sqlite.store import SqliteStore
+from parley.telemetry import Metrics
+from parley.testing.clock import VirtualClock
+
+
+class OpenStore(Protocol):
+    """The ports of one engine, and what another program may do to its store meanwhile."""
+
+    clock: VirtualClock
+    ids: Ids
+
+    @property
+    def log(self) -> Log: ...
+
+    @property
+    def directory(self) -> Directory: ...
+
+    @property
+    def accounts(self) -> Accounts: ...
+
+    @property
+    def cursors(self) -> Cursors: ...
+
+    async def reopen(self) -> None:
+        """Close it properly, and open what it left behind."""
+        ...
+
+    def counter(self, chat_id: str) -> int | None:
+        """What another program finds as the counter of a chat."""
+        ...
+
+    def set_counter(self, chat_id: str, counter: int | None) -> None:
+        """Another program writes the counter of a chat, or deletes it."""
+        ...
+
+    def remove_member(self, chat_id: str, user_id: str) -> None:
+        """Another program takes somebody out of a chat."""
+        ...
+
+    def abandon(self, chat_id: str, sequence: int, allocated_at_ms: int) -> None:
+        """A process took the next number of a chat and died before it wrote anything there."""
+        ...
+
+
+class Engine(Protocol):
+    """One way to keep things, in one sequencing mode."""
+
+    sequencing: str
+
+    def opened(self) -> AbstractAsyncContextManager[OpenStore]:
+        """A fresh, empty store; it is closed at the end."""
+        ...
+
+
+class SqliteOpenStore:
+    """SQLite; `options` go to the store as they are, for tests that look inside."""
+
+    def __init__(self, folder: Path, sequencing: str, options: dict[str, Any]) -> None:
+        self.clock = VirtualClock()
+        self.ids = Ids(random.Random(7).getrandbits)
+        self.metrics = Metrics(self.clock)
+        self._folder = folder
+        self._options = {"sequencing": sequencing, **options}
+        self.store: SqliteStore
+
+    @property
+    def log(self) -> Log:
+        return self.store.log
+
+    @property
+    def directory(self) -> Directory:
+        return self.store.directory
+
+    @property
+    def accounts(self) -> Accounts:
+        return self.store.accounts
+
+    @property
+    def cursors(self) -> Cursors:
+        return self.store.cursors
+
+    async def open(self) -> None:
+        self.store = SqliteStore(
+            self._folder, clock=self.clock, ids=self.ids, metrics=self.metrics, **self._options
+        )
+        await self.store.open()
+
+    async def close(self) -> None:
+        await self.store.close()
+
+    async def reopen(self) -> None:
+        await self.close()
+        await self.open()
+
+    def foreign(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        """One statement of another program, with an SQLite of its own."""
+        with closing(sqlite3.connect(self._folder / FILE_NAME, timeout=5)) as connection, connection:
+            return connection.execute(sql, values).fetchall()
+
+    def counter(self, chat_id: str) -> int | None:
+        found = self.foreign("SELECT sequence_counter FROM chat_counters WHERE chat_id = ?", (chat_id,))
+        return int(found[0][0]) if found else None
+
+    def set_counter(self, chat_id: str, counter: int | None) -> None:
+        if counter is None:
+            self.foreign("DELETE FROM chat_counters WHERE chat_id = ?", (chat_id,))
+        else:
+            self.foreign(
+                "INSERT INTO chat_counters (chat_id, sequence_counter) VALUES (?, ?)"
+                " ON CONFLICT DO UPDATE SET sequence_counter = excluded.sequence_counter",
+                (chat_id, counter),
+            )
+
+    def remove_member(self, chat_id: str, user_id: str) -> None:
+        self.foreign("DELETE FROM chat_memberships WHERE chat_id = ? AND user_id = ?", (chat_id, user_id))
+
+    def abandon(self, chat_id: str, sequence: int, allocated_at_ms: int) -> None:
+        self.set_counter(chat_id, sequence)
+        self.foreign(
+            "INSERT INTO open_allocations (chat_no, sequence, allocated_at_ms)"
+            " SELECT chat_no, ?, ? FROM chats WHERE chat_id = ?",
+            (sequence, allocated_at_ms, chat_id),
+        )
+
+
+class SqliteEngine:
+    def __init__(self, sequencing: str, folder: Path) -> None:
+        self.sequencing = sequencing
+        self._folder = folder
+
+    @asynccontextmanager
+    async def opened(self, **options: Any) -> AsyncIterator[SqliteOpenStore]:
+        store = SqliteOpenStore(self._folder, self.sequencing, options)
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
+ENGINES: dict[str, Callable[[Path], Engine]] = {
+    "sqlite-atomic": lambda folder: SqliteEngine("atomic", folder),
+    "sqlite-two_phase": lambda folder: SqliteEngine("two_phase", folder),
+}
