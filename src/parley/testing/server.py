@@ -109,8 +109,7 @@ class ServerProcess:
 
     def start(self, environment: Mapping[str, str] | None = None) -> None:
         """Start and wait until it is ready; `environment` is for this run only, on top of its own."""
-        assert not self.is_running, "it runs already"
-        self._spawn({**self.environment, **(environment or {})})
+        self.spawn(environment)
         assert self._stdout is not None
         line = self._stdout.wait_for(lambda said: READY.match(said) is not None, READY_SECONDS_MAX)
         found = READY.match(line) if line is not None else None
@@ -119,11 +118,13 @@ class ServerProcess:
             raise self._failed("did not say that it is ready")
         self.port = int(found[2])
 
-    def _spawn(self, environment: Mapping[str, str]) -> None:
+    def spawn(self, environment: Mapping[str, str] | None = None) -> None:
+        """Start it and do not wait until it is ready."""
+        assert not self.is_running, "it runs already"
         serve = ["serve", "--data", str(self.data), "--host", HOST, "--port", str(self.port)]
         self._process = subprocess.Popen(
             [*parley_command(), *serve, *self.arguments],
-            env={**os.environ, **environment},
+            env={**os.environ, **self.environment, **(environment or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
