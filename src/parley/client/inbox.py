@@ -5,8 +5,8 @@ What comes too early is held within a budget; what does not fit is dropped and r
 `processed` follows when the consumer asks for the next entry: a crash in the consumer shows the entry again.
 
 When the server says that the log was started over (`reset`), so does the inbox: entries come again from
-sequence 1, what was not yet taken of the old log is forgotten, and `restarts` counts it. To a consumer a
-sequence that does not ascend means: forget what you have of this chat.
+sequence 1, what was not yet taken of the old log is forgotten, and `restarts` counts it. To a consumer
+another epoch, or a sequence that does not ascend, means: forget what you have of this chat.
 """
 
 from __future__ import annotations

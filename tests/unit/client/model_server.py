@@ -1,0 +1,203 @@
+"""A small server without sockets or time: the contract as an SDK sees it, for tests of the pure engine."""
+
+from collections import Counter
+
+import msgspec
+from msgspec import Raw
+
+from parley.errors import BAD_REQUEST, NOT_A_MEMBER, OUT_OF_TURN, OUTCOME_UNKNOWN, Refusal
+from parley.wire.frames import (
+    Ack,
+    AckPosition,
+    Entry,
+    Heartbeat,
+    HeartbeatAck,
+    MessageBatch,
+    Messages,
+    Overview,
+    OverviewChat,
+    ReadReceipt,
+    Request,
+    SendMessage,
+    ServerFrames,
+    SyncOverview,
+    SyncRequest,
+    Welcome,
+    answer_to,
+    refused,
+)
+
+FORBIDDEN_CONTENT = "forbidden"
+TIME = "2026-11-15T12:00:00.000Z"
+
+
+def make_entry(
+    chat_id: str,
+    sequence: int,
+    content: str = "hi",
+    *,
+    epoch: int = 1,
+    sender: str = "user_b",
+    cid: str | None = None,
+) -> Entry:
+    return Entry(
+        chat_id=chat_id,
+        sequence=sequence,
+        epoch=epoch,
+        kind="message",
+        message_id=f"msg_{chat_id}_{epoch}_{sequence}",
+        sender_id=sender,
+        client_message_id=cid,
+        content=content,
+        content_type="text/plain",
+        created_at=TIME,
+        server_timestamp=TIME,
+    )
+
+
+def raw(entry: Entry) -> Raw:
+    return Raw(msgspec.json.encode(entry))
+
+
+class ModelServer:
+    """Every chat's log; a None is a void. Whoever is connected is a member of every chat."""
+
+    def __init__(self, chat_ids: list[str]) -> None:
+        self.logs: dict[str, list[Entry | None]] = {chat_id: [] for chat_id in chat_ids}
+        self.epochs = dict.fromkeys(chat_ids, 1)
+        self.cursors: dict[tuple[str, str], int] = {}
+        self.refuse_next: list[Refusal] = []
+        self.store_when_unknown = True
+        self.page_entries_max = 7
+        self.acked: Counter[str] = Counter()
+
+    def welcome(self, user_id: str) -> Welcome:
+        return Welcome(
+            user_id=user_id,
+            device_id="device",
+            session_id="ses_1",
+            server_time=TIME,
+            heartbeat_seconds=30,
+            limits={},
+        )
+
+    def answer(self, request: Request, user_id: str) -> tuple[list[ServerFrames], list[Messages]]:
+        """What goes back to whoever asked, and what everybody hears."""
+        match request:
+            case SendMessage():
+                return self._send(request, user_id)
+            case SyncRequest():
+                return [self._sync(request)], []
+            case SyncOverview():
+                return [self._overview(request, user_id)], []
+            case AckPosition():
+                at = self.cursors.get((user_id, request.chat), 0)
+                self.cursors[user_id, request.chat] = max(at, request.last_acked_sequence)
+            case Heartbeat():
+                return [HeartbeatAck(re=answer_to(request.id), server_time=TIME)], []
+            case ReadReceipt():
+                pass
+            case _:
+                return [refused(BAD_REQUEST, request.id)], []
+        return [], []
+
+    def add_void(self, chat_id: str) -> Messages:
+        self.logs[chat_id].append(None)
+        return Messages(
+            chat_id=chat_id, epoch=self.epochs[chat_id], entries=[], voids=[len(self.logs[chat_id])]
+        )
+
+    def start_over(self, chat_id: str) -> None:
+        """The log is lost and rebuilt under a higher epoch, with only its first half."""
+        self.epochs[chat_id] += 1
+        kept = [entry for entry in self.logs[chat_id] if entry is not None]
+        self.logs[chat_id] = [
+            msgspec.structs.replace(entry, epoch=self.epochs[chat_id], sequence=number)
+            for number, entry in enumerate(kept[: len(kept) // 2], 1)
+        ]
+
+    def stored_ids(self, chat_id: str, sender: str) -> list[str]:
+        entries = [entry for entry in self.logs[chat_id] if entry is not None and entry.sender_id == sender]
+        return [entry.client_message_id or "" for entry in entries]
+
+    def _send(self, request: SendMessage, user_id: str) -> tuple[list[ServerFrames], list[Messages]]:
+        refusal = self._refusal(request)
+        if refusal is not None and not (refusal is OUTCOME_UNKNOWN and self.store_when_unknown):
+            return [refused(refusal, request.id)], []
+        entry, news = self._store(request, user_id)
+        if refusal is not None:
+            return [refused(refusal, request.id)], news
+        self.acked[request.client_message_id] += 1
+        ack = Ack(
+            re=answer_to(request.id),
+            chat_id=request.chat,
+            client_message_id=request.client_message_id,
+            message_id=entry.message_id,
+            sequence=entry.sequence,
+            epoch=entry.epoch,
+            created_at=entry.created_at,
+            deduplicated=not news,
+            conflict=False,
+        )
+        return [ack], news
+
+    def _refusal(self, request: SendMessage) -> Refusal | None:
+        if request.content == FORBIDDEN_CONTENT:
+            return NOT_A_MEMBER
+        after = request.after_client_message_id
+        if after is not None and self._find(request.chat, after) is None:
+            return OUT_OF_TURN
+        return self.refuse_next.pop(0) if self.refuse_next else None
+
+    def _store(self, request: SendMessage, user_id: str) -> tuple[Entry, list[Messages]]:
+        found = self._find(request.chat, request.client_message_id)
+        if found is not None:
+            return found, []
+        log, epoch = self.logs[request.chat], self.epochs[request.chat]
+        entry = make_entry(
+            request.chat,
+            len(log) + 1,
+            request.content,
+            epoch=epoch,
+            sender=user_id,
+            cid=request.client_message_id,
+        )
+        log.append(entry)
+        return entry, [Messages(chat_id=request.chat, epoch=epoch, entries=[raw(entry)])]
+
+    def _find(self, chat_id: str, client_message_id: str) -> Entry | None:
+        entries = (entry for entry in self.logs[chat_id] if entry is not None)
+        return next((entry for entry in entries if entry.client_message_id == client_message_id), None)
+
+    def _sync(self, request: SyncRequest) -> MessageBatch:
+        log, epoch, after = self.logs[request.chat], self.epochs[request.chat], request.last_acked_sequence
+        reset = request.epoch not in (None, epoch) or after > len(log)
+        after = 0 if reset else after
+        page = log[after : after + min(request.limit, self.page_entries_max)]
+        return MessageBatch(
+            re=answer_to(request.id),
+            chat_id=request.chat,
+            epoch=epoch,
+            entries=[raw(entry) for entry in page if entry is not None],
+            voids=[number for number, entry in enumerate(page, after + 1) if entry is None],
+            from_sequence=after + 1,
+            to_sequence=after + len(page),
+            head=len(log),
+            complete=after + len(page) >= len(log),
+            reset=reset,
+        )
+
+    def _overview(self, request: SyncOverview, user_id: str) -> Overview:
+        chats = [
+            OverviewChat(
+                chat_id=chat_id,
+                epoch=self.epochs[chat_id],
+                head=len(log),
+                last_acked_sequence=self.cursors.get((user_id, chat_id), 0),
+                read_up_to=0,
+                unread=0,
+                unread_more=False,
+            )
+            for chat_id, log in self.logs.items()
+        ]
+        return Overview(re=answer_to(request.id), chats=chats, token="1", complete=True)

@@ -1,0 +1,156 @@
+"""The pure engine against a model server and a network that hurts: many short lives."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from parley.errors import OUTCOME_UNKNOWN, RATE_LIMITED, STORE_UNAVAILABLE
+from tests.unit.client.model_server import FORBIDDEN_CONTENT
+from tests.unit.client.world import CHAT_IDS, Person, World
+
+SHRINK_SECONDS_MAX = 420
+"""Only a failing life takes long: it is shrunk."""
+ORDINARY = [
+    "send",
+    "send",
+    "send three",
+    "flow",
+    "flow",
+    "up",
+    "up",
+    "up",
+    "down",
+    "down",
+    "down",
+    "take",
+    "take all",
+]
+"""What a good day is made of; after each, the shell takes its turn."""
+HURTFUL = [
+    "send forbidden",
+    "cut",
+    "crash",
+    "lose up",
+    "lose down",
+    "repeat up",
+    "repeat down",
+    "swap down",
+    "slow disk",
+    "time",
+    "void",
+    "refuse",
+    "unknown, stored",
+    "unknown, not stored",
+]
+
+
+def happen(world: World, person: Person, chat_id: str, what: str) -> None:
+    match what:
+        case "send":
+            person.send(chat_id, f"{person.user_id} {chat_id}")
+        case "send three":
+            for number in range(3):
+                person.send(chat_id, f"{person.user_id} {chat_id} {number}")
+        case "flow":
+            while world.up(person) or world.down(person):
+                pass
+        case "up":
+            world.up(person)
+        case "down":
+            world.down(person)
+        case "take":
+            person.take(chat_id)
+        case "take all":
+            while person.take(chat_id):
+                pass
+        case _:
+            hurt(world, person, chat_id, what)
+    for member in world.people:
+        member.turn(disk_works=what != "slow disk")
+
+
+def hurt(world: World, person: Person, chat_id: str, what: str) -> None:
+    match what:
+        case "send forbidden":
+            person.send(chat_id, FORBIDDEN_CONTENT)
+        case "cut":
+            person.cut()
+        case "crash":
+            person.crash()
+        case "time":
+            world.pass_time(5_000)
+        case "start over":
+            world.server.start_over(chat_id)
+        case "void":
+            world.broadcast_void(chat_id)
+        case "repeat up" if person.up:
+            person.up.append(person.up[0])
+        case "lose up" if person.up:
+            person.up.popleft()
+        case "lose down" if person.down:
+            person.down.popleft()
+        case "repeat down" if person.down:
+            person.down.append(person.down[0])
+        case "swap down":
+            person.down.rotate(1)
+        case "refuse":
+            world.server.refuse_next += [RATE_LIMITED, STORE_UNAVAILABLE]
+        case "unknown, stored" | "unknown, not stored":
+            world.server.store_when_unknown = what == "unknown, stored"
+            world.server.refuse_next.append(OUTCOME_UNKNOWN)
+
+
+def check_promises(world: World) -> None:
+    for person in world.people:
+        for chat_id in CHAT_IDS:
+            stored = world.server.stored_ids(chat_id, person.user_id)
+            wanted = [cid for cid in person.sent[chat_id] if cid not in person.refused]
+            assert [cid for cid in stored if cid in wanted] == wanted, (
+                "sender order, each stored exactly once"
+            )
+            assert len(stored) == len(set(stored)), "nothing twice"
+            assert not set(stored) & person.refused, "what was refused is not stored"
+    check_readers(world)
+
+
+def check_readers(world: World) -> None:
+    for person in world.people:
+        for chat_id, log in world.server.logs.items():
+            shown = [entry for entry in log if entry is not None]
+            if shown:
+                assert person.seen[chat_id] == shown, "every reader sees the whole log in its order, once"
+            if log:
+                assert person.cursors[chat_id].sequence == len(log), "the cursor is written down"
+
+
+def steps(hurtful: list[str]) -> st.SearchStrategy[list[tuple[str, int, str]]]:
+    what = st.one_of(st.sampled_from(ORDINARY), st.sampled_from(hurtful))
+    return st.lists(st.tuples(what, st.integers(0, 1), st.sampled_from(CHAT_IDS)), min_size=20, max_size=120)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps(HURTFUL), st.integers(0, 2**32))
+@pytest.mark.timeout(SHRINK_SECONDS_MAX)
+def test_promises_hold_whatever_the_network_does(life: list[tuple[str, int, str]], seed: int) -> None:
+    """Whatever is lost, repeated, swapped, cut, refused or crashed, order and exactly-once storage hold."""
+    world = World(seed=seed)
+    for what, who, chat_id in life:
+        happen(world, world.people[who], chat_id, what)
+    world.settle()
+    check_promises(world)
+    for person in world.people:
+        for chat_id, log in world.server.logs.items():
+            acknowledged = world.server.cursors.get((person.user_id, chat_id), 0)
+            assert acknowledged == len(log), "the server knows how far the device is"
+
+
+@settings(max_examples=100, deadline=None)
+@given(steps([*HURTFUL, "start over", "start over"]), st.integers(0, 2**32))
+@pytest.mark.timeout(SHRINK_SECONDS_MAX)
+def test_readers_follow_a_log_that_is_started_over(life: list[tuple[str, int, str]], seed: int) -> None:
+    """Whoever forgets a chat when its epoch changes ends with exactly the log that is there."""
+    world = World(seed=seed)
+    for what, who, chat_id in life:
+        happen(world, world.people[who], chat_id, what)
+    world.settle()
+    check_readers(world)
