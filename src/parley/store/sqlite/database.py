@@ -27,11 +27,15 @@ CHECKPOINT_PAUSE_SECONDS = 0.1
 
 
 class Database:
-    """One data folder's store. `vfs` names a SQLite VFS and is for tests that inject faults."""
+    """One data folder's store. `vfs` names a SQLite VFS and is for tests that inject faults.
 
-    def __init__(self, folder: Path, vfs: str | None = None) -> None:
+    `beside`: a server may be using the store, so its write-ahead log is left to it.
+    """
+
+    def __init__(self, folder: Path, vfs: str | None = None, *, beside: bool = False) -> None:
         self.path = folder / FILE_NAME
         self._vfs = vfs
+        self._beside = beside
         self.writer: apsw.Connection
         self.reader: apsw.Connection
 
@@ -46,7 +50,8 @@ class Database:
             self.writer = self._connect()
             self.writer.pragma("journal_mode", "wal")
             schema.migrate(self.writer)
-            self.make_durable()
+            if not self._beside:
+                self.make_durable()
             self.writer.set_busy_timeout(0)
             self.reader = self._connect()
             self.reader.pragma("query_only", True)

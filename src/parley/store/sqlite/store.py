@@ -25,7 +25,10 @@ def nowhere(_: str) -> None:
 
 
 class SqliteStore:
-    """Log, directory, accounts and cursors over one file."""
+    """Log, directory, accounts and cursors over one file.
+
+    `beside`: this is a tool and a server may be at work, whose open allocations are not abandoned.
+    """
 
     def __init__(
         self,
@@ -38,8 +41,10 @@ class SqliteStore:
         vfs: str | None = None,
         reach: Reach = nowhere,
         hold: Hold = nowhere,
+        beside: bool = False,
     ) -> None:
-        self.database = Database(folder, vfs)
+        self._beside = beside
+        self.database = Database(folder, vfs, beside=beside)
         self.writer = Writer(self.database, metrics, reach)
         reads = Reads(self.database, self.writer)
         states = ChatStates(reads.execute)
@@ -53,7 +58,7 @@ class SqliteStore:
         """Ready to serve: durable, migrated, and nothing left open by a crash."""
         await asyncio.get_running_loop().run_in_executor(None, self.database.open)
         self.writer.start()
-        return await self.log.seal_all()
+        return [] if self._beside else await self.log.seal_all()
 
     def on_foreign_write(self, tell: Callable[[], None]) -> None:
         """Call `tell` after another program has written to the file."""
