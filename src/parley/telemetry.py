@@ -26,6 +26,10 @@ LATENCY_SAMPLES_MAX = 1_024
 LATENCY_AGE_MS_MAX = 5 * 60 * 1000
 MINUTE_MS = 60_000
 
+WATCHED_REFUSALS = ("internal", "outcome_unknown", "store_unavailable")
+WATCHED_CLOSES = ("4001",)
+"""Series that alerts look at exist from the start: one that appears with its first event has no increase."""
+
 
 class Window:
     """Sums of two numbers over a sliding quarter of an hour, in bounded memory."""
@@ -138,6 +142,10 @@ class Metrics:
         self.closed = self._counter("parley_connections_closed", "Connections closed by the server", ["code"])
         self.requests = self._counter("parley_http_requests", "HTTP requests", ["route", "status"])
         self.refusals = self._counter("parley_refusals", "Requests refused, by code", ["code"])
+        for code in WATCHED_REFUSALS:
+            self.refusals.labels(code)
+        for code in WATCHED_CLOSES:
+            self.closed.labels(code)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
