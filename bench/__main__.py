@@ -6,6 +6,7 @@ import argparse
 import gc
 import os
 import sys
+import time
 from pathlib import Path
 
 import uvloop
@@ -13,6 +14,7 @@ from rich.console import Console
 
 from bench import report
 from bench.ceilings import measure_ceilings
+from bench.processes import wait_until_quiet
 from bench.rows import Row
 from bench.scenarios import SCENARIOS
 from bench.server import parley_beside_python
@@ -28,6 +30,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, help="also write the results here")
     parser.add_argument("--quick", action="store_true", help="seconds instead of minutes, less exact")
     parser.add_argument("--repeat", type=int, default=1, help="play each this often and show the median")
+    parser.add_argument(
+        "--patience", type=float, default=0, help="seconds to wait for quiet and to play disturbed runs again"
+    )
     parser.add_argument("--both-cores", action="store_true", help="pin neither server nor generator")
     parser.add_argument("--parley", type=Path, default=parley_beside_python(), help="the command to measure")
     options = parser.parse_args()
@@ -48,12 +53,16 @@ def pin_generator(both_cores: bool) -> set[int]:
     return {first}
 
 
-def play(name: str, stage: Stage, repeat: int) -> list[Row]:
-    """The median of several runs for every row of a scenario."""
+def play(name: str, stage: Stage, repeat: int, patience_seconds: float) -> list[Row]:
+    """The median of several runs for every row of a scenario; disturbed ones are played again."""
     runs: list[list[Row]] = []
-    for _ in range(repeat):
-        runs.append(uvloop.run(SCENARIOS[name](stage)))
+    deadline = time.perf_counter() + patience_seconds
+    while len(runs) < repeat:
+        wait_until_quiet(deadline - time.perf_counter())
+        rows = uvloop.run(SCENARIOS[name](stage))
         gc.collect()
+        if time.perf_counter() > deadline or not any(row.was_disturbed for row in rows):
+            runs.append(rows)
     return [report.median_of(list(same)) for same in zip(*runs, strict=True)]
 
 
@@ -69,7 +78,7 @@ def main() -> int:
     rows: list[Row] = []
     for name in options.names:
         said.print(f"playing {name} …")
-        rows += play(name, stage, options.repeat)
+        rows += play(name, stage, options.repeat, options.patience)
     report.print_ceilings(ceilings)
     report.print_rows(rows, pinned=not options.both_cores)
     written = report.as_json(ceilings, rows, pinned=not options.both_cores)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+QUIET_CORES_MAX = 0.15
+QUIET_LOOK_SECONDS = 0.5
 
 # Positions in the first line of /proc/stat, counted after its name.
 IDLE, IOWAIT, STEAL = 3, 4, 7
@@ -48,3 +52,14 @@ def machine_busy_seconds() -> float:
     fields = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]))
     busy = sum(fields[: STEAL + 1]) - fields[IDLE] - fields[IOWAIT]
     return busy / TICKS_PER_SECOND
+
+
+def wait_until_quiet(seconds_max: float) -> bool:
+    """Whether the machine had nothing else to do within that time; at once when none is given."""
+    deadline = time.perf_counter() + seconds_max
+    while time.perf_counter() < deadline:
+        busy, start = machine_busy_seconds(), time.perf_counter()
+        time.sleep(QUIET_LOOK_SECONDS)
+        if machine_busy_seconds() - busy < QUIET_CORES_MAX * (time.perf_counter() - start):
+            return True
+    return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from bench.measuring import Stretch
+from bench.measuring import OTHERS_CORES_MAX, Stretch
 
 
 class Row(Struct, kw_only=True):
@@ -22,6 +22,10 @@ class Row(Struct, kw_only=True):
     others_cores: float | None = None
     notes: list[str] = field(default_factory=list)
     runs: list[float] = field(default_factory=list)
+
+    @property
+    def was_disturbed(self) -> bool:
+        return self.others_cores is not None and self.others_cores > OTHERS_CORES_MAX
 
 
 def acks_row(name: str, label: str, stretch: Stretch) -> Row:
