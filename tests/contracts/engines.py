@@ -9,11 +9,12 @@ A test opens the store itself, because ports belong to a running loop:
 """
 
 import random
-import sqlite3
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 from typing import Any, Protocol
+
+import apsw
 
 from parley.ids import Ids
 from parley.store.ports import Accounts, Cursors, Directory, Log
@@ -21,6 +22,8 @@ from parley.store.sqlite.database import FILE_NAME
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock
+
+FOREIGN_BUSY_MS_MAX = 5_000
 
 
 class OpenStore(Protocol):
@@ -113,8 +116,12 @@ class SqliteOpenStore:
         await self.open()
 
     def foreign(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-        """One statement of another program, with an SQLite of its own."""
-        with closing(sqlite3.connect(self._folder / FILE_NAME, timeout=5)) as connection, connection:
+        """One statement as another program would make it, on a connection of its own.
+
+        With the store's own SQLite: a second copy of it in one process would break the first one's locks.
+        """
+        with closing(apsw.Connection(str(self._folder / FILE_NAME))) as connection:
+            connection.set_busy_timeout(FOREIGN_BUSY_MS_MAX)
             return connection.execute(sql, values).fetchall()
 
     def counter(self, chat_id: str) -> int | None:

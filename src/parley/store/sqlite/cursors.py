@@ -45,7 +45,6 @@ SELECT chat_id, chat_no, epoch, has_left, read_up_to, acked, latest, head FROM (
         CASE WHEN d.has_left THEN d.change ELSE max(d.change, coalesce(c.change, 0)) END AS latest,
         coalesce(
             (SELECT min(sequence) - 1 FROM open_allocations AS o WHERE o.chat_no = chats.chat_no),
-            c.sequence_counter,
             (SELECT max(sequence) FROM entries AS e WHERE e.chat_no = chats.chat_no),
             0
         ) AS head

@@ -163,7 +163,7 @@ class SqliteLog:
 
     async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
         state = self._state(chat_id)
-        end = min(before, state.head + 1)
+        end = max(1, min(before, state.head + 1))
         rows = self._bounded(self._reads.execute(BEFORE, (state.chat_no, end, limit)))
         rows = _contiguous_down(rows, end)
         rows.reverse()

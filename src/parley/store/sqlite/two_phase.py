@@ -46,8 +46,9 @@ def allocate(transaction: Transaction, states: ChatStates, drafts: list[Draft], 
     batch = Batch(transaction, states, now_ms, 0, 0)
     allocated = Allocated([], [])
     folded: set[tuple[int, bytes]] = set()
+    changing: set[str] = set()
     for draft in drafts:
-        outcome, state = _decide_early(batch, draft)
+        outcome, state = _decide_early(batch, draft, changing)
         sequence = 0
         twin = (
             state is not None and draft.client_key is not None and (state.chat_no, draft.client_key) in folded
@@ -62,19 +63,35 @@ def allocate(transaction: Transaction, states: ChatStates, drafts: list[Draft], 
     return allocated
 
 
-def _decide_early(batch: Batch, draft: Draft) -> tuple[Outcome | None, ChatState | None]:
-    """The source's steps 1 and 2: the key first, then membership; what is left takes a number."""
+def _decide_early(
+    batch: Batch, draft: Draft, changing: set[str]
+) -> tuple[Outcome | None, ChatState | None]:
+    """The source's steps 1 and 2: the key first, then membership; what is left takes a number.
+
+    Behind a change of the same chat in the same batch nobody knows yet who will be a member: phase 2 decides.
+    """
     state = batch.states.within(batch.execute, draft.chat_id)
     if state is None:
         return NOT_A_MEMBER, None
     outcome = batch.answer_stored(draft, state)
-    if outcome is None and draft.change is None and state.person(batch.execute, draft.sender_id) is None:
-        outcome = NOT_A_MEMBER
+    if outcome is None and draft.chat_id not in changing:
+        outcome = _refuse_early(batch, draft, state)
+    if draft.change is not None:
+        changing.add(draft.chat_id)
     if outcome is None:
         outcome = state.trouble
     if outcome is None and state.stray:
         batch.seal_stray(state)
     return outcome, state
+
+
+def _refuse_early(batch: Batch, draft: Draft, state: ChatState) -> Refusal | None:
+    """Who may not write takes no number: a stranger must not leave voids in somebody's chat."""
+    person = state.person(batch.execute, draft.sender_id)
+    if draft.change is None:
+        return None if person else NOT_A_MEMBER
+    decided = changes.decide(batch.execute, draft, state, person)
+    return decided if isinstance(decided, Refusal) else None
 
 
 def _take(batch: Batch, state: ChatState, now_ms: int) -> int:
