@@ -21,6 +21,7 @@ from parley.wire.limits import PAGE_BYTES_MAX
 
 SEAL_AFTER_MS = 2_000
 SEALED_RETRIES_MAX = 5
+FOREVER_MS = 2**62
 
 log = structlog.get_logger("parley.store")
 
@@ -124,8 +125,8 @@ class SqliteLog:
         return await self._seal(self._clock() - SEAL_AFTER_MS)
 
     async def seal_all(self) -> list[Persisted]:
-        """At start nobody is left who could still write what was allocated."""
-        return await self._seal(self._clock())
+        """At start nobody is left who could still write what was allocated, whatever the clock says now."""
+        return await self._seal(FOREVER_MS)
 
     async def _seal(self, before_ms: int) -> list[Persisted]:
         if not self._any_open():

@@ -63,9 +63,7 @@ def allocate(transaction: Transaction, states: ChatStates, drafts: list[Draft], 
     return allocated
 
 
-def _decide_early(
-    batch: Batch, draft: Draft, changing: set[str]
-) -> tuple[Outcome | None, ChatState | None]:
+def _decide_early(batch: Batch, draft: Draft, changing: set[str]) -> tuple[Outcome | None, ChatState | None]:
     """The source's steps 1 and 2: the key first, then membership; what is left takes a number.
 
     Behind a change of the same chat in the same batch nobody knows yet who will be a member: phase 2 decides.

@@ -1,0 +1,159 @@
+"""The `Accounts` port."""
+
+import asyncio
+
+from msgspec.structs import replace
+
+from parley import ids
+from parley.clock import MS_PER_DAY, iso
+from parley.model import Session, User
+from parley.wire.limits import SESSION_DAYS
+from tests.contracts.acting import add_person
+from tests.contracts.engines import Engine, OpenStore
+
+
+async def test_a_person_is_found_by_id_and_by_name(engine: Engine) -> None:
+    """An added person is found both ways, with the hash by name only, also after a restart."""
+    async with engine.opened() as store:
+        user = new_user(store, "ann")
+        assert await store.accounts.add_user(user, "hash")
+        for _ in range(2):
+            assert await store.accounts.user(user.user_id) == user
+            assert await store.accounts.user_by_name("ann") == (user, "hash")
+            await store.reopen()
+
+
+async def test_nobody_unknown_is_found(engine: Engine) -> None:
+    """Names match exactly, letter by letter."""
+    async with engine.opened() as store:
+        await add_person(store, "ann")
+        for name in ("", "ANN", "ann ", "ann\0", "an", "%"):
+            assert await store.accounts.user_by_name(name) is None
+        assert await store.accounts.user("user_unknown") is None
+
+
+async def test_a_username_is_taken_once(engine: Engine) -> None:
+    """Of many who want one name at once, one gets it, and the others are not stored."""
+    async with engine.opened() as store:
+        users = [new_user(store, "ann") for _ in range(5)]
+        added = await asyncio.gather(*(store.accounts.add_user(user, "hash") for user in users))
+        assert added.count(True) == 1
+        found = [user for user in users if await store.accounts.user(user.user_id)]
+        assert found == [users[added.index(True)]]
+
+
+async def test_a_profile_is_changed_without_the_password(engine: Engine) -> None:
+    """Changing a profile keeps the hash unless one is given, and touches nobody else."""
+    async with engine.opened() as store:
+        ann, ben = new_user(store, "ann"), new_user(store, "ben")
+        await store.accounts.add_user(ann, "old")
+        await store.accounts.add_user(ben, "ben's")
+        ann = replace(ann, display_name="Ann \0 👩", about="about\n", is_operator=True)
+        await store.accounts.update_user(ann)
+        assert await store.accounts.user_by_name("ann") == (ann, "old")
+        await store.accounts.update_user(ann, "new")
+        assert await store.accounts.user_by_name("ann") == (ann, "new")
+        assert await store.accounts.user_by_name("ben") == (ben, "ben's")
+
+
+async def test_a_session_is_found_by_its_tokens_hash(engine: Engine) -> None:
+    """A session is found by exactly its own hash, however old, also after a restart."""
+    async with engine.opened() as store:
+        ann = await add_person(store, "ann")
+        session = new_session(store, ann, "phone")
+        await store.accounts.add_session(session, b"\0" * 31 + b"\1")
+        store.clock.advance(400 * MS_PER_DAY)
+        for _ in range(2):
+            assert await store.accounts.session_by_token(b"\0" * 31 + b"\1") == session
+            assert await store.accounts.session_by_token(b"\0" * 32) is None
+            await store.reopen()
+
+
+async def test_sessions_are_listed_by_their_last_use(engine: Engine) -> None:
+    """A person's sessions come the last used first, and nobody else's."""
+    async with engine.opened() as store:
+        ann, ben = await add_person(store, "ann"), await add_person(store, "ben")
+        old = await add_session(store, ann, "old", b"1")
+        store.clock.advance(1_000)
+        new = await add_session(store, ann, "new", b"2")
+        await add_session(store, ben, "his", b"3")
+        assert await store.accounts.sessions(ann) == [new, old]
+        store.cursors.note_used(old.session_id, store.clock() + 1)
+        await store.cursors.flush()
+        assert [session.device_id for session in await store.accounts.sessions(ann)] == ["old", "new"]
+
+
+async def test_use_prolongs_a_session(engine: Engine) -> None:
+    """A session that is used lives for another 30 days from then, and an older use changes nothing."""
+    async with engine.opened() as store:
+        ann = await add_person(store, "ann")
+        session = await add_session(store, ann, "phone", b"1")
+        used_ms = store.clock() + 10 * MS_PER_DAY
+        store.cursors.note_used(session.session_id, used_ms)
+        await store.cursors.flush()
+        store.cursors.note_used(session.session_id, used_ms - 5)
+        await store.cursors.flush()
+        found = await store.accounts.session_by_token(b"1")
+        assert found is not None
+        assert (found.last_used_at_ms, found.expires_at_ms) == (used_ms, used_ms + SESSION_DAYS * MS_PER_DAY)
+
+
+async def test_ended_sessions_are_forgotten(engine: Engine) -> None:
+    """Ending tells which of the named sessions existed; they are gone at once and for good."""
+    async with engine.opened() as store:
+        ann = await add_person(store, "ann")
+        one = await add_session(store, ann, "one", b"1")
+        two = await add_session(store, ann, "two", b"2")
+        ended = await store.accounts.end_sessions(ann, [one.session_id, "ses_unknown"])
+        assert ended == [one.session_id]
+        assert await store.accounts.end_sessions(ann, [one.session_id]) == []
+        await store.reopen()
+        assert await store.accounts.session_by_token(b"1") is None
+        assert await store.accounts.sessions(ann) == [two]
+
+
+async def test_nobody_ends_anothers_session(engine: Engine) -> None:
+    """A session is ended in the name of its own person only."""
+    async with engine.opened() as store:
+        ann, ben = await add_person(store, "ann"), await add_person(store, "ben")
+        session = await add_session(store, ann, "phone", b"1")
+        assert await store.accounts.end_sessions(ben, [session.session_id]) == []
+        assert await store.accounts.session_by_token(b"1") == session
+
+
+async def test_using_an_ended_session_brings_nothing_back(engine: Engine) -> None:
+    """A use that is noted late does not revive what was ended."""
+    async with engine.opened() as store:
+        ann = await add_person(store, "ann")
+        session = await add_session(store, ann, "phone", b"1")
+        store.cursors.note_used(session.session_id, store.clock() + 60_000)
+        await store.accounts.end_sessions(ann, [session.session_id])
+        await store.cursors.flush()
+        assert await store.accounts.session_by_token(b"1") is None
+
+
+async def test_one_device_may_have_many_sessions(engine: Engine) -> None:
+    """A second session of a device leaves the first as it is."""
+    async with engine.opened() as store:
+        ann = await add_person(store, "ann")
+        await add_session(store, ann, "phone", b"1")
+        await add_session(store, ann, "phone", b"2")
+        assert len(await store.accounts.sessions(ann)) == 2
+
+
+def new_user(store: OpenStore, username: str) -> User:
+    now_ms = store.clock()
+    return User(store.ids.next(ids.USER, now_ms), username, username, "", False, iso(now_ms))
+
+
+def new_session(store: OpenStore, user_id: str, device_id: str) -> Session:
+    now_ms = store.clock()
+    session_id = store.ids.next(ids.SESSION, now_ms)
+    expires_ms = now_ms + SESSION_DAYS * MS_PER_DAY
+    return Session(session_id, user_id, device_id, "a \0 name", now_ms, now_ms, expires_ms)
+
+
+async def add_session(store: OpenStore, user_id: str, device_id: str, token_hash: bytes) -> Session:
+    session = new_session(store, user_id, device_id)
+    await store.accounts.add_session(session, token_hash)
+    return session
