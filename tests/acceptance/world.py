@@ -48,6 +48,10 @@ class World:
         recording = Recording(self.history, person, f"{person.username}#{next(_numbers)}")
         return RawClient(self.session, url or self.server.url, person, observer=recording, **options)
 
+    def unrecorded(self, person: Person, **options: Any) -> RawClient:
+        """A connection for what no proper client does: it makes no claims that could be checked."""
+        return RawClient(self.session, self.server.url, person, **options)
+
     async def fill(self, messages: int) -> None:
         """The chat's next so many messages, from Ann."""
         async with self.client(self.ann, live=False) as ann:
