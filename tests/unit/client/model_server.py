@@ -9,6 +9,7 @@ from parley.errors import BAD_REQUEST, NOT_A_MEMBER, OUT_OF_TURN, OUTCOME_UNKNOW
 from parley.wire.frames import (
     Ack,
     AckPosition,
+    ChatFrame,
     Entry,
     Heartbeat,
     HeartbeatAck,
@@ -83,6 +84,8 @@ class ModelServer:
 
     def answer(self, request: Request, user_id: str) -> tuple[list[ServerFrames], list[Messages]]:
         """What goes back to whoever asked, and what everybody hears."""
+        if isinstance(request, ChatFrame) and request.chat not in self.logs:
+            return [refused(NOT_A_MEMBER, request.id)], []
         match request:
             case SendMessage():
                 return self._send(request, user_id)

@@ -1,0 +1,182 @@
+"""The model server on a real local socket, with a script for what goes wrong."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+from aiohttp import WSMsgType, web
+from msgspec import Struct
+
+from parley.client import Timing
+from parley.errors import Refusal
+from parley.wire.codec import CODECS, JSON_PROTOCOL, MSGPACK, Codec, Misread
+from parley.wire.codes import UNAUTHENTICATED, Close
+from parley.wire.frames import Hello, MessageBatch, Messages, ReadReceipt, SendMessage, ServerFrames, refused
+from tests.unit.client.model_server import ModelServer
+
+TOKEN = "prl_good"
+DEVICE = "device"
+CHAT = "chat_1"
+OTHER_CHAT = "chat_2"
+QUICK = Timing(
+    ack_ms=300, backoff_base_ms=10, backoff_max_ms=50, cursor_flush_ms=5, answer_ms=2_000, drain_ms=2_000
+)
+
+
+class Socket:
+    def __init__(self, socket: web.WebSocketResponse, codec: Codec) -> None:
+        self._socket = socket
+        self._codec = codec
+
+    async def send(self, frame: ServerFrames) -> None:
+        if self._codec is MSGPACK and isinstance(frame, Messages | MessageBatch):
+            entries = MSGPACK.entries([bytes(raw) for raw in frame.entries])
+            frame = msgspec.structs.replace(frame, entries=entries)
+        kind = WSMsgType.BINARY if self._codec.binary else WSMsgType.TEXT
+        await self._socket.send_frame(self._codec.encode(frame), kind)
+
+    async def close(self, close: Close) -> None:
+        await self._socket.close(code=close.code, message=close.reason.encode())
+
+
+class FakeServer:
+    """One person's server. `model` holds the logs; what is told of requests is kept for the tests."""
+
+    def __init__(self) -> None:
+        self.model = ModelServer([CHAT, OTHER_CHAT])
+        self.sockets: set[Socket] = set()
+        self.url = ""
+        self.user_id = "user_me"
+        self.connections = 0
+        self.sends: list[SendMessage] = []
+        self.reads: list[ReadReceipt] = []
+        self.looked_for: Counter[str] = Counter()
+        self.deaf = False
+        self.welcome_refusal: Refusal | None = None
+        self.changed = asyncio.Condition()
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until it holds; looked at whenever something was received."""
+        async with self.changed:
+            await self.changed.wait_for(holds)
+
+    async def close_all(self, close: Close) -> None:
+        for socket in list(self.sockets):
+            await socket.close(close)
+
+    async def tell(self, frame: ServerFrames) -> None:
+        for socket in list(self.sockets):
+            await socket.send(frame)
+
+    async def serve(self, request: web.Request) -> web.WebSocketResponse:
+        response = web.WebSocketResponse(protocols=tuple(CODECS))
+        await response.prepare(request)
+        codec = CODECS[response.ws_protocol or JSON_PROTOCOL]
+        socket = Socket(response, codec)
+        self.connections += 1
+        try:
+            async for message in response:
+                request_frame = codec.decode(message.data)
+                assert not isinstance(request_frame, Misread), request_frame
+                await self._receive(socket, request_frame)
+        finally:
+            self.sockets.discard(socket)
+            await self._note()
+        return response
+
+    async def _receive(self, socket: Socket, frame: Struct) -> None:
+        match frame:
+            case Hello():
+                await self._greet(socket, frame)
+            case SendMessage():
+                self.sends.append(frame)
+                await self._note()
+                if not self.deaf:
+                    await self._answer(socket, frame)
+            case _:
+                if isinstance(frame, ReadReceipt):
+                    self.reads.append(frame)
+                await self._answer(socket, frame)
+                await self._note()
+
+    async def _greet(self, socket: Socket, hello: Hello) -> None:
+        if self.welcome_refusal is not None:
+            await socket.send(refused(self.welcome_refusal, hello.id))
+        elif hello.token != TOKEN or hello.device_id != DEVICE:
+            await socket.close(UNAUTHENTICATED)
+        else:
+            self.sockets.add(socket)
+            await socket.send(self.model.welcome(self.user_id))
+        await self._note()
+
+    async def _answer(self, socket: Socket, frame: Struct) -> None:
+        answers, news = self.model.answer(frame, self.user_id)  # type: ignore[arg-type]
+        for answer in answers:
+            await socket.send(answer)
+        for message in news:
+            await self.tell(message)
+
+    async def _note(self) -> None:
+        async with self.changed:
+            self.changed.notify_all()
+
+    # HTTP
+
+    async def sessions(self, request: web.Request) -> web.Response:
+        if request.headers.get("Authorization") != f"Bearer {TOKEN}":
+            problem = {"code": "unauthenticated", "reason": "log in again", "temporary": False}
+            return web.json_response(problem, status=401)
+        return web.json_response(
+            {
+                "sessions": [
+                    {"session_id": "ses_0", "device_id": "another", "current": False},
+                    {"session_id": "ses_1", "device_id": DEVICE, "current": True},
+                ]
+            }
+        )
+
+    async def find_send(self, request: web.Request) -> web.Response:
+        self.looked_for[request.match_info["client_message_id"]] += 1
+        problem = {"code": "not_found", "reason": "no message of yours", "temporary": False}
+        return web.json_response(problem, status=404)
+
+    async def history(self, request: web.Request) -> web.Response:
+        log = self.model.logs[request.match_info["chat_id"]]
+        before, limit = int(request.query["before"]), int(request.query["limit"])
+        end = min(before - 1, len(log))
+        start = max(0, end - min(limit, self.model.page_entries_max))
+        page = MessageBatch(
+            chat_id=CHAT,
+            epoch=1,
+            entries=[
+                msgspec.Raw(msgspec.json.encode(entry)) for entry in log[start:end] if entry is not None
+            ],
+            voids=[number for number in range(start + 1, end + 1) if log[number - 1] is None],
+            from_sequence=start + 1,
+            to_sequence=end,
+            head=len(log),
+            complete=end >= len(log),
+            reset=False,
+        )
+        return web.Response(body=msgspec.json.encode(page), content_type="application/json")
+
+
+@asynccontextmanager
+async def fake_server() -> AsyncIterator[FakeServer]:
+    server = FakeServer()
+    app = web.Application()
+    app.router.add_get("/v1/ws", server.serve)
+    app.router.add_get("/v1/sessions", server.sessions)
+    app.router.add_get("/v1/sends/{chat_id}/{client_message_id}", server.find_send)
+    app.router.add_get("/v1/chats/{chat_id}/messages", server.history)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        yield server
+    finally:
+        await runner.cleanup()

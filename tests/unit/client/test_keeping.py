@@ -1,0 +1,106 @@
+"""What survives the process."""
+
+from pathlib import Path
+
+import apsw
+import pytest
+
+from parley.client.errors import OutboxUnusable
+from parley.client.keeping import Changes, Cursor, Kept, MemoryKeeper, Outgoing, SqliteKeeper, open_keeper
+
+
+def message(name: str, chat_id: str = "chat_1") -> Outgoing:
+    return Outgoing(
+        chat_id=chat_id,
+        client_message_id=name,
+        content=f"NUL \x00 and 👋 of {name}",
+        content_type="text/x",
+        display_time="2026-01-30T14:30:00Z",
+        created_at_ms=5,
+    )
+
+
+def test_messages_come_back_in_the_order_of_sending(tmp_path: Path) -> None:
+    """A file that is opened again holds what was not removed, as it was and in its order."""
+    keeper = SqliteKeeper(str(tmp_path / "outbox.db"))
+    keeper.commit(Changes(added=[message("b"), message("a", "chat_2")]))
+    keeper.commit(Changes(added=[message("c")], removed=[("chat_2", "a")]))
+    keeper.close()
+    again = SqliteKeeper(str(tmp_path / "outbox.db"))
+    assert again.load().outgoing == [message("b"), message("c")]
+    again.close()
+
+
+def test_cursors_come_back(tmp_path: Path) -> None:
+    """The newest cursor of each chat is kept, with and without a message_id."""
+    keeper = SqliteKeeper(str(tmp_path / "outbox.db"))
+    keeper.commit(Changes(cursors={"chat_1": Cursor(1, 5, "msg_5"), "chat_2": Cursor(2, 7)}))
+    keeper.commit(Changes(cursors={"chat_1": Cursor(1, 6, "msg_6")}))
+    keeper.close()
+    again = SqliteKeeper(str(tmp_path / "outbox.db"))
+    assert again.load().cursors == {"chat_1": Cursor(1, 6, "msg_6"), "chat_2": Cursor(2, 7)}
+    again.close()
+
+
+def test_every_commit_is_synced(tmp_path: Path) -> None:
+    """The file is written ahead and synced, so that a power cut loses nothing that was kept."""
+    keeper = SqliteKeeper(str(tmp_path / "outbox.db"))
+    assert keeper._db.pragma("synchronous") == 2
+    assert keeper._db.pragma("journal_mode") == "wal"
+    keeper.close()
+
+
+def test_a_second_process_is_turned_away(tmp_path: Path) -> None:
+    """Two clients on one outbox would mix one device's messages."""
+    keeper = SqliteKeeper(str(tmp_path / "outbox.db"))
+    with pytest.raises(OutboxUnusable, match="another process"):
+        SqliteKeeper(str(tmp_path / "outbox.db"))
+    keeper.close()
+
+
+def test_an_outbox_belongs_to_one_device(tmp_path: Path) -> None:
+    """Nobody's messages are ever sent under another name."""
+    keeper = SqliteKeeper(str(tmp_path / "outbox.db"))
+    keeper.claim("user_a", "phone")
+    keeper.claim("user_a", "phone")
+    with pytest.raises(OutboxUnusable, match="user_a"):
+        keeper.claim("user_b", "phone")
+    keeper.close()
+
+
+def test_what_is_no_outbox_is_told_so(tmp_path: Path) -> None:
+    """A file of another kind is neither used nor changed."""
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but long enough to look at" * 100)
+    with pytest.raises(OutboxUnusable):
+        SqliteKeeper(str(path))
+    assert path.read_text().startswith("not a database")
+
+
+def test_a_newer_format_is_left_alone(tmp_path: Path) -> None:
+    """An older SDK does not touch what it does not understand."""
+    path = str(tmp_path / "outbox.db")
+    db = apsw.Connection(path)
+    db.pragma("user_version", 99)
+    db.close()
+    with pytest.raises(OutboxUnusable, match="format 99"):
+        SqliteKeeper(path)
+
+
+def test_a_failed_commit_is_told(tmp_path: Path) -> None:
+    """A message that could not be kept is not taken for kept, and nothing of its commit stays."""
+    keeper = SqliteKeeper(str(tmp_path / "outbox.db"))
+    keeper.commit(Changes(added=[message("a")]))
+    with pytest.raises(OutboxUnusable):
+        keeper.commit(Changes(added=[message("b"), message("a")]))
+    assert keeper.load().outgoing == [message("a")]
+    keeper.close()
+
+
+def test_without_a_path_nothing_is_kept() -> None:
+    """The memory keeper takes everything and remembers nothing."""
+    keeper = open_keeper(None)
+    assert isinstance(keeper, MemoryKeeper)
+    keeper.claim("user_a", "phone")
+    keeper.commit(Changes(added=[message("a")]))
+    assert keeper.load() == Kept()
