@@ -60,6 +60,8 @@ class Calls:
         self._by_request.clear()
         self._barriers.clear()
         self._to_send = dict.fromkeys(self._calls)
+        for call in self._calls.values():
+            call.attempts, call.request_id = 0, None
 
     def transmit(self) -> list[Request]:
         """What waits, and one heartbeat behind it."""

@@ -7,12 +7,15 @@ import logging
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 
+from aiohttp import WSCloseCode
+
 from parley.client.engine import Engine, Event
 from parley.client.errors import CannotConnect, ClientError
 from parley.client.keeping import Changes, Keeper
 from parley.client.line import Ended, Line
 from parley.client.timing import Timing, backoff_ms
 from parley.clock import Clock
+from parley.wire.codec import NotAFrame
 from parley.wire.frames import Welcome
 
 log = logging.getLogger("parley.client")
@@ -89,6 +92,9 @@ class Link:
                 if frame is not None:
                     self._engine.receive(frame, self.now_ms())
                     self.poke()
+        except NotAFrame as error:
+            log.warning("the server sent what cannot be understood: %s", error)
+            await line.close(WSCloseCode.PROTOCOL_ERROR)
         except Ended as ended:
             log.info("the connection ended: %s", ended)
             if ended.failure is not None:

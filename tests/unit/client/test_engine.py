@@ -1,0 +1,417 @@
+"""What the engine does by the clock and by what the server says, without either."""
+
+import pytest
+from msgspec import UNSET, Raw
+
+from parley.client.engine import Acked, CallAnswered, Complaint, Engine, OverviewComplete
+from parley.client.keeping import Cursor, Kept, Outgoing
+from parley.client.timing import Timing
+from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, RATE_LIMITED, Refusal
+from parley.wire.client_codec import CLIENT_CODECS
+from parley.wire.codec import NotAFrame
+from parley.wire.frames import (
+    AckPosition,
+    ChatChanged,
+    Heartbeat,
+    HeartbeatAck,
+    MessageBatch,
+    Messages,
+    Overview,
+    OverviewChat,
+    ReadReceipt,
+    Request,
+    SyncOverview,
+    SyncRequest,
+    Welcome,
+    answer_to,
+    refused,
+)
+from tests.unit.client.model_server import TIME, make_entry, raw
+
+CHAT = "chat_1"
+WALL_MS = 1_800_000_000_000
+
+
+class Harness:
+    """An engine, its time, and the frames it sent."""
+
+    def __init__(self, cursors: dict[str, Cursor] | None = None) -> None:
+        self.now_ms = 0
+        kept = Kept(cursors=cursors or {})
+        self.engine = Engine(CLIENT_CODECS["json"], Timing(), lambda: 0.0, kept, durable=False)
+
+    def connect(self) -> None:
+        welcome = Welcome(
+            user_id="user_me",
+            device_id="d",
+            session_id="s",
+            server_time=TIME,
+            heartbeat_seconds=30,
+            limits={},
+        )
+        self.engine.connected(welcome, self.now_ms)
+
+    def frames(self) -> list[Request]:
+        self.engine.tick(self.now_ms)
+        changes = self.engine.to_save()
+        self.engine.saved(changes)
+        return self.engine.frames_to_send(self.now_ms, WALL_MS)
+
+    def pass_time(self, ms: int) -> list[Request]:
+        self.now_ms += ms
+        return self.frames()
+
+    def receive(self, frame: object) -> None:
+        self.engine.receive(frame, self.now_ms)  # type: ignore[arg-type]
+
+    def answer_overview(self, *chats: OverviewChat, token: str = "t1", complete: bool = True) -> None:
+        (asked,) = [frame for frame in self.frames() if isinstance(frame, SyncOverview)]
+        self.receive(Overview(re=answer_to(asked.id), chats=list(chats), token=token, complete=complete))
+
+    def answer_sync(self, request: SyncRequest, *sequences: int, head: int) -> None:
+        entries = [raw(make_entry(CHAT, sequence)) for sequence in sequences]
+        to_sequence = sequences[-1] if sequences else request.last_acked_sequence
+        self.receive(
+            MessageBatch(
+                re=answer_to(request.id),
+                chat_id=CHAT,
+                epoch=1,
+                entries=entries,
+                voids=[],
+                from_sequence=request.last_acked_sequence + 1,
+                to_sequence=to_sequence,
+                head=head,
+                complete=to_sequence >= head,
+                reset=False,
+            )
+        )
+
+
+def of(kind: type[Request], frames: list[Request]) -> list[Request]:
+    return [frame for frame in frames if isinstance(frame, kind)]
+
+
+def position(chat_id: str = CHAT, head: int = 0, acked: int = 0, *, left: bool = False) -> OverviewChat:
+    return OverviewChat(
+        chat_id=chat_id,
+        epoch=1,
+        head=head,
+        last_acked_sequence=acked,
+        read_up_to=0,
+        unread=0,
+        unread_more=False,
+        left=True if left else UNSET,
+    )
+
+
+def reading(head: int, acked: int) -> Harness:
+    """Somebody reads a chat whose position the server has confirmed."""
+    harness = Harness()
+    harness.engine.reading.read(CHAT)
+    harness.connect()
+    harness.answer_overview(position(head=head, acked=acked))
+    (request,) = of(SyncRequest, harness.frames())
+    assert isinstance(request, SyncRequest)
+    harness.answer_sync(request, *range(acked + 1, head + 1), head=head)
+    return harness
+
+
+def test_each_connection_begins_with_the_overview_since_the_last() -> None:
+    """The first asks for everything, later ones only for what changed."""
+    harness = Harness()
+    harness.connect()
+    harness.answer_overview(token="t7")
+    harness.engine.disconnected()
+    harness.connect()
+    (asked,) = of(SyncOverview, harness.frames())
+    assert isinstance(asked, SyncOverview)
+    assert asked.changed_since == "t7"
+
+
+def test_an_overview_is_read_to_its_end() -> None:
+    """Pages follow each other by their tokens, and only the last completes it."""
+    harness = Harness()
+    harness.connect()
+    harness.answer_overview(position("chat_1"), token="p1", complete=False)
+    assert OverviewComplete() not in harness.engine.events()
+    harness.answer_overview(position("chat_2"), token="p2")
+    assert OverviewComplete() in harness.engine.events()
+    assert set(harness.engine.reading.positions) == {"chat_1", "chat_2"}
+
+
+def test_a_token_that_is_not_taken_is_given_up() -> None:
+    """The next overview then lists everything."""
+    harness = Harness()
+    harness.connect()
+    harness.answer_overview(token="t7")
+    harness.engine.refresh_overview()
+    (asked,) = of(SyncOverview, harness.frames())
+    harness.receive(refused(BAD_REQUEST, asked.id))
+    (again,) = of(SyncOverview, harness.pass_time(1_000))
+    assert isinstance(again, SyncOverview)
+    assert again.changed_since is None
+
+
+def test_reading_starts_at_the_servers_cursor() -> None:
+    """A device without its own record asks after the position that the server keeps for it."""
+    harness = Harness()
+    harness.engine.reading.read(CHAT)
+    harness.connect()
+    assert of(SyncRequest, harness.frames()) == []
+    harness.engine.disconnected()
+    harness.connect()
+    harness.answer_overview(position(head=9, acked=4))
+    (request,) = of(SyncRequest, harness.frames())
+    assert isinstance(request, SyncRequest)
+    assert (request.last_acked_sequence, request.epoch, request.last_message_id) == (4, 1, None)
+
+
+def test_reading_starts_at_ones_own_cursor() -> None:
+    """A device with its own record does not wait for the overview, and names its last message."""
+    harness = Harness({CHAT: Cursor(1, 6, "msg_6")})
+    harness.engine.reading.read(CHAT)
+    harness.connect()
+    (request,) = of(SyncRequest, harness.frames())
+    assert isinstance(request, SyncRequest)
+    assert (request.last_acked_sequence, request.epoch, request.last_message_id) == (6, 1, "msg_6")
+
+
+def test_a_heartbeat_goes_out_every_thirty_seconds() -> None:
+    """The server's own interval is kept."""
+    harness = Harness()
+    harness.connect()
+    harness.answer_overview()
+    assert of(Heartbeat, harness.pass_time(29_999)) == []
+    (heartbeat,) = of(Heartbeat, harness.pass_time(1))
+    harness.receive(HeartbeatAck(re=answer_to(heartbeat.id), server_time=TIME))
+    harness.pass_time(15_000)
+    assert not harness.engine.silent
+    assert len(of(Heartbeat, harness.pass_time(15_000))) == 1
+
+
+def test_a_silent_server_is_noticed() -> None:
+    """A heartbeat without an answer ends the connection."""
+    harness = Harness()
+    harness.connect()
+    harness.answer_overview()
+    harness.pass_time(30_000)
+    harness.pass_time(9_999)
+    was_silent = harness.engine.silent
+    harness.pass_time(1)
+    assert (was_silent, harness.engine.silent) == (False, True)
+
+
+def test_a_lost_last_notice_is_found_by_the_heartbeat() -> None:
+    """A head beyond what was received is fetched."""
+    harness = reading(head=3, acked=3)
+    (heartbeat,) = of(Heartbeat, harness.pass_time(30_000))
+    harness.receive(HeartbeatAck(re=answer_to(heartbeat.id), server_time=TIME, heads={CHAT: 5}))
+    (request,) = of(SyncRequest, harness.frames())
+    assert isinstance(request, SyncRequest)
+    assert request.last_acked_sequence == 3
+
+
+def test_processed_entries_are_acknowledged_once_per_interval() -> None:
+    """However many entries are taken, one cumulative ack follows."""
+    harness = reading(head=50, acked=0)
+    while harness.engine.reading.take(CHAT, harness.now_ms) is not None:
+        pass
+    assert of(AckPosition, harness.frames()) == []
+    acks = of(AckPosition, harness.pass_time(100))
+    assert [frame.last_acked_sequence for frame in acks if isinstance(frame, AckPosition)] == [50]
+    assert of(AckPosition, harness.pass_time(1_000)) == []
+
+
+def test_an_ack_that_may_be_lost_is_repeated_after_a_reconnect() -> None:
+    """Only an answered heartbeat after it proves that it has taken effect."""
+    harness = reading(head=2, acked=0)
+    harness.engine.reading.take(CHAT, 0)
+    harness.engine.reading.take(CHAT, 0)
+    assert len(of(AckPosition, harness.pass_time(100))) == 1
+    harness.engine.disconnected()
+    harness.connect()
+    assert len(of(AckPosition, harness.frames())) == 1
+    (heartbeat,) = of(Heartbeat, harness.pass_time(30_000))
+    harness.receive(HeartbeatAck(re=answer_to(heartbeat.id), server_time=TIME))
+    harness.engine.disconnected()
+    harness.connect()
+    assert of(AckPosition, harness.frames()) == []
+
+
+def test_an_ack_beyond_the_log_makes_the_position_doubtful() -> None:
+    """The log is asked, which then tells that it was started over."""
+    harness = reading(head=1, acked=0)
+    harness.engine.reading.take(CHAT, 0)
+    harness.engine.reading.take(CHAT, 0)
+    (ack,) = of(AckPosition, harness.pass_time(100))
+    harness.receive(refused(AHEAD_OF_LOG, ack.id))
+    assert len(of(SyncRequest, harness.frames())) == 1
+
+
+def test_an_ack_that_came_too_fast_is_repeated() -> None:
+    """A rate limit does not lose a cursor."""
+    harness = reading(head=1, acked=0)
+    harness.engine.reading.take(CHAT, 0)
+    harness.engine.reading.take(CHAT, 0)
+    (ack,) = of(AckPosition, harness.pass_time(100))
+    harness.receive(refused(RATE_LIMITED, ack.id))
+    assert len(of(AckPosition, harness.pass_time(1_000))) == 1
+
+
+def test_a_page_that_was_refused_for_now_is_asked_for_later() -> None:
+    """A temporary refusal is followed by the same request after a rest."""
+    harness = Harness({CHAT: Cursor(1, 6, "msg_6")})
+    harness.engine.reading.read(CHAT)
+    harness.connect()
+    (request,) = of(SyncRequest, harness.frames())
+    harness.receive(refused(RATE_LIMITED, request.id))
+    assert of(SyncRequest, harness.frames()) == []
+    assert len(of(SyncRequest, harness.pass_time(1_000))) == 1
+
+
+def test_a_page_that_never_comes_is_asked_for_again() -> None:
+    """No answer in ten seconds is no reason to wait for ever."""
+    harness = Harness({CHAT: Cursor(1, 6, "msg_6")})
+    harness.engine.reading.read(CHAT)
+    harness.connect()
+    harness.frames()
+    assert len(of(SyncRequest, harness.pass_time(10_000))) == 1
+
+
+def test_a_useless_page_is_not_asked_for_in_a_hot_loop() -> None:
+    """A server that promises more than it gives is asked with backoff."""
+    harness = reading(head=3, acked=3)
+    harness.receive(HeartbeatAck(server_time=TIME, heads={CHAT: 5}))
+    for _ in range(3):
+        for request in of(SyncRequest, harness.frames()):
+            assert isinstance(request, SyncRequest)
+            harness.answer_sync(request, head=5)
+    assert len(of(SyncRequest, harness.pass_time(1_000))) == 1
+
+
+def test_a_read_receipt_is_done_when_the_heartbeat_behind_it_is_answered() -> None:
+    """Its own frame has no answer."""
+    harness = Harness()
+    harness.connect()
+    number = harness.engine.mark_read(CHAT, 3)
+    receipt, heartbeat = [frame for frame in harness.frames() if isinstance(frame, ReadReceipt | Heartbeat)]
+    assert isinstance(receipt, ReadReceipt)
+    assert CallAnswered(number) not in harness.engine.events()
+    harness.receive(HeartbeatAck(re=answer_to(heartbeat.id), server_time=TIME))
+    assert CallAnswered(number) in harness.engine.events()
+
+
+def test_a_read_receipt_is_repeated_until_it_is_done() -> None:
+    """A lost connection, a temporary refusal and a refused barrier all lead to another try."""
+    harness = Harness()
+    harness.connect()
+    number = harness.engine.mark_read(CHAT, 3)
+    harness.frames()
+    harness.engine.disconnected()
+    harness.connect()
+    (receipt,) = of(ReadReceipt, harness.frames())
+    harness.receive(refused(RATE_LIMITED, receipt.id))
+    again = harness.pass_time(1_000)
+    assert len(of(ReadReceipt, again)) == 1
+    (barrier,) = of(Heartbeat, again)
+    harness.receive(refused(RATE_LIMITED, barrier.id))
+    last = harness.pass_time(2_000)
+    assert len(of(ReadReceipt, last)) == 1
+    harness.receive(refused(NOT_A_MEMBER, of(ReadReceipt, last)[0].id))
+    assert CallAnswered(number, Refusal("not_a_member", NOT_A_MEMBER.reason)) in harness.engine.events()
+
+
+def test_ones_own_entry_counts_as_the_ack() -> None:
+    """When the ack was lost but the entry comes, nothing is resent."""
+    harness = Harness()
+    harness.connect()
+    harness.engine.send(Outgoing(chat_id=CHAT, client_message_id="a", content="a", created_at_ms=WALL_MS))
+    harness.frames()
+    own = make_entry(CHAT, 1, sender="user_me", cid="a")
+    harness.receive(Messages(chat_id=CHAT, epoch=1, entries=[raw(own)]))
+    (acked,) = [event for event in harness.engine.events() if isinstance(event, Acked)]
+    assert (acked.ack.sequence, acked.ack.client_message_id) == (1, "a")
+    assert len(harness.engine.outbox) == 0
+
+
+def test_somebody_elses_entry_is_no_ack() -> None:
+    """An id that another person used says nothing about one's own message."""
+    harness = Harness()
+    harness.connect()
+    harness.engine.send(Outgoing(chat_id=CHAT, client_message_id="a", content="a", created_at_ms=WALL_MS))
+    harness.frames()
+    harness.receive(Messages(chat_id=CHAT, epoch=1, entries=[raw(make_entry(CHAT, 1, cid="a"))]))
+    assert len(harness.engine.outbox) == 1
+
+
+def test_whoever_was_removed_is_told_by_the_log() -> None:
+    """A chat that one has left is asked once more, and its refusal ends the reading."""
+    harness = reading(head=1, acked=1)
+    harness.receive(ChatChanged(chat_id=CHAT, change="left", user_id="user_me"))
+    (request,) = of(SyncRequest, harness.frames())
+    harness.receive(refused(NOT_A_MEMBER, request.id))
+    inbox = harness.engine.reading.inbox(CHAT)
+    assert inbox is not None
+    assert inbox.failure is not None
+    assert CHAT not in harness.engine.reading.positions
+
+
+def test_a_chat_that_was_left_while_away_is_noticed() -> None:
+    """The overview says so, and the chat is listed no more."""
+    harness = reading(head=1, acked=1)
+    harness.engine.disconnected()
+    harness.connect()
+    harness.answer_overview(position(left=True))
+    assert len(of(SyncRequest, harness.frames())) == 1
+    assert harness.engine.reading.positions == {}
+
+
+def test_all_chats_are_followed_also_those_that_come_later() -> None:
+    """Following asks every chat that has something, and a chat that is joined is read from then on."""
+    harness = Harness()
+    harness.engine.reading.read_all()
+    harness.connect()
+    harness.answer_overview(position("chat_1", head=3), position("chat_2", head=1))
+    asked = {frame.chat_id for frame in of(SyncRequest, harness.frames()) if isinstance(frame, SyncRequest)}
+    assert asked == {"chat_1", "chat_2"}
+    harness.receive(ChatChanged(chat_id="chat_3", change="joined", user_id="user_me", head=2, epoch=1))
+    (request,) = of(SyncRequest, harness.frames())
+    assert isinstance(request, SyncRequest)
+    assert request.chat_id == "chat_3"
+
+
+def test_few_pages_are_asked_for_at_once() -> None:
+    """A person with many chats does not flood the server after an absence."""
+    harness = Harness()
+    harness.engine.reading.read_all()
+    harness.connect()
+    harness.answer_overview(*[position(f"chat_{number}", head=5) for number in range(100)])
+    assert len(of(SyncRequest, harness.frames())) == 8
+    assert of(SyncRequest, harness.frames()) == []
+
+
+def test_nobody_reads_means_nothing_is_kept() -> None:
+    """Live entries of a chat that nobody iterates only raise its head."""
+    harness = Harness()
+    harness.connect()
+    harness.answer_overview(position(head=1))
+    harness.receive(Messages(chat_id=CHAT, epoch=1, entries=[raw(make_entry(CHAT, 2))]))
+    assert harness.engine.reading.inbox(CHAT) is None
+    assert harness.engine.reading.positions[CHAT].head == 2
+
+
+def test_a_refusal_that_nobody_waits_for_is_told() -> None:
+    """It is not swallowed."""
+    harness = Harness()
+    harness.connect()
+    harness.receive(refused(NOT_A_MEMBER, None))
+    assert [type(event) for event in harness.engine.events()] == [Complaint]
+
+
+def test_an_entry_that_cannot_be_read_changes_nothing() -> None:
+    """Nonsense inside a frame is told before anything of the frame is believed."""
+    harness = reading(head=1, acked=1)
+    good, bad = raw(make_entry(CHAT, 2)), Raw(b'{"sequence": 3}')
+    with pytest.raises(NotAFrame):
+        harness.receive(Messages(chat_id=CHAT, epoch=1, entries=[good, bad]))
+    assert harness.engine.reading.take(CHAT, 0) is None
