@@ -187,7 +187,8 @@ def append_atomic(
             batch.insert()
             _advance(batch)
         except (apsw.ConstraintError, CounterMoved):
-            transaction.execute("ROLLBACK TO batch; RELEASE batch")
+            transaction.undo_to("batch")
+            transaction.execute("RELEASE batch")
             states.forget({draft.chat_id for draft in drafts})
             continue
         transaction.execute("RELEASE batch")

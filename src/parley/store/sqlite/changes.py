@@ -20,8 +20,8 @@ JOIN_STATE = (
     " ON CONFLICT DO UPDATE SET has_left = 0, change = excluded.change"
 )
 LEAVE_STATE = (
-    "INSERT INTO delivery_state (user_id, chat_id, has_left, change) VALUES (?, ?, 1, ?)"
-    " ON CONFLICT DO UPDATE SET has_left = 1, change = excluded.change"
+    "INSERT INTO delivery_state (user_id, chat_id, has_left, left_sequence, change) VALUES (?, ?, 1, ?, ?)"
+    " ON CONFLICT DO UPDATE SET has_left = 1, left_sequence = excluded.left_sequence, change = excluded.change"
 )
 
 
@@ -83,7 +83,7 @@ def apply(transaction: Transaction, draft: Draft, state: ChatState, sequence: in
             execute(JOIN_STATE, (user_id, chat_id, transaction.change))
         case Action.LEFT | Action.REMOVED:
             execute("DELETE FROM chat_memberships WHERE chat_id = ? AND user_id = ?", (chat_id, user_id))
-            execute(LEAVE_STATE, (user_id, chat_id, transaction.change))
+            execute(LEAVE_STATE, (user_id, chat_id, sequence, transaction.change))
         case Action.ROLE:
             execute(
                 "UPDATE chat_memberships SET role = ? WHERE chat_id = ? AND user_id = ?",

@@ -38,16 +38,23 @@ USED = (
     "UPDATE sessions SET last_used_at_ms = ?, expires_at_ms = ? WHERE session_id = ? AND last_used_at_ms < ?"
 )
 
+# Without its counter nobody knows when a chat last changed: it counts as changed, for nothing may be missed.
 CHANGED = """
 SELECT chat_id, chat_no, epoch, has_left, read_up_to, acked, latest, head FROM (
     SELECT chats.chat_id, chats.chat_no, chats.epoch, d.has_left, d.read_up_to,
         coalesce(u.last_acked_sequence, 0) AS acked,
-        CASE WHEN d.has_left THEN d.change ELSE max(d.change, coalesce(c.change, 0)) END AS latest,
-        coalesce(
-            (SELECT min(sequence) - 1 FROM open_allocations AS o WHERE o.chat_no = chats.chat_no),
-            (SELECT max(sequence) FROM entries AS e WHERE e.chat_no = chats.chat_no),
-            0
-        ) AS head
+        CASE
+            WHEN d.has_left THEN d.change
+            ELSE max(d.change, coalesce(c.change, (SELECT last FROM changes)))
+        END AS latest,
+        CASE
+            WHEN d.has_left THEN d.left_sequence
+            ELSE coalesce(
+                (SELECT min(sequence) - 1 FROM open_allocations AS o WHERE o.chat_no = chats.chat_no),
+                (SELECT max(sequence) FROM entries AS e WHERE e.chat_no = chats.chat_no),
+                0
+            )
+        END AS head
     FROM delivery_state AS d JOIN chats USING (chat_id)
     LEFT JOIN chat_counters AS c USING (chat_id)
     LEFT JOIN user_device_cursors AS u ON u.user_id = ?1 AND u.device_id = ?2 AND u.chat_id = d.chat_id
@@ -164,12 +171,14 @@ class SqliteCursors:
         self._ride_soon()
 
     async def position(self, user_id: str, device_id: str, chat_id: str) -> int:
+        """What is noted or on its way to the disk counts already."""
         row = self._reads.row(
             "SELECT last_acked_sequence FROM user_device_cursors"
             " WHERE user_id = ? AND device_id = ? AND chat_id = ?",
             (user_id, device_id, chat_id),
         )
-        noted = self._acked.get((user_id, device_id, chat_id), (0, 0))[0]
+        device, riding = (user_id, device_id, chat_id), self._riding[0] if self._riding else {}
+        noted = max(notes.get(device, (0, 0))[0] for notes in (self._acked, riding))
         return max(noted, int(row[0]) if row else 0)
 
     async def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:

@@ -87,6 +87,7 @@ CREATE TABLE delivery_state (
     read_up_to INTEGER NOT NULL DEFAULT 0,
     read_at TEXT,
     has_left INTEGER NOT NULL DEFAULT 0,
+    left_sequence INTEGER NOT NULL DEFAULT 0,
     change INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (user_id, chat_id)
 ) WITHOUT ROWID;

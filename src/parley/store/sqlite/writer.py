@@ -54,6 +54,11 @@ class Transaction:
             self._change = row[0] if row else 1
         return self._change
 
+    def undo_to(self, savepoint: str) -> None:
+        """Undo what was written since; if a change number was taken there, it is undone with it."""
+        self.execute(f"ROLLBACK TO {savepoint}")
+        self._change = 0
+
 
 class Rider(Protocol):
     """Small writes that go along with whichever transaction comes next."""
@@ -175,7 +180,7 @@ class Writer:
                 raise
             except Exception as error:
                 job.error = error
-                execute("ROLLBACK TO job")
+                transaction.undo_to("job")
                 self._forget_all()
             execute("RELEASE job")
         for rider in self._riders:
