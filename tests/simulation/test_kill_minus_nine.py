@@ -18,7 +18,7 @@ from aiohttp import ClientSession
 from parley.testing import faults
 from parley.testing.history import Rule, check
 from parley.testing.recording import read_store
-from parley.testing.server import ServerFailed, ServerProcess
+from parley.testing.server import ServerFailed, ServerProcess, run_parley
 from tests.simulation.crowd import Crowd
 
 ROUNDS = int(os.environ.get("PARLEY_SIMULATE_ROUNDS", "30"))
@@ -94,3 +94,5 @@ def assert_promise_kept(crowd: Crowd, history_file: Path) -> None:
         breaches = [breach for breach in breaches if breach.rule is not Rule.ACKNOWLEDGED_IS_VISIBLE]
     assert not breaches, f"seed {SEED}, history in {history_file}\n" + "\n".join(map(str, breaches[:20]))
     assert sum(crowd.acknowledged.values()) > ROUNDS, "the crowd hardly got a word in"
+    checked = run_parley("check", "--data", str(crowd.server.data))
+    assert checked.returncode == 0, checked.stdout + checked.stderr
