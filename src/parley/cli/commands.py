@@ -1,30 +1,128 @@
-"""The commands of `parley`."""
+"""The commands of `parley`, put together. Each imports what it needs only when it runs."""
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from parley import __version__
+from parley.cli import chat, keeping, people, talk
+from parley.cli.options import AsJson, ConfigFile, Data, Url
+
+RUN, PEOPLE, TALK, STORE = "Run", "People and chats", "Talk", "Look after it"
+EXIT_INTERRUPTED = 130
+
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Parley: every chat is one ordered, durable log."
+    name="parley",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Parley: every chat is one ordered, durable log.",
+    epilog="Start with: parley serve, then parley demo in another terminal.",
 )
 
 
+def run() -> None:
+    """Run what the command line says; a failure is a sentence on stderr and exit status 1."""
+    from parley.cli.problems import complain
+    from parley.errors import ParleyError
+
+    try:
+        app()
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python must not complain about it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except (ParleyError, OSError) as error:
+        complain(error)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(EXIT_INTERRUPTED)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"parley {__version__}")
+        raise typer.Exit
+
+
 @app.callback()
-def root() -> None:
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     pass
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def serve(
-    data: Annotated[Path | None, typer.Option(help="The data folder.", envvar="PARLEY_DATA")] = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="The port to listen on; 0 takes a free one.")] = None,
-    config: Annotated[Path | None, typer.Option(help="A TOML file.", envvar="PARLEY_CONFIG")] = None,
+    data: Data = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.  [default: 127.0.0.1]")] = None,
+    port: Annotated[
+        int | None, typer.Option(help="The port to listen on; 0 takes a free one.  [default: 8080]")
+    ] = None,
+    config: ConfigFile = None,
+    roles: Annotated[str | None, typer.Option(help="Which roles to run; only all for now.")] = None,
 ) -> None:
-    """Run the server until SIGTERM."""
-    from parley.cli.serving import serve as run
+    """Run the server until Ctrl-C or SIGTERM."""
+    from parley.cli.serving import serve as run_server
+    from parley.cli.starting import ServeOptions
 
-    run(data, host, port, config)
+    run_server(ServeOptions(str(data) if data else None, host, port, str(config) if config else None, roles))
+
+
+@app.command(rich_help_panel=RUN)
+def demo(
+    url: Url = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Also on another machine, where anybody could log in as them.")
+    ] = False,
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Fill a running server with a few people, chats and messages to look at. Safe to repeat."""
+    from parley.cli import demo as play
+    from parley.cli.places import find_place
+
+    place = find_place(data, config)
+    play.fill(url or place.server_url(), place, json, anyway=anyway)
+
+
+def bench(context: typer.Context) -> None:
+    """Measure this machine and a server on it. Needs the source tree; options go to python -m bench."""
+    from parley.cli.places import CommandFailed
+
+    root = Path(__file__).resolve().parents[3]
+    if not (root / "bench" / "__main__.py").is_file():
+        raise CommandFailed("the benchmarks are in the source tree only\nclone it, then: make bench")
+    os.chdir(root)
+    os.execv(sys.executable, [sys.executable, "-m", "bench", *context.args])
+
+
+def doctor(data: Data = None, config: ConfigFile = None, url: Url = None, json: AsJson = False) -> None:
+    """Look at everything around the server that can be wrong, and say what to do about it."""
+    from parley.cli.doctor import examine
+    from parley.cli.places import find_place
+
+    if not examine(find_place(data, config), url, json):
+        raise typer.Exit(1)
+
+
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+app.command("token", rich_help_panel=PEOPLE)(people.token)
+app.add_typer(people.app, name="user", rich_help_panel=PEOPLE)
+app.add_typer(chat.app, name="chat", rich_help_panel=PEOPLE)
+app.command("send", rich_help_panel=TALK)(talk.send)
+app.command("tail", rich_help_panel=TALK)(talk.tail)
+app.command("check", rich_help_panel=STORE)(keeping.check)
+app.command("recover", rich_help_panel=STORE)(keeping.recover)
+app.command("doctor", rich_help_panel=STORE)(doctor)
+app.command("bench", rich_help_panel=STORE, context_settings=PASS_ON)(bench)

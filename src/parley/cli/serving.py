@@ -2,32 +2,119 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import structlog
 import uvloop
 
-from parley import app, config
+from parley import app
+from parley.cli.places import URL_NAME, CommandFailed, Place, find_place, url_for
+from parley.cli.problems import complain
+from parley.cli.starting import ServeOptions
+from parley.config import Config
 from parley.errors import ParleyError
 from parley.telemetry import configure_logs
 
+ROLES_ALL = "all"
+EXIT_USAGE = 2
 
-def serve(data: Path | None, host: str | None, port: int | None, file: Path | None) -> None:
-    """Run the server; a problem at start is one sentence and exit status 1."""
+
+def serve(
+    options: ServeOptions,
+    started: Callable[[], None] = lambda: None,
+    environment: Mapping[str, str] = os.environ,
+) -> None:
+    """Run the server; a problem at start is a sentence and exit status 1. `started` hears of readiness."""
+    if options.roles not in (None, ROLES_ALL):
+        complain(f"--roles {options.roles}: this version runs every role in one process; leave --roles out")
+        raise SystemExit(EXIT_USAGE)
     try:
-        settings, unknown = config.load(file)
-        settings.server.data = str(data) if data is not None else settings.server.data
-        settings.server.host = host if host is not None else settings.server.host
-        settings.server.port = port if port is not None else settings.server.port
-        configure_logs(settings.log.level, settings.log.format == "json")
-        for name in unknown:
-            structlog.get_logger("parley").warning("unknown environment variable", name=name)
-        uvloop.run(app.serve(settings, _say_ready))
+        place = _place(options, environment)
+        _configure_logs(place, options, environment)
+        _run_announced(place, started)
     except (ParleyError, OSError) as error:
-        print(f"parley: {error}", file=sys.stderr)
+        complain(error)
         raise SystemExit(1) from error
 
 
-def _say_ready(url: str) -> None:
+def _place(options: ServeOptions, environment: Mapping[str, str]) -> Place:
+    data, file = (
+        options.data or environment.get("PARLEY_DATA"),
+        options.config or environment.get("PARLEY_CONFIG"),
+    )
+    place = find_place(Path(data) if data else None, Path(file) if file else None)
+    server = place.settings.server
+    server.host = options.host if options.host is not None else server.host
+    server.port = options.port if options.port is not None else server.port
+    return place
+
+
+def _configure_logs(place: Place, options: ServeOptions, environment: Mapping[str, str]) -> None:
+    """As configured; a person who configured nothing and watches a terminal gets lines to read."""
+    settings = place.settings
+    is_chosen = "PARLEY_LOG_FORMAT" in environment or options.config or "PARLEY_CONFIG" in environment
+    is_person = sys.stderr.isatty() and not is_chosen
+    configure_logs(settings.log.level, settings.log.format == "json" and not is_person)
+    for name in place.unknown_variables:
+        structlog.get_logger("parley").warning("unknown environment variable", name=name)
+
+
+def _run_announced(place: Place, started: Callable[[], None]) -> None:
+    """While the server runs, its folder says where."""
+    signs: list[Path] = []
+
+    def ready(url: str) -> None:
+        parts = urlsplit(url)
+        address = url_for(parts.hostname or "", parts.port or 0)
+        signs.append(place.folder / URL_NAME)
+        signs[-1].write_text(address, encoding="utf-8")
+        _say_ready(url, address, place.folder)
+        started()
+
+    try:
+        _run(place.settings, ready)
+    finally:
+        for sign in signs:
+            sign.unlink(missing_ok=True)
+
+
+def _run(settings: Config, ready: Callable[[str], None]) -> None:
+    host, port = settings.server.host, settings.server.port
+    try:
+        uvloop.run(app.serve(settings, ready))
+    except socket.gaierror as error:
+        raise CommandFailed(f"cannot listen on {host}: there is no such address on this machine") from error
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise CommandFailed(
+                f"port {port} of {host} is taken, perhaps by another server; stop it or choose another --port"
+            ) from error
+        if error.errno in (errno.EACCES, errno.EADDRNOTAVAIL) and error.filename is None:
+            raise CommandFailed(
+                f"cannot listen on {host} port {port}: {error.strerror}; choose another --host or --port"
+            ) from error
+        raise
+
+
+def _say_ready(url: str, address: str, folder: Path) -> None:
+    """One line on stdout for scripts; more on stderr for a person."""
     print(f"parley ready on {url}", flush=True)
+    if sys.stdout.isatty() and sys.stderr.isatty():
+        print(_hints(address, folder), file=sys.stderr)
+
+
+def _hints(address: str, folder: Path) -> str:
+    where = "" if str(folder) == "data" or folder == Path("./data") else f" --data {folder}"
+    return (
+        f"\n  API     {address}/v1/openapi.json"
+        f"\n  Data    {folder}"
+        f"\n  Try     parley demo{where}               people and chats to look at, from another terminal"
+        f"\n          parley user add alice{where}     somebody of your own"
+        "\n  Stop    Ctrl-C\n"
+    )

@@ -1,0 +1,5 @@
+"""`python -m parley` is the same as `parley`."""
+
+from parley.cli import main
+
+main()

@@ -1,0 +1,185 @@
+"""`parley demo`: a few people, chats and messages for a newcomer to look at, made through the server."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import shlex
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import aiohttp
+from msgspec import Struct
+
+from parley.cli.output import note, print_json, print_table
+from parley.cli.places import CommandFailed, Place
+from parley.cli.talking import send_once
+from parley.client.api import Account, Api, Login, open_http
+from parley.client.errors import RequestRefused
+from parley.config import is_loopback
+from parley.model import ChatType
+
+PASSWORD = "parley-demo"
+DEVICE_ID = "demo"
+PEOPLE = ("mia", "noah", "olga")
+
+Line = tuple[str, str]
+
+
+class Scene(Struct, frozen=True):
+    """A chat and what is said in it. Without a title it is a direct chat."""
+
+    title: str | None
+    people: tuple[str, ...]
+    lines: tuple[Line, ...]
+
+
+SCENES = (
+    Scene(
+        "Weekend hike",
+        ("mia", "noah", "olga"),
+        (
+            ("mia", "Who is in for a hike on Saturday?"),
+            ("noah", "Me! The lake loop?"),
+            ("olga", "Count me in, if we are back by six."),
+            ("mia", "The loop takes four hours. We could start at nine."),
+            ("noah", "Nine is early 😴 but fine. I bring the map."),
+            ("olga", "And I bring tea 🍵"),
+            ("mia", "Then it is settled: Saturday, nine, at the station."),
+        ),
+    ),
+    Scene(
+        "Kitchen rota",
+        ("olga", "mia", "noah"),
+        (
+            ("olga", "Whose week is it?"),
+            ("noah", "Mine, I think.\nMonday to Wednesday at least."),
+            ("mia", "I take the rest."),
+        ),
+    ),
+    Scene(
+        None,
+        ("mia", "noah"),
+        (
+            ("mia", "Is olga's birthday on the 21st?"),
+            ("noah", "Yes! Shall we get her the blue teapot?"),
+            ("mia", "Perfect. I will order it tonight."),
+        ),
+    ),
+)
+
+
+class Player(Struct):
+    name: str
+    user_id: str
+    api: Api
+
+
+class Shown(Struct):
+    chat_id: str
+    title: str
+    messages: int
+
+
+def fill(url: str, place: Place, as_json: bool, *, anyway: bool = False) -> None:
+    host = urlsplit(url).hostname or ""
+    if not is_loopback(host) and not anyway:
+        raise CommandFailed(
+            f"{host} is not this machine, and everybody knows the demo's password"
+            "\nif that does no harm there, add --anyway"
+        )
+    shown = asyncio.run(_fill(url))
+    if as_json:
+        print_json({"people": PEOPLE, "password": PASSWORD, "chats": shown})
+        return
+    _tell(shown, url, place)
+
+
+async def _fill(url: str) -> list[Shown]:
+    async with open_http() as http:
+        players = [await _enter(http, url, name) for name in PEOPLE]
+        async with _leaving(players):
+            by_name = {player.name: player for player in players}
+            return [await _play(scene, by_name) for scene in SCENES]
+
+
+async def _enter(http: aiohttp.ClientSession, url: str, name: str) -> Player:
+    """Log in as somebody, who is made first if there is nobody of that name."""
+    stranger = Api(http, url)
+    try:
+        await stranger.call("POST", "accounts", Account, {"username": name, "password": PASSWORD})
+    except RequestRefused as error:
+        if error.code == "forbidden":
+            raise CommandFailed(
+                f'{url} takes no registrations\nset accounts.registration = "open" for as long as you need it'
+            ) from error
+        if error.code != "username_taken":
+            raise
+    try:
+        body: dict[str, object] = {"username": name, "password": PASSWORD, "device_id": DEVICE_ID}
+        login = await stranger.call("POST", "sessions", Login, body)
+    except RequestRefused as error:
+        raise CommandFailed(
+            f"{name} is somebody else here; the demo needs the names {', '.join(PEOPLE)}"
+        ) from error
+    return Player(name, login.user_id, Api(http, url, login.token))
+
+
+@asynccontextmanager
+async def _leaving(players: list[Player]) -> AsyncIterator[None]:
+    """Their sessions end with the play."""
+    try:
+        yield
+    finally:
+        for player in players:
+            await _log_out(player)
+
+
+async def _log_out(player: Player) -> None:
+    from parley.client.api import Sessions
+
+    sessions = await player.api.call("GET", "sessions", Sessions)
+    for session in sessions.sessions:
+        if session.current:
+            await player.api.call("DELETE", f"sessions/{session.session_id}", object)
+
+
+async def _play(scene: Scene, players: dict[str, Player]) -> Shown:
+    """Say every line once: a line that was said in an earlier run is recognised by its id."""
+    chat_id = await _chat(scene, players)
+    last = 0
+    for number, (name, text) in enumerate(scene.lines):
+        receipt = await send_once(players[name].api, chat_id, text, _line_id(number))
+        last = max(last, receipt.sequence)
+    return Shown(chat_id, scene.title or f"{scene.people[0]} and {scene.people[1]}", last)
+
+
+async def _chat(scene: Scene, players: dict[str, Player]) -> str:
+    owner, *others = (players[name] for name in scene.people)
+    kind = ChatType.GROUP if scene.title else ChatType.DIRECT
+    if scene.title:
+        for chat in await owner.api.chats():
+            if chat.title == scene.title:
+                return chat.chat_id
+    return (await owner.api.create_chat(kind, [other.user_id for other in others], scene.title)).chat_id
+
+
+def _line_id(number: int) -> str:
+    digest = hashlib.sha256(f"parley demo, line {number}".encode()).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=4))
+
+
+def _tell(shown: list[Shown], url: str, place: Place) -> None:
+    print(f"{', '.join(PEOPLE)} are at {url} (password: {PASSWORD}), and talk in:\n")
+    print_table(["CHAT", "ID", "LAST"], ((chat.title, chat.chat_id, f"#{chat.messages}") for chat in shown))
+    if place.server_process() is None or place.server_url() != url:
+        note(f"\nLog in as one of them: POST {url}/v1/sessions, and put the token into PARLEY_TOKEN.")
+        return
+    where = "" if str(place.folder) == "data" else f" --data {shlex.quote(str(place.folder))}"
+    title = shlex.quote(shown[0].title)
+    print("\nTry next, each in a terminal of its own:\n")
+    print(f"  parley tail {title} --as mia{where}")
+    print(f'  parley send {title} "I bring cake" --as noah{where}')
+    print(f"  parley check{where}")

@@ -1,0 +1,40 @@
+"""Options that several commands share, each written once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+Data = Annotated[
+    Path | None,
+    typer.Option("--data", metavar="DIR", help="The data folder.  [default: ./data]", envvar="PARLEY_DATA"),
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="A TOML file.", envvar="PARLEY_CONFIG")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+Url = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        help="The server's address.  [default: that of the server on --data]",
+        envvar="PARLEY_URL",
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        help="Who you are to the server. Better in the variable, where no process list shows it.",
+        envvar="PARLEY_TOKEN",
+    ),
+]
+As = Annotated[
+    str | None,
+    typer.Option("--as", metavar="NAME", help="Speak as this person, with a token made from the store."),
+]
+ChatName = Annotated[
+    str, typer.Argument(metavar="CHAT", help="A chat's id, its title, or alice,bob for their direct chat.")
+]

@@ -1,0 +1,87 @@
+"""How a person sees entries: a line each, with names instead of ids."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from parley.cli.output import printable
+from parley.client.api import Api
+from parley.client.errors import RequestRefused
+from parley.clock import from_iso
+from parley.core.changes import change_in
+from parley.model import Action, Change
+from parley.wire.frames import Entry
+
+INDENT = " " * 10
+STYLES = {"dim": "\x1b[2m", "bold": "\x1b[1m"}
+PLAIN = "\x1b[0m"
+
+
+class Profile(Struct):
+    username: str
+
+
+class Names:
+    """Usernames by id, each asked for once."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._known: dict[str, str] = {}
+
+    async def of(self, user_id: str) -> str:
+        if user_id not in self._known:
+            try:
+                profile = await self._api.call("GET", f"users/{quote(user_id, safe='')}", Profile)
+                self._known[user_id] = printable(profile.username)
+            except RequestRefused:
+                self._known[user_id] = printable(user_id)
+        return self._known[user_id]
+
+
+class EntryPrinter:
+    """Prints entries, with a line of its own when the day changes."""
+
+    def __init__(self, names: Names, is_terminal: bool) -> None:
+        self._names = names
+        self._is_terminal = is_terminal
+        self._day = ""
+
+    async def show(self, entry: Entry) -> None:
+        moment = datetime.fromtimestamp(from_iso(entry.created_at) / 1000).astimezone()
+        day = f"{moment:%A, %d %B %Y}"
+        if day != self._day:
+            self._day = day
+            print(self._styled("dim", f"— {day} —"))
+        at = self._styled("dim", f"{moment:%H:%M:%S}")
+        number = self._styled("dim", f"#{entry.sequence}")
+        print(f"{at}  {number}  {await self._told(entry)}", flush=True)
+
+    async def _told(self, entry: Entry) -> str:
+        who = await self._names.of(entry.sender_id)
+        change = change_in(entry)
+        if change is not None:
+            return self._styled("dim", await self._change(who, change))
+        if entry.kind != "message":
+            return self._styled("dim", f"{who}: ({printable(entry.kind)})")
+        text = printable(entry.content, keep_lines=True).replace("\n", f"\n{INDENT}")
+        return f"{self._styled('bold', who)}: {text}"
+
+    async def _change(self, who: str, change: Change) -> str:
+        if change.action is Action.RENAMED:
+            return f'{who} called the chat "{printable(change.title)}"'
+        whom = await self._names.of(change.user_id)
+        match change.action:
+            case Action.JOINED:
+                return f"{who} joined" if who == whom else f"{who} added {whom}"
+            case Action.LEFT:
+                return f"{who} left"
+            case Action.REMOVED:
+                return f"{who} removed {whom}"
+            case Action.ROLE:
+                return f"{who} made {whom} {change.role}"
+
+    def _styled(self, style: str, text: str) -> str:
+        return f"{STYLES[style]}{text}{PLAIN}" if self._is_terminal else text

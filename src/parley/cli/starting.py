@@ -1,0 +1,85 @@
+"""A server that was killed must be back soon: how `serve` starts without what it does not need at once.
+
+Of the 0.7 s that a plain start took, half were imports for other commands' help and tables (typer, rich),
+for colours in logs (rich again), for certificates that only outgoing connections need, and garbage
+collections of modules that live for ever. What is left is what a server is made of.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+CERTIFICATES_AFTER_SECONDS = 20.0
+"""By then the clients of the server before this one are back."""
+
+
+class ServeOptions(NamedTuple):
+    data: str | None = None
+    host: str | None = None
+    port: int | None = None
+    config: str | None = None
+    roles: str | None = None
+
+
+def plain_options(arguments: Sequence[str]) -> ServeOptions | None:
+    """The options of a `serve` that needs no help; None: go the long way, where mistakes are explained."""
+    found: dict[str, Any] = {}
+    words = list(arguments)
+    while words:
+        name, equals, value = words.pop(0).partition("=")
+        if not equals:
+            value = words.pop(0) if words else ""
+        key = name.removeprefix("--")
+        if not name.startswith("--") or key not in ServeOptions._fields or not value or value.startswith("-"):
+            return None
+        found[key] = value
+    if "port" in found:
+        if not (found["port"].isascii() and found["port"].isdigit()):
+            return None
+        found["port"] = int(found["port"])
+    return ServeOptions(**found)
+
+
+def start(options: ServeOptions) -> None:
+    """Import only what serves, then serve."""
+    gc.disable()
+    # structlog draws tracebacks with rich if it finds it; a server's log lines do not need that.
+    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
+    with certificates_later() as load_certificates:
+        from parley.cli.serving import serve
+    serve(options, lambda: _started(load_certificates))
+
+
+@contextlib.contextmanager
+def certificates_later() -> Iterator[Callable[[], None]]:
+    """TLS contexts that are made inside get the machine's certificates only when the answer is called."""
+    import ssl
+
+    waiting: list[tuple[ssl.SSLContext, ssl.Purpose]] = []
+    load = ssl.SSLContext.load_default_certs
+
+    def wait(context: ssl.SSLContext, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
+        waiting.append((context, purpose))
+
+    def load_all() -> None:
+        for context, purpose in waiting:
+            load(context, purpose)
+
+    ssl.SSLContext.load_default_certs = wait  # type: ignore[method-assign, assignment]
+    try:
+        yield load_all
+    finally:
+        ssl.SSLContext.load_default_certs = load  # type: ignore[method-assign]
+
+
+def _started(load_certificates: Callable[[], None]) -> None:
+    """The doors are open: catch up on what was put off, when nobody waits for it."""
+    gc.freeze()
+    gc.enable()
+    loop = asyncio.get_running_loop()
+    loop.call_later(CERTIFICATES_AFTER_SECONDS, lambda: loop.run_in_executor(None, load_certificates))
