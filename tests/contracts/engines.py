@@ -153,6 +153,7 @@ class SqliteOpenStore:
 class SqliteEngine:
     def __init__(self, sequencing: str, folder: Path) -> None:
         self.sequencing = sequencing
+        self.path = folder / FILE_NAME
         self._folder = folder
 
     @asynccontextmanager

@@ -21,7 +21,8 @@ JOIN_STATE = (
 )
 LEAVE_STATE = (
     "INSERT INTO delivery_state (user_id, chat_id, has_left, left_sequence, change) VALUES (?, ?, 1, ?, ?)"
-    " ON CONFLICT DO UPDATE SET has_left = 1, left_sequence = excluded.left_sequence, change = excluded.change"
+    " ON CONFLICT DO UPDATE SET has_left = 1, left_sequence = excluded.left_sequence,"
+    " change = excluded.change"
 )
 
 

@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar, cast
 import apsw
 import structlog
 
-from parley.errors import OutcomeUnknown, ParleyError, StoreBusy, StoreUnavailable
+from parley.errors import OutcomeUnknown, ParleyError, Refused, StoreBusy, StoreUnavailable
 from parley.store.sqlite.database import Database
 from parley.telemetry import Metrics
 
@@ -178,6 +178,9 @@ class Writer:
                 job.result = job.work(transaction)
             except apsw.Error:
                 raise
+            except Refused as refused:  # decided before anything that is remembered was touched
+                job.error = refused
+                transaction.undo_to("job")
             except Exception as error:
                 job.error = error
                 transaction.undo_to("job")
@@ -231,6 +234,8 @@ class Writer:
         self._metrics.commit_seconds.observe(seconds)
         for rider in self._riders:
             rider.arrived()
+        if any(job.error is not None and not isinstance(job.error, Refused) for job in jobs):
+            self._forget_all()  # what was read since the job failed is older than this commit
         for job in jobs:
             if job.committed is not None and job.error is None:
                 job.committed(job.result)
