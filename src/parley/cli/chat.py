@@ -20,7 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Chats: create, list and show them,
 Person = Annotated[str, typer.Argument(metavar="NAME", help="A username or user id.")]
 Title = Annotated[str, typer.Option("--title", help="What it is called.")]
 Owner = Annotated[str, typer.Option("--as", "--owner", metavar="NAME", help="Whose chat it is.")]
-Members = Annotated[list[str] | None, typer.Argument(metavar="[MEMBER]…", help="Who else is in it.")]
+Members = Annotated[list[str] | None, typer.Argument(metavar="MEMBER", help="Who else is in it.")]
 Actor = Annotated[
     str | None,
     typer.Option("--as", metavar="NAME", help="In whose name it is done.  [default: an owner of the chat]"),

@@ -65,7 +65,8 @@ def serve(
     data: Data = None,
     host: Annotated[str | None, typer.Option(help="The address to listen on.  [default: 127.0.0.1]")] = None,
     port: Annotated[
-        int | None, typer.Option(help="The port to listen on; 0 takes a free one.  [default: 8080]")
+        int | None,
+        typer.Option(min=0, max=65_535, help="The port to listen on; 0 takes a free one.  [default: 8080]"),
     ] = None,
     config: ConfigFile = None,
     roles: Annotated[str | None, typer.Option(help="Which roles to run; only all for now.")] = None,

@@ -125,7 +125,7 @@ def _folder(place: Place) -> Iterator[Finding]:
     folder = place.folder
     if not folder.is_dir():
         remedy = f"parley serve --data {folder} makes it; or name yours with --data"
-        yield Finding("look", "data folder", f"{folder} does not exist", remedy)
+        yield Finding("wrong", "data folder", f"{folder} does not exist", remedy)
         return
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         remedy = f"run as its owner, or: chown -R $(id -u) {folder}"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Chats = Annotated[
-    list[str] | None, typer.Argument(metavar="[CHAT]…", help="Only these: ids or titles.  [default: all]")
+    list[str] | None, typer.Argument(metavar="CHAT", help="Only these: ids or titles.  [default: all]")
 ]
 
 

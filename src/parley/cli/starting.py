@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+PORT_MAX = 65_535
 CERTIFICATES_AFTER_SECONDS = 20.0
 """By then the clients of the server before this one are back."""
 
@@ -39,9 +40,10 @@ def plain_options(arguments: Sequence[str]) -> ServeOptions | None:
             return None
         found[key] = value
     if "port" in found:
-        if not (found["port"].isascii() and found["port"].isdigit()):
+        port = found["port"]
+        if not (port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= PORT_MAX):
             return None
-        found["port"] = int(found["port"])
+        found["port"] = int(port)
     return ServeOptions(**found)
 
 
@@ -58,23 +60,23 @@ def start(options: ServeOptions) -> None:
 @contextlib.contextmanager
 def certificates_later() -> Iterator[Callable[[], None]]:
     """TLS contexts that are made inside get the machine's certificates only when the answer is called."""
-    import ssl
+    from ssl import SSLContext
 
-    waiting: list[tuple[ssl.SSLContext, ssl.Purpose]] = []
-    load = ssl.SSLContext.load_default_certs
+    waiting: list[SSLContext] = []
+    load = SSLContext.set_default_verify_paths
 
-    def wait(context: ssl.SSLContext, purpose: ssl.Purpose = ssl.Purpose.SERVER_AUTH) -> None:
-        waiting.append((context, purpose))
+    def wait(context: SSLContext) -> None:
+        waiting.append(context)
 
     def load_all() -> None:
-        for context, purpose in waiting:
-            load(context, purpose)
+        for context in waiting:
+            load(context)
 
-    ssl.SSLContext.load_default_certs = wait  # type: ignore[method-assign, assignment]
+    SSLContext.set_default_verify_paths = wait  # type: ignore[method-assign, assignment]
     try:
         yield load_all
     finally:
-        ssl.SSLContext.load_default_certs = load  # type: ignore[method-assign]
+        SSLContext.set_default_verify_paths = load  # type: ignore[method-assign]
 
 
 def _started(load_certificates: Callable[[], None]) -> None:

@@ -59,7 +59,8 @@ class Receipt(Struct):
 def identified(place: Place, name: str | None, token: str | None, url: str | None) -> Iterator[Identity]:
     """Who speaks: the token's owner, or whoever is named, with a token from the store that ends with this."""
     if token is not None:
-        yield Identity(url or place.server_url(), token, name)
+        with _explained(url or place.server_url()):
+            yield Identity(url or place.server_url(), token, name)
         return
     if name is None:
         raise CommandFailed("say who you are: --as NAME beside the data folder, or a token in PARLEY_TOKEN")
@@ -68,14 +69,26 @@ def identified(place: Place, name: str | None, token: str | None, url: str | Non
         raise CommandFailed(f"no server runs on {place.folder}\nstart it: parley serve --data {place.folder}")
     token, session = make_token(place, name, DEVICE_ID)
     try:
-        yield Identity(url or place.server_url(), token, name)
-    except BadToken as error:
-        raise CommandFailed(
-            f"the server at {url or place.server_url()} does not know a token made in {place.folder}:"
-            " it runs on another folder\nname its folder with --data, or the right server with --url"
-        ) from error
+        with _explained(url or place.server_url(), place):
+            yield Identity(url or place.server_url(), token, name)
     finally:
         end_session(place, session)
+
+
+@contextlib.contextmanager
+def _explained(url: str, place: Place | None = None) -> Iterator[None]:
+    """Say why a token is not taken: one from a store means that the server has another one."""
+    try:
+        yield
+    except BadToken as error:
+        if place is None:
+            says = f"the server at {url} does not take this token: {error}\nmake another: parley token NAME"
+        else:
+            says = (
+                f"the server at {url} does not know a token made in {place.folder}: it runs on another folder"
+                "\nname its folder with --data, or the right server with --url"
+            )
+        raise CommandFailed(says) from error
 
 
 # Sending
