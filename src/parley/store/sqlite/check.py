@@ -21,6 +21,7 @@ from parley.store.sqlite.schema import MIGRATIONS
 
 CHATS_PER_CHUNK = 500
 FILE_PROBLEMS_MAX = 20
+DAMAGED = "stop the server, copy the folder, and restore the last backup that passes this check"
 
 Row = tuple[Any, ...]
 ChatRow = tuple[int, str, int, str]
@@ -41,7 +42,22 @@ def check_connection(
     *,
     whole_file: bool = True,
 ) -> Findings:
+    """The same on an open connection. A file too damaged to be read on is a finding of its own."""
     findings = Findings()
+    try:
+        _check_all(connection, findings, chat_ids, tell, whole_file)
+    except (apsw.CorruptError, apsw.NotADBError) as error:
+        findings.add(Breach("file_integrity", f"the check could not go on: {error}", DAMAGED))
+    return findings
+
+
+def _check_all(
+    connection: apsw.Connection,
+    findings: Findings,
+    chat_ids: Sequence[str] | None,
+    tell: Tell,
+    whole_file: bool,
+) -> None:
     if chat_ids is None:
         _check_schema(connection, findings)
     log, people = LogCheck(connection, findings), PeopleCheck(connection, findings)
@@ -58,7 +74,6 @@ def check_connection(
         if whole_file:
             _check_file(connection, findings)
     tell(Progress(findings.chats, total, findings.entries))
-    return findings
 
 
 def _count_chats(connection: apsw.Connection) -> int:
@@ -110,5 +125,4 @@ def _check_file(connection: apsw.Connection, findings: Findings) -> None:
         rows: list[Row] = connection.execute(f"PRAGMA quick_check({FILE_PROBLEMS_MAX})").fetchall()
     for (says,) in rows:
         if says != "ok":
-            remedy = "stop the server, copy the folder, and restore the last backup that passes this check"
-            findings.add(Breach("file_integrity", str(says), remedy))
+            findings.add(Breach("file_integrity", str(says), DAMAGED))

@@ -205,7 +205,7 @@ class LogCheck:
     ) -> None:
         own_key = ids.client_key(entry.client_message_id) if entry.client_message_id else None
         wrong = []
-        if message_id is None or ids.message_key(entry.message_id) != message_id:
+        if message_id is None or _message_id(message_id) != entry.message_id:
             says = f"the entry at {sequence} says message_id {entry.message_id}, its row says otherwise"
             self._breach(walk, "wire_agreement", sequence, says, FROM_BACKUP)
             wrong.append("message_id")
@@ -289,6 +289,11 @@ class LogCheck:
     def _key_groups(self, chat_no: int, after: bytes) -> list[Row]:
         rows: list[Row] = self._connection.execute(KEYS, (chat_no, after, KEYS_PER_CHUNK)).fetchall()
         return rows
+
+
+def _message_id(key: bytes) -> str:
+    number = int.from_bytes(key, "big")
+    return ids.MESSAGE + ids.ulid(number >> ids.RANDOM_BITS, number)
 
 
 def _ms(text: str) -> int:
