@@ -1,0 +1,398 @@
+"""Writes the generated parts of the pages from the code that they describe: `make docs`.
+
+A part stands between two markers and is replaced as a whole; the prose around it is written by hand:
+
+    <!-- generated: limits (make docs) -->
+    …
+    <!-- end of limits -->
+
+tests/tidy/test_docs.py fails when a part is stale, when a frame has no part, and when a key has no meaning.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec import Struct, inspect
+
+from parley import config, errors
+from parley.core import rates
+from parley.errors import Refusal
+from parley.gateway import server
+from parley.gateway.api import ENDPOINTS
+from parley.gateway.bodies import Problem
+from parley.gateway.calls import Endpoint
+from parley.telemetry import Metrics
+from parley.wire import codes, frames, limits
+from parley.wire.codec import KNOWN_TYPES
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = ("docs/PROTOCOL.md", "docs/OPERATING.md")
+VECTORS = ROOT / "tests/wire_vectors"
+PART = re.compile(
+    r"<!-- generated: (?P<name>[\w.]+) \(make docs\) -->\n.*?<!-- end of (?P=name) -->", re.DOTALL
+)
+
+CHAT_NAMES = ("chat_id", "conversation_id", "conv_id")
+ENVELOPE = ("id", "re")
+RESERVED = ("typing_start", "typing_stop", "presence_subscribe", "presence_query")
+
+CONFIGURATION = {
+    "server.host": "The address to listen on. On a loopback address, direct requests may register, read"
+    " `/metrics` and are not rate limited; see [Behind a reverse proxy](#behind-a-reverse-proxy).",
+    "server.port": "The port; 0 takes a free one, and the ready line names it.",
+    "server.data": "The data folder. `PARLEY_DATA` and `--data` mean the same and win.",
+    "server.hosts": "Names that a request's `Host` may have beside loopback names and `server.host`."
+    " When empty on another address than loopback, any is accepted.",
+    "server.origins": "Web origins (`https://chat.example`) that may open a WebSocket beside the own one.",
+    "store.engine": "What keeps the data.",
+    "store.sequencing": "How positions are taken: [The log](the-log.md#two-ways-to-take-a-number).",
+    "accounts.registration": "Who may register: direct requests to a loopback address, everybody, nobody.",
+    "accounts.password_letters_min": "The shortest password; unset means 1 on a loopback address, else 8.",
+    "limits.rates": "Whether the [rates](#limits-and-rates) hold; `auto` spares direct requests to loopback.",
+    "log.level": "`debug` has a line per message.",
+    "log.format": "`json` is one object per line, `text` is for people.",
+}
+RATES = {
+    "MESSAGES_PER_USER": "messages sent, per user",
+    "FRAMES_PER_CONNECTION": "frames, per connection",
+    "REGISTRATIONS_PER_ADDRESS": "registrations, per address",
+    "CONNECTIONS_PER_ADDRESS": "WebSocket connections, per address",
+    "FAILED_LOGINS": "failed logins, per username and address",
+}
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
+
+
+def code(text: object) -> str:
+    return f"`{text}`"
+
+
+# Types
+
+
+def type_name(kind: inspect.Type) -> str:
+    """A type as a reader of the protocol calls it."""
+    match kind:
+        case inspect.UnionType(types=types):
+            named = [type_name(part) for part in types if not isinstance(part, inspect.FloatType)]
+            return " or ".join(dict.fromkeys(named))
+        case inspect.ListType(item_type=item):
+            return f"list of {type_name(item)}"
+        case inspect.DictType(key_type=key, value_type=value):
+            return f"object of {type_name(key)} to {type_name(value)}"
+        case inspect.StructType(cls=cls):
+            return code(cls.__name__)
+        case inspect.LiteralType(values=values):
+            return " or ".join(code(text) for text in sorted(map(json.dumps, values)))
+        case inspect.IntType(ge=int(least)):
+            return f"integer ≥ {least}"
+        case inspect.RawType():
+            return "[entry](#the-entry)"
+        case _:
+            return PLAIN_TYPES[type(kind)]
+
+
+PLAIN_TYPES: dict[type[inspect.Type], str] = {
+    inspect.StrType: "string",
+    inspect.IntType: "integer",
+    inspect.BoolType: "boolean",
+    inspect.NoneType: "null",
+    inspect.AnyType: "anything",
+}
+
+
+def default_of(field: inspect.Field) -> str:
+    """What a field that is left out means."""
+    if field.required:
+        return "required"
+    if field.default_factory is not msgspec.NODEFAULT:
+        return code(json.dumps(field.default_factory()))
+    return "absent" if field.default is msgspec.NODEFAULT else code(json.dumps(field.default))
+
+
+def presence_of(field: inspect.Field) -> str:
+    """Whether the server says it always."""
+    return "when it applies" if not field.required and field.default is msgspec.NODEFAULT else "always"
+
+
+def fields_of(kind: type[Struct]) -> list[inspect.Field]:
+    described = inspect.type_info(kind)
+    assert isinstance(described, inspect.StructType)
+    return list(described.fields)
+
+
+def is_told_elsewhere(name: str, kind: type[Struct]) -> bool:
+    """Whether a field needs no row: the envelope, and the other names of a chat."""
+    return name in ENVELOPE or (name in CHAT_NAMES[1:] and issubclass(kind, frames.ChatFrame))
+
+
+def asked(kind: type[Struct]) -> str:
+    """The fields of what a client says."""
+    rows = [
+        (" or ".join(map(code, CHAT_NAMES)), "string", "one is required")
+        if field.name == "chat_id" and issubclass(kind, frames.ChatFrame)
+        else (code(field.name), type_name(field.type), default_of(field))
+        for field in fields_of(kind)
+        if not is_told_elsewhere(field.name, kind)
+    ]
+    return table(("field", "type", "when left out"), rows) if rows else "It has no fields of its own."
+
+
+def said(kind: type[Struct]) -> str:
+    """The fields of what the server says."""
+    rows = [
+        (code(field.name), type_name(field.type), presence_of(field))
+        for field in fields_of(kind)
+        if not is_told_elsewhere(field.name, kind)
+    ]
+    return table(("field", "type", "present"), rows)
+
+
+# Frames
+
+
+def frame_part(kind: type[Struct], sender: str) -> str:
+    """A frame's fields, and one of its wire vectors as an example."""
+    fields = asked(kind) if sender == "client" else said(kind)
+    return f"{fields}\n\n```json\n{example_of(kind, sender)}\n```"
+
+
+def example_of(kind: type[Struct], sender: str) -> str:
+    """A wire vector: of a client's frame the fullest, of the server's the first."""
+    vectors = json.loads((VECTORS / f"{sender}.{tag_of(kind)}.json").read_text(encoding="utf-8"))["vectors"]
+    texts = [json.dumps(vector["value"]) for vector in vectors]
+    return max(texts, key=len) if sender == "client" else texts[0]
+
+
+def tag_of(kind: type[Struct]) -> str:
+    return str(kind.__struct_config__.tag)
+
+
+def frame_parts() -> dict[str, Callable[[], str]]:
+    senders: dict[str, Any] = {"client": frames.Request, "server": frames.ServerFrames}
+    return {
+        f"{sender}.{tag_of(kind)}": partial(frame_part, kind, sender)
+        for sender, union in senders.items()
+        for kind in union.__args__
+    }
+
+
+def entry() -> str:
+    return said(frames.Entry)
+
+
+def overview_chat() -> str:
+    return said(frames.OverviewChat)
+
+
+def reserved() -> str:
+    taken = KNOWN_TYPES.intersection(RESERVED)
+    assert not taken, f"{taken} is built: describe it and take it off the list"
+    return ", ".join(map(code, RESERVED))
+
+
+# Codes and limits
+
+
+def all_refusals() -> list[Refusal]:
+    found = [value for value in vars(errors).values() if isinstance(value, Refusal)]
+    return [*found, server.WRONG_METHOD]
+
+
+def refusals() -> str:
+    """One row per code; where several reasons share one, the first stands for all."""
+    by_code: dict[str, Refusal] = {}
+    for refusal in all_refusals():
+        by_code.setdefault(refusal.code, refusal)
+    rows = [
+        (code(name), str(r.status), "yes" if r.temporary else "no", r.reason) for name, r in by_code.items()
+    ]
+    return table(("code", "HTTP status", "temporary", "reason"), rows)
+
+
+def closes() -> str:
+    found = [value for value in vars(codes).values() if isinstance(value, codes.Close)]
+    rows = [
+        (str(close.code), close.reason, "yes" if codes.may_resume(close.code) else "no") for close in found
+    ]
+    return table(("code", "reason", "reconnect as you are"), sorted(rows))
+
+
+def limit_table() -> str:
+    named = {name: value for name, value in vars(limits).items() if name.isupper() and isinstance(value, int)}
+    rows = [
+        (code(name), f"{value:,}", "yes" if name in limits.WELCOME_LIMITS else "")
+        for name, value in named.items()
+        if name not in {"KIB", "MIB"}
+    ]
+    return table(("limit", "value", "in `welcome.limits`"), rows)
+
+
+def rate_table() -> str:
+    found = {name: value for name, value in vars(rates).items() if isinstance(value, rates.Rate)}
+    assert set(found) == set(RATES), "every rate has its words in RATES, and no other"
+    rows = [(RATES[name], _per(rate.per_second), f"{rate.burst:,.0f}") for name, rate in found.items()]
+    return table(("what is counted", "in the long run", "at once"), rows)
+
+
+def _per(per_second: float) -> str:
+    for seconds, unit in ((1, "second"), (60, "minute"), (3600, "hour")):
+        if (count := float(round(per_second * seconds, 6))) >= 1 and count.is_integer():
+            return f"{count:g} per {unit}"
+    raise ValueError(f"{per_second} per second has no round number per second, minute or hour")
+
+
+# HTTP
+
+
+def routes() -> str:
+    return table(
+        ("request", "what it does", "body", "answer", "token"),
+        [route_row(endpoint) for endpoint in ENDPOINTS],
+    )
+
+
+def route_row(endpoint: Endpoint) -> Sequence[str]:
+    path = endpoint.path + ("?" + "&".join(f"{name}=" for name in endpoint.query) if endpoint.query else "")
+    answer = f" {code(endpoint.answers.__name__)}" if endpoint.answers is not None else ""
+    return (
+        code(f"{endpoint.method} {path}"),
+        endpoint.summary,
+        code(endpoint.takes.__name__) if endpoint.takes is not None else "",
+        f"{endpoint.status}{answer}",
+        "no" if endpoint.needs == "nothing" else "yes",
+    )
+
+
+def bodies() -> str:
+    """Every body with its fields; in what a client sends, those that may be left out say their default."""
+    taken = {endpoint.takes for endpoint in ENDPOINTS if endpoint.takes is not None}
+    answered = {endpoint.answers for endpoint in ENDPOINTS if endpoint.answers is not None}
+    answered |= {item for kind in answered for item in structs_in(kind)} | {Problem}
+    rows = [(code(kind.__name__), body_fields(kind, kind in taken)) for kind in by_name(taken)]
+    rows += [(code(kind.__name__), body_fields(kind, False)) for kind in by_name(answered)]
+    return table(("body", "fields"), rows)
+
+
+def by_name(kinds: Iterable[Any]) -> list[Any]:
+    return sorted(kinds, key=lambda kind: str(kind.__name__))
+
+
+def body_fields(kind: type[Struct], is_asked: bool) -> str:
+    return "<br>".join(
+        f"{code(field.name)} {type_name(field.type)}{_note(default_of(field), presence_of(field), is_asked)}"
+        for field in fields_of(kind)
+    )
+
+
+def _note(default: str, presence: str, is_asked: bool) -> str:
+    if is_asked:
+        return "" if default == "required" else f", else {default}"
+    return "" if presence == "always" else f", {presence}"
+
+
+def structs_in(kind: type[Struct]) -> list[type[Struct]]:
+    """Structs that stand in the lists of a body."""
+    items = [field.type.item_type for field in fields_of(kind) if isinstance(field.type, inspect.ListType)]
+    return [item.cls for item in items if isinstance(item, inspect.StructType)]
+
+
+# Operating
+
+
+def configuration() -> str:
+    keys = {f"{section}.{key}" for section, names in config.sections().items() for key in names}
+    assert keys == set(CONFIGURATION), "every key has its meaning in CONFIGURATION, and no other"
+    rows = []
+    for section in fields_of(config.Config):
+        assert isinstance(section.type, inspect.StructType)
+        for field in section.type.fields:
+            key = f"{section.name}.{field.name}"
+            variable = f"{config.PREFIX}{section.name}_{field.name}".upper()
+            rows.append(
+                (code(key), code(variable), type_name(field.type), default_of(field), CONFIGURATION[key])
+            )
+    return table(("key", "in the environment", "type", "default", "meaning"), rows)
+
+
+def metric_table() -> str:
+    """Every metric of the server's own, as `/metrics` names it; those of the process depend on the system."""
+    rows = []
+    for metric in Metrics(lambda: 0).registry.collect():
+        if metric.name.startswith("process_"):
+            continue
+        name = metric.name + ("_total" if metric.type == "counter" else "")
+        kind = "count" if metric.type == "unknown" else metric.type
+        rows.append((code(name), kind, metric.documentation))
+    return table(("metric", "type", "what it says"), rows)
+
+
+def alerts() -> str:
+    groups = yaml.safe_load((ROOT / "ops/alerts.yml").read_text(encoding="utf-8"))["groups"]
+    rows = [
+        (
+            f"[{rule['alert']}](#{rule['alert'].lower()})",
+            code(rule["expr"]),
+            rule.get("for", "at once"),
+            rule["labels"]["severity"],
+        )
+        for group in groups
+        for rule in group["rules"]
+    ]
+    return table(("alert", "fires when", "for", "severity"), rows)
+
+
+PARTS: dict[str, Callable[[], str]] = {
+    **frame_parts(),
+    "entry": entry,
+    "overview_chat": overview_chat,
+    "reserved": reserved,
+    "refusals": refusals,
+    "closes": closes,
+    "limits": limit_table,
+    "routes": routes,
+    "bodies": bodies,
+    "configuration": configuration,
+    "rates": rate_table,
+    "metrics": metric_table,
+    "alerts": alerts,
+}
+
+
+def render(page: str) -> str:
+    """The page with every generated part made anew."""
+
+    def made(found: re.Match[str]) -> str:
+        name = found["name"]
+        return f"<!-- generated: {name} (make docs) -->\n{PARTS[name]()}\n<!-- end of {name} -->"
+
+    return PART.sub(made, page)
+
+
+def parts_in(page: str) -> list[str]:
+    return [found["name"] for found in PART.finditer(page)]
+
+
+def main() -> None:
+    for path in PAGES:
+        file = ROOT / path
+        page = file.read_text(encoding="utf-8")
+        rendered = render(page)
+        if rendered != page:
+            file.write_text(rendered, encoding="utf-8")
+            print(f"{path} is new")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Rule: a generated part of a page says what the code says, and nothing of the contract is left out."""
+
+import re
+
+import pytest
+
+from docs import generate
+from parley import config
+from parley.wire.codec import KNOWN_TYPES
+from tests.tidy.repository import ROOT, python_sources
+
+
+def page(path: str) -> str:
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("path", generate.PAGES)
+def test_generated_parts_are_fresh(path: str) -> None:
+    """Making a page anew changes nothing."""
+    assert generate.render(page(path)) == page(path), "the code has moved on: run make docs"
+
+
+def test_every_part_stands_in_a_page() -> None:
+    """Each frame, table and list that can be generated is shown, and shown once."""
+    shown = [name for path in generate.PAGES for name in generate.parts_in(page(path))]
+    assert sorted(shown) == sorted(generate.PARTS)
+
+
+def test_every_marker_is_understood() -> None:
+    """A marker with a typing error is not silently left as it is."""
+    text = "".join(page(path) for path in generate.PAGES)
+    begun = re.findall(r"<!-- generated: ", text)
+    ended = re.findall(r"<!-- end of ", text)
+    assert len(begun) == len(ended) == len(generate.PARTS)
+
+
+def test_a_stale_part_is_caught() -> None:
+    """What stands between the markers is replaced as a whole, and the rest of the page is kept."""
+    stale = "before\n<!-- generated: reserved (make docs) -->\nold\n<!-- end of reserved -->\nafter\n"
+    fresh = generate.render(stale)
+    assert fresh != stale
+    assert "old" not in fresh
+    assert fresh.startswith("before\n")
+    assert fresh.endswith("\nafter\n")
+    assert generate.render(fresh) == fresh
+
+
+def test_an_unknown_part_is_caught() -> None:
+    """A part that nobody can make is an error, not an empty place."""
+    with pytest.raises(KeyError):
+        generate.render("<!-- generated: nothing (make docs) -->\n<!-- end of nothing -->")
+
+
+def test_reserved_types_are_not_built() -> None:
+    """What the page calls reserved is refused as unknown today."""
+    assert not KNOWN_TYPES.intersection(generate.RESERVED)
+
+
+def test_every_refusal_code_is_listed() -> None:
+    """A client finds each code that any room of the server refuses with."""
+    rooms = [source for source in python_sources("src") if not source.path.startswith("src/parley/client/")]
+    used = {code for room in rooms for code in re.findall(r'\bRefusal\(\s*"(\w+)"', room.text)}
+    listed = set(re.findall(r"^\| `([a-z_]+)` \| \d{3} \|", page("docs/PROTOCOL.md"), re.MULTILINE))
+    assert listed == used
+
+
+def test_every_key_has_its_meaning() -> None:
+    """A configuration key without words for the operator cannot be added."""
+    keys = {f"{section}.{key}" for section, names in config.sections().items() for key in names}
+    assert keys == set(generate.CONFIGURATION)
