@@ -1,6 +1,7 @@
 """Requests that may be repeated: each is sent until it is answered, across reconnects. Pure.
 
-A frame that has no answer of its own has taken effect when a heartbeat sent after it is answered.
+A frame that has no answer of its own has taken effect when a heartbeat sent after it is answered. A call
+without a frame is only that heartbeat: it is done when everything sent before it has taken effect.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ CALL_TIMER = "call"
 
 class Call(Struct, eq=False):
     number: int
-    request: ReadReceipt
+    request: ReadReceipt | None
     attempts: int = 0
     request_id: int | None = None
 
@@ -39,7 +40,7 @@ class Calls:
         self._by_request: dict[int, Call] = {}
         self._barriers: dict[int, list[int]] = {}
 
-    def add(self, request: ReadReceipt) -> int:
+    def add(self, request: ReadReceipt | None) -> int:
         """The number under which its outcome is told."""
         if len(self._calls) >= CALLS_MAX:
             raise OutboxFull(f"{CALLS_MAX} requests are waiting for their answers")
@@ -47,6 +48,9 @@ class Calls:
         self._calls[number] = Call(number, request)
         self._to_send[number] = None
         return number
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._calls
 
     def drop(self, number: int) -> None:
         """Nobody waits for it any more."""
@@ -65,13 +69,14 @@ class Calls:
 
     def transmit(self) -> list[Request]:
         """What waits, and one heartbeat behind it."""
-        frames: list[Request] = [self._frame(self._calls[number]) for number in self._to_send]
-        if frames:
-            barrier = self._next_id()
-            self._barriers[barrier] = list(self._to_send)
-            frames.append(Heartbeat(id=barrier))
-            self._to_send.clear()
-        return frames
+        if not self._to_send:
+            return []
+        calls = [self._calls[number] for number in self._to_send]
+        frames: list[Request] = [frame for call in calls if (frame := self._frame(call)) is not None]
+        barrier = self._next_id()
+        self._barriers[barrier] = list(self._to_send)
+        self._to_send.clear()
+        return [*frames, Heartbeat(id=barrier)]
 
     def heartbeat_answered(self, request_id: int) -> list[int]:
         """The calls that have taken effect by that."""
@@ -109,9 +114,11 @@ class Calls:
         call = self._calls.get(number)
         return call is not None and call.request_id is not None
 
-    def _frame(self, call: Call) -> ReadReceipt:
+    def _frame(self, call: Call) -> ReadReceipt | None:
         call.request_id = self._next_id()
         call.attempts += 1
+        if call.request is None:
+            return None
         self._by_request[call.request_id] = call
         return ReadReceipt(
             id=call.request_id,

@@ -206,9 +206,9 @@ class Client:
     async def overview(self) -> list[OverviewChat]:
         """Every chat of the person: its head, how far this device is, what is unread. Asked anew."""
         self.check_open()
-        self.engine.refresh_overview()
+        wanted_round = self.engine.refresh_overview()
         self._link.poke()
-        await self._waiting.for_overview()
+        await self._waiting.for_overview(wanted_round)
         return list(self.engine.reading.positions.values())
 
     async def chats(self) -> list[ListedChat]:

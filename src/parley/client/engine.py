@@ -92,7 +92,9 @@ class CallAnswered(Struct, frozen=True):
 
 
 class OverviewComplete(Struct, frozen=True):
-    """Every change of the person's chats until now is in `positions`."""
+    """Every change of the person's chats until this round was asked for is in `positions`."""
+
+    round: int
 
 
 class Complaint(Struct, frozen=True):
@@ -122,6 +124,9 @@ class Engine:
         self._overview_token: str | None = None
         self._overview_id: int | None = None
         self._overview_due = False
+        self._overview_again = False
+        self._overview_round = 0
+        self._overview_paging = False
         self._heartbeat_ms = limits.HEARTBEAT_SECONDS * MS_PER_SECOND
         self._heartbeat_id: int | None = None
         self._heartbeat_due = False
@@ -147,9 +152,13 @@ class Engine:
     def mark_read(self, chat_id: str, read_up_to: int | str) -> int:
         return self.calls.add(ReadReceipt(chat_id=chat_id, read_up_to=read_up_to))
 
-    def refresh_overview(self) -> None:
-        """Ask which chats changed; `OverviewComplete` says that the answer is in."""
-        self._overview_due = True
+    def refresh_overview(self) -> int:
+        """Ask which chats changed; the round whose `OverviewComplete`, or a later one, has the answer."""
+        if self._overview_id is None and not self._overview_paging:
+            self._overview_due = True
+        else:
+            self._overview_again = True
+        return self._overview_round + 1
 
     def stored(self, key: MessageKey, ack: Ack, now_ms: int) -> None:
         """A message was found in the log."""
@@ -164,7 +173,7 @@ class Engine:
         self.user_id = welcome.user_id
         self._heartbeat_ms = max(1, welcome.heartbeat_seconds) * MS_PER_SECOND
         self._timers.set(HEARTBEAT, now_ms + self._heartbeat_ms)
-        self._overview_due = True
+        self._overview_due, self._overview_again, self._overview_paging = True, False, False
         self.reading.connected()
 
     def disconnected(self) -> None:
@@ -282,10 +291,12 @@ class Engine:
         self._timers.cancel(OVERVIEW)
         self._overview_id = None
         self._overview_token = frame.token
-        self._overview_due = not frame.complete
+        self._overview_paging = not frame.complete
+        self._overview_due = self._overview_paging or self._overview_again
         self.reading.overview(frame.chats, frame.complete)
         if frame.complete:
-            self._events.append(OverviewComplete())
+            self._overview_again = False
+            self._events.append(OverviewComplete(self._overview_round))
 
     def _receive_heartbeat(self, frame: HeartbeatAck) -> None:
         if frame.re == self._heartbeat_id:
@@ -329,6 +340,7 @@ class Engine:
         if not self._overview_due or self._overview_id is not None:
             return []
         self._overview_due = False
+        self._overview_round += not self._overview_paging
         self._overview_id = self._next_id()
         self._timers.set(OVERVIEW, now_ms + self._timing.answer_ms)
         return [

@@ -102,6 +102,7 @@ class Link:
         finally:
             self._line = None
             self._engine.disconnected()
+            self.poke()
 
     async def _pump(self) -> None:
         while True:
@@ -160,8 +161,23 @@ class Link:
         self._engine.flush()
         await self._commit(self._engine.to_save())
         if self._line is not None:
-            await self._line.send(self._engine.cursors.acks())
+            await self._say_last_words(self._line)
             await self._line.close()
+
+    async def _say_last_words(self, line: Line) -> None:
+        """The last acks, and a heartbeat whose answer says that they have taken effect."""
+        acks = self._engine.cursors.acks()
+        if not acks:
+            return
+        last = self._engine.calls.add(None)
+        try:
+            async with asyncio.timeout(self._timing.drain_ms / 1000):
+                await line.send([*acks, *self._engine.calls.transmit()])
+                while last in self._engine.calls and self._line is line:
+                    self._poked.clear()
+                    await self._poked.wait()
+        except TimeoutError:
+            log.info("the server did not confirm the last acks; the next run may see entries again")
 
 
 def cause_of(group: ExceptionGroup[ClientError]) -> ClientError:

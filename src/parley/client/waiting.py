@@ -33,7 +33,7 @@ class Waiting:
         self.all_sent = asyncio.Event()
         self.failure: ClientError | None = None
         self._calls: dict[int, asyncio.Future[None]] = {}
-        self._overviews: list[asyncio.Future[None]] = []
+        self._overviews: list[tuple[int, asyncio.Future[None]]] = []
 
     def check_open(self) -> None:
         if self.failure is not None:
@@ -47,10 +47,10 @@ class Waiting:
         finally:
             del self._calls[number]
 
-    async def for_overview(self) -> None:
-        """Until an overview that was asked for is complete."""
+    async def for_overview(self, wanted_round: int) -> None:
+        """Until that round of the overview, or a later one, is complete."""
         complete = asyncio.get_running_loop().create_future()
-        self._overviews.append(complete)
+        self._overviews.append((wanted_round, complete))
         await complete
 
     def tell(self, event: Event) -> None:
@@ -68,9 +68,7 @@ class Waiting:
             case CallAnswered():
                 _answer(self._calls.get(event.number), event.refusal)
             case OverviewComplete():
-                for complete in self._overviews:
-                    _answer(complete, None)
-                self._overviews.clear()
+                self._overview_complete(event.round)
             case Complaint():
                 log.warning("the server refused a request: %s: %s", event.refusal.code, event.refusal.reason)
 
@@ -79,7 +77,7 @@ class Waiting:
         self.failure = failure
         for sending in self.sendings.values():
             sending.settle(failure)
-        for waiting in [*self._calls.values(), *self._overviews]:
+        for waiting in [*self._calls.values(), *(complete for _, complete in self._overviews)]:
             if not waiting.done():
                 waiting.set_exception(failure)
         for reader in self.readers.values():
@@ -87,6 +85,12 @@ class Waiting:
         if self.all_reader is not None:
             self.all_reader.notify()
         self.all_sent.set()
+
+    def _overview_complete(self, done_round: int) -> None:
+        for wanted_round, complete in self._overviews:
+            if wanted_round <= done_round:
+                _answer(complete, None)
+        self._overviews = [waiting for waiting in self._overviews if not waiting[1].done()]
 
     def _settle(self, key: MessageKey, outcome: Ack | RequestRefused) -> None:
         sending = self.sendings.pop(key, None)

@@ -133,10 +133,22 @@ def test_an_overview_is_read_to_its_end() -> None:
     harness = Harness()
     harness.connect()
     harness.answer_overview(position("chat_1"), token="p1", complete=False)
-    assert OverviewComplete() not in harness.engine.events()
+    assert OverviewComplete(1) not in harness.engine.events()
     harness.answer_overview(position("chat_2"), token="p2")
-    assert OverviewComplete() in harness.engine.events()
+    assert OverviewComplete(1) in harness.engine.events()
     assert set(harness.engine.reading.positions) == {"chat_1", "chat_2"}
+
+
+def test_an_overview_on_its_way_does_not_answer_a_later_question() -> None:
+    """Whoever asks while one is under way waits for the next, which is then asked for."""
+    harness = Harness()
+    harness.connect()
+    (first,) = of(SyncOverview, harness.frames())
+    assert harness.engine.refresh_overview() == 2
+    harness.receive(Overview(re=answer_to(first.id), chats=[], token="t1", complete=True))
+    assert OverviewComplete(1) in harness.engine.events()
+    harness.answer_overview(token="t2")
+    assert OverviewComplete(2) in harness.engine.events()
 
 
 def test_a_token_that_is_not_taken_is_given_up() -> None:
