@@ -16,6 +16,7 @@ from tests.acceptance.world import World, metric, store_of, world_on
 
 GIVEN = 10
 """sequence_counter in the given chat."""
+SEVEN_DAYS_SECONDS = 604_800
 
 
 def new_id() -> str:
@@ -33,6 +34,8 @@ async def test_scenario_1_basic_sequence_allocation(server: ServerProcess) -> No
         assert store.sequence_counter == 11
         assert store.messages[11] == uuid_1
         assert store.idempotency_keys[uuid_1] == 11
+        lives = store.rows("SELECT ttl - strftime('%s', created_at) FROM idempotency_keys WHERE chat_id = ?")
+        assert set(lives) == {(SEVEN_DAYS_SECONDS,)}
 
 
 async def test_scenario_2_idempotent_retry(server: ServerProcess) -> None:
