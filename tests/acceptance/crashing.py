@@ -10,24 +10,6 @@ from tests.acceptance.world import World
 
 LOOK_SECONDS = 0.01
 
-CRASHES: dict[str, dict[str, str]] = {
-    "atomic": {
-        "before the write": "before_write:1",
-        "after the write, before its commit": "after_write_before_commit:1",
-        "after the commit, before the ack": "after_commit_before_ack:1",
-        "in the middle of the fan-out": "mid_fanout:1",
-    },
-    "two_phase": {
-        "before the allocation": "before_write:1",
-        "in the allocation, before its commit": "after_write_before_commit:1",
-        "after the allocation": "after_allocate:1",
-        "after the write, before its commit": "after_write_before_commit:2",
-        "after the commit, before the ack": "after_commit_before_ack:2",
-        "in the middle of the fan-out": "mid_fanout:1",
-    },
-}
-"""Every point of one send at which the process may die, by sequencing mode."""
-
 
 def crash_at(label: str) -> dict[str, str]:
     return {faults.CRASH: label}
