@@ -80,7 +80,7 @@ def list_chats(
     json: AsJson = False,
 ) -> None:
     """List chats."""
-    from parley.cli.opening import require_user
+    from parley.cli.naming import require_user
     from parley.cli.output import print_json, print_table
     from parley.store.sqlite import listing
     from parley.store.sqlite.beside import connect_beside
@@ -102,7 +102,7 @@ def list_chats(
 @app.command("show")
 def show(chat: ChatName, data: Data = None, config: ConfigFile = None, json: AsJson = False) -> None:
     """Show a chat and its members."""
-    from parley.cli.opening import require_chat
+    from parley.cli.naming import require_chat
     from parley.cli.output import print_json, print_table, printable
     from parley.store.sqlite import listing
     from parley.store.sqlite.beside import connect_beside

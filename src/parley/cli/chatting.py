@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from msgspec import Struct
 
 from parley.chats.membership import Membership
-from parley.cli.opening import open_desk, require_chat, require_user, run
+from parley.cli.naming import require_chat, require_user
+from parley.cli.opening import open_desk, run
 from parley.cli.places import CommandFailed, Place
 from parley.model import Appended, Chat, ChatType, Role
 from parley.store.sqlite import listing

@@ -58,17 +58,17 @@ def recover(
     Shows what it found and would write; --apply writes it, also beside a running server. A counter that
     is there is never overwritten.
     """
-    from parley.cli import checking
+    from parley.cli import recovering
 
     folder, chat_ids = _chosen(data, config, chats)
     if bool(chat_ids) == everything:
         raise typer.BadParameter("name a chat, or say --all for every chat that has no counter")
-    if not checking.recover(folder, chat_ids, apply=apply, seal_holes=seal_holes, as_json=json):
+    if not recovering.recover(folder, chat_ids, apply=apply, seal_holes=seal_holes, as_json=json):
         raise typer.Exit(1)
 
 
 def _chosen(data: Path | None, config: Path | None, names: list[str] | None) -> tuple[Path, list[str] | None]:
-    from parley.cli.opening import require_chat
+    from parley.cli.naming import require_chat
     from parley.cli.places import find_place
 
     folder = find_place(data, config).require_store()

@@ -11,26 +11,20 @@ import contextlib
 import random
 import secrets
 from collections.abc import AsyncIterator, Coroutine
-from pathlib import Path
 from typing import Any, TypeVar
-
-import structlog
 
 from parley import ids
 from parley.bus.embedded import EmbeddedBus
 from parley.chats.accounts import People, check_device
 from parley.chats.membership import Membership
 from parley.chats.sending import Sending
-from parley.cli.places import CommandFailed, Place
+from parley.cli.naming import require_user
+from parley.cli.places import Place
 from parley.clock import wall_clock
 from parley.model import Session
-from parley.store.sqlite import listing
-from parley.store.sqlite.beside import connect_beside
-from parley.store.sqlite.listing import ListedChat
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics, configure_logs
 
-CANDIDATES_TOLD_MAX = 5
 DEVICE_NAME = "parley command line"
 
 T = TypeVar("T")
@@ -100,34 +94,5 @@ def end_session(place: Place, session: Session) -> None:
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Run a command that waits; what it logs goes to stderr as lines to read."""
-    quiet_logs()
-    return asyncio.run(work)
-
-
-def quiet_logs() -> None:
     configure_logs("warning", as_json=False)
-    structlog.contextvars.clear_contextvars()
-
-
-def require_user(folder: Path, name: str) -> str:
-    """The user_id of a name or id."""
-    with connect_beside(folder, read_only=True) as connection:
-        user_id = listing.user_id_of(connection, name)
-    if user_id is None:
-        raise CommandFailed(
-            f"there is nobody called {name}"
-            f"\nparley user list shows everybody; parley user add {name} makes them"
-        )
-    return user_id
-
-
-def require_chat(folder: Path, name: str) -> ListedChat:
-    """The one chat that is meant."""
-    with connect_beside(folder, read_only=True) as connection:
-        found = listing.find_chats(connection, name)
-    if not found:
-        raise CommandFailed(f"there is no chat {name}\nparley chat list shows all of them")
-    if len(found) > 1:
-        some = "\n".join(chat.chat_id for chat in found[:CANDIDATES_TOLD_MAX])
-        raise CommandFailed(f"several chats are called {name}; say which by its id:\n{some}")
-    return found[0]
+    return asyncio.run(work)

@@ -1,0 +1,36 @@
+"""Whom and what a person means: names and ids of people and chats, looked up in the store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from parley.cli.places import CommandFailed
+from parley.store.sqlite import listing
+from parley.store.sqlite.beside import connect_beside
+from parley.store.sqlite.listing import ListedChat
+
+CANDIDATES_TOLD_MAX = 5
+
+
+def require_user(folder: Path, name: str) -> str:
+    """The user_id of a name or id."""
+    with connect_beside(folder, read_only=True) as connection:
+        user_id = listing.user_id_of(connection, name)
+    if user_id is None:
+        raise CommandFailed(
+            f"there is nobody called {name}"
+            f"\nparley user list shows everybody; parley user add {name} makes them"
+        )
+    return user_id
+
+
+def require_chat(folder: Path, name: str) -> ListedChat:
+    """The one chat that is meant."""
+    with connect_beside(folder, read_only=True) as connection:
+        found = listing.find_chats(connection, name)
+    if not found:
+        raise CommandFailed(f"there is no chat {name}\nparley chat list shows all of them")
+    if len(found) > 1:
+        some = "\n".join(chat.chat_id for chat in found[:CANDIDATES_TOLD_MAX])
+        raise CommandFailed(f"several chats are called {name}; say which by its id:\n{some}")
+    return found[0]

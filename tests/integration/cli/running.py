@@ -1,0 +1,59 @@
+"""Running commands, and a server beside them."""
+
+import json
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from parley.testing.server import parley_command
+
+COMMAND_SECONDS_MAX = 40.0
+
+
+class Run:
+    """A command that has ended."""
+
+    def __init__(self, process: subprocess.CompletedProcess[str]) -> None:
+        self.status = process.returncode
+        self.stdout = process.stdout
+        self.stderr = process.stderr
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.stdout)
+
+    @property
+    def lines(self) -> list[str]:
+        return self.stdout.splitlines()
+
+
+def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment without what a developer may have set for Parley."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PARLEY_")}
+    return {**kept, **(extra or {})}
+
+
+def parley(
+    *arguments: str, data: Path | None = None, given: str = "", environment: Mapping[str, str] | None = None
+) -> Run:
+    """Run a command on a data folder, with this on its stdin."""
+    where = {"PARLEY_DATA": str(data)} if data is not None else {}
+    process = subprocess.run(
+        [*parley_command(), *arguments],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS_MAX,
+        check=False,
+        env=clean_environment({**where, **(environment or {})}),
+    )
+    return Run(process)
+
+
+def succeed(*arguments: str, data: Path | None = None, given: str = "") -> Run:
+    """The same, and it must work."""
+    run = parley(*arguments, data=data, given=given)
+    assert run.status == 0, run.stderr
+    return run
