@@ -7,7 +7,7 @@
         async for entry in chat:
             print(entry.sequence, entry.content)
 
-What it promises, and what it asks of an application, is in `docs/sdk-python.md`.
+What it promises an application, and what it asks of it, is in `docs/sdk-python.md`.
 """
 
 from parley.client.api import login, register

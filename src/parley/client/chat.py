@@ -48,6 +48,10 @@ class Chat:
         """The entry that was yielded last is processed, although the next one was not asked for."""
         self._client.processed(self.chat_id)
 
+    def seek(self, after: int) -> None:
+        """The next loop reads on after this sequence, wherever this device was; 0 is the whole log."""
+        self._client.seek(self.chat_id, after)
+
     @property
     def restarts(self) -> int:
         """How often the server has started this log over since it is read here."""

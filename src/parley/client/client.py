@@ -17,7 +17,7 @@ from parley.client.api import Api, ChatInfo, ListedChat, MemberInfo, base_url, o
 from parley.client.chat import AllEntries, Chat, Entries
 from parley.client.engine import Engine, Event, MustCheck
 from parley.client.errors import ClientError, Closed, ReadElsewhere, RequestRefused
-from parley.client.keeping import Outgoing, open_keeper
+from parley.client.keeping import Cursor, Outgoing, open_keeper
 from parley.client.line import Line, dial
 from parley.client.link import Link, cause_of
 from parley.client.looking import find_stored
@@ -253,6 +253,15 @@ class Client:
         self._link.poke()
         readers[chat_id] = Entries(self, chat_id)
         return readers[chat_id]
+
+    def seek(self, chat_id: str, after: int) -> None:
+        """See `Chat.seek`."""
+        self.check_open()
+        if chat_id in self._waiting.readers:
+            self._waiting.readers.pop(chat_id).close()
+        self.engine.reading.stop(chat_id)
+        self.engine.cursors.move(chat_id, Cursor(sequence=after), self._link.now_ms())
+        self._link.poke()
 
     def take(self, chat_id: str) -> Entry | None:
         entry = self.engine.reading.take(chat_id, self._link.now_ms())

@@ -22,7 +22,8 @@ from parley.client.cursors import FLUSH_TIMER, RETRY_TIMER, Cursors
 from parley.client.errors import RequestRefused
 from parley.client.keeping import Changes, Kept, MessageKey, Outgoing
 from parley.client.outbox import ACK_TIMER, RESUME_TIMER, Outbox
-from parley.client.reading import SYNC_TIMER, Reading, found_in
+from parley.client.reading import Reading, found_in
+from parley.client.syncing import SYNC_TIMER, Syncing
 from parley.client.timers import Timers
 from parley.client.timing import Timing
 from parley.clock import MS_PER_SECOND
@@ -135,7 +136,8 @@ class Engine:
         self.silent = False
         self.outbox = Outbox(timing, self._timers, self._next_id, chance)
         self.cursors = Cursors(timing, self._timers, self._next_id, kept.cursors)
-        self.reading = Reading(timing, self._timers, self._next_id, chance, self.cursors)
+        self.syncing = Syncing(timing, self._timers, self._next_id, chance)
+        self.reading = Reading(self.cursors, self.syncing)
         self.calls = Calls(timing, self._timers, self._next_id, chance)
         for message in kept.outgoing:
             self.outbox.add(message, kept=True)
@@ -238,7 +240,7 @@ class Engine:
         """What may go out now, each frame once. The heartbeat comes last: its answer covers the rest."""
         if not self.online:
             return []
-        frames: list[Request] = [*self._overview_request(now_ms), *self.reading.syncs(now_ms)]
+        frames: list[Request] = [*self._overview_request(now_ms), *self.syncing.requests(now_ms)]
         frames += self.outbox.transmit(now_ms, wall_ms)
         frames += self.cursors.acks()
         frames += self.calls.transmit()

@@ -6,52 +6,33 @@ the others: their heads are known, nothing of theirs is kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from msgspec import UNSET
 
 from parley.client.cursors import Cursors
 from parley.client.inbox import Budget, Found, Inbox
 from parley.client.keeping import Cursor
-from parley.client.timers import Timers
-from parley.client.timing import Timing, backoff_ms
+from parley.client.syncing import Syncing
 from parley.errors import Refusal
 from parley.model import Kind
-from parley.wire.frames import ChatChanged, Entry, MessageBatch, OverviewChat, SyncRequest
+from parley.wire.frames import ChatChanged, Entry, MessageBatch, OverviewChat
 
-SYNCS_IN_FLIGHT_MAX = 8
-PAGE_ENTRIES = 500
 ALL_BYTES_MAX = 16 * 1024 * 1024
 ALL_ENTRIES_MAX = 20_000
-
-SYNC_TIMER = "sync"
 
 KNOWN_KINDS = frozenset(kind.value for kind in Kind)
 
 
 class Reading:
-    def __init__(
-        self,
-        timing: Timing,
-        timers: Timers,
-        next_id: Callable[[], int],
-        chance: Callable[[], float],
-        cursors: Cursors,
-    ) -> None:
-        self._timing = timing
-        self._timers = timers
-        self._next_id = next_id
-        self._chance = chance
+    def __init__(self, cursors: Cursors, syncing: Syncing) -> None:
         self._cursors = cursors
+        self._syncing = syncing
         self._inboxes: dict[str, Inbox] = {}
         self._unplaced: dict[str, None] = {}
         self._shared = Budget(ALL_BYTES_MAX, ALL_ENTRIES_MAX)
         self._follows_all = False
         self._placing = True
-        self._wanting: dict[str, None] = {}
-        self._blocked: dict[str, None] = {}
-        self._syncing: dict[str, int] = {}
-        self._attempts: dict[str, int] = {}
         self._fresh: dict[str, None] = {}
         self.positions: dict[str, OverviewChat] = {}
 
@@ -77,9 +58,8 @@ class Reading:
         if inbox is not None:
             inbox.put_back()
             inbox.release()
-        for waiting in (self._wanting, self._blocked, self._syncing, self._attempts, self._fresh):
-            waiting.pop(chat_id, None)
-        self._timers.cancel((SYNC_TIMER, chat_id))
+        self._fresh.pop(chat_id, None)
+        self._syncing.forget(chat_id)
 
     def stop_all(self) -> None:
         self._follows_all = False
@@ -98,7 +78,7 @@ class Reading:
         if inbox is None:
             return None
         entry = inbox.take()
-        self._look_again(inbox)
+        self._syncing.room_was_made(inbox)
         self._cursors.move(chat_id, inbox.processed, now_ms)
         return entry
 
@@ -115,14 +95,10 @@ class Reading:
         self._placing = True
         for inbox in self._inboxes.values():
             inbox.connected()
-            self._consider(inbox)
+            self._syncing.consider(inbox)
 
     def disconnected(self) -> None:
-        """No page will come."""
-        self._syncing.clear()
-        self._attempts.clear()
-        for chat_id in list(self._inboxes):
-            self._timers.cancel((SYNC_TIMER, chat_id))
+        self._syncing.disconnected()
 
     def overview(self, chats: Sequence[OverviewChat], complete: bool) -> None:
         for chat in chats:
@@ -160,27 +136,28 @@ class Reading:
             self._after_news(inbox)
 
     def page(self, batch: MessageBatch, found: Sequence[Found], now_ms: int) -> None:
-        inbox = self._answered(batch.re, batch.chat_id)
-        if inbox is None:
+        inbox = self._inboxes.get(batch.chat_id)
+        if not self._syncing.answered(batch.re, batch.chat_id) or inbox is None:
             return
         told_something = inbox.page(batch, found)
         if inbox.restarts:
             self._cursors.move(inbox.chat_id, inbox.processed, now_ms)
         if told_something or not inbox.wants_sync:
-            self._attempts.pop(inbox.chat_id, None)
+            self._syncing.succeeded(inbox.chat_id)
             self._after_news(inbox)
         else:
-            self._ask_later(inbox.chat_id, 0, now_ms)
+            self._syncing.ask_later(inbox.chat_id, 0, now_ms)
 
     def sync_refused(self, request_id: int, refusal: Refusal, now_ms: int) -> bool:
         """Whether that request was for a page. For good means that this chat can be read no further."""
-        chat_id = next((chat_id for chat_id, asked in self._syncing.items() if asked == request_id), None)
+        chat_id = self._syncing.chat_of(request_id)
         if chat_id is None:
             return False
-        inbox = self._answered(request_id, chat_id)
-        if inbox is not None and refusal.temporary:
-            self._ask_later(chat_id, refusal.retry_after_ms or 0, now_ms)
-        elif inbox is not None:
+        self._syncing.answered(request_id, chat_id)
+        inbox = self._inboxes[chat_id]
+        if refusal.temporary:
+            self._syncing.ask_later(chat_id, refusal.retry_after_ms or 0, now_ms)
+        else:
             inbox.failure = refusal
             self._fresh[chat_id] = None
         return True
@@ -190,66 +167,19 @@ class Reading:
         inbox = self._inboxes.get(chat_id)
         if inbox is not None:
             inbox.doubtful = True
-            self._consider(inbox)
+            self._syncing.consider(inbox)
 
     def sync_is_late(self, chat_id: str) -> None:
         """A page did not come in time, or a rest is over: ask again."""
-        self._syncing.pop(chat_id, None)
+        self._syncing.stop_waiting(chat_id)
         inbox = self._inboxes.get(chat_id)
         if inbox is not None:
-            self._consider(inbox)
-
-    # What goes out.
-
-    def syncs(self, now_ms: int) -> list[SyncRequest]:
-        requests = []
-        while self._wanting and len(self._syncing) < SYNCS_IN_FLIGHT_MAX:
-            chat_id = next(iter(self._wanting))
-            del self._wanting[chat_id]
-            inbox = self._inboxes[chat_id]
-            if not inbox.has_room:
-                self._blocked[chat_id] = None
-            elif inbox.wants_sync:
-                requests.append(self._ask(inbox, now_ms))
-        return requests
-
-    def _ask(self, inbox: Inbox, now_ms: int) -> SyncRequest:
-        request_id = self._next_id()
-        self._syncing[inbox.chat_id] = request_id
-        self._timers.set((SYNC_TIMER, inbox.chat_id), now_ms + self._timing.answer_ms)
-        return inbox.sync_request(request_id, PAGE_ENTRIES)
-
-    def _answered(self, request_id: object, chat_id: str) -> Inbox | None:
-        if self._syncing.get(chat_id) != request_id:
-            return None
-        del self._syncing[chat_id]
-        self._timers.cancel((SYNC_TIMER, chat_id))
-        return self._inboxes.get(chat_id)
-
-    def _ask_later(self, chat_id: str, at_least_ms: int, now_ms: int) -> None:
-        attempt = self._attempts.get(chat_id, 0)
-        self._attempts[chat_id] = attempt + 1
-        delay = max(at_least_ms, backoff_ms(attempt, self._timing, self._chance()))
-        self._timers.set((SYNC_TIMER, chat_id), now_ms + delay)
+            self._syncing.consider(inbox)
 
     def _after_news(self, inbox: Inbox) -> None:
         if inbox.has_ready:
             self._fresh[inbox.chat_id] = None
-        self._consider(inbox)
-
-    def _consider(self, inbox: Inbox) -> None:
-        resting = inbox.chat_id in self._syncing or self._timers.pending((SYNC_TIMER, inbox.chat_id))
-        if inbox.wants_sync and not resting:
-            self._wanting[inbox.chat_id] = None
-
-    def _look_again(self, inbox: Inbox) -> None:
-        """Something was taken, so that there may be room again."""
-        if inbox.chat_id in self._blocked:
-            del self._blocked[inbox.chat_id]
-        elif inbox.budget is self._shared and self._blocked and inbox.has_room:
-            self._wanting |= self._blocked
-            self._blocked = {}
-        self._consider(inbox)
+        self._syncing.consider(inbox)
 
     def _note_position(self, chat: OverviewChat) -> None:
         if chat.left is True:
@@ -266,7 +196,7 @@ class Reading:
         inbox = self._inboxes.get(chat_id)
         if inbox is not None:
             inbox.note_head(head, epoch)
-            self._consider(inbox)
+            self._syncing.consider(inbox)
 
     def _raise_position(self, chat_id: str, head: int) -> None:
         position = self.positions.get(chat_id)
@@ -287,7 +217,9 @@ class Reading:
             return
         self._unplaced.pop(chat_id, None)
         inbox = self._inboxes[chat_id] = Inbox(chat_id, cursor or Cursor(), budget)
-        self._consider(inbox)
+        if budget is self._shared and position is not None and inbox.processed.sequence == position.head:
+            inbox.trust(position.epoch)
+        self._syncing.consider(inbox)
 
 
 def found_in(entries: Sequence[Entry], voids: Sequence[int]) -> list[Found]:

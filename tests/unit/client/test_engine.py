@@ -392,6 +392,19 @@ def test_all_chats_are_followed_also_those_that_come_later() -> None:
     assert request.chat_id == "chat_3"
 
 
+def test_following_all_visits_only_what_changed() -> None:
+    """A chat whose head is this device's position is not asked, and still hears what comes live."""
+    harness = Harness()
+    harness.engine.reading.read_all()
+    harness.connect()
+    harness.answer_overview(position("chat_2", head=7, acked=7), position(CHAT, head=1, acked=1))
+    assert of(SyncRequest, harness.frames()) == []
+    harness.receive(Messages(chat_id=CHAT, epoch=1, entries=[raw(make_entry(CHAT, 2))]))
+    entry = harness.engine.reading.take(CHAT, 0)
+    assert entry is not None
+    assert entry.sequence == 2
+
+
 def test_few_pages_are_asked_for_at_once() -> None:
     """A person with many chats does not flood the server after an absence."""
     harness = Harness()

@@ -81,6 +81,16 @@ async def test_a_loop_that_broke_off_sees_its_last_entry_again() -> None:
         assert await read(me, 1) == [3]
 
 
+async def test_a_loop_may_start_anywhere() -> None:
+    """Seeking leaves the device's place for another, forwards and back to the start."""
+    async with fake_server() as server, to(server) as me:
+        fill(server, 9)
+        me.chat(CHAT).seek(6)
+        assert await read(me, 2) == [7, 8]
+        me.chat(CHAT).seek(0)
+        assert await read(me, 2) == [1, 2]
+
+
 async def test_a_second_loop_takes_over() -> None:
     """One device has one cursor per chat, so that the first loop ends."""
     async with fake_server() as server, to(server) as me:
