@@ -42,6 +42,9 @@ class Cursors:
         if self._at.get(chat_id) == cursor:
             return
         self._at[chat_id] = self._moved[chat_id] = cursor
+        self.flush_soon(now_ms)
+
+    def flush_soon(self, now_ms: int) -> None:
         if not self._timers.pending(FLUSH):
             self._timers.set(FLUSH, now_ms + self._timing.cursor_flush_ms)
 

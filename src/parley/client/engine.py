@@ -121,7 +121,7 @@ class Engine:
         self._events: list[Event] = []
         self._added: list[Outgoing] = []
         self._removed: list[MessageKey] = []
-        self._flush_cursors = False
+        self._flush_due = False
         self._overview_token: str | None = None
         self._overview_id: int | None = None
         self._overview_due = False
@@ -165,7 +165,7 @@ class Engine:
     def stored(self, key: MessageKey, ack: Ack, now_ms: int) -> None:
         """A message was found in the log."""
         if self.outbox.acknowledged(key, now_ms) is not None:
-            self._forget(key)
+            self._forget(key, now_ms)
             self._events.append(Acked(key, ack))
 
     # What the connection tells.
@@ -230,7 +230,7 @@ class Engine:
                 case _ if kind == CALL_TIMER:
                     self.calls.resume(int(whose))
                 case _ if kind == FLUSH_TIMER:
-                    self._flush_cursors = True
+                    self._flush_due = True
                 case _ if kind == RETRY_TIMER:
                     self.cursors.retry()
 
@@ -254,13 +254,17 @@ class Engine:
 
     def flush(self) -> None:
         """Write the cursors down without waiting for their time."""
-        self._flush_cursors = True
+        self._flush_due = True
 
     def to_save(self) -> Changes:
         """What is to be made durable; hand it back to `saved`."""
-        cursors = self.cursors.to_save() if self._flush_cursors else {}
-        changes = Changes(self._added, self._removed, cursors)
-        self._added, self._removed, self._flush_cursors = [], [], False
+        changes = Changes(added=self._added)
+        if self._added or self._flush_due:
+            # A message that is acknowledged twice over does no harm: forgetting it can wait for company.
+            changes.removed, self._removed = self._removed, []
+        if self._flush_due:
+            changes.cursors = self.cursors.to_save()
+        self._added, self._flush_due = [], False
         return changes
 
     def saved(self, changes: Changes) -> None:
@@ -274,9 +278,10 @@ class Engine:
         """When `tick` has something to do."""
         return self._timers.next_ms()
 
-    def _forget(self, key: MessageKey) -> None:
+    def _forget(self, key: MessageKey, now_ms: int) -> None:
         if self._durable:
             self._removed.append(key)
+            self.cursors.flush_soon(now_ms)
 
     def _entries(self, raws: list[Raw], now_ms: int) -> list[Entry]:
         """Decoded. One's own unacknowledged message among them is as good as its ack."""
@@ -316,7 +321,7 @@ class Engine:
         request_id = int(frame.re or 0)
         failed = self.outbox.refused(request_id, refusal, now_ms)
         if failed is not None:
-            self._forget(failed.message.key)
+            self._forget(failed.message.key, now_ms)
             self._events.append(SendRefused(failed.message.key, refusal))
         elif (number := self.calls.refused(request_id, refusal, now_ms)) is not None:
             self._events.append(CallAnswered(number, refusal))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 import apsw
+import msgspec
 from msgspec import Struct
 
 from parley.client.errors import OutboxUnusable
@@ -150,17 +151,7 @@ class SqliteKeeper:
             "SELECT chat_id, client_message_id, content, content_type, display_time, created_at_ms"
             " FROM outbox ORDER BY number"
         )
-        outgoing = [
-            Outgoing(
-                chat_id=chat_id,
-                client_message_id=client_message_id,
-                content=content,
-                content_type=content_type,
-                display_time=display_time,
-                created_at_ms=created_at_ms,
-            )
-            for chat_id, client_message_id, content, content_type, display_time, created_at_ms in rows
-        ]
+        outgoing = [Outgoing(**dict(zip(Outgoing.__struct_fields__, row, strict=True))) for row in rows]
         positions = self._db.execute("SELECT chat_id, epoch, last_acked_sequence, message_id FROM cursors")
         return Kept(outgoing, {chat_id: Cursor(*cursor) for chat_id, *cursor in positions})
 
@@ -180,26 +171,16 @@ class SqliteKeeper:
 
     def _write(self, changes: Changes) -> None:
         self._db.executemany(
-            "INSERT INTO outbox (chat_id, client_message_id, content, content_type, display_time,"
-            " created_at_ms) VALUES (?, ?, ?, ?, ?, ?)",
-            [
-                (
-                    new.chat_id,
-                    new.client_message_id,
-                    new.content,
-                    new.content_type,
-                    new.display_time,
-                    new.created_at_ms,
-                )
-                for new in changes.added
-            ],
-        )
-        self._db.executemany(
             "DELETE FROM outbox WHERE chat_id = ? AND client_message_id = ?", changes.removed
         )
         self._db.executemany(
+            "INSERT INTO outbox (chat_id, client_message_id, content, content_type, display_time,"
+            " created_at_ms) VALUES (?, ?, ?, ?, ?, ?)",
+            [msgspec.structs.astuple(message) for message in changes.added],
+        )
+        self._db.executemany(
             "INSERT OR REPLACE INTO cursors VALUES (?, ?, ?, ?)",
-            [(chat_id, at.epoch, at.sequence, at.message_id) for chat_id, at in changes.cursors.items()],
+            [(chat_id, *msgspec.structs.astuple(cursor)) for chat_id, cursor in changes.cursors.items()],
         )
 
     def close(self) -> None:

@@ -31,6 +31,15 @@ def test_messages_come_back_in_the_order_of_sending(tmp_path: Path) -> None:
     again.close()
 
 
+def test_an_id_may_be_used_again_once_it_is_settled(tmp_path: Path) -> None:
+    """A message that leaves and one of the same id that comes, in one commit, leave the new one."""
+    keeper = SqliteKeeper(str(tmp_path / "outbox.db"))
+    keeper.commit(Changes(added=[message("a")]))
+    keeper.commit(Changes(added=[message("a")], removed=[("chat_1", "a")]))
+    assert keeper.load().outgoing == [message("a")]
+    keeper.close()
+
+
 def test_cursors_come_back(tmp_path: Path) -> None:
     """The newest cursor of each chat is kept, with and without a message_id."""
     keeper = SqliteKeeper(str(tmp_path / "outbox.db"))
