@@ -103,8 +103,9 @@ def bench(context: typer.Context) -> None:
     root = Path(__file__).resolve().parents[3]
     if not (root / "bench" / "__main__.py").is_file():
         raise CommandFailed("the benchmarks are in the source tree only\nclone it, then: make bench")
-    os.chdir(root)
-    os.execv(sys.executable, [sys.executable, "-m", "bench", *context.args])
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    command = [sys.executable, "-m", "bench", *context.args]
+    os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path})
 
 
 def doctor(data: Data = None, config: ConfigFile = None, url: Url = None, json: AsJson = False) -> None:
@@ -126,4 +127,4 @@ app.command("tail", rich_help_panel=TALK)(talk.tail)
 app.command("check", rich_help_panel=STORE)(keeping.check)
 app.command("recover", rich_help_panel=STORE)(keeping.recover)
 app.command("doctor", rich_help_panel=STORE)(doctor)
-app.command("bench", rich_help_panel=STORE, context_settings=PASS_ON)(bench)
+app.command("bench", rich_help_panel=STORE, context_settings=PASS_ON, add_help_option=False)(bench)

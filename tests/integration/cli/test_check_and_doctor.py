@@ -1,0 +1,119 @@
+"""`parley check`, `doctor`, `demo` and `bench` as an operator or a newcomer sees them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from parley.store.checks import INVARIANTS
+from parley.testing.server import ServerProcess
+from tests.integration.cli.running import parley, succeed
+from tests.integration.cli.stores import GROUP_ENTRIES, change, one
+
+
+@pytest.fixture
+def server(data: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(data) as running:
+        yield running
+
+
+def test_a_clean_store_is_summed_up(data: Path) -> None:
+    """A whole store prints a short table, and every invariant by name in JSON."""
+    run = succeed("check", data=data)
+    assert run.lines[0].split() == ["CHATS", "ENTRIES", "VOIDS", "OPEN", "SECONDS"]
+    assert run.lines[1].split()[:3] == ["2", str(GROUP_ENTRIES), "1"]
+    report = succeed("check", "--json", data=data).json
+    assert report["ok"]
+    assert report["invariants"] == dict.fromkeys(INVARIANTS, 0)
+
+
+def test_a_broken_store_fails_with_what_to_do(data: Path) -> None:
+    """A breach is status 1, with its name, the chat, the number and the next step."""
+    change(data, "DELETE FROM messages WHERE chat_id = 'chat_group' AND sequence = 2")
+    run = parley("check", data=data)
+    assert run.status == 1
+    assert "✗ log_density  chat_group #2" in run.stdout
+    assert "parley recover chat_group --seal-holes --apply" in run.stdout
+    told = parley("check", "Tea", "--json", data=data).json
+    assert told["invariants"]["log_density"] == 1
+    assert {breach["chat_id"] for breach in told["breaches"]} == {"chat_group"}
+
+
+def test_something_else_in_place_of_a_store_is_a_sentence(tmp_path: Path) -> None:
+    """A file that is no store is told as such."""
+    (tmp_path / "parley.db").write_bytes(b"this is not a database, however long it is made to be" * 100)
+    run = parley("check", data=tmp_path)
+    assert run.status == 1
+    assert "file is not a database" in run.stderr
+    assert "Traceback" not in run.stderr
+
+
+def test_a_newer_store_is_left_alone(data: Path) -> None:
+    """A store of a later version is neither checked nor changed."""
+    change(data, "PRAGMA user_version = 99")
+    run = parley("check", data=data)
+    assert run.status == 1
+    assert "use a newer Parley" in run.stderr
+
+
+def test_a_healthy_place_passes_the_doctor(server: ServerProcess) -> None:
+    """Everything around a running server is looked at, and nothing is wrong."""
+    server.data.chmod(0o700)
+    report = succeed("doctor", "--json", data=server.data).json
+    seen = {finding["what"]: finding["state"] for finding in report["findings"]}
+    assert report["ok"]
+    assert {"Python", "SQLite", "data folder", "disk", "disk sync", "journal", "server", "clock"} <= set(seen)
+    assert seen["address"] == "ok"
+
+
+def test_what_is_wrong_is_told_with_a_remedy(data: Path) -> None:
+    """An open folder, a lost counter and a dead address are each told, and the status is 1."""
+    data.chmod(0o755)
+    (data / "parley.db").chmod(0o644)
+    change(data, "DELETE FROM chat_counters")
+    run = parley("doctor", "--url", "http://127.0.0.1:9", data=data)
+    assert run.status == 1
+    for remedy in (f"chmod 700 {data}", "parley recover --all", "--url"):
+        assert remedy in run.stdout
+    wrong = {line.split()[1] for line in run.lines if line.startswith("✗")}
+    assert wrong == {"privacy", "counters", "address"}
+
+
+def test_the_demo_may_be_repeated(server: ServerProcess) -> None:
+    """A second demo finds the people, chats and messages of the first and adds nothing."""
+    first = succeed("demo", "--json", data=server.data).json
+    count = one(server.data, "SELECT count(*) FROM entries")
+    assert succeed("demo", "--json", data=server.data).json == first
+    assert one(server.data, "SELECT count(*) FROM entries") == count
+    assert one(server.data, "SELECT count(*) FROM sessions") == 0
+
+
+def test_the_demo_says_what_to_try(server: ServerProcess) -> None:
+    """The commands that it prints work as they are."""
+    shown = succeed("demo", data=server.data)
+    send = next(line for line in shown.lines if "parley send" in line)
+    assert f"--data {server.data}" in send
+    assert succeed("send", "Weekend hike", "I bring cake", "--as", "noah", data=server.data).status == 0
+    assert (
+        "noah: I bring cake"
+        in succeed("tail", "Weekend hike", "--as", "mia", "--once", data=server.data).stdout
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--url", "http://127.0.0.1:9"), "is the server running?"),
+        (("--url", "http://chat.example.org"), "--anyway"),
+    ],
+)
+def test_a_demo_that_cannot_be_given_says_why(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    """Neither a dead address nor somebody else's machine is filled."""
+    run = parley("demo", *arguments, data=tmp_path)
+    assert run.status == 1
+    assert says in run.stderr
+
+
+def test_bench_hands_its_options_on() -> None:
+    """`parley bench --help` is the help of the benchmarks."""
+    assert "--both-cores" in succeed("bench", "--help").stdout

@@ -1,0 +1,135 @@
+"""`parley user`, `token` and `chat`, on a store that nobody serves."""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.running import parley, succeed
+from tests.integration.cli.stores import GROUP_ENTRIES, one
+
+
+def test_a_person_is_added_with_a_made_password(data: Path) -> None:
+    """Without a terminal a password is made, and printed this once."""
+    made = succeed("user", "add", "dan", "--operator", "--json", data=data).json
+    assert made["username"] == "dan"
+    assert len(made["password"]) >= 16
+    assert one(data, "SELECT is_operator FROM users WHERE username = 'dan'") == 1
+    assert made["password"] not in str(one(data, "SELECT password_hash FROM users WHERE username = 'dan'"))
+
+
+def test_a_given_password_is_not_printed(data: Path) -> None:
+    """A password from stdin is used and appears nowhere."""
+    run = succeed("user", "add", "dan", "--password-stdin", data=data, given="open sesame\n")
+    assert "sesame" not in run.stdout + run.stderr
+    hashed = one(data, "SELECT password_hash FROM users WHERE username = 'dan'")
+    assert str(hashed).startswith("$argon2id$")
+
+
+def test_a_first_person_makes_the_store(tmp_path: Path) -> None:
+    """`user add` works before any server has run, and says that it makes a store."""
+    run = succeed("user", "add", "dan", data=tmp_path / "new")
+    assert "making a new store" in run.stderr
+    assert one(tmp_path / "new", "SELECT count(*) FROM users") == 1
+
+
+def test_a_token_is_shown_once_and_kept_as_a_hash(data: Path) -> None:
+    """stdout is the token alone; the store has its SHA-256 and the device."""
+    run = succeed("token", "ann", "--device", "laptop", data=data)
+    token = run.stdout.strip()
+    assert token.startswith("prl_")
+    digest = hashlib.sha256(token.encode()).hexdigest()
+    assert one(data, f"SELECT device_id FROM sessions WHERE token_hash = x'{digest}'") == "laptop"
+
+
+def test_people_are_listed(data: Path) -> None:
+    """Everybody is in the table and in the JSON, with how many chats they are in."""
+    assert [line.split()[0] for line in succeed("user", "list", data=data).lines] == [
+        "NAME",
+        "ann",
+        "ben",
+        "cas",
+    ]
+    listed = succeed("user", "list", "--json", data=data).json["users"]
+    assert {user["username"]: user["chats"] for user in listed} == {"ann": 2, "ben": 2, "cas": 1}
+
+
+def test_a_group_is_created_and_shown(data: Path) -> None:
+    """A new group has its owner and members by name, and appends nothing."""
+    chat_id = succeed(
+        "chat", "create", "--as", "cas", "--title", "Cake [bold]", "ann", "user_ben", data=data
+    ).stdout.strip()
+    shown = succeed("chat", "show", "cake [BOLD]", "--json", data=data).json
+    assert shown["chat"]["chat_id"] == chat_id
+    assert shown["chat"]["sequence_counter"] == 0
+    assert {m["username"]: m["role"] for m in shown["members"]} == {
+        "ann": "member",
+        "ben": "member",
+        "cas": "owner",
+    }
+    assert "Cake [bold]" in succeed("chat", "list", "--of", "ben", data=data).stdout
+
+
+def test_a_direct_chat_exists_once(data: Path) -> None:
+    """The direct chat of two people is found again, whoever is named first."""
+    again = succeed("chat", "direct", "ben", "ann", "--json", data=data).json
+    assert (again["chat_id"], again["created"]) == ("chat_direct", False)
+    assert succeed("chat", "show", "ben,ann", "--json", data=data).json["chat"]["chat_id"] == "chat_direct"
+
+
+def test_changes_of_a_chat_are_entries(data: Path) -> None:
+    """Removing, adding, promoting and renaming each take the next number of the log."""
+    changes = [
+        ("chat", "remove", "Tea", "cas"),
+        ("chat", "add", "Tea", "cas", "--role", "admin"),
+        ("chat", "role", "Tea", "ben", "owner", "--as", "ann"),
+        ("chat", "rename", "chat_group", "Coffee"),
+    ]
+    made = [succeed(*change, "--json", data=data).json["sequence"] for change in changes]
+    assert made == list(range(GROUP_ENTRIES + 1, GROUP_ENTRIES + 5))
+    assert succeed("chat", "show", "Coffee", "--json", data=data).json["chat"]["members"] == 3
+    assert parley("check", data=data).status == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (("user", "add", "Ann!"), 1, "a username is"),
+        (("user", "add", "ann"), 1, "taken"),
+        (("token", "zoe"), 1, "parley user add zoe"),
+        (("token", "ann", "--device", ""), 1, "device_id"),
+        (("chat", "show", "Nothing"), 1, "parley chat list"),
+        (("chat", "create", "--title", "x"), 2, "--owner"),
+        (("chat", "create", "--as", "ann", "--title", ""), 1, "title"),
+        (("chat", "add", "Tea", "ben"), 1, "already"),
+        (("chat", "remove", "Tea", "ann"), 1, "last owner"),
+        (("chat", "add", "ann,ben", "cas"), 1, "direct chat"),
+        (("chat", "add", "Tea", "ben", "--role", "king"), 2, "king"),
+        (("chat", "frobnicate"), 2, "frobnicate"),
+    ],
+)
+def test_a_mistake_is_a_sentence(arguments: tuple[str, ...], status: int, says: str, data: Path) -> None:
+    """A person's mistake is told on stderr without a traceback, with a status that fits."""
+    run = parley(*arguments, data=data)
+    assert run.status == status
+    assert says in run.stderr
+    assert "Traceback" not in run.stderr
+    assert run.stdout == ""
+
+
+def test_two_chats_of_one_title_are_not_confused(data: Path) -> None:
+    """A title that two chats have is refused with both ids."""
+    other = succeed("chat", "create", "--as", "ben", "--title", "Tea", data=data).stdout.strip()
+    run = parley("chat", "show", "tea", data=data)
+    assert run.status == 1
+    assert "chat_group" in run.stderr
+    assert other in run.stderr
+
+
+def test_a_missing_store_says_what_to_do(tmp_path: Path) -> None:
+    """A folder without a store is not made by looking into it."""
+    for command in (("check",), ("user", "list"), ("chat", "list"), ("recover", "--all"), ("token", "ann")):
+        run = parley(*command, data=tmp_path / "nowhere")
+        assert run.status == 1
+        assert "parley serve --data" in run.stderr
+    assert not (tmp_path / "nowhere").exists()

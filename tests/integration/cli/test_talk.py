@@ -1,0 +1,139 @@
+"""`parley send` and `tail`, through a running server."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from parley.testing.server import Lines, ServerProcess, parley_command
+from tests.integration.cli.running import clean_environment, parley, succeed
+from tests.integration.cli.stores import GROUP_ENTRIES, change, one
+
+LINE_SECONDS_MAX = 30.0
+
+
+@pytest.fixture
+def server(data: Path) -> Iterator[ServerProcess]:
+    with ServerProcess(data) as running:
+        yield running
+
+
+@contextmanager
+def following(server: ServerProcess, *arguments: str) -> Iterator[Lines]:
+    """`parley tail` in the background."""
+    process = subprocess.Popen(
+        [*parley_command(), "tail", *arguments],
+        env=clean_environment({"PARLEY_DATA": str(server.data)}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        encoding="utf-8",
+    )
+    assert process.stdout is not None
+    lines = Lines(process.stdout)
+    try:
+        yield lines
+    finally:
+        process.terminate()
+        process.wait()
+        lines.join()
+
+
+def test_a_message_is_sent_with_a_token_of_its_own(server: ServerProcess) -> None:
+    """`send --as` needs no login beside the data folder, and leaves no session behind."""
+    sent = succeed("send", "Tea", "hello", "--as", "ben", "--json", data=server.data).json
+    assert sent["sequence"] == GROUP_ENTRIES + 1
+    assert one(server.data, "SELECT content FROM messages ORDER BY sequence DESC LIMIT 1") == "hello"
+    assert one(server.data, "SELECT count(*) FROM sessions") == 0
+
+
+def test_a_message_may_come_from_stdin_and_go_to_a_person(server: ServerProcess) -> None:
+    """`send NAME -` puts all of stdin into the direct chat with that person."""
+    succeed("send", "ben", "-", "--as", "ann", data=server.data, given="two\nlines\n")
+    assert (
+        one(server.data, "SELECT content FROM messages WHERE chat_id = 'chat_direct' AND sequence = 2")
+        == "two\nlines"
+    )
+
+
+def test_what_is_there_is_shown_once(server: ServerProcess) -> None:
+    """`tail --once` prints a readable line per entry, with names, and ends."""
+    change(server.data, "UPDATE users SET username = 'benedict' WHERE username = 'ben'")
+    run = succeed("tail", "Tea", "--as", "benedict", "--once", "--from", "3", data=server.data)
+    assert [line.split("  ", 1)[1] for line in run.lines[1:]] == [
+        "#3  ann: message 3",
+        "#5  ann: message 5",
+        "#6  ann added cas",
+    ]
+
+
+def test_the_last_entries_are_shown(server: ServerProcess) -> None:
+    """`tail -n` starts so many before the end; --json prints entries as they travel."""
+    run = succeed("tail", "Tea", "--as", "ann", "--once", "-n", "2", "--json", data=server.data)
+    assert '"sequence":5' in run.lines[0]
+    assert '"kind":"member"' in run.lines[1]
+
+
+def test_a_tail_follows_across_a_restart(server: ServerProcess) -> None:
+    """What is sent later appears, also after the server was killed and came back."""
+    with following(server, "Tea", "--as", "cas", "--from", str(GROUP_ENTRIES + 1)) as lines:
+        succeed("send", "Tea", "first", "--as", "ann", data=server.data)
+        assert lines.wait_for(lambda line: line.endswith("ann: first"), LINE_SECONDS_MAX)
+        server.restart()
+        succeed("send", "Tea", "second", "--as", "ben", data=server.data)
+        assert lines.wait_for(lambda line: line.endswith("ben: second"), LINE_SECONDS_MAX)
+        said = [line for line in lines.all() if ": " in line]
+    assert [line.rsplit(": ", 1)[1] for line in said] == ["first", "second"]
+
+
+def test_control_characters_do_not_reach_a_terminal(server: ServerProcess) -> None:
+    """A message with escape sequences is shown with its escapes spelled out."""
+    succeed("send", "Tea", "-", "--as", "ann", data=server.data, given="\x1b]0;owned\x07 \u202eevil")
+    shown = succeed("tail", "Tea", "--as", "ben", "--once", "-n", "1", data=server.data).stdout
+    assert "\\x1b]0;owned\\x07 \\u202eevil" in shown
+    assert "\x1b" not in shown
+
+
+def test_a_token_from_the_environment_is_enough(server: ServerProcess, tmp_path: Path) -> None:
+    """With PARLEY_TOKEN and PARLEY_URL no data folder is needed; a wrong --as is noticed."""
+    token = succeed("token", "ann", data=server.data).stdout.strip()
+    environment = {"PARLEY_TOKEN": token, "PARLEY_URL": server.url}
+    sent = parley("send", "chat_group", "hi", data=tmp_path / "none", environment=environment)
+    assert sent.status == 0, sent.stderr
+    wrong = parley("send", "chat_group", "hi", "--as", "ben", data=tmp_path / "none", environment=environment)
+    assert wrong.status == 1
+    assert "this token is ann's" in wrong.stderr
+
+
+def test_a_refusal_is_told_at_once(server: ServerProcess) -> None:
+    """A chat that cannot take messages, or is not one's own, is a sentence and status 1."""
+    change(server.data, "DELETE FROM chat_counters WHERE chat_id = 'chat_group'")
+    for arguments, says in {
+        ("send", "Tea", "hi", "--as", "ann"): "counter_missing",
+        ("send", "chat_direct", "hi", "--as", "cas"): "not_a_member",
+        ("tail", "chat_direct", "--as", "cas"): "not_a_member",
+        ("send", "Nothing", "hi", "--as", "cas"): "cas is in: Tea",
+        ("send", "Tea", "hi"): "PARLEY_TOKEN",
+        ("send", "Tea", "hi", "--token", "prl_wrong"): "parley token",
+    }.items():
+        run = parley(*arguments, data=server.data)
+        assert run.status == 1
+        assert says in run.stderr
+        assert "Traceback" not in run.stderr
+
+
+def test_no_server_says_how_to_start_one(data: Path) -> None:
+    """Talking to a folder that nobody serves names the command that serves it."""
+    run = parley("send", "Tea", "hi", "--as", "ann", data=data)
+    assert run.status == 1
+    assert f"parley serve --data {data}" in run.stderr
+
+
+def test_a_server_on_another_folder_is_told_apart(server: ServerProcess, tmp_path: Path) -> None:
+    """A token made in one folder and shown to another folder's server is explained."""
+    succeed("user", "add", "ann", data=tmp_path / "other")
+    run = parley("send", "Tea", "hi", "--as", "ann", "--url", server.url, data=tmp_path / "other")
+    assert run.status == 1
+    assert "runs on another folder" in run.stderr
