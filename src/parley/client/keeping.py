@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Protocol
 
 import apsw
@@ -51,6 +52,9 @@ class Outgoing(Struct, frozen=True, kw_only=True):
     @property
     def key(self) -> MessageKey:
         return (self.chat_id, self.client_message_id)
+
+
+MESSAGE_COLUMNS = ", ".join(Outgoing.__struct_fields__)
 
 
 class Cursor(Struct, frozen=True):
@@ -128,9 +132,11 @@ class SqliteKeeper:
     def __init__(self, path: str) -> None:
         self._path = path
         try:
+            # What people write to each other is for nobody else's eyes.
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
             self._db = apsw.Connection(path)
             self._prepare()
-        except apsw.Error as error:
+        except (apsw.Error, OSError) as error:
             raise OutboxUnusable.because(path, _explained(error)) from error
 
     def _prepare(self) -> None:
@@ -147,19 +153,19 @@ class SqliteKeeper:
                 raise OutboxUnusable.because(self._path, f"it has format {version}, not {SCHEMA_VERSION}")
 
     def load(self) -> Kept:
-        rows = self._db.execute(
-            "SELECT chat_id, client_message_id, content, content_type, display_time, created_at_ms"
-            " FROM outbox ORDER BY number"
-        )
+        rows = self._db.execute(f"SELECT {MESSAGE_COLUMNS} FROM outbox ORDER BY number")
         outgoing = [Outgoing(**dict(zip(Outgoing.__struct_fields__, row, strict=True))) for row in rows]
         positions = self._db.execute("SELECT chat_id, epoch, last_acked_sequence, message_id FROM cursors")
         return Kept(outgoing, {chat_id: Cursor(*cursor) for chat_id, *cursor in positions})
 
     def claim(self, user_id: str, device_id: str) -> None:
-        owner = self._db.execute("SELECT user_id, device_id FROM owner").fetchone()
-        if owner is None:
-            self._db.execute("INSERT INTO owner VALUES (?, ?)", (user_id, device_id))
-        elif owner != (user_id, device_id):
+        try:
+            owner = self._db.execute("SELECT user_id, device_id FROM owner").fetchone()
+            if owner is None:
+                self._db.execute("INSERT INTO owner VALUES (?, ?)", (user_id, device_id))
+        except apsw.Error as error:
+            raise OutboxUnusable.because(self._path, _explained(error)) from error
+        if owner not in (None, (user_id, device_id)):
             raise OutboxUnusable.because(self._path, f"it belongs to {owner[0]} on device {owner[1]}")
 
     def commit(self, changes: Changes) -> None:
@@ -174,8 +180,7 @@ class SqliteKeeper:
             "DELETE FROM outbox WHERE chat_id = ? AND client_message_id = ?", changes.removed
         )
         self._db.executemany(
-            "INSERT INTO outbox (chat_id, client_message_id, content, content_type, display_time,"
-            " created_at_ms) VALUES (?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO outbox ({MESSAGE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
             [msgspec.structs.astuple(message) for message in changes.added],
         )
         self._db.executemany(
@@ -192,5 +197,7 @@ def open_keeper(path: str | None) -> Keeper:
     return MemoryKeeper() if path is None else SqliteKeeper(path)
 
 
-def _explained(error: apsw.Error) -> object:
+def _explained(error: apsw.Error | OSError) -> object:
+    if isinstance(error, OSError):
+        return error.strerror
     return "another process has it open" if isinstance(error, apsw.BusyError) else error

@@ -77,6 +77,18 @@ def test_an_outbox_belongs_to_one_device(tmp_path: Path) -> None:
     keeper.close()
 
 
+def test_an_outbox_is_for_its_owner_only(tmp_path: Path) -> None:
+    """Other people of the machine cannot read what waits to be sent."""
+    SqliteKeeper(str(tmp_path / "outbox.db")).close()
+    assert (tmp_path / "outbox.db").stat().st_mode & 0o077 == 0
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """The error names the file and what is wrong with it."""
+    with pytest.raises(OutboxUnusable, match=r"nowhere/outbox\.db.*No such file"):
+        SqliteKeeper(str(tmp_path / "nowhere" / "outbox.db"))
+
+
 def test_what_is_no_outbox_is_told_so(tmp_path: Path) -> None:
     """A file of another kind is neither used nor changed."""
     path = tmp_path / "notes.txt"
