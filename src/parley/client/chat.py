@@ -164,6 +164,12 @@ class AllEntries:
             self._ready[chat_id] = None
         self._changed.set()
 
+    def leave(self, chat_id: str) -> None:
+        """A loop of its own reads this chat from now on."""
+        self._ready.pop(chat_id, None)
+        if self._last == chat_id:
+            self._last = None
+
     def close(self) -> None:
         self._open = False
         self._changed.set()

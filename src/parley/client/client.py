@@ -16,7 +16,7 @@ from parley import ids
 from parley.client.api import Api, ChatInfo, ListedChat, MemberInfo, base_url, open_http
 from parley.client.chat import AllEntries, Chat, Entries
 from parley.client.engine import Engine, Event, MustCheck
-from parley.client.errors import ClientError, Closed, ReadElsewhere, RequestRefused
+from parley.client.errors import CannotConnect, ClientError, Closed, RequestRefused
 from parley.client.keeping import Cursor, Outgoing, open_keeper
 from parley.client.line import Line, dial
 from parley.client.link import Link, cause_of
@@ -237,29 +237,30 @@ class Client:
 
     def read(self, chat_id: str) -> Entries:
         self.check_open()
-        reading, readers = self.engine.reading, self._waiting.readers
-        inbox = reading.inbox(chat_id)
-        if chat_id in readers:
-            readers[chat_id].close()
-        elif inbox is not None:
-            raise ReadElsewhere(
-                "this chat is read by the loop over all chats; a device has one cursor per chat"
-            )
-        if inbox is not None and inbox.failure is not None:
-            reading.stop(chat_id)
-        elif inbox is not None:
+        before, inbox = self._waiting.readers.get(chat_id), self.engine.reading.inbox(chat_id)
+        if before is not None and inbox is not None and inbox.failure is None:
+            before.close()
             inbox.put_back()
-        reading.read(chat_id)
+        else:
+            self._take_over(chat_id)
+            self.engine.reading.read(chat_id)
         self._link.poke()
-        readers[chat_id] = Entries(self, chat_id)
-        return readers[chat_id]
+        reader = self._waiting.readers[chat_id] = Entries(self, chat_id)
+        return reader
+
+    def _take_over(self, chat_id: str) -> None:
+        """Whoever reads this chat reads it no more; what he left unprocessed comes again."""
+        reader = self._waiting.readers.pop(chat_id, None)
+        if reader is not None:
+            reader.close()
+        elif self._waiting.all_reader is not None:
+            self._waiting.all_reader.leave(chat_id)
+        self.engine.reading.stop(chat_id)
 
     def seek(self, chat_id: str, after: int) -> None:
         """See `Chat.seek`."""
         self.check_open()
-        if chat_id in self._waiting.readers:
-            self._waiting.readers.pop(chat_id).close()
-        self.engine.reading.stop(chat_id)
+        self._take_over(chat_id)
         self.engine.cursors.move(chat_id, Cursor(sequence=after), self._link.now_ms())
         self._link.poke()
 
@@ -312,7 +313,7 @@ class Client:
     async def _dial(self) -> tuple[Line, Welcome]:
         settings = self._settings
         if self.device_id is None:
-            self.device_id = await self.api.device_id()
+            self.device_id = await self._own_device_id()
         hello = Hello(id=0, token=settings.token, device_id=self.device_id, live=settings.live)
         line, welcome = await dial(self._http, settings.url, settings.codec, hello, settings.timing.answer_ms)
         try:
@@ -321,6 +322,14 @@ class Client:
             await line.close()
             raise
         return line, welcome
+
+    async def _own_device_id(self) -> str:
+        try:
+            return await self.api.device_id()
+        except RequestRefused as error:
+            if error.temporary:
+                raise CannotConnect(error.reason) from error
+            raise
 
     def _tell(self, events: list[Event]) -> None:
         for event in events:

@@ -113,8 +113,19 @@ async def test_all_chats_in_one_loop() -> None:
             if sum(map(len, seen.values())) == 18:
                 break
         assert seen == {CHAT: list(range(1, 10)), OTHER_CHAT: list(range(1, 10))}
-        with pytest.raises(ReadElsewhere):
-            aiter(me.chat(CHAT))
+
+
+async def test_a_loop_of_its_own_takes_a_chat_out_of_the_loop_over_all() -> None:
+    """What the loop over all left unprocessed comes again in the other, and each goes on by itself."""
+    async with fake_server() as server, to(server) as me:
+        fill(server, 2)
+        everything = aiter(me)
+        assert (await anext(everything)).chat_id == CHAT
+        assert await read(me, 1) == [1]
+        fill(server, 1, OTHER_CHAT)
+        await server.tell(Messages(chat_id=OTHER_CHAT, epoch=1, entries=[raw(make_entry(OTHER_CHAT, 1))]))
+        assert (await anext(everything)).chat_id == OTHER_CHAT
+        assert await read(me, 2) == [1, 2]
 
 
 async def test_a_chat_that_is_not_ones_own_ends_the_loop() -> None:
