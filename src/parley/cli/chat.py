@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -70,6 +71,8 @@ def _tell_created(chat: Chat, is_new: bool, json: bool) -> None:
     print(chat.chat_id)
     if not is_new:
         note("They had it already.")
+    elif sys.stdout.isatty():
+        note(f"Next: parley tail {chat.chat_id} --as NAME, and parley send {chat.chat_id} hello --as NAME")
 
 
 @app.command("list")

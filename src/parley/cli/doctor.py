@@ -93,8 +93,8 @@ def _software(place: Place) -> Iterator[Finding]:
     if missing:
         yield Finding("wrong", "packages", f"missing: {', '.join(missing)}", "run: make setup")
     numbers = ", ".join(f"{name} {number}" for name, number in found.items() if number)
-    yield Finding("ok", "Parley", f"{__version__}, with {numbers}")
-    yield Finding("ok", "SQLite", apsw.sqlite_lib_version())
+    yield Finding("ok", "Parley", __version__)
+    yield Finding("ok", "packages", f"SQLite {apsw.sqlite_lib_version()}, {numbers}")
     if place.unknown_variables:
         names = ", ".join(place.unknown_variables)
         yield Finding("look", "variables", f"mean nothing: {names}", "check the spelling, or unset them")

@@ -156,11 +156,15 @@ async def _tail(
         after = (start - 1) if start is not None else max(0, info.head - last)
         printer = EntryPrinter(Names(client.api), sys.stdout.isatty())
         entries = _pages(client.api, chat_id, after) if once else _follow(client, chat_id, info.epoch, after)
-        async for entry in entries:
-            if as_json:
-                print_json_line(entry)
-            else:
-                await printer.show(entry)
+        try:
+            async for entry in entries:
+                if as_json:
+                    print_json_line(entry)
+                else:
+                    await printer.show(entry)
+        finally:
+            # That this very command hangs up is no news.
+            logging.getLogger("parley.client").setLevel(logging.ERROR)
 
 
 async def _pages(api: Api, chat_id: str, after: int) -> AsyncIterator[Entry]:
