@@ -13,6 +13,7 @@ from parley.wire.frames import Entry, SyncRequest
 from parley.wire.limits import OVERVIEW_CHATS_MAX, PAGE_ENTRIES_MAX, SEQUENCE_MAX
 
 LAST_ENTRY_LOOKBACK = 10
+SEQUENCE_DIGITS_MAX = len(str(SEQUENCE_MAX))
 
 decode_entry = msgspec.json.Decoder(Entry).decode
 
@@ -133,6 +134,7 @@ def check_sequence(text: str, name: str, default: int) -> int:
     """A position from a query string."""
     if not text:
         return default
-    if not (text.isascii() and text.isdigit()) or int(text[:20]) > SEQUENCE_MAX:
+    is_number = text.isascii() and text.isdigit() and len(text) <= SEQUENCE_DIGITS_MAX
+    if not is_number or int(text) > SEQUENCE_MAX:
         raise Refused(BAD_REQUEST.because(f"{name} must be a sequence"))
     return int(text)

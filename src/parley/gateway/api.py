@@ -9,7 +9,7 @@ from parley.clock import iso
 from parley.core.sending import NO_CLIENT_ID, check_send
 from parley.errors import BAD_REQUEST, FORBIDDEN, RATE_LIMITED, Refusal, Refused
 from parley.gateway import bodies
-from parley.gateway.calls import Call, Endpoint, address_of, is_limited, is_local
+from parley.gateway.calls import REQUEST_ID, Call, Endpoint, address_of, is_limited, is_local
 from parley.model import Appended, Chat, ChatType, Draft, Page, Position, Role, User
 from parley.wire import limits
 from parley.wire.codec import JSON
@@ -166,7 +166,7 @@ async def _listed(call: Call, at: Position) -> bodies.ListedChat | None:
         unread_more=at.unread_more,
         left=True if at.left else UNSET,
         type=chat.chat_type.value,
-        title=chat.title,
+        title=None if at.left else chat.title,
         last_entry=Raw(last) if last is not None else None,
     )
 
@@ -219,7 +219,7 @@ async def send_message(call: Call) -> Answer:
         display_time=wanted.display_time,
         after_client_message_id=wanted.after_client_message_id,
     )
-    draft = check_send(request, call.user_id, call.request["request_id"])
+    draft = check_send(request, call.user_id, call.request[REQUEST_ID])
     if isinstance(draft, Refusal):
         raise Refused(draft)
     if is_limited(call.request, services):

@@ -17,6 +17,7 @@ from parley.wire.limits import BODY_BYTES_MAX
 
 T = TypeVar("T")
 
+REQUEST_ID = web.RequestKey("request_id", str)
 BEARER = "Bearer "
 FORWARDING_HEADERS = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 

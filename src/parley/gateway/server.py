@@ -32,6 +32,7 @@ from parley.errors import (
 from parley.gateway import bodies
 from parley.gateway.api import ENDPOINTS
 from parley.gateway.calls import (
+    REQUEST_ID,
     Call,
     Endpoint,
     address_of,
@@ -132,7 +133,7 @@ class Gateway:
         """Every failure becomes a refusal with a request id; a client's fault is not logged as ours."""
         given = request.headers.get("X-Request-Id", "")
         is_given = given.isascii() and given.isprintable() and 0 < len(given) <= REQUEST_ID_LETTERS_MAX
-        request["request_id"] = given if is_given else self._ids.next("req_", self._services.clock())
+        request[REQUEST_ID] = given if is_given else self._ids.next("req_", self._services.clock())
         self._quiet.began(request.protocol)
         try:
             self._check_host(request)
@@ -154,7 +155,7 @@ class Gateway:
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception:
-            log.exception("request failed", request_id=request["request_id"], path=request.path)
+            log.exception("request failed", request_id=request[REQUEST_ID], path=request.path)
             response = self._refuse(INTERNAL)
         finally:
             self._quiet.ended(request.protocol)
@@ -166,7 +167,7 @@ class Gateway:
         route = resource.canonical if resource is not None else "unknown"
         self._services.metrics.requests.labels(route, str(response.status)).inc()
         if not response.prepared:
-            response.headers["X-Request-Id"] = request["request_id"]
+            response.headers["X-Request-Id"] = request[REQUEST_ID]
 
     def _check_host(self, request: web.Request) -> None:
         """A page of some other site must not reach a local server by a name that resolves to it."""
@@ -233,7 +234,7 @@ class Gateway:
             return socket
         codec = CODECS[socket.ws_protocol or JSON_PROTOCOL]
         connection = Connection(
-            services, socket, _as_transport(transport), codec, request["request_id"], limited
+            services, socket, _as_transport(transport), codec, request[REQUEST_ID], limited
         )
         await connection.run()
         return socket
