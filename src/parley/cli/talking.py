@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -142,7 +143,9 @@ def _retry_ms(error: RequestRefused | CannotConnect, attempt: int) -> int | None
 def tail(identity: Identity, chat: str, start: int | None, last: int, *, once: bool, as_json: bool) -> None:
     if sys.stderr.isatty():
         logging.basicConfig(format="parley: %(message)s", level=logging.INFO, stream=sys.stderr)
-    with contextlib.suppress(KeyboardInterrupt):  # that is how a person ends it
+    # Ended by a program as by a person: either way the session made for this is taken back.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_tail(identity, chat, start, last, once, as_json))
 
 

@@ -77,7 +77,7 @@ def test_the_last_entries_are_shown(server: ServerProcess) -> None:
 
 
 def test_a_tail_follows_across_a_restart(server: ServerProcess) -> None:
-    """What is sent later appears, also after the server was killed and came back."""
+    """What is sent later appears, also after a kill of the server, and no session outlives the tail."""
     with following(server, "Tea", "--as", "cas", "--from", str(GROUP_ENTRIES + 1)) as lines:
         succeed("send", "Tea", "first", "--as", "ann", data=server.data)
         assert lines.wait_for(lambda line: line.endswith("ann: first"), LINE_SECONDS_MAX)
@@ -86,6 +86,7 @@ def test_a_tail_follows_across_a_restart(server: ServerProcess) -> None:
         assert lines.wait_for(lambda line: line.endswith("ben: second"), LINE_SECONDS_MAX)
         said = [line for line in lines.all() if ": " in line]
     assert [line.rsplit(": ", 1)[1] for line in said] == ["first", "second"]
+    assert one(server.data, "SELECT count(*) FROM sessions") == 0
 
 
 def test_control_characters_do_not_reach_a_terminal(server: ServerProcess) -> None:
