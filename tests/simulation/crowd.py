@@ -28,16 +28,10 @@ Message = tuple[str, str]
 
 
 class Crowd:
-    """Everybody, and what they share: the server's address, whether it is up, when it is over.
+    """Everybody, and what they share: the server's address, whether it is up, when it is over."""
 
-    `sees_at_once`: whatever was acknowledged is expected in the very next overview.
-    """
-
-    def __init__(
-        self, server: ServerProcess, session: ClientSession, random: Random, sees_at_once: bool = True
-    ) -> None:
+    def __init__(self, server: ServerProcess, session: ClientSession, random: Random) -> None:
         self.server = server
-        self.sees_at_once = sees_at_once
         self.session = session
         self.random = random
         self.history = History()
@@ -200,7 +194,7 @@ class Reader(Member):
         chats = {chat["chat_id"]: chat for chat in overview["chats"]}
         for chat_id in self.crowd.chat_ids:
             visible = chats[chat_id]["head"] >= acknowledged[chat_id]
-            assert visible or not self.crowd.sees_at_once, "an acknowledged message is not in the overview"
+            assert visible, "an acknowledged message is not in the overview"
             cursor = chats[chat_id]["last_acked_sequence"]
             assert self._kept[chat_id] <= cursor <= chats[chat_id]["head"], "a cursor moved back or ahead"
 

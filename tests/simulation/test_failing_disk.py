@@ -34,7 +34,7 @@ async def test_no_ack_is_false_and_service_resumes(mode: str, tmp_path: Path) ->
     environment = {"PARLEY_STORE_SEQUENCING": mode, faults.DISK: str(disk)}
     server = ServerProcess(tmp_path / "data", environment)
     async with ClientSession() as session:
-        crowd = Crowd(server, session, random, sees_at_once=mode == "atomic")
+        crowd = Crowd(server, session, random)
         try:
             await asyncio.to_thread(server.start)
             await crowd.gather()

@@ -16,7 +16,7 @@ import pytest
 from aiohttp import ClientSession
 
 from parley.testing import faults
-from parley.testing.history import Rule, check
+from parley.testing.history import check
 from parley.testing.recording import read_store
 from parley.testing.server import ServerFailed, ServerProcess, run_parley
 from tests.simulation.crowd import Crowd
@@ -90,8 +90,6 @@ def assert_promise_kept(crowd: Crowd, history_file: Path) -> None:
     read_store(crowd.history, crowd.server.sqlite_path)
     crowd.history.write(history_file)
     breaches = check(crowd.history)
-    if not crowd.sees_at_once:
-        breaches = [breach for breach in breaches if breach.rule is not Rule.ACKNOWLEDGED_IS_VISIBLE]
     assert not breaches, f"seed {SEED}, history in {history_file}\n" + "\n".join(map(str, breaches[:20]))
     assert sum(crowd.acknowledged.values()) > ROUNDS, "the crowd hardly got a word in"
     checked = run_parley("check", "--data", str(crowd.server.data))

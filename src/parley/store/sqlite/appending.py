@@ -7,6 +7,7 @@ its own and never fails its neighbours.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import apsw
@@ -32,6 +33,7 @@ ADVANCE = (
     "UPDATE chat_counters SET sequence_counter = ?, updated_at = ?, change = ?"
     " WHERE chat_id = ? AND sequence_counter = ?"
 )
+CLOSE = "DELETE FROM open_allocations WHERE chat_no = ? AND sequence = ?"
 FIND_KEY = "SELECT wire FROM entries WHERE chat_no = ? AND client_id = ?"
 
 Row = tuple[int, int, int, int | None, bytes | None, bytes | None, bytes | None]
@@ -97,12 +99,16 @@ class Batch:
         self.rows.append((state.chat_no, sequence, schema.VOID, None, None, None, None))
         self.note(state, Stored(sequence, None))
 
-    def seal_stray(self, state: ChatState) -> None:
-        """Positions that the counter has given away and nobody will ever write."""
-        for sequence in state.stray:
+    def seal_abandoned(self, state: ChatState, under_way: Container[tuple[int, int]] = ()) -> None:
+        """Void what the counter has given away and nobody here will write.
+
+        Done before anything is written above it: what is acknowledged is never behind an open number.
+        """
+        abandoned = [s for s in state.open if (state.chat_no, s) not in under_way]
+        for sequence in sorted(abandoned):
             self.void(state, sequence)
-        state.open.difference_update(state.stray)
-        state.stray = []
+            self.execute(CLOSE, (state.chat_no, sequence))
+        state.open.difference_update(abandoned)
 
     def decide(self, draft: Draft, state: ChatState) -> int | Refusal:
         """The sender's number, or why this draft may not be written now."""
@@ -215,7 +221,8 @@ def _plan(batch: Batch, draft: Draft, look_up: bool) -> Outcome:
         return (None if look_up else batch.answer_stored(draft, state)) or decided
     if draft.chat_id not in batch.before:
         batch.before[draft.chat_id] = state.allocated
-        batch.seal_stray(state)
+        if state.open:
+            batch.seal_abandoned(state)
     sequence = state.allocated = state.allocated + 1
     if draft.change is not None:
         changes.apply(batch.transaction, draft, state, sequence, batch.created_at)

@@ -58,6 +58,7 @@ class SqliteLog:
         self._metrics = metrics
         self._reach = reach
         self._hold = hold
+        self._under_way = two_phase.UnderWay()
         self._append = self._append_two_phase if sequencing == "two_phase" else self._append_atomic
         self.lanes = 8 if sequencing == "two_phase" else 1
         """How many appends may be under way at once without one waiting for another."""
@@ -102,8 +103,17 @@ class SqliteLog:
         raise StoreUnavailable("positions were sealed faster than they could be written")
 
     async def _allocate_and_write(self, drafts: list[Draft]) -> two_phase.Written:
+        with self._under_way.taking() as take:
+            return await self._in_two_transactions(drafts, take)
+
+    async def _in_two_transactions(
+        self, drafts: list[Draft], take: Callable[[int, int], None]
+    ) -> two_phase.Written:
         now_ms = self._clock()
-        allocated = await self._writer.run(lambda tx: two_phase.allocate(tx, self._states, drafts, now_ms))
+        allocated = await self._writer.run(
+            lambda tx: two_phase.allocate(tx, self._states, drafts, now_ms, self._under_way, take),
+            lambda done: self._settle(done.sealed),
+        )
         self._reach("after_allocate")
         held = self._hold("after_allocate")
         if held is not None:
@@ -119,6 +129,7 @@ class SqliteLog:
         )
         self._metrics.gaps.add(taken - stored, taken)
         self._metrics.conflicts.add(taken - stored, taken)
+        written.result.persisted = allocated.sealed + written.result.persisted
         return written
 
     async def seal(self) -> list[Persisted]:

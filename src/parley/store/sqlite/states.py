@@ -37,7 +37,6 @@ class ChatState:
         "open",
         "open_to_join",
         "people",
-        "stray",
         "trouble",
     )
 
@@ -52,7 +51,6 @@ class ChatState:
         self.allocated = 0
         self.head = 0
         self.open: set[int] = set()
-        self.stray: list[int] = []
         self.trouble: Refusal | None = None
         self.people: dict[str, tuple[Role, int] | None] = {}
         self.last_keys: dict[str, bytes] = {}
@@ -157,6 +155,5 @@ def _place(state: ChatState, counter: int | None, last: int) -> None:
     elif counter - last > STRAY_POSITIONS_MAX:
         state.trouble = COUNTER_INCONSISTENT.because(f"Counter is {counter} but the log ends at {last}")
     else:
-        state.stray = [s for s in range(last + 1, counter + 1) if s not in state.open]
-        state.open.update(state.stray)
+        state.open.update(range(last + 1, counter + 1))
         state.allocated = counter

@@ -2,11 +2,15 @@
 
 Phase 1 takes numbers from the counter and remembers them as open; phase 2 writes the entries at those
 numbers. A number whose draft is not written after all becomes a void, under the same unique index that
-makes positions write-once: whoever comes second loses. Readers stop before the first open number.
+makes positions write-once: whoever comes second loses. Readers stop before the first open number, so
+phase 1 first seals whatever is open and not under way here: what is acknowledged is never behind a
+number that nobody will write.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import Struct
@@ -14,7 +18,7 @@ from msgspec import Struct
 from parley.errors import NOT_A_MEMBER, Refusal
 from parley.model import AppendResult, Draft, Outcome, Persisted
 from parley.store.sqlite import changes
-from parley.store.sqlite.appending import Batch
+from parley.store.sqlite.appending import CLOSE, Batch
 from parley.store.sqlite.states import ChatState, ChatStates, Execute
 from parley.store.sqlite.writer import Transaction
 
@@ -23,7 +27,6 @@ TAKE = (
     " WHERE chat_id = ? RETURNING sequence_counter"
 )
 OPEN = "INSERT INTO open_allocations (chat_no, sequence, allocated_at_ms) VALUES (?, ?, ?)"
-CLOSE = "DELETE FROM open_allocations WHERE chat_no = ? AND sequence = ?"
 IS_RESOLVED = "SELECT 1 FROM entries WHERE chat_no = ? AND sequence = ?"
 
 
@@ -32,6 +35,31 @@ class Allocated(Struct):
 
     outcomes: list[Outcome | None]
     sequences: list[int]
+    sealed: list[Persisted]
+
+
+class UnderWay:
+    """The numbers that this process has taken and may still write."""
+
+    def __init__(self) -> None:
+        self._numbers: set[tuple[int, int]] = set()
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._numbers
+
+    @contextmanager
+    def taking(self) -> Iterator[Callable[[int, int], None]]:
+        """Numbers taken through the answer count as under way until the end of the block."""
+        mine: list[tuple[int, int]] = []
+
+        def take(chat_no: int, sequence: int) -> None:
+            mine.append((chat_no, sequence))
+            self._numbers.add((chat_no, sequence))
+
+        try:
+            yield take
+        finally:
+            self._numbers.difference_update(mine)
 
 
 class Written(Struct):
@@ -41,10 +69,17 @@ class Written(Struct):
     retry: list[int]
 
 
-def allocate(transaction: Transaction, states: ChatStates, drafts: list[Draft], now_ms: int) -> Allocated:
+def allocate(
+    transaction: Transaction,
+    states: ChatStates,
+    drafts: list[Draft],
+    now_ms: int,
+    under_way: UnderWay,
+    take: Callable[[int, int], None],
+) -> Allocated:
     """Phase 1: answer retries and strangers, take a number for everybody else."""
     batch = Batch(transaction, states, now_ms, 0, 0)
-    allocated = Allocated([], [])
+    allocated = Allocated([], [], [])
     folded: set[tuple[int, bytes]] = set()
     changing: set[str] = set()
     for draft in drafts:
@@ -54,12 +89,16 @@ def allocate(transaction: Transaction, states: ChatStates, drafts: list[Draft], 
             state is not None and draft.client_key is not None and (state.chat_no, draft.client_key) in folded
         )
         if outcome is None and state is not None and not twin:
+            if state.open:
+                batch.seal_abandoned(state, under_way)
             sequence = _take(batch, state, now_ms)
+            take(state.chat_no, sequence)
             if draft.client_key is not None:
                 folded.add((state.chat_no, draft.client_key))
         allocated.outcomes.append(outcome)
         allocated.sequences.append(sequence)
     batch.insert()
+    allocated.sealed = list(batch.persisted.values())
     return allocated
 
 
@@ -74,12 +113,10 @@ def _decide_early(batch: Batch, draft: Draft, changing: set[str]) -> tuple[Outco
     outcome = batch.answer_stored(draft, state)
     if outcome is None and draft.chat_id not in changing:
         outcome = _refuse_early(batch, draft, state)
-    if draft.change is not None:
-        changing.add(draft.chat_id)
     if outcome is None:
         outcome = state.trouble
-    if outcome is None and state.stray:
-        batch.seal_stray(state)
+    if outcome is None and draft.change is not None:
+        changing.add(draft.chat_id)
     return outcome, state
 
 
