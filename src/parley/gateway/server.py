@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 import structlog
@@ -174,7 +174,7 @@ class Gateway:
         config = self._services.config
         if not config.is_loopback and not config.server.hosts:
             return
-        name = urlsplit(f"//{request.host}").hostname or ""
+        name = _parts(f"//{request.host}").hostname or ""
         if not (is_loopback(name) or name == config.server.host or name in config.server.hosts):
             raise Refused(FOREIGN_HOST)
 
@@ -182,7 +182,7 @@ class Gateway:
         origin = request.headers.get("Origin")
         if origin is None or origin in self._services.config.server.origins:
             return
-        if urlsplit(origin).netloc != request.host:
+        if _parts(origin).netloc != request.host:
             raise Refused(FOREIGN_ORIGIN)
 
     def _refuse(self, refusal: Refusal) -> web.Response:
@@ -260,6 +260,14 @@ class Gateway:
         return web.Response(
             body=services.metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"}
         )
+
+
+def _parts(url: str) -> SplitResult:
+    """The parts of what should be a URL; all empty when it is none."""
+    try:
+        return urlsplit(url)
+    except ValueError:
+        return urlsplit("")
 
 
 def _json(status: int, body: Any) -> web.Response:
