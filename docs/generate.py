@@ -55,7 +55,10 @@ CONFIGURATION = {
     "store.engine": "What keeps the data.",
     "store.sequencing": "How positions are taken: [The log](the-log.md#two-ways-to-take-a-number).",
     "accounts.registration": "Who may register: direct requests to a loopback address, everybody, nobody.",
-    "accounts.password_letters_min": "The shortest password; unset means 1 on a loopback address, else 8.",
+    "accounts.password_letters_min": (
+        "The shortest password; unset means 1 on a loopback address without `server.hosts` and"
+        " `server.origins`, else 8."
+    ),
     "limits.rates": "Whether the [rates](#limits-and-rates) hold; `auto` spares direct requests to loopback.",
     "log.level": "`debug` has a line per message.",
     "log.format": "`json` is one object per line, `text` is for people.",

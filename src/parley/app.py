@@ -71,7 +71,7 @@ class App:
         )
         self.metrics.is_store_available = lambda: store.available
         self.bus = EmbeddedBus()
-        self.sending = Sending(store.log, self.bus, store.log.lanes)
+        self.sending = Sending(store.log, self.bus, self.metrics, store.log.lanes)
         self.hub = Hub(store.log, store.directory, self.metrics, reach)
         self.people = People(
             store.accounts,

@@ -67,8 +67,12 @@ class Config(Struct, forbid_unknown_fields=True):
 
     @property
     def password_letters_min(self) -> int:
+        """Anything goes on a machine of one's own; not where a proxy or an address lets others in."""
         chosen = self.accounts.password_letters_min
-        return chosen if chosen is not None else 1 if self.is_loopback else PASSWORD_LETTERS_MIN_EXPOSED
+        if chosen is not None:
+            return chosen
+        is_private = self.is_loopback and not self.server.hosts and not self.server.origins
+        return 1 if is_private else PASSWORD_LETTERS_MIN_EXPOSED
 
 
 def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> tuple[Config, list[str]]:

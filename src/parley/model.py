@@ -102,6 +102,8 @@ class AppendResult(Struct):
 
     outcomes: list[Outcome]
     persisted: list[Persisted]
+    conflicts: int = 0
+    """How often a condition of the write failed, so that it had to be decided again."""
 
 
 class Head(Struct, frozen=True):

@@ -131,7 +131,7 @@ class Metrics:
         self.commit_jobs = self._histogram("parley_commit_jobs", "Jobs in one transaction", SIZE_BUCKETS)
         self.batch_messages = self._histogram("parley_batch_messages", "Drafts in one append", SIZE_BUCKETS)
         self.fanout_seconds = self._histogram(
-            "parley_fanout_lag_seconds", "Seconds from the news of a commit to its last outbox"
+            "parley_fanout_lag_seconds", "Seconds from the durable commit to the last outbox"
         )
         self.commit_failures = self._counter("parley_commit_failures", "Commits with an unknown outcome")
         self.messages_stored = self._counter("parley_messages_stored", "Entries appended")

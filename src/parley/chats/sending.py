@@ -25,6 +25,7 @@ from parley.errors import (
 )
 from parley.model import Appended, AppendResult, Draft, Outcome
 from parley.store.ports import Log
+from parley.telemetry import Metrics
 from parley.wire.frames import RequestId
 from parley.wire.limits import OUTBOX_BYTES_MAX
 
@@ -52,9 +53,10 @@ class Waiting(NamedTuple):
 class Sending:
     """The one way into the log."""
 
-    def __init__(self, log: Log, bus: Bus, lanes: int = 1) -> None:
+    def __init__(self, log: Log, bus: Bus, metrics: Metrics, lanes: int = 1) -> None:
         self._log = log
         self._bus = bus
+        self._metrics = metrics
         self._lane_count = lanes
         self._waiting: list[Waiting] = []
         self._wake = asyncio.Event()
@@ -95,7 +97,8 @@ class Sending:
         return outcome
 
     async def _run_lane(self) -> None:
-        told: tuple[list[Waiting], AppendResult] | None = None
+        told: tuple[list[Waiting], AppendResult, float] | None = None
+        now = asyncio.get_running_loop().time
         while True:
             batch = self._take()
             if batch:
@@ -103,7 +106,7 @@ class Sending:
                 if told is not None:
                     await asyncio.sleep(0)  # the next batch is on its way to the disk meanwhile
                     self._tell(*told)
-                told = batch, await appending
+                told = batch, await appending, now()
             elif told is not None:
                 self._tell(*told)
                 told = None
@@ -138,8 +141,9 @@ class Sending:
             log.exception("batch failed", drafts=len(batch))
         return AppendResult([refusal] * len(batch), [])
 
-    def _tell(self, batch: list[Waiting], result: AppendResult) -> None:
+    def _tell(self, batch: list[Waiting], result: AppendResult, durable_at: float) -> None:
         """Acks first, then news: on each socket the sender's ack precedes its own entry."""
         for waiting, outcome in zip(batch, result.outcomes, strict=True):
             waiting.done(waiting.draft, waiting.request_id, outcome)
         self._bus.publish(result.persisted)
+        self._metrics.fanout_seconds.observe(asyncio.get_running_loop().time() - durable_at)

@@ -35,16 +35,17 @@ class Desk:
 
     def __init__(self, place: Place) -> None:
         make_ids = ids.Ids(random.SystemRandom().getrandbits)
+        metrics = Metrics(wall_clock)
         self.store = store = SqliteStore(
             place.folder,
             clock=wall_clock,
             ids=make_ids,
-            metrics=Metrics(wall_clock),
+            metrics=metrics,
             sequencing=place.settings.store.sequencing,
             beside=True,
         )
         bus = EmbeddedBus()
-        self.sending = Sending(store.log, bus, store.log.lanes)
+        self.sending = Sending(store.log, bus, metrics, store.log.lanes)
         self.people = People(
             store.accounts,
             store.cursors,

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from parley.gateway.hub import LiveChat
     from parley.gateway.services import Services
 
+REFUSED_FRAMES_MAX = 1_000
+"""A client that goes on at full speed after so many refusals is not worth answering."""
 ABORT_AFTER_SECONDS = 1.5
 ANSWERED = frozenset({frames.SyncRequest, frames.Sync, frames.SyncOverview, frames.Heartbeat})
 """An answer to these means that what the connection noted before is durable."""
@@ -58,6 +60,7 @@ class Connection:
         "_loop",
         "_noted",
         "_outbox",
+        "_refused_frames",
         "_room",
         "_services",
         "_session",
@@ -94,6 +97,7 @@ class Connection:
         self._in_flight = 0
         self._noted = False
         self._frame_count = 0
+        self._refused_frames = 0
         self._room: asyncio.Future[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         self._told_heads: dict[str, int] | None = None
@@ -159,6 +163,9 @@ class Connection:
         else:
             request_id = request.request_id if isinstance(request, Misread) else request.id
             self._refuse(RATE_LIMITED.after(wait_ms), request_id)
+            self._refused_frames += 1
+            if self._refused_frames > REFUSED_FRAMES_MAX:
+                self.close(codes.TOO_FAST)
         return False
 
     def _send_message(self, request: frames.SendMessage) -> None:

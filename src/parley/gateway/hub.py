@@ -141,10 +141,8 @@ class Hub:
     # What the bus tells
 
     def persisted(self, news: list[Persisted]) -> None:
-        started = asyncio.get_running_loop().time()
         for item in news:
             self._persisted(item)
-        self._metrics.fanout_seconds.observe(asyncio.get_running_loop().time() - started)
 
     def _persisted(self, news: Persisted) -> None:
         chat = self._chats.get(news.chat_id)

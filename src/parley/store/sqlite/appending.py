@@ -198,7 +198,9 @@ def append_atomic(
             states.forget({draft.chat_id for draft in drafts})
             continue
         transaction.execute("RELEASE batch")
-        return batch.result()
+        result = batch.result()
+        result.conflicts = int(look_up)
+        return result
     raise AssertionError("a batch whose keys and counters were looked up cannot collide")
 
 

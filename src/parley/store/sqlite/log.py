@@ -85,6 +85,7 @@ class SqliteLog:
         )
         stored = sum(len(news.positions) for news in result.persisted)
         self._metrics.gaps.add(0, stored)
+        self._metrics.conflicts.add(result.conflicts, 1)
         return result
 
     async def _append_two_phase(self, drafts: list[Draft]) -> AppendResult:
