@@ -318,7 +318,9 @@ ENDPOINTS = [
         204,
     ),
     Endpoint("GET", "/v1/users/{user_id}", show_user, "Somebody's profile", bodies.Profile),
-    Endpoint("POST", "/v1/chats", create_chat, "Create a chat", bodies.ChatView, bodies.NewChat, 201),
+    Endpoint(
+        "POST", "/v1/chats", create_chat, "Create a chat", bodies.ChatView, bodies.NewChat, 201, again=200
+    ),
     Endpoint("GET", "/v1/chats", list_chats, "Your chats", bodies.ChatList, query=("changed_since", "limit")),
     Endpoint("GET", CHAT, show_chat, "One chat", bodies.ChatView),
     Endpoint("PATCH", CHAT, change_chat, "Rename a chat", bodies.ChatView, bodies.ChatChange),
@@ -340,7 +342,14 @@ ENDPOINTS = [
         "DELETE", f"{CHAT}/members/{{user_id}}", remove_member, "Remove somebody, or leave", bodies.Changed
     ),
     Endpoint(
-        "POST", f"{CHAT}/messages", send_message, "Send a message", bodies.Receipt, bodies.NewMessage, 201
+        "POST",
+        f"{CHAT}/messages",
+        send_message,
+        "Send a message",
+        bodies.Receipt,
+        bodies.NewMessage,
+        201,
+        again=200,
     ),
     Endpoint(
         "GET",

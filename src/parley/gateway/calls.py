@@ -73,7 +73,10 @@ Handler = Callable[[Call], Awaitable[tuple[int, Struct | None]]]
 
 
 class Endpoint(Struct, frozen=True):
-    """One route: what it takes, what it answers, and who may ask."""
+    """One route: what it takes, what it answers, and who may ask.
+
+    `again` is the status when what was asked for had been there already.
+    """
 
     method: str
     path: str
@@ -84,6 +87,7 @@ class Endpoint(Struct, frozen=True):
     status: int = 200
     needs: str = "token"
     query: tuple[str, ...] = ()
+    again: int | None = None
 
 
 def is_direct(request: web.Request) -> bool:

@@ -45,10 +45,12 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
         "summary": endpoint.summary,
         "parameters": _parameters(endpoint),
         "responses": {
-            str(endpoint.status): _answer(endpoint),
+            str(endpoint.status): _answer(endpoint, "Done"),
             "default": {"description": "Refused", "content": _content(bodies.Problem)},
         },
     }
+    if endpoint.again is not None:
+        operation["responses"][str(endpoint.again)] = _answer(endpoint, "It had been there already")
     if endpoint.takes is not None:
         operation["requestBody"] = {"required": True, "content": _content(endpoint.takes)}
     if endpoint.needs != "nothing":
@@ -65,10 +67,10 @@ def _parameter(name: str, where: str, required: bool) -> dict[str, Any]:
     return {"name": name, "in": where, "required": required, "schema": {"type": "string"}}
 
 
-def _answer(endpoint: Endpoint) -> dict[str, Any]:
+def _answer(endpoint: Endpoint, description: str) -> dict[str, Any]:
     if endpoint.answers is None:
-        return {"description": "Done"}
-    return {"description": "Done", "content": _content(endpoint.answers)}
+        return {"description": description}
+    return {"description": description, "content": _content(endpoint.answers)}
 
 
 def _content(kind: Any) -> dict[str, Any]:
