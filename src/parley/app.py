@@ -103,14 +103,18 @@ class App:
         await self.store.open()
         self.bus.subscribe(self.hub)
         self.sending.start()
-        self.store.on_foreign_write(self._check_heads_soon)
+        self.store.on_foreign_write(self._catch_up_soon)
         self._jobs = [asyncio.create_task(self._watch_file()), asyncio.create_task(self._seal())]
         return await self.gateway.start(self.config.server.host, self.config.server.port)
 
-    def _check_heads_soon(self) -> None:
+    def _catch_up_soon(self) -> None:
         if self._jobs:
-            self._jobs.append(asyncio.create_task(self.hub.check_heads()))
+            self._jobs.append(asyncio.create_task(self._catch_up()))
             self._jobs = [job for job in self._jobs if not job.done()]
+
+    async def _catch_up(self) -> None:
+        with contextlib.suppress(StoreError):  # it will be looked at again when the store is back
+            await self.hub.catch_up()
 
     async def _watch_file(self) -> None:
         """An operator's tool may write beside the server: notice it even when nothing is sent."""

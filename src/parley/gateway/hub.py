@@ -28,6 +28,7 @@ from parley.wire.frames import ChatChanged, Entry, Messages, ServerFrame
 from parley.wire.limits import PAGE_ENTRIES_MAX
 
 FILL_RETRY_SECONDS = 0.5
+USERS_PER_TURN = 50
 
 log = structlog.get_logger("parley.hub")
 decode_entry = msgspec.json.Decoder(Entry).decode
@@ -180,8 +181,33 @@ class Hub:
             for subscriber in list(self._sessions.get(session_id, ())):
                 subscriber.close(codes.REVOKED)
 
-    async def check_heads(self) -> None:
-        """Another program may have written: compare every live chat with its log, fill what is behind."""
+    async def catch_up(self) -> None:
+        """Another program may have written: look again who is in which chat, then fill what is behind."""
+        for count, user_id in enumerate(list(self._users)):
+            chat_ids = set(await self._directory.chat_ids_of(user_id))
+            for subscriber in list(self._users.get(user_id, ())):
+                await self._match_chats(subscriber, chat_ids)
+            if count % USERS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        await self._check_heads()
+
+    async def _match_chats(self, subscriber: Subscriber, chat_ids: set[str]) -> None:
+        for chat_id in subscriber.chats.keys() - chat_ids:
+            self._release(subscriber, chat_id)
+            self._tell(subscriber, ChatChanged(chat_id=chat_id, change="left", user_id=subscriber.user_id))
+        missing = chat_ids - subscriber.chats.keys()
+        for chat_id, head in (await self._log.heads(sorted(missing))).items():
+            self._start_at([self._hold(subscriber, chat_id)], {chat_id: head})
+            joined = ChatChanged(
+                chat_id=chat_id,
+                change="joined",
+                user_id=subscriber.user_id,
+                epoch=head.epoch,
+                head=head.sequence,
+            )
+            self._tell(subscriber, joined)
+
+    async def _check_heads(self) -> None:
         waiting = list(self._chats)
         for start in range(0, len(waiting), PAGE_ENTRIES_MAX):
             for chat_id, head in (await self._log.heads(waiting[start : start + PAGE_ENTRIES_MAX])).items():

@@ -83,3 +83,28 @@ async def test_members_are_added_beside_a_busy_server(sequencing: str, tmp_path:
         assert [entry["sequence"] for entry in entries] == expected
         assert [entry["sequence"] for entry in entries if entry["kind"] == "member"] == joined
         await asyncio.to_thread(succeed, "check", data=server.data)
+
+
+def was_told(client: RawClient, chat_id: str, change: str) -> bool:
+    told = [frame for frame in client.unasked if frame["type"] == "chat_changed"]
+    return any((frame["chat_id"], frame["change"]) == (chat_id, change) for frame in told)
+
+
+async def test_a_member_who_was_added_beside_the_server_hears_the_chat_live(tmp_path: Path) -> None:
+    """A connected person who is put into a chat by a command is told, hears it, and hears no more once out."""
+    with ServerProcess(tmp_path / "data") as server:
+        async with ClientSession() as session:
+            http = HttpClient(session, server.url)
+            ann, ben = await http.newcomer("ann"), await http.newcomer("ben")
+            chat_id = await http.of(ben).create_group()
+            async with (
+                RawClient(session, server.url, ann) as hers,
+                RawClient(session, server.url, ben) as his,
+            ):
+                await asyncio.to_thread(parley, "chat", "add", chat_id, "ann", data=server.data)
+                await hers.until(lambda client: was_told(client, chat_id, "joined"))
+                ack = await his.send_message(chat_id, "welcome")
+                entry = await hers.live_entry(chat_id, ack["sequence"])
+                assert entry["content"] == "welcome"
+                await asyncio.to_thread(parley, "chat", "remove", chat_id, "ann", data=server.data)
+                await hers.until(lambda client: was_told(client, chat_id, "left"))
