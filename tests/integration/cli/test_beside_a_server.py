@@ -91,7 +91,7 @@ def was_told(client: RawClient, chat_id: str, change: str) -> bool:
 
 
 async def test_a_member_who_was_added_beside_the_server_hears_the_chat_live(tmp_path: Path) -> None:
-    """A connected person who is put into a chat by a command is told, hears it, and hears no more once out."""
+    """A connected person whom a command puts into a chat is told, hears it, and is told when it is over."""
     with ServerProcess(tmp_path / "data") as server:
         async with ClientSession() as session:
             http = HttpClient(session, server.url)
