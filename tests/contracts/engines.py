@@ -18,7 +18,9 @@ import apsw
 
 from parley.ids import Ids
 from parley.store.ports import Accounts, Cursors, Directory, Log
+from parley.store.sqlite.check import check_folder
 from parley.store.sqlite.database import FILE_NAME
+from parley.store.sqlite.repair import recover
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock
@@ -54,6 +56,14 @@ class OpenStore(Protocol):
 
     def set_counter(self, chat_id: str, counter: int | None) -> None:
         """Another program writes the counter of a chat, or deletes it."""
+        ...
+
+    def recover_counter(self, chat_id: str) -> None:
+        """The operator's procedure puts a lost counter back."""
+        ...
+
+    def breaches(self) -> list[str]:
+        """What the operator's check finds wrong."""
         ...
 
     def remove_member(self, chat_id: str, user_id: str) -> None:
@@ -137,6 +147,12 @@ class SqliteOpenStore:
                 " ON CONFLICT DO UPDATE SET sequence_counter = excluded.sequence_counter",
                 (chat_id, counter),
             )
+
+    def recover_counter(self, chat_id: str) -> None:
+        recover(self._folder, chat_id, self.clock, apply=True)
+
+    def breaches(self) -> list[str]:
+        return [str(breach) for breach in check_folder(self._folder).breaches]
 
     def remove_member(self, chat_id: str, user_id: str) -> None:
         self.foreign("DELETE FROM chat_memberships WHERE chat_id = ? AND user_id = ?", (chat_id, user_id))

@@ -222,6 +222,23 @@ async def test_a_retry_beside_new_messages_keeps_them_dense(engine: Engine) -> N
         assert contents(await read_all(store, chat)) == ["old", "a", "b"]
 
 
+async def test_a_twin_of_a_refused_draft_keeps_its_place(engine: Engine) -> None:
+    """A draft whose brother was refused is stored in its own turn, before what came after it."""
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        chat = await add_group(store, ann, ben)
+        client_id = new_id()
+        result = await store.log.append(
+            [
+                message(chat, ann, "refused", client_id, after=new_id()),
+                message(chat, ben, "first", client_id),
+                message(chat, ann, "second"),
+            ]
+        )
+        assert [told(one) for one in result.outcomes] == ["out_of_turn", "stored", "stored"]
+        assert contents(await read_all(store, chat)) == ["first", "second"]
+
+
 async def test_find_key_finds_the_entry(engine: Engine) -> None:
     """The entry of a client's id is found as it travels; an unknown id or chat finds nothing."""
     async with engine.opened() as store:

@@ -16,7 +16,6 @@ from tests.contracts.acting import (
     head_of,
     listed,
     message,
-    new_id,
     position_of,
     read_all,
     said,
@@ -179,14 +178,3 @@ async def test_a_removal_while_a_draft_waits_counts(two_phase: SqliteEngine) -> 
         assert [told(one) for one in (await slow).outcomes] == ["not_a_member"]
         page = await store.log.read(chat, 0, 10)
         assert (page.voids, page.head) == ([1], 2)
-
-
-async def test_a_twin_of_a_refused_draft_is_decided_for_itself(two_phase: SqliteEngine) -> None:
-    """A twin that shared its brother's number gets one of its own when the brother was refused."""
-    async with two_phase.opened() as store:
-        (ann,) = await add_people(store, "ann")
-        chat = await add_group(store, ann)
-        client_id = new_id()
-        early = message(chat, ann, "x", client_id, after=new_id())
-        result = await store.log.append([early, message(chat, ann, "x", client_id)])
-        assert [told(one) for one in result.outcomes] == ["out_of_turn", "stored"]

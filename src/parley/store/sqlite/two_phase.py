@@ -80,21 +80,20 @@ def allocate(
     """Phase 1: answer retries and strangers, take a number for everybody else."""
     batch = Batch(transaction, states, now_ms, 0, 0)
     allocated = Allocated([], [], [])
-    folded: set[tuple[int, bytes]] = set()
+    certain: set[tuple[str, str, bytes | None]] = set()
     changing: set[str] = set()
     for draft in drafts:
         outcome, state = _decide_early(batch, draft, changing)
         sequence = 0
-        twin = (
-            state is not None and draft.client_key is not None and (state.chat_no, draft.client_key) in folded
-        )
-        if outcome is None and state is not None and not twin:
+        twin = draft.chat_id, draft.sender_id, draft.client_key
+        if outcome is None and state is not None and twin not in certain:
             if state.open:
                 batch.seal_abandoned(state, under_way)
             sequence = _take(batch, state, now_ms)
             take(state.chat_no, sequence)
-            if draft.client_key is not None:
-                folded.add((state.chat_no, draft.client_key))
+            # A twin of what may still be refused needs a number of its own, or it would lose its place.
+            if draft.client_key and not draft.after_key and draft.chat_id not in changing:
+                certain.add(twin)
         allocated.outcomes.append(outcome)
         allocated.sequences.append(sequence)
     batch.insert()

@@ -1,0 +1,374 @@
+"""Whatever happens to a store, in whatever order, it agrees with the model (property test, stateful)."""
+
+import asyncio
+import shutil
+import tempfile
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+import structlog
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from parley.model import Action, Appended, Changed, ChatType, Draft, Outcome, Role
+from parley.store.sqlite.log import SEAL_AFTER_MS
+from tests.contracts.acting import (
+    add_person,
+    change,
+    entries_of,
+    head_of,
+    message,
+    new_chat,
+    outcome,
+    rename,
+    resolved,
+)
+from tests.contracts.engines import ENGINES, OpenStore
+from tests.contracts.model import KeptChat, Model
+
+T = TypeVar("T")
+
+PEOPLE = ("ann", "ben", "cem", "eve")
+DEVICES = ("phone", "tablet")
+CLIENT_IDS = [f"00000000-0000-4000-8000-0000000000{n:02x}" for n in range(12)]
+CONTENTS = ("a", "b", "nul \0", "😀")
+CHATS_MAX = 3
+SETTINGS = settings(
+    max_examples=40,
+    stateful_step_count=30,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+class Say(NamedTuple):
+    """A message to be sent; ids are new (None) or of a few, so that retries and clashes are many."""
+
+    chat: int
+    sender: int
+    client_id: int | None
+    content: str
+    after: int | None
+
+
+class Alter(NamedTuple):
+    """A change of a chat to be tried."""
+
+    chat: int
+    actor: int
+    action: Action
+    about: int
+    role: Role
+
+
+chat_numbers = st.integers(0, 8)
+person_numbers = st.integers(0, 11)
+id_numbers = st.none() | st.integers(0, len(CLIENT_IDS) - 1)
+afters = st.sampled_from([*[None] * len(CLIENT_IDS), *range(len(CLIENT_IDS))])
+says = st.builds(Say, chat_numbers, person_numbers, id_numbers, st.sampled_from(CONTENTS), afters)
+alters = st.builds(
+    Alter, chat_numbers, person_numbers, st.sampled_from(Action), person_numbers, st.sampled_from(Role)
+)
+places = st.integers(0, len(PEOPLE) - 1)
+shares = st.floats(0, 1)
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """One store and its model, side by side."""
+
+    engine_name = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._runner = asyncio.Runner()
+        self._stack = AsyncExitStack()
+        self._folder = Path(tempfile.mkdtemp(prefix="parley-model-"))
+        self.model = Model()
+        self.store: OpenStore
+        self.people: list[str] = []
+        self.tokens: dict[str, str] = {}
+        self.chat_ids: list[str] = []
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+    def teardown(self) -> None:
+        try:
+            self.run(self._stack.aclose())
+        finally:
+            self._runner.close()
+            shutil.rmtree(self._folder)
+
+    @initialize()
+    def open(self) -> None:
+        self.run(self._open())
+
+    async def _open(self) -> None:
+        engine = ENGINES[self.engine_name](self._folder)
+        self.is_atomic = engine.sequencing == "atomic"
+        self.store = await self._stack.enter_async_context(engine.opened())
+        for name in PEOPLE:
+            user = await add_person(self.store, name)
+            self.people.append(user)
+            self.model.add_user(user)
+            self.tokens[user] = (await self.store.cursors.changed(user, "phone", None, 1)).token
+        await self._create_group(self.people[0], self.people[1:3], False)
+
+    async def _create_group(self, creator: str, others: list[str], open_to_join: bool) -> None:
+        chat = new_chat(self.store, creator, open_to_join=open_to_join)
+        await self.store.directory.create_chat(chat, others)
+        roles = dict.fromkeys(others, Role.MEMBER) | {creator: Role.OWNER}
+        self.model.add_chat(KeptChat(chat.chat_id, ChatType.GROUP, roles, open_to_join))
+        self.chat_ids.append(chat.chat_id)
+
+    def chat_id(self, number: int) -> str:
+        """One of the chats; one number in nine is a chat that does not exist."""
+        return self.chat_ids[number % len(self.chat_ids)] if number < 8 else "chat_unknown"
+
+    def person(self, chat_id: str, number: int) -> str:
+        """Mostly a member of the chat, now and then anybody."""
+        kept = self.model.chats.get(chat_id)
+        people = sorted(kept.members) if kept is not None and number < 8 else self.people
+        return people[number % len(people)]
+
+    # Chats
+
+    @precondition(lambda self: len(self.chat_ids) < CHATS_MAX)
+    @rule(owner=places, members=st.sets(places), open_to_join=st.booleans())
+    def create_group(self, owner: int, members: set[int], open_to_join: bool) -> None:
+        others = [self.people[number] for number in members]
+        self.run(self._create_group(self.people[owner], others, open_to_join))
+
+    @precondition(lambda self: len(self.chat_ids) < CHATS_MAX)
+    @rule(one=places, step=st.integers(1, len(PEOPLE) - 1))
+    def create_direct(self, one: int, step: int) -> None:
+        creator, other = self.people[one], self.people[(one + step) % len(PEOPLE)]
+        chat, created = self.run(
+            self.store.directory.create_chat(new_chat(self.store, creator, ChatType.DIRECT), [other])
+        )
+        kept = self.model.chats.get(chat.chat_id)
+        assert created == (kept is None)
+        if kept is None:
+            roles = {creator: Role.OWNER, other: Role.MEMBER}
+            self.model.add_chat(KeptChat(chat.chat_id, ChatType.DIRECT, roles))
+            self.chat_ids.append(chat.chat_id)
+        else:
+            assert set(kept.members) == {creator, other}
+
+    # Drafts
+
+    def draft(self, wish: Say | Alter) -> Draft:
+        chat_id = self.chat_id(wish.chat)
+        if isinstance(wish, Say):
+            after = CLIENT_IDS[wish.after] if wish.after is not None else ""
+            client_id = CLIENT_IDS[wish.client_id] if wish.client_id is not None else ""
+            return message(chat_id, self.person(chat_id, wish.sender), wish.content, client_id, after)
+        actor, about = self.person(chat_id, wish.actor), self.person(chat_id, wish.about)
+        if wish.action is Action.RENAMED:
+            return rename(chat_id, actor, f"by {wish.actor}")
+        return change(chat_id, actor, wish.action, about, wish.role)
+
+    @rule(wishes=st.lists(says, min_size=3, max_size=10))
+    def send_messages(self, wishes: list[Say | Alter]) -> None:
+        self.send(wishes)
+
+    @rule(wishes=st.lists(says | alters, min_size=1, max_size=8))
+    def send_messages_and_changes(self, wishes: list[Say | Alter]) -> None:
+        self.send(wishes)
+
+    def send(self, wishes: list[Say | Alter]) -> None:
+        """Every outcome of a batch is what the model says, draft by draft."""
+        drafts = [self.draft(wish) for wish in wishes]
+        result = self.run(self.store.log.append(drafts))
+        for draft, got in zip(drafts, result.outcomes, strict=True):
+            self.settle(draft, got)
+
+    def settle(self, draft: Draft, got: Outcome) -> None:
+        expected = self.model.expected(draft)
+        assert expected.fits(got, draft), (draft, got, expected)
+        self.model.touch(draft)
+        if isinstance(got, Appended) and not got.deduplicated:
+            last = self.model.chats[draft.chat_id].last
+            assert got.sequence == last + 1 or (got.sequence > last and not self.is_atomic)
+            self.model.store(draft, got)
+
+    @rule(wishes=st.lists(says, min_size=2, max_size=12))
+    def send_at_once(self, wishes: list[Say]) -> None:
+        """Of concurrent batches any may come first, but one order explains all their outcomes."""
+        drafts = [self.draft(wish._replace(after=None)) for wish in wishes]
+        outcomes = self.run(self._gathered(drafts))
+        pairs = list(zip(drafts, outcomes, strict=True))
+        new = [pair for pair in pairs if isinstance(pair[1], Appended) and not pair[1].deduplicated]
+        for draft, got in sorted(new, key=lambda pair: getattr(pair[1], "sequence", 0)):
+            expected = self.model.expected(draft)
+            assert expected.fits(got, draft), (draft, got, expected)
+            assert isinstance(got, Appended)
+            self.model.store(draft, got)
+        for draft, got in (pair for pair in pairs if pair not in new):
+            self.settle(draft, got)
+
+    async def _gathered(self, drafts: list[Draft]) -> list[Outcome]:
+        return await asyncio.gather(*(outcome(self.store, draft) for draft in drafts))
+
+    # Positions
+
+    def place(self, chat: int, user: int, share: float) -> tuple[str, str, int] | None:
+        """A person, a chat of theirs, and a position in it."""
+        kept = self.model.chats.get(self.chat_id(chat))
+        person = self.person(self.chat_id(chat), user)
+        if kept is None or person not in kept.members:
+            return None
+        return person, kept.chat_id, int(kept.last * share)
+
+    @rule(
+        steps=st.lists(st.tuples(chat_numbers, person_numbers, shares, st.sampled_from(DEVICES)), min_size=1)
+    )
+    def acknowledge(self, steps: list[tuple[int, int, float, str]]) -> None:
+        for chat, user, share, device in steps:
+            found = self.place(chat, user, share)
+            if found is not None:
+                person, chat_id, sequence = found
+                self.model.acknowledge(person, device, chat_id, sequence)
+                self.run(self._note_acked(person, device, chat_id, sequence))
+
+    async def _note_acked(self, person: str, device: str, chat_id: str, sequence: int) -> None:
+        self.store.cursors.note_acked(person, device, chat_id, sequence, self.store.clock())
+        at = await self.store.cursors.position(person, device, chat_id)
+        assert at == self.model.acked[person, device, chat_id]
+
+    @rule(steps=st.lists(st.tuples(chat_numbers, person_numbers, shares), min_size=1))
+    def read_up_to(self, steps: list[tuple[int, int, float]]) -> None:
+        for chat, user, share in steps:
+            found = self.place(chat, user, share)
+            if found is not None:
+                self.model.mark_read(*found)
+                self.run(self._note_read(*found))
+
+    async def _note_read(self, person: str, chat_id: str, sequence: int) -> None:
+        self.store.cursors.note_read(person, chat_id, sequence, self.store.clock())
+
+    @rule(user=places, limit=st.integers(1, CHATS_MAX))
+    def ask_for_a_page(self, user: int, limit: int) -> None:
+        """The next page lists what changed and was not listed; the last one leaves nothing out."""
+        person = self.people[user]
+        changed = self.run(self._changed(person, limit))
+        seen = [at.chat_id for at in changed.positions]
+        assert len(seen) == len(set(seen)) <= limit
+        assert set(seen) <= self.model.may_list(person), seen
+        self.model.listed(person, seen, changed.complete)
+        for at in changed.positions:
+            chat = self.model.chats[at.chat_id]
+            assert at.left == (person not in chat.members)
+            assert not at.left or (at.head, at.unread) == (chat.left_at[person], 0)
+
+    async def _changed(self, person: str, limit: int) -> Changed:
+        await self.store.cursors.flush()
+        changed = await self.store.cursors.changed(person, "phone", self.tokens[person], limit)
+        self.tokens[person] = changed.token
+        return changed
+
+    # Trouble
+
+    @rule()
+    def reopen(self) -> None:
+        self.run(self.store.reopen())
+
+    @rule()
+    def seal(self) -> None:
+        self.store.clock.advance(SEAL_AFTER_MS)
+        self.run(self.store.log.seal())
+
+    @rule(number=chat_numbers)
+    def lose_counter(self, number: int) -> None:
+        """A chat without its counter takes nothing until it is recovered."""
+        chat_id = self.chat_id(number)
+        if chat_id in self.model.chats:
+            self.store.set_counter(chat_id, None)
+            self.model.lose_counter(chat_id)
+
+    @rule()
+    def recover_counters(self) -> None:
+        for kept in self.model.chats.values():
+            if not kept.has_counter:
+                self.store.recover_counter(kept.chat_id)
+                self.model.recover_counter(kept.chat_id)
+        assert self.store.breaches() == []
+
+    # What must always hold
+
+    @invariant()
+    def logs_are_equal(self) -> None:
+        self.run(self._compare_logs())
+
+    async def _compare_logs(self) -> None:
+        for kept in self.model.chats.values():
+            page = await self.store.log.read(kept.chat_id, 0, 1000)
+            assert resolved(page) == list(range(1, page.head + 1))
+            assert page.head >= kept.last
+            assert page.head == await head_of(self.store, kept.chat_id)
+            found = {entry.sequence: entry for entry in entries_of(page)}
+            assert found.keys() == kept.entries.keys()
+            for sequence, entry in found.items():
+                expected = kept.entries[sequence]
+                assert (entry.sender_id, entry.content) == (expected.sender, expected.content)
+                assert (entry.message_id, entry.kind) == (expected.message_id, expected.kind)
+            if kept.has_counter:
+                assert self.store.counter(kept.chat_id) == page.head
+
+    @invariant()
+    def members_are_equal(self) -> None:
+        self.run(self._compare_members())
+
+    async def _compare_members(self) -> None:
+        for kept in self.model.chats.values():
+            members = await self.store.directory.members(kept.chat_id, "", 100)
+            assert {member.user_id: member.role for member in members} == kept.members
+        for person in self.people:
+            chats = {kept.chat_id for kept in self.model.chats.values() if person in kept.members}
+            assert set(await self.store.directory.chat_ids_of(person)) == chats
+
+    @invariant()
+    def overviews_are_equal(self) -> None:
+        self.run(self._compare_overviews())
+
+    async def _compare_overviews(self) -> None:
+        await self.store.cursors.flush()
+        for person in self.people:
+            changed = await self.store.cursors.changed(person, "phone", None, 1000)
+            mine = {kept.chat_id: kept for kept in self.model.chats.values() if person in kept.members}
+            assert {at.chat_id for at in changed.positions} == mine.keys()
+            for at in changed.positions:
+                kept = mine[at.chat_id]
+                assert at.head == await head_of(self.store, at.chat_id)
+                assert at.last_acked_sequence == self.model.acked.get((person, "phone", at.chat_id), 0)
+                assert at.read_up_to == self.model.read.get((person, at.chat_id), 0)
+                assert (at.unread, at.left) == (self.model.unread(person, kept), False)
+
+
+class AtomicMachine(StoreMachine):
+    engine_name = "sqlite-atomic"
+
+
+class TwoPhaseMachine(StoreMachine):
+    engine_name = "sqlite-two_phase"
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("machine", [AtomicMachine, TwoPhaseMachine], ids=["atomic", "two_phase"])
+def test_the_store_agrees_with_the_model(machine: type[StoreMachine]) -> None:
+    """After any course of events log, members, outcomes, overviews and unread counts equal the model's."""
+    with structlog.testing.capture_logs():
+        run_state_machine_as_test(machine, settings=SETTINGS)
