@@ -224,7 +224,7 @@ class Gateway:
         socket = web.WebSocketResponse(
             protocols=tuple(CODECS),
             compress=False,
-            max_msg_size=limits.FRAME_BYTES_MAX,
+            max_msg_size=limits.FRAME_BYTES_MAX + 1,  # aiohttp refuses what reaches its limit
             decode_text=False,
             timeout=CLOSE_SECONDS_MAX,
         )
