@@ -1,8 +1,9 @@
 """Hop 6: what became durable goes to every connected device of every member, in order.
 
 One `sent_through` per chat, none per connection: what is the next position is sent, encoded once per
-codec; anything else raises `target`, and one filler per chat reads the log until it is reached. If
-news is lost, the next news or the next look at the heads finds it. See docs/fan-out.md.
+codec; what is beyond it waits in `pending` for what lies between. News comes after the senders' acks, the
+log may show an entry before them: so the log is read only for what nobody has told of in time, by one
+filler per chat. If news is lost, the next news or the next look at the heads finds it. See docs/fan-out.md.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from parley.wire import codes
 from parley.wire.codec import Codec
 from parley.wire.codes import Close
 from parley.wire.frames import ChatChanged, Entry, Messages, ServerFrame
-from parley.wire.limits import PAGE_ENTRIES_MAX
+from parley.wire.limits import PAGE_BYTES_MAX, PAGE_ENTRIES_MAX
 
+FILL_AFTER_SECONDS = 0.05
 FILL_RETRY_SECONDS = 0.5
+PENDING_POSITIONS_MAX = 1_000
 USERS_PER_TURN = 50
 
 log = structlog.get_logger("parley.hub")
@@ -56,14 +59,26 @@ class Subscriber(Protocol):
 class LiveChat:
     """A chat that somebody connected is a member of."""
 
-    __slots__ = ("chat_id", "epoch", "filling", "holders", "listeners", "sent_through", "target")
+    __slots__ = (
+        "chat_id",
+        "epoch",
+        "filler",
+        "holders",
+        "is_reading",
+        "listeners",
+        "pending",
+        "sent_through",
+        "target",
+    )
 
     def __init__(self, chat_id: str) -> None:
         self.chat_id = chat_id
         self.epoch = 0
         self.sent_through = -1
         self.target = 0
-        self.filling = False
+        self.pending: dict[int, Stored] = {}
+        self.filler: asyncio.Task[None] | None = None
+        self.is_reading = False
         self.holders = 0
         self.listeners: dict[Codec, set[Subscriber]] = {}
 
@@ -125,19 +140,17 @@ class Hub:
             del self._chats[chat_id]
 
     def head_of(self, subscriber: Subscriber, chat_id: str) -> int | None:
-        """The head in memory of a chat that this connection's person is in."""
+        """How far a chat of this connection's person is resolved, as far as memory knows."""
         chat = subscriber.chats.get(chat_id)
-        return None if chat is None else max(chat.sent_through, chat.target)
+        return None if chat is None else chat.sent_through
 
     def heads_beyond(self, subscriber: Subscriber, told: dict[str, int] | None) -> dict[str, int]:
         """Chats that moved past what this connection was sent (or, when not live, told before)."""
-        beyond = {}
-        for chat_id, chat in subscriber.chats.items():
-            head = max(chat.sent_through, chat.target)
-            sent = chat.sent_through if told is None else told.get(chat_id, -1)
-            if head > sent:
-                beyond[chat_id] = head
-        return beyond
+        chats = subscriber.chats.items()
+        if told is None:
+            return {chat_id: chat.target for chat_id, chat in chats if chat.target > chat.sent_through}
+        heads = {chat_id: chat.sent_through for chat_id, chat in chats}
+        return {chat_id: head for chat_id, head in heads.items() if head > told.get(chat_id, -1)}
 
     # What the bus tells
 
@@ -149,9 +162,8 @@ class Hub:
         chat = self._chats.get(news.chat_id)
         if chat is None or chat.sent_through < 0:
             self._persisted_unheard(news)
-        elif chat.filling or not _follows(news.positions, chat.sent_through):
-            chat.target = max(chat.target, _last(news))
-            self._fill_if_behind(chat)
+        elif chat.is_reading or chat.pending or not _follows(news.positions, chat.sent_through):
+            self._keep(chat, news)
         else:
             self._send(chat, news.epoch, news.positions)
             self._fill_if_behind(chat)
@@ -163,8 +175,32 @@ class Hub:
                 self._apply(news.chat_id, news.epoch, stored.sequence, stored.change)
         chat = self._chats.get(news.chat_id)
         if chat is not None:
-            chat.target = max(chat.target, _last(news))
-            self._fill_if_behind(chat)
+            self._keep(chat, news)
+
+    def _keep(self, chat: LiveChat, news: Persisted) -> None:
+        """Remember what cannot be sent yet, then send what can; too much of it is read again later."""
+        chat.target = max(chat.target, news.positions[-1].sequence)
+        for stored in news.positions:
+            if stored.sequence > chat.sent_through:
+                chat.pending[stored.sequence] = stored
+        if not chat.is_reading and chat.sent_through >= 0:
+            self._send_pending(chat, news.epoch)
+        if len(chat.pending) > PENDING_POSITIONS_MAX:
+            chat.pending.clear()
+        self._fill_if_behind(chat)
+
+    def _send_pending(self, chat: LiveChat, epoch: int) -> None:
+        """Everything that follows on what was sent, in frames of bounded size."""
+        while chat.sent_through + 1 in chat.pending:
+            run: list[Stored] = []
+            size = 0
+            while size <= PAGE_BYTES_MAX:
+                stored = chat.pending.pop(chat.sent_through + len(run) + 1, None)
+                if stored is None:
+                    break
+                run.append(stored)
+                size += len(stored.wire or b"")
+            self._send(chat, epoch, run)
 
     def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
         for user_id in user_ids:
@@ -284,26 +320,38 @@ class Hub:
     # Filling
 
     def _fill_if_behind(self, chat: LiveChat) -> None:
-        if chat.target > chat.sent_through >= 0 and not chat.filling:
-            chat.filling = True
-            task = asyncio.get_running_loop().create_task(self._fill(chat))
+        if chat.target > chat.sent_through >= 0 and chat.filler is None:
+            task = asyncio.get_running_loop().create_task(self._fill(chat, chat.target))
+            chat.filler = task
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _fill(self, chat: LiveChat) -> None:
-        """Read what is resolved after `sent_through` until the target is sent or not yet resolved."""
+    async def _fill(self, chat: LiveChat, goal: int) -> None:
+        """Read up to `goal` what is resolved by now and was not told of meanwhile."""
+        await asyncio.sleep(FILL_AFTER_SECONDS)
         try:
-            while chat.sent_through < chat.target and chat.holders:
+            while chat.sent_through < goal and chat.holders:
+                page = await self._read(chat, min(goal - chat.sent_through, PAGE_ENTRIES_MAX))
+                if page.to_sequence <= chat.sent_through:
+                    return  # not resolved yet: its own news will come
+                self._send(chat, page.epoch, positions_of(page))
+                chat.pending = {s: stored for s, stored in chat.pending.items() if s > chat.sent_through}
+                self._send_pending(chat, page.epoch)
+        finally:
+            chat.filler = None
+        self._fill_if_behind(chat)
+
+    async def _read(self, chat: LiveChat, limit: int) -> Page:
+        """While it waits for the store, what is told of goes to `pending`."""
+        chat.is_reading = True
+        try:
+            while True:
                 try:
-                    page = await self._log.read(chat.chat_id, chat.sent_through, PAGE_ENTRIES_MAX)
+                    return await self._log.read(chat.chat_id, chat.sent_through, limit)
                 except StoreError:
                     await asyncio.sleep(FILL_RETRY_SECONDS)
-                    continue
-                if page.to_sequence <= chat.sent_through:
-                    break  # not resolved yet: its own news will wake the filler again
-                self._send(chat, page.epoch, positions_of(page))
         finally:
-            chat.filling = False
+            chat.is_reading = False
 
     async def close(self) -> None:
         for task in list(self._tasks):
@@ -316,10 +364,6 @@ def _follows(positions: list[Stored], sent_through: int) -> bool:
     return positions[0].sequence == sent_through + 1 and positions[-1].sequence == sent_through + len(
         positions
     )
-
-
-def _last(news: Persisted) -> int:
-    return max(stored.sequence for stored in news.positions)
 
 
 def _discard(groups: dict[Key, set[Subscriber]], key: Key, subscriber: Subscriber) -> None:

@@ -2,14 +2,17 @@
 
 import asyncio
 from contextlib import closing
+from pathlib import Path
 
 import apsw
 
 from parley.core.sending import check_send
 from parley.model import Draft
 from parley.testing.clients import Person, RawClient
+from parley.testing.clock import VirtualClock
 from parley.wire.frames import SendMessage
 from tests.integration.gateway.serving import Place, message
+from tests.waiting import eventually
 
 
 def positions(client: RawClient, chat_id: str) -> list[int]:
@@ -130,6 +133,35 @@ async def test_nothing_is_lost_between_hello_and_sync(either: Place) -> None:
             assert live == list(range(live[0], sent + 1) if live else [])
             assert set(range(synced + 1, sent + 1)) <= set(live)
             await reader.close()
+
+
+async def test_nothing_behind_an_open_number_counts_as_the_head(place: Place, tmp_path: Path) -> None:
+    """While a number is taken and not written, neither live readers nor heartbeats nor acks go past it."""
+    held = tmp_path / "hold"
+    held.touch()
+    two_phase = {"PARLEY_STORE_SEQUENCING": "two_phase"}
+    async with place.serving(two_phase, VirtualClock(), PARLEY_TEST_HOLD=f"after_allocate:{held}") as served:
+        ann, ben = await served.people("ann", "ben")
+        chat = await served.as_(ann).create_group(ben)
+        async with (
+            served.client(ann) as slow,
+            served.client(ann) as quick,
+            served.client(ben) as live,
+            served.client(ben, live=False) as quiet,
+        ):
+            first = await slow.post_message(chat, "1")
+            await eventually(held.with_suffix(".held").exists)
+            assert (await quick.send_message(chat, "2"))["sequence"] == 2
+            assert "heads" not in await quiet.heartbeat()
+            assert (await quiet.sync(chat))["head"] == 0
+            refused = await live.request("ack", chat_id=chat, last_acked_sequence=2)
+            assert refused["code"] == "ahead_of_log"
+            assert positions(live, chat) == []
+            held.unlink()
+            assert (await slow.answered(first))["sequence"] == 1
+            await until_position(live, chat, 2)
+            assert positions(live, chat) == [1, 2]
+            assert (await quiet.heartbeat())["heads"] == {chat: 2}
 
 
 async def test_a_joiner_hears_what_comes_after_joining(either: Place) -> None:
