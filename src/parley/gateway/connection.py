@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 REFUSED_FRAMES_MAX = 1_000
 """A client that goes on at full speed after so many refusals is not worth answering."""
 ABORT_AFTER_SECONDS = 1.5
+UNREAD_BYTES_MAX = limits.PAGE_BYTES_MAX
+READ_LOOK_SECONDS = 0.005
+assert limits.OUTBOX_BYTES_MAX > UNREAD_BYTES_MAX + 2 * limits.PAGE_BYTES_MAX, "a page fits beside it"
 ANSWERED = frozenset({frames.SyncRequest, frames.Sync, frames.SyncOverview, frames.Heartbeat})
 """An answer to these means that what the connection noted before is durable."""
 
@@ -210,14 +213,21 @@ class Connection:
             await self._room
         self._room = None
 
+    async def _until_read(self) -> None:
+        """Who asks for much at once is answered as fast as it reads; live frames still find it too slow."""
+        while self._closing is None and self._outbox.waiting_bytes > UNREAD_BYTES_MAX:  # noqa: ASYNC110
+            await asyncio.sleep(READ_LOOK_SECONDS)
+
     async def _perform(self, request: frames.Request) -> None:
         """One request that is not a send; a refusal or a failure is an answer, never a crash."""
         try:
             if self._in_flight:
                 await self._until(0)
+            if self._outbox.waiting_bytes > UNREAD_BYTES_MAX:
+                await self._until_read()
             if self._noted and type(request) in ANSWERED:
-                self._noted = False
                 await self._services.reading.flush()
+                self._noted = False
             answer = await self._answer(request)
         except Refused as error:
             self._refuse(error.refusal, request.id)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from parley.errors import StoreUnavailable
 from parley.testing.clients import Frame, Person, RawClient
 from tests.integration.gateway.serving import Place, Served
 
@@ -162,6 +163,26 @@ async def test_an_ack_never_moves_back(either: Place) -> None:
             assert (await overview_of(other, chat))["last_acked_sequence"] == 0
         async with served.client(ben) as phone:
             assert (await overview_of(phone, chat))["last_acked_sequence"] == 2
+
+
+async def test_a_position_counts_after_a_flush_that_failed(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An overview that could not store the positions before it is refused, and the next one shows them."""
+    async with place.serving() as served:
+        _, ben, chat = await chat_of_two(served, "1", "2")
+        flush, failures = served.app.reading.flush, iter([StoreUnavailable("on purpose")])
+
+        async def failing_once() -> None:
+            for failure in failures:
+                raise failure
+            await flush()
+
+        monkeypatch.setattr(served.app.reading, "flush", failing_once)
+        async with served.client(ben) as client:
+            await client.tell("ack", chat_id=chat, last_acked_sequence=2)
+            assert (await client.request("sync_overview"))["code"] == "store_unavailable"
+            assert (await overview_of(client, chat))["last_acked_sequence"] == 2
 
 
 async def test_acks_and_receipts_beyond_the_head_are_ahead_of_log(either: Place) -> None:
