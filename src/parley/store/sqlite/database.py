@@ -72,8 +72,15 @@ class Database:
         raise StoreBusy("another program keeps reading the store; what a crash left cannot be made durable")
 
     def reopen(self) -> None:
+        """As `open`; then a small write proves that the disk takes one: else the next commit is lost too."""
         self.close()
         self.open()
+        try:
+            self.writer.execute("UPDATE changes SET last = last + 1")
+            self.make_durable()
+        except apsw.Error as error:
+            self.close()
+            raise StoreUnavailable(f"cannot write the store {self.path}: {error}") from error
 
     def close(self) -> None:
         for name in ("reader", "writer"):
