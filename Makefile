@@ -27,8 +27,7 @@ run: setup ## Start the server on ./data
 	$(BIN)/parley serve --data ./data
 
 test: check ## Everything static, then every test layer
-	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(TEST_ROUNDS)} $(BIN)/pytest -n 2 -m "not serial" tests
-	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(TEST_ROUNDS)} $(BIN)/pytest -m serial tests || [ $$? -eq 5 ]
+	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(TEST_ROUNDS)} $(BIN)/pytest -n 2 tests
 
 check: setup ## Only the static part: ruff, mypy, import rules
 	$(BIN)/ruff check .

@@ -1,8 +1,8 @@
 """How a batch of drafts becomes entries, inside one transaction.
 
 Optimistic: nothing is looked up for a draft that is new, and the unique indexes catch what is not.
-Only then is the batch planned again with every key looked up first. One bad draft is an outcome of
-its own and never fails its neighbours.
+Only then does the writer run the batch again, carefully: with every key looked up first. One bad draft
+is an outcome of its own and never fails its neighbours.
 """
 
 from __future__ import annotations
@@ -184,28 +184,22 @@ def append_atomic(
     transaction: Transaction, states: ChatStates, drafts: list[Draft], now_ms: int, first_id: int
 ) -> AppendResult:
     """Entries, keys and heads in one transaction: no gap can form."""
-    for look_up in (False, True):
-        batch = Batch(transaction, states, now_ms, first_id, len(drafts))
-        transaction.execute("SAVEPOINT batch")
-        for draft in drafts:
-            batch.outcomes.append(_plan(batch, draft, look_up))
-        try:
-            batch.insert()
-            _advance(batch)
-        except (apsw.ConstraintError, CounterMoved):
-            transaction.undo_to("batch")
-            transaction.execute("RELEASE batch")
-            states.forget({draft.chat_id for draft in drafts})
-            continue
-        transaction.execute("RELEASE batch")
-        result = batch.result()
-        result.conflicts = int(look_up)
-        return result
-    raise AssertionError("a batch whose keys and counters were looked up cannot collide")
+    batch = Batch(transaction, states, now_ms, first_id, len(drafts))
+    look_up = transaction.is_careful
+    for draft in drafts:
+        batch.outcomes.append(_plan(batch, draft, look_up))
+    try:
+        batch.insert()
+    except apsw.ConstraintError as error:
+        raise Collision("a client id was not new") from error
+    _advance(batch)
+    result = batch.result()
+    result.conflicts = int(look_up)
+    return result
 
 
-class CounterMoved(Exception):
-    """A counter row was not what memory said: look again."""
+class Collision(Exception):
+    """A row was not what an optimistic batch took it for: the writer runs it again, carefully."""
 
 
 def _plan(batch: Batch, draft: Draft, look_up: bool) -> Outcome:
@@ -245,4 +239,4 @@ def _advance(batch: Batch) -> None:
     moved_before = connection.total_changes()
     batch.transaction.executemany(ADVANCE, moves)
     if connection.total_changes() - moved_before != len(moves):
-        raise CounterMoved
+        raise Collision("a counter was not where memory had it")

@@ -6,7 +6,7 @@ itself compares them with the rows, so a stale memory can refuse, never corrupt.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import apsw
@@ -84,19 +84,18 @@ class ChatStates:
     def __init__(self, read: Execute) -> None:
         self._read = read
         self._states: dict[str, ChatState] = {}
+        self._touched: set[str] = set()
 
     def forget_all(self) -> None:
         self._states.clear()
 
-    def forget(self, chat_ids: Iterable[str]) -> None:
-        for chat_id in chat_ids:
+    def forget_touched(self) -> None:
+        """Forget the chats that the open transaction has asked for."""
+        for chat_id in self._touched:
             self._states.pop(chat_id, None)
 
     def known(self, chat_id: str) -> ChatState | None:
         return self._states.get(chat_id)
-
-    def __iter__(self) -> Iterator[ChatState]:
-        return iter(self._states.values())
 
     def get(self, chat_id: str) -> ChatState | None:
         """The chat as committed; None for one that does not exist."""
@@ -109,6 +108,7 @@ class ChatStates:
 
     def within(self, execute: Execute, chat_id: str) -> ChatState | None:
         """The chat as the open transaction sees it; its head stays what is committed."""
+        self._touched.add(chat_id)
         state = self._states.get(chat_id)
         if state is None:
             state = load(execute, chat_id)
@@ -120,6 +120,7 @@ class ChatStates:
 
     def trim(self) -> None:
         """Between transactions: stay within bounds."""
+        self._touched.clear()
         if len(self._states) > CHATS_REMEMBERED_MAX:
             self._states.clear()
 

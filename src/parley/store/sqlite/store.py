@@ -49,6 +49,7 @@ class SqliteStore:
         reads = Reads(self.database, self.writer)
         states = ChatStates(reads.execute)
         self.writer.on_foreign_write(states.forget_all)
+        self.writer.on_undo(states.forget_touched)
         self.log = SqliteLog(reads, self.writer, states, clock, ids, metrics, sequencing, reach, hold)
         self.directory = SqliteDirectory(reads, self.writer)
         self.accounts = SqliteAccounts(reads, self.writer)
