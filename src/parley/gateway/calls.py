@@ -65,7 +65,7 @@ class Call:
             return msgspec.json.decode(await self.request.read(), type=kind)
         except web.HTTPRequestEntityTooLarge as error:
             raise Refused(TOO_LARGE.because(f"a body has at most {BODY_BYTES_MAX} bytes")) from error
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, web.RequestPayloadError) as error:
             raise Refused(BAD_REQUEST.because(str(error))) from error
 
 

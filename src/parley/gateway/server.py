@@ -42,6 +42,7 @@ from parley.gateway.calls import (
     is_local,
 )
 from parley.gateway.connection import Connection
+from parley.gateway.http_log import http_logger
 from parley.gateway.openapi import document
 from parley.gateway.quiet import QuietWatch
 from parley.gateway.services import Services
@@ -92,7 +93,11 @@ class Gateway:
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port, which matters when 0 was asked for."""
         self._runner = web.AppRunner(
-            self.application(), handle_signals=False, access_log=None, shutdown_timeout=CLEANUP_SECONDS_MAX
+            self.application(),
+            handle_signals=False,
+            access_log=None,
+            logger=http_logger(),
+            shutdown_timeout=CLEANUP_SECONDS_MAX,
         )
         await self._runner.setup()
         self._site = web.TCPSite(self._runner, host, port, backlog=4096)
