@@ -1,22 +1,18 @@
 """A server that was killed must be back soon: how `serve` starts without what it does not need at once.
 
 Of the 0.7 s that a plain start took, half were imports for other commands' help and tables (typer, rich),
-for colours in logs (rich again), for certificates that only outgoing connections need, and garbage
-collections of modules that live for ever. What is left is what a server is made of.
+for colours in logs (rich again), and garbage collections of modules that live for ever. What is left is
+what a server is made of.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import gc
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 PORT_MAX = 65_535
-CERTIFICATES_AFTER_SECONDS = 20.0
-"""By then the clients of the server before this one are back."""
 
 
 class ServeOptions(NamedTuple):
@@ -52,36 +48,11 @@ def start(options: ServeOptions) -> None:
     gc.disable()
     # structlog draws tracebacks with rich if it finds it; a server's log lines do not need that.
     sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
-    with certificates_later() as load_certificates:
-        from parley.cli.serving import serve
-    serve(options, lambda: _started(load_certificates))
+    from parley.cli.serving import serve
+
+    serve(options, _started)
 
 
-@contextlib.contextmanager
-def certificates_later() -> Iterator[Callable[[], None]]:
-    """TLS contexts that are made inside get the machine's certificates only when the answer is called."""
-    from ssl import SSLContext
-
-    waiting: list[SSLContext] = []
-    load = SSLContext.set_default_verify_paths
-
-    def wait(context: SSLContext) -> None:
-        waiting.append(context)
-
-    def load_all() -> None:
-        for context in waiting:
-            load(context)
-
-    SSLContext.set_default_verify_paths = wait  # type: ignore[method-assign, assignment]
-    try:
-        yield load_all
-    finally:
-        SSLContext.set_default_verify_paths = load  # type: ignore[method-assign]
-
-
-def _started(load_certificates: Callable[[], None]) -> None:
-    """The doors are open: catch up on what was put off, when nobody waits for it."""
-    gc.freeze()
+def _started() -> None:
+    """The doors are open, and the server has told the collector what lives for ever."""
     gc.enable()
-    loop = asyncio.get_running_loop()
-    loop.call_later(CERTIFICATES_AFTER_SECONDS, lambda: loop.run_in_executor(None, load_certificates))

@@ -1,10 +1,8 @@
 """The short way to a running server."""
 
-import ssl
-
 import pytest
 
-from parley.cli.starting import ServeOptions, certificates_later, plain_options
+from parley.cli.starting import ServeOptions, plain_options
 
 
 @pytest.mark.parametrize(
@@ -41,14 +39,3 @@ def test_plain_options_go_the_short_way(arguments: list[str], options: ServeOpti
 def test_anything_else_goes_the_long_way(arguments: list[str]) -> None:
     """Questions and mistakes are left to whoever can explain them."""
     assert plain_options(arguments) is None
-
-
-def test_certificates_come_later_and_completely() -> None:
-    """A context made inside has no certificates until they are asked for; one made afterwards has its own."""
-    whole = ssl.create_default_context().cert_store_stats()
-    with certificates_later() as load:
-        context = ssl.create_default_context()
-    assert context.cert_store_stats()["x509"] == 0
-    assert ssl.create_default_context().cert_store_stats() == whole
-    load()
-    assert context.cert_store_stats() == whole
