@@ -168,6 +168,18 @@ async def test_a_folder_is_free_again_after_kill_minus_nine(server: ServerProces
     assert server.is_running
 
 
+async def test_lines_of_single_messages_are_off_by_default(server: ServerProcess) -> None:
+    """Sending, retrying and being refused leave no line each."""
+    async with crowd_on(server) as crowd:
+        async with RawClient(crowd.session, server.url, crowd.ann) as client:
+            for _ in range(2):
+                await client.send_message(crowd.chat, "x", "00000000-0000-4000-8000-000000000001")
+            await client.send_message("chat_unknown", "x")
+        await crowd.terminate()
+    events = [line["event"] for line in server.log_lines()]
+    assert events == ["ready", "draining", "stopped"]
+
+
 async def test_secrets_are_never_logged(tmp_path: Path) -> None:
     """Neither passwords nor tokens appear in any log line, at the most talkative level."""
     with ServerProcess(tmp_path / "data", {"PARLEY_LOG_LEVEL": "debug"}) as server:

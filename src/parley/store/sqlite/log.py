@@ -15,6 +15,7 @@ from parley.model import Appended, AppendResult, ChatType, Draft, Head, Page, Pe
 from parley.store.sqlite import appending, two_phase
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.states import ChatState, ChatStates
+from parley.store.sqlite.tracing import trace_allocated, trace_outcomes, trace_races
 from parley.store.sqlite.writer import Reach, Writer
 from parley.telemetry import Metrics
 from parley.wire.limits import PAGE_BYTES_MAX
@@ -115,6 +116,7 @@ class SqliteLog:
             lambda tx: two_phase.allocate(tx, self._states, drafts, now_ms, self._under_way, take),
             lambda done: self._settle(done.sealed),
         )
+        trace_allocated(drafts, allocated.sequences)
         self._reach("after_allocate")
         held = self._hold("after_allocate")
         if held is not None:
@@ -124,6 +126,7 @@ class SqliteLog:
             lambda tx: two_phase.write(tx, self._states, drafts, allocated, self._clock(), first),
             lambda done: self._settle(done.result.persisted),
         )
+        trace_races(drafts, allocated.sequences, written.result.outcomes)
         taken = sum(1 for sequence in allocated.sequences if sequence)
         stored = sum(
             1 for news in written.result.persisted for stored in news.positions if stored.wire is not None
@@ -231,19 +234,18 @@ class SqliteLog:
     def _count(self, drafts: Sequence[Draft], result: AppendResult) -> None:
         metrics = self._metrics
         metrics.batch_messages.observe(len(drafts))
-        retries = 0
+        retries = refused = 0
         for draft, outcome in zip(drafts, result.outcomes, strict=True):
             if isinstance(outcome, Refusal):
+                refused += 1
                 self._count_refusal(draft, outcome)
             elif outcome.deduplicated:
                 retries += 1
-                log.debug("Duplicate message detected", chat_id=draft.chat_id, request_id=draft.request_id)
         metrics.retries.add(retries, len(drafts))
-        stored = 0
+        metrics.messages_stored.inc(len(drafts) - retries - refused)
         for news in result.persisted:
-            stored += len(news.positions)
             metrics.hot_chats.add(news.chat_id, len(news.positions))
-        metrics.messages_stored.inc(stored)
+        trace_outcomes(drafts, result.outcomes, self.lanes == 1)
 
     def _count_refusal(self, draft: Draft, refusal: Refusal) -> None:
         self._metrics.messages_refused.labels(refusal.code).inc()
