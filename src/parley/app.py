@@ -23,7 +23,7 @@ from parley.clock import Clock, wall_clock
 from parley.config import Config
 from parley.errors import StoreError
 from parley.gateway.hub import Hub
-from parley.gateway.server import Gateway
+from parley.gateway.server import CLEANUP_SECONDS_MAX, CLOSE_SECONDS_MAX, Gateway
 from parley.gateway.services import Services
 from parley.ids import Ids
 from parley.store.sqlite.database import lock_folder
@@ -34,6 +34,12 @@ from parley.wire.limits import DRAIN_SECONDS_MAX
 
 FOREIGN_LOOK_SECONDS = 1.0
 SEAL_SECONDS = 0.5
+FINISH_SECONDS_MAX = 4.0
+STORE_CLOSE_SECONDS_MAX = 1.5
+assert (
+    FINISH_SECONDS_MAX + CLOSE_SECONDS_MAX + CLEANUP_SECONDS_MAX + STORE_CLOSE_SECONDS_MAX
+    < DRAIN_SECONDS_MAX - 1
+), "every step of a drain may take its longest"
 SWITCH_INTERVAL_SECONDS = 1e-4
 """How long the commit thread waits at most for the GIL that it needs only to say that it is done."""
 
@@ -132,7 +138,7 @@ class App:
         """Take nothing new, finish what was taken, tell everybody to come back."""
         await self.gateway.stop_accepting()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_SECONDS_MAX / 2):
+            async with asyncio.timeout(FINISH_SECONDS_MAX):
                 await self.sending.stop()
         await self.gateway.close()
         for job in self._jobs:
@@ -140,7 +146,7 @@ class App:
         await self.hub.close()
         self.people.close()
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DRAIN_SECONDS_MAX / 4):
+            async with asyncio.timeout(STORE_CLOSE_SECONDS_MAX):
                 await self.store.close()
         self._lock.close()
 

@@ -53,6 +53,8 @@ IDLE_SWEEP_SECONDS = 5.0
 REQUEST_SECONDS_MAX = 30.0
 CLOSE_SECONDS_MAX = 2.0
 CLEANUP_SECONDS_MAX = 1.0
+CLEANUP_STEPS = 2
+"""aiohttp first waits for its handlers, then cancels and waits again, each time as long as it may."""
 REQUEST_ID_LETTERS_MAX = 64
 
 FOREIGN_HOST = BAD_REQUEST.because("this Host is not one of server.hosts")
@@ -97,7 +99,7 @@ class Gateway:
             handle_signals=False,
             access_log=None,
             logger=http_logger(),
-            shutdown_timeout=CLEANUP_SECONDS_MAX,
+            shutdown_timeout=CLEANUP_SECONDS_MAX / CLEANUP_STEPS,
         )
         await self._runner.setup()
         self._site = web.TCPSite(self._runner, host, port, backlog=4096)

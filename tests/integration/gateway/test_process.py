@@ -12,6 +12,7 @@ from aiohttp import ClientError, ClientSession
 from parley.testing.clients import HttpClient, Person, RawClient
 from parley.testing.server import ServerFailed, ServerProcess
 from tests.integration.gateway.bare import TEXT, BareSocket, masked
+from tests.integration.gateway.test_disk import locked
 from tests.integration.gateway.test_socket_rules import send
 from tests.waiting import eventually
 
@@ -113,6 +114,19 @@ async def open_half(server: ServerProcess, start: bytes) -> asyncio.StreamWriter
     writer.write(start)
     await writer.drain()
     return writer
+
+
+async def test_sigterm_ends_in_time_while_the_store_is_locked(server: ServerProcess) -> None:
+    """Sends that wait for another program's lock delay the end no longer than everything else may."""
+    async with crowd_on(server) as crowd:
+        deaf, pipelining = await crowd.bare(crowd.ben), await crowd.bare(crowd.ann, live=False)
+        half_body = await open_half(server, POST_JSON + b"Content-Length: 100\r\n\r\n{")
+        with locked(server.sqlite_path):
+            pipelining.send([send(crowd.chat) for _ in range(3_000)])
+            assert await crowd.terminate() < DRAIN_SECONDS_MAX
+        half_body.close()
+        for socket in (deaf, pipelining):
+            socket.close()
 
 
 async def test_what_was_acknowledged_before_the_end_is_kept(server: ServerProcess) -> None:
