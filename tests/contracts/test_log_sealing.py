@@ -1,9 +1,11 @@
 """`Log.seal`: a number that was taken and abandoned becomes a void, and readers go on."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable
 from pathlib import Path
 
+import apsw
 import pytest
 
 from parley.model import Action
@@ -178,3 +180,37 @@ async def test_a_removal_while_a_draft_waits_counts(two_phase: SqliteEngine) -> 
         assert [told(one) for one in (await slow).outcomes] == ["not_a_member"]
         page = await store.log.read(chat, 0, 10)
         assert (page.voids, page.head) == ([1], 2)
+
+
+async def test_what_was_written_before_a_failure_is_answered_as_written(
+    two_phase: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If only a part of a batch must be written again and that fails, the rest is still acknowledged."""
+    monkeypatch.setattr("parley.store.sqlite.writer.BUSY_SECONDS_MAX", 0.05)
+    gate, locks = Gate(), contextlib.ExitStack()
+
+    def hold(label: str) -> Awaitable[None] | None:
+        if gate.opened.is_set():
+            other = locks.enter_context(contextlib.closing(apsw.Connection(str(two_phase.path))))
+            other.execute("BEGIN IMMEDIATE")
+        return gate(label)
+
+    async with two_phase.opened(hold=hold) as store:
+        (ann,) = await add_people(store, "ann")
+        kept, lost = await add_group(store, ann), await add_group(store, ann)
+        sending = asyncio.create_task(
+            store.log.append([message(kept, ann, "kept"), message(lost, ann, "lost")])
+        )
+        await gate.reached.wait()
+        store.foreign(
+            "UPDATE open_allocations SET allocated_at_ms = 0"
+            " WHERE chat_no = (SELECT chat_no FROM chats WHERE chat_id = ?)",
+            (lost,),
+        )
+        await store.log.seal()
+        gate.opened.set()
+        result = await sending
+        locks.close()
+        assert [told(one) for one in result.outcomes] == ["stored", "store_unavailable"]
+        assert kept in {news.chat_id for news in result.persisted}
+        assert contents(await read_all(store, lost)) == []

@@ -142,8 +142,17 @@ class Sending:
         return AppendResult([refusal] * len(batch), [])
 
     def _tell(self, batch: list[Waiting], result: AppendResult, durable_at: float) -> None:
-        """Acks first, then news: on each socket the sender's ack precedes its own entry."""
+        """Acks first, then news: on each socket the sender's ack precedes its own entry.
+
+        A listener that fails is our fault and is logged; those after it, and the lane, must not suffer.
+        """
         for waiting, outcome in zip(batch, result.outcomes, strict=True):
-            waiting.done(waiting.draft, waiting.request_id, outcome)
-        self._bus.publish(result.persisted)
+            try:
+                waiting.done(waiting.draft, waiting.request_id, outcome)
+            except Exception:
+                log.exception("an outcome could not be told", request_id=waiting.draft.request_id)
+        try:
+            self._bus.publish(result.persisted)
+        except Exception:
+            log.exception("news could not be told", chats=[news.chat_id for news in result.persisted][:10])
         self._metrics.fanout_seconds.observe(asyncio.get_running_loop().time() - durable_at)

@@ -10,8 +10,16 @@ import structlog
 
 from parley import ids
 from parley.clock import Clock
-from parley.errors import COUNTER_MISSING, Refusal, StoreError, StoreUnavailable
-from parley.model import Appended, AppendResult, ChatType, Draft, Head, Page, Persisted
+from parley.errors import (
+    COUNTER_MISSING,
+    OUTCOME_UNKNOWN,
+    STORE_UNAVAILABLE,
+    OutcomeUnknown,
+    Refusal,
+    StoreError,
+    StoreUnavailable,
+)
+from parley.model import AppendResult, ChatType, Draft, Head, Outcome, Page, Persisted
 from parley.store.sqlite import appending, two_phase
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.states import ChatState, ChatStates
@@ -90,19 +98,27 @@ class SqliteLog:
         return result
 
     async def _append_two_phase(self, drafts: list[Draft]) -> AppendResult:
-        """Again for those whose number was sealed while they waited."""
-        outcomes: dict[int, Appended | Refusal] = {}
+        """Again for those whose number was sealed while they waited; what is written stays written."""
+        outcomes: list[Outcome] = [STORE_UNAVAILABLE] * len(drafts)
         persisted: list[Persisted] = []
-        left = list(range(len(drafts)))
+        left, refusal = list(range(len(drafts))), STORE_UNAVAILABLE
         for _ in range(SEALED_RETRIES_MAX):
-            written = await self._allocate_and_write([drafts[index] for index in left])
+            try:
+                written = await self._allocate_and_write([drafts[index] for index in left])
+            except StoreError as error:
+                if not persisted:
+                    raise
+                refusal = OUTCOME_UNKNOWN if isinstance(error, OutcomeUnknown) else STORE_UNAVAILABLE
+                break
             persisted += written.result.persisted
             for place, index in enumerate(left):
                 outcomes[index] = written.result.outcomes[place]
             left = [left[place] for place in written.retry]
             if not left:
-                return AppendResult([outcomes[index] for index in range(len(drafts))], persisted)
-        raise StoreUnavailable("positions were sealed faster than they could be written")
+                break
+        for index in left:
+            outcomes[index] = refusal
+        return AppendResult(outcomes, persisted)
 
     async def _allocate_and_write(self, drafts: list[Draft]) -> two_phase.Written:
         with self._under_way.taking() as take:

@@ -1,0 +1,154 @@
+"""Sending alone: batches form, and one listener that fails harms nobody else."""
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from parley.bus.embedded import EmbeddedBus
+from parley.chats.sending import BATCH_DRAFTS_MAX, BATCH_LETTERS_MAX, Sending
+from parley.errors import OutcomeUnknown, Refusal, Refused, StoreUnavailable
+from parley.model import Appended, AppendResult, Draft, Head, Outcome, Page, Persisted, Stored
+from parley.telemetry import Metrics
+from parley.testing.clock import VirtualClock
+
+
+class FakeLog:
+    """Stores what it is given, in its order, or raises what it is told to; remembers its batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.failure: Exception | None = None
+        self.head = 0
+
+    async def append(self, drafts: Sequence[Draft]) -> AppendResult:
+        await asyncio.sleep(0)
+        self.batches.append([draft.content for draft in drafts])
+        if self.failure is not None:
+            raise self.failure
+        outcomes: list[Outcome] = []
+        positions = []
+        for _ in drafts:
+            self.head += 1
+            outcomes.append(Appended(message_id="", sequence=self.head, epoch=1, created_at=""))
+            positions.append(Stored(self.head, b"{}"))
+        return AppendResult(outcomes, [Persisted("chat", 1, positions)])
+
+    async def read(self, chat_id: str, after: int, limit: int) -> Page:
+        raise AssertionError("nobody asks")
+
+    async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
+        raise AssertionError("nobody asks")
+
+    async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
+        raise AssertionError("nobody asks")
+
+    async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
+        raise AssertionError("nobody asks")
+
+    async def find_message(self, message_id: str) -> tuple[str, int] | None:
+        raise AssertionError("nobody asks")
+
+    async def seal(self) -> list[Persisted]:
+        raise AssertionError("nobody asks")
+
+
+class FailingListener:
+    """Somebody on the bus with a bug."""
+
+    def persisted(self, news: list[Persisted]) -> None:
+        raise ValueError("on purpose")
+
+    def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
+        raise ValueError("on purpose")
+
+    def sessions_ended(self, session_ids: list[str]) -> None:
+        raise ValueError("on purpose")
+
+
+def draft(content: str) -> Draft:
+    return Draft(chat_id="chat", sender_id="ann", content=content)
+
+
+def sending_to(log: FakeLog, bus: EmbeddedBus | None = None) -> Sending:
+    sending = Sending(log, bus or EmbeddedBus(), Metrics(VirtualClock()))
+    sending.start()
+    return sending
+
+
+async def code_of(sending: Sending, content: str) -> str:
+    """How a send ended, in one word."""
+    try:
+        await sending.send(draft(content))
+    except Refused as refused:
+        return refused.refusal.code
+    return "stored"
+
+
+async def test_what_waits_together_is_one_batch() -> None:
+    """Drafts that arrive while another batch is under way go together in the next one, in order."""
+    log = FakeLog()
+    sending = sending_to(log)
+    await asyncio.gather(*(sending.send(draft(f"{n}")) for n in range(10)))
+    await sending.stop()
+    assert [content for batch in log.batches for content in batch] == [f"{n}" for n in range(10)]
+    assert len(log.batches) <= 2
+
+
+async def test_a_batch_is_bounded() -> None:
+    """Neither too many drafts nor too many letters go into one batch."""
+    log = FakeLog()
+    sending = sending_to(log)
+    drafts = ["x"] * (BATCH_DRAFTS_MAX * 2) + ["y" * (BATCH_LETTERS_MAX // 2)] * 5
+    await asyncio.gather(*(sending.send(draft(content)) for content in drafts))
+    await sending.stop()
+    assert max(map(len, log.batches)) <= BATCH_DRAFTS_MAX
+    assert max(sum(map(len, batch)) for batch in log.batches) <= BATCH_LETTERS_MAX
+    assert sum(map(len, log.batches)) == len(drafts)
+
+
+async def test_a_failed_batch_is_told_for_what_it_is() -> None:
+    """Nothing written is store_unavailable; a failed commit, or a surprise, is outcome_unknown."""
+    log = FakeLog()
+    sending = sending_to(log)
+    failures = [StoreUnavailable(""), OutcomeUnknown(""), ValueError("surprise"), None]
+    codes = []
+    with structlog.testing.capture_logs():
+        for log.failure in failures:
+            codes.append(await code_of(sending, "x"))
+    await sending.stop()
+    assert codes == ["store_unavailable", "outcome_unknown", "outcome_unknown", "stored"]
+
+
+async def test_a_listener_that_fails_stops_nobody() -> None:
+    """A bug in one place that hears outcomes or news is logged, and sending goes on."""
+    log, bus = FakeLog(), EmbeddedBus()
+    bus.subscribe(FailingListener())
+    sending = sending_to(log, bus)
+
+    def failing(_: Draft, __: int | float | None, outcome: Outcome) -> None:
+        raise ValueError("on purpose")
+
+    with structlog.testing.capture_logs() as lines:
+        sending.submit(draft("bad listener"), None, failing)
+        async with asyncio.timeout(5):
+            assert [await code_of(sending, f"{n}") for n in range(3)] == ["stored"] * 3
+            await sending.stop()
+    assert {line["event"] for line in lines} == {"an outcome could not be told", "news could not be told"}
+
+
+async def test_stopping_finishes_what_was_taken() -> None:
+    """What came before the stop is stored and told, what comes after is refused as temporary."""
+    log = FakeLog()
+    sending = sending_to(log)
+    before = [asyncio.create_task(code_of(sending, f"{n}")) for n in range(5)]
+    await asyncio.sleep(0)
+    stopping = asyncio.create_task(sending.stop())
+    await asyncio.sleep(0)
+    refused: list[Outcome] = []
+    sending.submit(draft("late"), None, lambda _, __, outcome: refused.append(outcome))
+    await stopping
+    assert await asyncio.gather(*before) == ["stored"] * 5
+    (outcome,) = refused
+    assert isinstance(outcome, Refusal)
+    assert (outcome.code, outcome.temporary) == ("shutting_down", True)
