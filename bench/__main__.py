@@ -19,6 +19,7 @@ from bench.rows import Row
 from bench.scenarios import SCENARIOS
 from bench.server import parley_beside_python
 from bench.stage import RESULTS, Stage
+from parley.telemetry import configure_logs
 
 ENGINES = ("sqlite",)
 
@@ -68,6 +69,7 @@ def play(name: str, stage: Stage, repeat: int, patience_seconds: float) -> list[
 
 def main() -> int:
     options = parse()
+    configure_logs("warning")
     # The collector would stop the generator at moments that have nothing to do with the server.
     gc.disable()
     server_cores = pin_generator(options.both_cores)
