@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from parley.errors import Refused, StoreBusy, StoreUnavailable
+from parley.model import Action
 from parley.store.sqlite import states
 from parley.store.sqlite.database import FILE_NAME, Database, lock_folder
 from parley.store.sqlite.schema import MIGRATIONS
@@ -17,12 +18,15 @@ from parley.store.sqlite.writer import Transaction
 from tests.contracts.acting import (
     add_group,
     add_people,
+    change,
     contents,
     head_of,
     message,
+    outcome,
     read_all,
     said,
     stored,
+    told,
 )
 from tests.contracts.engines import SqliteEngine, SqliteOpenStore
 
@@ -134,6 +138,23 @@ async def test_memory_of_many_people_is_bounded(
         for _ in range(2):
             await store.log.append([message(chat, person) for person in people])
         assert len(await read_all(store, chat)) == 12
+
+
+async def test_chats_and_people_have_limits(sqlite: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full chat takes nobody more, and a person in too many chats joins no other."""
+    monkeypatch.setattr("parley.store.sqlite.changes.CHAT_MEMBERS_MAX", 2)
+    monkeypatch.setattr("parley.store.sqlite.changes.USER_CHATS_MAX", 3)
+    monkeypatch.setattr("parley.store.sqlite.directory.USER_CHATS_MAX", 3)
+    async with sqlite.opened() as store:
+        ann, ben, cem = await add_people(store, "ann", "ben", "cem")
+        chats = [await add_group(store, ann) for _ in range(3)]
+        assert told(await outcome(store, change(chats[0], ann, Action.JOINED, ben))) == "stored"
+        assert told(await outcome(store, change(chats[0], ann, Action.JOINED, cem))) == "bad_request"
+        with pytest.raises(Refused):
+            await add_group(store, ben, ann)
+        other = await add_group(store, ben)
+        assert told(await outcome(store, change(other, ben, Action.JOINED, ann))) == "bad_request"
+        assert await store.directory.member_count(chats[0]) == 2
 
 
 async def test_a_writer_beside_the_server_is_waited_for(sqlite: SqliteEngine) -> None:

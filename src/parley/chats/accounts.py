@@ -72,6 +72,7 @@ class People:
         self._password_letters_min = password_letters_min
         self._threads = ThreadPoolExecutor(HASH_THREADS, "parley-argon2")
         self._hashing = 0
+        self._updating = asyncio.Lock()
         self._decoy = ""
 
     async def register(self, username: str, password: str, is_operator: bool = False) -> User:
@@ -90,8 +91,13 @@ class People:
         self, username: str, password: str, device_id: str, device_name: str
     ) -> tuple[str, Session]:
         check_device(device_id, device_name)
-        user = await self._verify(username, password)
-        return await self.open_session(user.user_id, device_id, device_name)
+        user, verified = await self._verify(username, password)
+        token, session = await self.open_session(user.user_id, device_id, device_name)
+        now = await self._accounts.user_by_name(username)
+        if now is None or now[1] != verified:  # it was changed meanwhile, and the other sessions ended
+            await self._end(user.user_id, [session.session_id])
+            raise Refused(WRONG_PASSWORD)
+        return token, session
 
     async def open_session(self, user_id: str, device_id: str, device_name: str) -> tuple[str, Session]:
         """A new token and its session; the store keeps the token's hash alone."""
@@ -126,21 +132,23 @@ class People:
         return user
 
     async def update(self, user_id: str, display_name: str | None, about: str | None) -> User:
-        user = await self.user(user_id)
-        user = replace(
-            user,
-            display_name=user.display_name if display_name is None else display_name,
-            about=user.about if about is None else about,
-        )
-        await self._accounts.update_user(user)
+        async with self._updating:
+            user = await self.user(user_id)
+            user = replace(
+                user,
+                display_name=user.display_name if display_name is None else display_name,
+                about=user.about if about is None else about,
+            )
+            await self._accounts.update_user(user)
         return user
 
     async def change_password(self, session: Session, old: str, new: str) -> None:
         """The other sessions end: whoever knew the old password is out."""
         self._check_password(new)
-        user = await self._verify((await self.user(session.user_id)).username, old)
+        user, _ = await self._verify((await self.user(session.user_id)).username, old)
         hashed = await self._on_thread(lambda: HASHER.hash(new))
-        await self._accounts.update_user(user, hashed)
+        async with self._updating:
+            await self._accounts.update_user(await self.user(user.user_id), hashed)
         others = [s.session_id for s in await self._accounts.sessions(user.user_id)]
         await self._end(user.user_id, [other for other in others if other != session.session_id])
 
@@ -159,8 +167,11 @@ class People:
             self._bus.publish_sessions_ended(ended)
         return ended
 
-    async def _verify(self, username: str, password: str) -> User:
-        """An unknown name costs as much as a wrong password, so that neither tells the other."""
+    async def _verify(self, username: str, password: str) -> tuple[User, str]:
+        """The person and the hash that the password fits.
+
+        An unknown name costs as much as a wrong password, so that neither tells the other.
+        """
         found = await self._accounts.user_by_name(username) if len(username) <= USERNAME_LETTERS_MAX else None
         if len(password) > PASSWORD_LETTERS_MAX:
             raise Refused(WRONG_PASSWORD)
@@ -170,7 +181,7 @@ class People:
         matches = await self._on_thread(lambda: _matches(stored, password))
         if found is None or not matches:
             raise Refused(WRONG_PASSWORD)
-        return found[0]
+        return found
 
     def _check_password(self, password: str) -> None:
         if not self._password_letters_min <= len(password) <= PASSWORD_LETTERS_MAX:

@@ -1,6 +1,11 @@
 """Accounts, sessions and profiles over HTTP."""
 
+import asyncio
+
+import pytest
+
 from parley.clock import MS_PER_DAY
+from parley.model import Session
 from parley.testing.clients import PASSWORD, Answer, HttpClient
 from parley.testing.clock import VirtualClock
 from tests.integration.gateway.serving import Place, Served, assert_refused
@@ -158,6 +163,41 @@ async def test_a_profile_is_shown_and_changed(place: Place) -> None:
         assert (first.status, second.status) == (200, 200)
         assert second.body == expected == (await served.as_(ann).get("/v1/me")).body
         assert (await served.as_(ben).get(f"/v1/users/{ann.user_id}")).body == expected
+
+
+async def test_changes_at_once_are_all_kept(place: Place) -> None:
+    """Two changes of one profile, and a new password, at the same time do not undo each other."""
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        for number in range(5):
+            name, about = f"Ann {number}", f"about {number}"
+            answers = await asyncio.gather(
+                served.as_(ann).request("PATCH", "/v1/me", {"display_name": name}),
+                served.as_(ann).request("PATCH", "/v1/me", {"about": about}),
+                change_password(served, ann.token, PASSWORD, PASSWORD),
+            )
+            assert [answer.status for answer in answers] == [200, 200, 204]
+            profile = (await served.as_(ann).get("/v1/me")).body
+            assert (profile["display_name"], profile["about"]) == (name, about)
+
+
+async def test_a_login_that_a_new_password_overtakes_is_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever knew the old password is out, even if the check had passed just before the change."""
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        add_session = served.app.store.accounts.add_session
+
+        async def overtaken(session: Session, token_hash: bytes) -> None:
+            monkeypatch.undo()
+            assert (await change_password(served, ann.token, PASSWORD, "brand new")).status == 204
+            await add_session(session, token_hash)
+
+        monkeypatch.setattr(served.app.store.accounts, "add_session", overtaken)
+        assert_refused(await log_in(served, "ann", PASSWORD), 401, "unauthenticated")
+        sessions = (await served.as_(ann).get("/v1/sessions")).body["sessions"]
+        assert [session["current"] for session in sessions] == [True]
 
 
 async def test_a_wrong_profile_is_400(place: Place) -> None:

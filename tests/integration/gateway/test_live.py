@@ -335,6 +335,23 @@ async def test_a_revoked_sender_cannot_send(place: Place) -> None:
         assert (await served.as_(ann).get(f"/v1/chats/{chat}/messages")).body["entries"] == []
 
 
+async def test_who_has_gone_leaves_nothing_behind(place: Place) -> None:
+    """After the last connection has ended, politely or not, the server remembers none of them."""
+    async with place.serving() as served:
+        ann, ben = await served.people("ann", "ben")
+        chat = await served.as_(ann).create_group(ben)
+        polite, rude = served.client(ann), served.client(ben, msgpack=True)
+        for client in (polite, rude):
+            await client.connect()
+            await client.send_message(chat, "x")
+        await polite.close()
+        rude.abort()
+        await eventually(lambda: not served.app.services.connections)
+        hub = served.app.hub
+        assert (hub._chats, hub._users, hub._sessions) == ({}, {}, {})
+        await rude.close()
+
+
 async def test_an_operators_repair_beside_the_server_reaches_live_readers(place: Place) -> None:
     """Entries that another program has written are found by comparing heads, and sent in order."""
     async with place.serving() as served:
