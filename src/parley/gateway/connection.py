@@ -59,6 +59,7 @@ class Connection:
     __slots__ = (
         "_closing",
         "_frame_count",
+        "_hello_timer",
         "_in_flight",
         "_loop",
         "_noted",
@@ -99,6 +100,7 @@ class Connection:
         self._session = Session(codec)
         self._in_flight = 0
         self._noted = False
+        self._hello_timer: asyncio.TimerHandle | None = None
         self._frame_count = 0
         self._refused_frames = 0
         self._room: asyncio.Future[None] | None = None
@@ -116,7 +118,7 @@ class Connection:
 
     async def run(self) -> None:
         """Serve until the peer or the server ends it."""
-        hello_timer = self._loop.call_later(limits.HELLO_SECONDS_MAX, self._expect_hello)
+        self._hello_timer = self._loop.call_later(limits.HELLO_SECONDS_MAX, self._expect_hello)
         self._services.arrived(self)
         try:
             while not self._socket.closed:
@@ -127,14 +129,20 @@ class Connection:
                 if waiting is not None:
                     await waiting
         finally:
-            hello_timer.cancel()
+            self._forget_hello()
             self._session.close()
             self._services.hub.unsubscribe(self)
             self._services.left(self)
             if self._closing is not None:
                 await self._closing
 
+    def _forget_hello(self) -> None:
+        if self._hello_timer is not None:
+            self._hello_timer.cancel()
+            self._hello_timer = None
+
     def _expect_hello(self) -> None:
+        self._hello_timer = None
         if self._session.state in (State.NEW, State.GREETED):
             self.close(codes.HELLO_TIMEOUT)
 
@@ -291,6 +299,7 @@ class Connection:
         if not self.live:
             self._told_heads = services.hub.heads_beyond(self, {})
         self._session.accept()
+        self._forget_hello()
         return frames.Welcome(
             user_id=self.user_id,
             device_id=self.device_id,

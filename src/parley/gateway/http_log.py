@@ -32,6 +32,7 @@ class _Handler(logging.Handler):
 
 def http_logger() -> logging.Logger:
     """A logger for aiohttp that ends in ours."""
-    logger = logging.Logger("parley.http")
-    logger.addHandler(_Handler())
+    logger = logging.getLogger("parley.http")
+    logger.propagate = False
+    logger.handlers = [_Handler()]
     return logger

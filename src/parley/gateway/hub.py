@@ -93,13 +93,11 @@ class Hub:
         self._reach = reach
         self._chats: dict[str, LiveChat] = {}
         self._users: dict[str, set[Subscriber]] = {}
-        self._sessions: dict[str, set[Subscriber]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def subscribe(self, subscriber: Subscriber) -> None:
         """From here on whatever commits in this person's chats reaches the connection."""
         self._users.setdefault(subscriber.user_id, set()).add(subscriber)
-        self._sessions.setdefault(subscriber.session_id, set()).add(subscriber)
         chat_ids = await self._directory.chat_ids_of(subscriber.user_id)
         new = [self._hold(subscriber, chat_id) for chat_id in chat_ids]
         unknown = [chat for chat in new if chat.sent_through < 0]
@@ -126,7 +124,6 @@ class Hub:
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         _discard(self._users, subscriber.user_id, subscriber)
-        _discard(self._sessions, subscriber.session_id, subscriber)
         for chat_id in list(subscriber.chats):
             self._release(subscriber, chat_id)
 
@@ -213,9 +210,12 @@ class Hub:
                 self._tell(subscriber, change)
 
     def sessions_ended(self, session_ids: list[str]) -> None:
-        for session_id in session_ids:
-            for subscriber in list(self._sessions.get(session_id, ())):
-                subscriber.close(codes.REVOKED)
+        """Rare, so it looks at everybody: an index by session would cost every idle connection memory."""
+        ended = set(session_ids)
+        for subscribers in list(self._users.values()):
+            for subscriber in list(subscribers):
+                if subscriber.session_id in ended:
+                    subscriber.close(codes.REVOKED)
 
     async def catch_up(self) -> None:
         """Another program may have written: look again who is in which chat, then fill what is behind."""

@@ -348,7 +348,7 @@ async def test_who_has_gone_leaves_nothing_behind(place: Place) -> None:
         rude.abort()
         await eventually(lambda: not served.app.services.connections)
         hub = served.app.hub
-        assert (hub._chats, hub._users, hub._sessions) == ({}, {}, {})
+        assert (hub._chats, hub._users) == ({}, {})
         await rude.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import islice
 
 import apsw
 import structlog
@@ -30,6 +31,8 @@ from parley.wire.limits import PAGE_BYTES_MAX
 
 SEAL_AFTER_MS = 2_000
 SEALED_RETRIES_MAX = 5
+ROWS_PER_LOOK = 64
+"""How many rows are read before their size is looked at."""
 FOREVER_MS = 2**62
 
 log = structlog.get_logger("parley.store")
@@ -230,21 +233,24 @@ class SqliteLog:
     def _bounded(cursor: Iterable[Row]) -> list[Row]:
         """The rows that fit into one page; at least one, however large."""
         rows: list[Row] = []
-        size = 0
+        size, left = 0, iter(cursor)
         try:
-            for row in cursor:
-                size += len(row[1] or b"")
-                if size > PAGE_BYTES_MAX and rows:
-                    break
-                rows.append(row)
+            while chunk := list(islice(left, ROWS_PER_LOOK)):
+                rows += chunk
+                size += sum([len(wire) for _, wire in chunk if wire is not None])
+                if size > PAGE_BYTES_MAX:
+                    return _fitting(rows)
         except apsw.Error as error:
             raise StoreUnavailable(f"the store cannot be read: {error}") from error
         return rows
 
     @staticmethod
     def _page(state: ChatState, rows: list[Row], after: int) -> Page:
-        entries = [wire for _, wire in rows if wire is not None]
-        voids = [sequence for sequence, wire in rows if wire is None]
+        entries = [wire for _, wire in rows]
+        voids: list[int] = []
+        if None in entries:
+            voids = [sequence for sequence, wire in rows if wire is None]
+            entries = [wire for wire in entries if wire is not None]
         return Page(state.chat_id, state.epoch, entries, voids, after + 1, after + len(rows), state.head)
 
     def _count(self, drafts: Sequence[Draft], result: AppendResult) -> None:
@@ -273,6 +279,16 @@ class SqliteLog:
                 request_id=draft.request_id,
                 hint="nothing was stored; run: parley recover CHAT",
             )
+
+
+def _fitting(rows: list[Row]) -> list[Row]:
+    """The first rows up to the size of a page, the first one in any case."""
+    size = 0
+    for count, (_, wire) in enumerate(rows):
+        size += len(wire or b"")
+        if size > PAGE_BYTES_MAX and count:
+            return rows[:count]
+    return rows
 
 
 def _contiguous(rows: list[Row], after: int) -> list[Row]:
