@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import shutil
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -282,6 +283,25 @@ async def test_a_deleted_key_frees_its_id(sqlite: SqliteEngine) -> None:
         store.foreign("DELETE FROM idempotency_keys WHERE chat_id = ?", (chat,))
         again = await stored(store, draft)
         assert (again.sequence, again.deduplicated) == (2, False)
+
+
+async def test_opening_makes_durable_what_a_crash_left(sqlite: SqliteEngine, tmp_path: Path) -> None:
+    """Commits that a dead process left in the write-ahead log are in the main file once it is open."""
+    crashed = tmp_path / "crashed"
+    crashed.mkdir()
+    async with sqlite.opened() as store:
+        (ann,) = await add_people(store, "ann")
+        await said(store, await add_group(store, ann), ann, "acknowledged")
+        for file in sqlite.path.parent.glob(f"{FILE_NAME}*"):
+            shutil.copy(file, crashed / file.name)
+    database = Database(crashed)
+    assert (crashed / f"{FILE_NAME}-wal").stat().st_size > 0
+    database.open()
+    (tmp_path / "main").mkdir()
+    shutil.copy(crashed / FILE_NAME, tmp_path / "main" / FILE_NAME)
+    database.close()
+    with contextlib.closing(apsw.Connection(str(tmp_path / "main" / FILE_NAME))) as main_file:
+        assert main_file.execute("SELECT content FROM messages").fetchall() == [("acknowledged",)]
 
 
 def test_an_older_file_is_brought_up_to_date(tmp_path: Path) -> None:
