@@ -51,6 +51,10 @@ CONFIGURATION = {
     "server.data": "The data folder. `PARLEY_DATA` and `--data` mean the same and win.",
     "server.hosts": "Names that a request's `Host` may have beside loopback names and `server.host`."
     " When empty on another address than loopback, any is accepted.",
+    "server.proxies": (
+        "Addresses of proxies on other machines whose `X-Forwarded-For` counts;"
+        " one on this machine always does."
+    ),
     "server.origins": "Web origins (`https://chat.example`) that may open a WebSocket beside the own one.",
     "store.engine": "What keeps the data.",
     "store.sequencing": "How positions are taken: [The log](the-log.md#two-ways-to-take-a-number).",

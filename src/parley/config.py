@@ -22,13 +22,17 @@ PASSWORD_LETTERS_MIN_EXPOSED = 8
 
 
 class Server(Struct, forbid_unknown_fields=True):
-    """Where it listens. `origins`: the web origins that may connect, beside the server's own."""
+    """Where it listens. `origins`: the web origins that may connect, beside the server's own.
+
+    `proxies`: whose word on a client's address counts, beside a proxy on this machine.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8080
     data: str = "./data"
     hosts: list[str] = field(default_factory=list)
     origins: list[str] = field(default_factory=list)
+    proxies: list[str] = field(default_factory=list)
 
 
 class Store(Struct, forbid_unknown_fields=True):
@@ -112,7 +116,7 @@ def _overlay(values: dict[str, Any], environment: Mapping[str, str]) -> list[str
     return sorted(unknown)
 
 
-LISTS = frozenset({"hosts", "origins"})
+LISTS = frozenset({"hosts", "origins", "proxies"})
 
 
 def sections() -> dict[str, list[str]]:

@@ -29,7 +29,7 @@ async def create_account(call: Call) -> Answer:
     if setting == "closed" or (setting == "loopback" and not is_local(request, services)):
         raise Refused(REGISTRATION_CLOSED)
     if is_limited(request, services):
-        _check_rate(services.registration_rate.take(address_of(request), services.clock()))
+        _check_rate(services.registration_rate.take(address_of(request, services), services.clock()))
     wanted = await call.body(bodies.NewAccount)
     user = await services.people.register(wanted.username, wanted.password)
     return 201, bodies.Account(user.user_id, user.username)
@@ -38,7 +38,7 @@ async def create_account(call: Call) -> Answer:
 async def create_session(call: Call) -> Answer:
     services = call.services
     asked = await call.body(bodies.NewSession)
-    key = asked.username, address_of(call.request)
+    key = asked.username, address_of(call.request, services)
     limited = is_limited(call.request, services)
     if limited:
         _check_rate(services.login_rate.wait_ms(key, services.clock()))

@@ -10,6 +10,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from parley.chats.reading import check_sequence
+from parley.config import is_loopback
 from parley.errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, UNAUTHENTICATED, UNSUPPORTED_MEDIA, Refused
 from parley.gateway.services import Services
 from parley.model import Session
@@ -105,10 +106,13 @@ def is_limited(request: web.Request, services: Services) -> bool:
     return rates == "on" or (rates == "auto" and not is_local(request, services))
 
 
-def address_of(request: web.Request) -> str:
-    """Whom the rates per address count: the nearest hop that a proxy names, else the peer."""
+def address_of(request: web.Request, services: Services) -> str:
+    """Whom the rates per address count: the nearest hop that a known proxy names, else the peer."""
+    peer = request.remote or ""
     forwarded = request.headers.get("X-Forwarded-For")
-    return forwarded.rpartition(",")[2].strip() if forwarded else request.remote or ""
+    if forwarded and (is_loopback(peer) or peer in services.config.server.proxies):
+        return forwarded.rpartition(",")[2].strip()
+    return peer
 
 
 async def authenticate(request: web.Request, services: Services) -> Session:

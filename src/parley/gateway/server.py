@@ -223,7 +223,7 @@ class Gateway:
         self._check_origin(request)
         limited = is_limited(request, services)
         if limited:
-            wait_ms = services.connection_rate.take(address_of(request), services.clock())
+            wait_ms = services.connection_rate.take(address_of(request, services), services.clock())
             if wait_ms:
                 raise Refused(RATE_LIMITED.after(wait_ms))
         if request.headers.get("Upgrade", "").lower() != "websocket":
