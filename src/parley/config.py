@@ -36,8 +36,59 @@ class Server(Struct, forbid_unknown_fields=True):
 
 
 class Store(Struct, forbid_unknown_fields=True):
-    engine: Literal["sqlite"] = "sqlite"
+    """`allocator`: who gives the numbers when sequencing is two_phase on a shared engine."""
+
+    engine: Literal["sqlite", "dynamodb"] = "sqlite"
     sequencing: Literal["atomic", "two_phase"] = "atomic"
+    allocator: Literal["dynamodb", "redis", "sequencer"] = "dynamodb"
+
+
+class Dynamodb(Struct, forbid_unknown_fields=True):
+    """`endpoint`: empty for AWS itself. `prefix`: before each table's name."""
+
+    endpoint: str = ""
+    region: str = ""
+    prefix: str = ""
+
+
+class Redis(Struct, forbid_unknown_fields=True):
+    """`url`: redis:// or rediss://, with its password if there is one; empty for none."""
+
+    url: str = ""
+
+
+class Kafka(Struct, forbid_unknown_fields=True):
+    """`brokers`: host:port; none keeps the bus inside the process. `prefix`: before each topic's name."""
+
+    brokers: list[str] = field(default_factory=list)
+    prefix: str = ""
+    security: Literal["plaintext", "tls", "sasl_tls"] = "plaintext"
+    username: str = ""
+    password: str = ""
+    ca: str = ""
+    partitions: int = 12
+    replication: int = 1
+
+
+class Bus(Struct, forbid_unknown_fields=True):
+    """`ack`: whether a send is answered once it is stored, or once its event is on the bus as well."""
+
+    ack: Literal["stored", "published"] = "stored"
+
+
+class Cluster(Struct, forbid_unknown_fields=True):
+    """Where other nodes reach this one, and the secret that they all share.
+
+    `advertise`: the address that others use, if it is not the one bound. `sequencers`: base addresses.
+    """
+
+    node: str = ""
+    host: str = "127.0.0.1"
+    port: int = 0
+    advertise: str = ""
+    secret: str = ""
+    roles: list[str] = field(default_factory=lambda: ["gateway", "ingest", "delivery"])
+    sequencers: list[str] = field(default_factory=list)
 
 
 class Accounts(Struct, forbid_unknown_fields=True):
@@ -61,6 +112,11 @@ class Log(Struct, forbid_unknown_fields=True):
 class Config(Struct, forbid_unknown_fields=True):
     server: Server = field(default_factory=Server)
     store: Store = field(default_factory=Store)
+    dynamodb: Dynamodb = field(default_factory=Dynamodb)
+    redis: Redis = field(default_factory=Redis)
+    kafka: Kafka = field(default_factory=Kafka)
+    bus: Bus = field(default_factory=Bus)
+    cluster: Cluster = field(default_factory=Cluster)
     accounts: Accounts = field(default_factory=Accounts)
     limits: Limits = field(default_factory=Limits)
     log: Log = field(default_factory=Log)
@@ -116,7 +172,7 @@ def _overlay(values: dict[str, Any], environment: Mapping[str, str]) -> list[str
     return sorted(unknown)
 
 
-LISTS = frozenset({"hosts", "origins", "proxies"})
+LISTS = frozenset({"hosts", "origins", "proxies", "brokers", "roles", "sequencers"})
 
 
 def sections() -> dict[str, list[str]]:
@@ -126,6 +182,11 @@ def sections() -> dict[str, list[str]]:
         for name, part in (
             ("server", Server),
             ("store", Store),
+            ("dynamodb", Dynamodb),
+            ("redis", Redis),
+            ("kafka", Kafka),
+            ("bus", Bus),
+            ("cluster", Cluster),
             ("accounts", Accounts),
             ("limits", Limits),
             ("log", Log),

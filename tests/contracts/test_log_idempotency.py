@@ -258,6 +258,6 @@ async def test_find_message_finds_the_place(engine: Engine) -> None:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         places = await said(store, chat, ann, "a", "b")
-        assert await store.log.find_message(places[1].message_id) == (chat, 2)
+        assert await store.log.find_message(places[1].message_id, [chat]) == (chat, 2)
         for unknown in ("", "msg_", "msg_" + "0" * 26, places[0].message_id.lower(), "\0"):
-            assert await store.log.find_message(unknown) is None
+            assert await store.log.find_message(unknown, [chat]) is None

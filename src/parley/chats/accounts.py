@@ -117,12 +117,13 @@ class People:
 
     async def authenticate(self, token: str) -> Session:
         """The session of a token; Refused when there is none or it has run out."""
-        session = await self._accounts.session_by_token(hash_token(token))
+        token_hash = hash_token(token)
+        session = await self._accounts.session_by_token(token_hash)
         now_ms = self._clock()
         if session is None or session.expires_at_ms <= now_ms:
             raise Refused(UNAUTHENTICATED)
         if now_ms - session.last_used_at_ms >= USED_EVERY_MS:
-            self._cursors.note_used(session.session_id, now_ms)
+            self._cursors.note_used(token_hash, now_ms)
         return session
 
     async def user(self, user_id: str) -> User:

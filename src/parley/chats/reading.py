@@ -49,7 +49,7 @@ class Reading:
 
     async def sync_after_message(self, user_id: str, message_id: str, limit: int) -> Page:
         """The page after a message; one that is not this person's to see is as unknown as any other."""
-        found = await self._log.find_message(message_id)
+        found = await self._log.find_message(message_id, await self._directory.chat_ids_of(user_id))
         if found is None or await self._directory.role(found[0], user_id) is None:
             raise Refused(NOT_FOUND.because("there is no such message"))
         return await self._log.read(found[0], found[1], min(limit, PAGE_ENTRIES_MAX))
@@ -83,8 +83,8 @@ class Reading:
 
     async def acknowledge_message(self, user_id: str, device_id: str, chat_id: str, message_id: str) -> None:
         """A receipt for one message moves the cursor only when no unacknowledged message lies between."""
-        found = await self._log.find_message(message_id)
-        if found is None or found[0] != chat_id:
+        found = await self._log.find_message(message_id, [chat_id])
+        if found is None:
             raise Refused(NOT_FOUND.because("there is no such message in this chat"))
         cursor = await self._cursors.position(user_id, device_id, chat_id)
         if await self._nothing_between(user_id, chat_id, cursor, found[1]):
@@ -106,8 +106,8 @@ class Reading:
         self._cursors.note_read(user_id, chat_id, sequence, self._clock())
 
     async def _sequence(self, chat_id: str, message_id: str) -> int:
-        found = await self._log.find_message(message_id)
-        if found is None or found[0] != chat_id:
+        found = await self._log.find_message(message_id, [chat_id])
+        if found is None:
             raise Refused(NOT_FOUND.because("there is no such message in this chat"))
         return found[1]
 

@@ -50,8 +50,8 @@ class Log(Protocol):
         """The entry stored under a client's id, as it travels."""
         ...
 
-    async def find_message(self, message_id: str) -> tuple[str, int] | None:
-        """The chat and the sequence of a message."""
+    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
+        """The chat and the sequence of a message in one of these chats."""
         ...
 
     async def seal(self) -> list[Persisted]:
@@ -137,7 +137,7 @@ class Cursors(Protocol):
         """Remember how far a person has read; as `note_acked`."""
         ...
 
-    def note_used(self, session_id: str, now_ms: int) -> None:
+    def note_used(self, token_hash: bytes, now_ms: int) -> None:
         """Remember that a session was used; as `note_acked`."""
         ...
 
@@ -151,4 +151,49 @@ class Cursors(Protocol):
 
     async def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:
         """What changed for a person after a token, read strongly; every chat when there is none."""
+        ...
+
+
+class Outbox(Protocol):
+    """What became durable and may not be on the bus yet. The log itself holds the bodies."""
+
+    def note_published(self, chat_id: str, through: int) -> None:
+        """Everything up to here is on the bus; durable with the chat's next append, or some seconds later."""
+        ...
+
+    async def unpublished(self) -> dict[str, int]:
+        """Chats with entries that nobody has marked as published, and each one's mark.
+
+        A chat is listed from the moment its append is durable until its mark has reached its head. It may
+        be listed for some seconds longer.
+        """
+        ...
+
+    async def flush(self) -> None:
+        """Every mark noted before the call is durable when it returns."""
+        ...
+
+
+class Allocator(Protocol):
+    """Gives the numbers of `two_phase`. A number is given once, whatever happens to its taker."""
+
+    async def create(self, chat_id: str) -> None:
+        """A new chat's counter at 0; leaves one that exists as it is."""
+        ...
+
+    async def allocate(self, chat_id: str, count: int, floor: int) -> int:
+        """The last of `count` successive numbers, which nobody else gets.
+
+        `floor` is the highest number known to be in the log. A counter below it has lost data:
+        InconsistentCounterError; a counter that is not there: CounterMissingError; both give nothing.
+        OutcomeUnknown or StoreUnavailable: numbers may be lost, never given twice.
+        """
+        ...
+
+    async def last(self, chat_id: str) -> int | None:
+        """The last number given, read strongly; None without a counter."""
+        ...
+
+    async def restore(self, chat_id: str, at_least: int) -> int:
+        """An operator puts a lost or fallen-back counter to at least this number; returns what it is now."""
         ...

@@ -46,7 +46,7 @@ class FakeLog:
     async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
         raise AssertionError("nobody asks")
 
-    async def find_message(self, message_id: str) -> tuple[str, int] | None:
+    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
         raise AssertionError("nobody asks")
 
     async def seal(self) -> list[Persisted]:

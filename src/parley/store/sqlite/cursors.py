@@ -35,7 +35,7 @@ READ_PERSON = (
     " WHERE user_id = ?4 AND chat_id = ?5 AND read_up_to < ?2"
 )
 USED = (
-    "UPDATE sessions SET last_used_at_ms = ?, expires_at_ms = ? WHERE session_id = ? AND last_used_at_ms < ?"
+    "UPDATE sessions SET last_used_at_ms = ?, expires_at_ms = ? WHERE token_hash = ? AND last_used_at_ms < ?"
 )
 
 # Without its counter nobody knows when a chat last changed: it counts as changed, for nothing may be missed.
@@ -78,8 +78,8 @@ class SqliteCursors:
         self._writer = writer
         self._acked: Acked = {}
         self._read: Read = {}
-        self._used: dict[str, int] = {}
-        self._riding: tuple[Acked, Read, dict[str, int]] | None = None
+        self._used: dict[bytes, int] = {}
+        self._riding: tuple[Acked, Read, dict[bytes, int]] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ride: asyncio.Task[None] | None = None
         writer.add_rider(self)
@@ -92,8 +92,8 @@ class SqliteCursors:
         _raise(self._read, (user_id, chat_id), sequence, now_ms)
         self._ride_soon()
 
-    def note_used(self, session_id: str, now_ms: int) -> None:
-        self._used[session_id] = now_ms
+    def note_used(self, token_hash: bytes, now_ms: int) -> None:
+        self._used[token_hash] = now_ms
         self._ride_soon()
 
     async def flush(self) -> None:
@@ -139,7 +139,7 @@ class SqliteCursors:
             transaction.executemany(READ_PERSON, rows)
         if used:
             days_ms = SESSION_DAYS * MS_PER_DAY
-            transaction.executemany(USED, [(ms, ms + days_ms, session, ms) for session, ms in used.items()])
+            transaction.executemany(USED, [(ms, ms + days_ms, token, ms) for token, ms in used.items()])
 
     def _write_acked(self, transaction: Transaction, acked: Acked) -> None:
         devices: list[tuple[str, str, str, int]] = []

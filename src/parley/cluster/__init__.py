@@ -1,0 +1,1 @@
+"""Nodes that work together: who is alive, whose chat is whose, and calls between them."""

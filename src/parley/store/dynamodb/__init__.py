@@ -1,0 +1,1 @@
+"""The store on DynamoDB: the same ports, shared by many nodes."""
