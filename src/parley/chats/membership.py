@@ -8,7 +8,7 @@ import msgspec
 
 from parley import ids
 from parley.bus.ports import Bus
-from parley.chats.sending import Sending
+from parley.chats.sending import Sender
 from parley.clock import Clock, iso
 from parley.errors import BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Refused
 from parley.model import Action, Appended, Change, Chat, ChatType, Draft, Head, Kind, Member, Role
@@ -24,7 +24,7 @@ TOO_MANY_MEMBERS = BAD_REQUEST.because(f"a chat has at most {CHAT_MEMBERS_MAX} m
 
 class Membership:
     def __init__(
-        self, directory: Directory, sending: Sending, bus: Bus, clock: Clock, make_ids: ids.Ids
+        self, directory: Directory, sending: Sender, bus: Bus, clock: Clock, make_ids: ids.Ids
     ) -> None:
         self._directory = directory
         self._sending = sending

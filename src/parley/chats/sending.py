@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import structlog
 
@@ -42,6 +42,18 @@ WAITING_DRAFTS_MAX = 100_000
 log = structlog.get_logger("parley.sending")
 
 Done = Callable[[Draft, RequestId, Outcome], None]
+
+
+class Sender(Protocol):
+    """Whoever takes drafts: this node's own log, or the node that has the chat."""
+
+    def submit(self, draft: Draft, request_id: RequestId, done: Done) -> None:
+        """Take a draft; `done` hears its outcome, once. Drafts of one chat keep their order."""
+        ...
+
+    async def send(self, draft: Draft) -> Appended:
+        """The same for whoever can wait; Refused with the refusal."""
+        ...
 
 
 class Waiting(NamedTuple):

@@ -9,7 +9,7 @@ from msgspec import UNSET
 from parley.chats.accounts import People
 from parley.chats.membership import Membership
 from parley.chats.reading import Reading
-from parley.chats.sending import Sending
+from parley.chats.sending import Sender
 from parley.clock import Clock
 from parley.config import Config
 from parley.core import rates
@@ -36,7 +36,7 @@ class Services:
         metrics: Metrics,
         people: People,
         membership: Membership,
-        sending: Sending,
+        sending: Sender,
         reading: Reading,
         hub: Hub,
     ) -> None:
