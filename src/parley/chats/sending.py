@@ -7,7 +7,8 @@ and news are handed out. A sender always hears of its own message before it sees
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Coroutine
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -38,6 +39,9 @@ assert (
     < OUTBOX_BYTES_MAX
 ), "one commit's frame must fit into an empty outbox"
 WAITING_DRAFTS_MAX = 100_000
+CHATS_UNDER_WAY_MAX = 256
+EVERY_CHAT = ""
+"""The name of the queue that all chats share."""
 
 log = structlog.get_logger("parley.sending")
 
@@ -63,36 +67,65 @@ class Waiting(NamedTuple):
 
 
 class Sending:
-    """The one way into the log."""
+    """The one way into the log.
 
-    def __init__(self, log: Log, bus: Bus, metrics: Metrics, lanes: int = 1) -> None:
+    `lanes`: how many batches over all chats may be under way at once. 0: one per chat instead, each with at
+    most `batch_drafts_max` drafts, for a log that commits chat by chat.
+    """
+
+    def __init__(
+        self, log: Log, bus: Bus, metrics: Metrics, lanes: int = 1, batch_drafts_max: int = BATCH_DRAFTS_MAX
+    ) -> None:
         self._log = log
         self._bus = bus
         self._metrics = metrics
         self._lane_count = lanes
-        self._waiting: list[Waiting] = []
+        self._batch_drafts_max = batch_drafts_max
+        self._waiting_count = 0
+        self._queues: dict[str, list[Waiting]] = {}
+        self._idle: deque[str] = deque()
         self._wake = asyncio.Event()
-        self._lanes: list[asyncio.Task[None]] = []
+        self._lanes: set[asyncio.Task[None]] = set()
         self._stopping = False
 
     def start(self) -> None:
-        self._lanes = [asyncio.create_task(self._run_lane()) for _ in range(self._lane_count)]
+        for _ in range(self._lane_count):
+            self._add_lane(self._run_lane())
+
+    def _add_lane(self, lane: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(lane)
+        self._lanes.add(task)
+        task.add_done_callback(self._lanes.discard)
 
     async def stop(self) -> None:
         """Finish what was taken; refuse what comes now."""
         self._stopping = True
         self._wake.set()
-        await asyncio.gather(*self._lanes)
+        while self._lanes or self._idle:
+            await asyncio.gather(*self._lanes)
+            await asyncio.sleep(0)  # a lane that has ended makes room for the next chat
 
     def submit(self, draft: Draft, request_id: RequestId, done: Done) -> None:
         """Take a draft; `done` hears its outcome, once."""
         if self._stopping:
             done(draft, request_id, SHUTTING_DOWN)
-        elif len(self._waiting) >= WAITING_DRAFTS_MAX:
+        elif self._waiting_count >= WAITING_DRAFTS_MAX:
             done(draft, request_id, BUSY)
         else:
-            self._waiting.append(Waiting(draft, request_id, done))
-            self._wake.set()
+            self._waiting_count += 1
+            self._enqueue(Waiting(draft, request_id, done))
+
+    def _enqueue(self, waiting: Waiting) -> None:
+        name = EVERY_CHAT if self._lane_count else waiting.draft.chat_id
+        queue = self._queues.get(name)
+        if queue is not None:
+            queue.append(waiting)
+        else:
+            self._queues[name] = [waiting]
+            if not self._lane_count:
+                self._idle.append(name)
+                self._start_chats()
+        self._wake.set()
 
     async def send(self, draft: Draft) -> Appended:
         """The same for whoever can wait; Refused with the refusal."""
@@ -109,10 +142,11 @@ class Sending:
         return outcome
 
     async def _run_lane(self) -> None:
+        """A lane over all chats; it hands out one batch's answers while the next waits for the disk."""
         told: tuple[list[Waiting], AppendResult, float] | None = None
         now = asyncio.get_running_loop().time
         while True:
-            batch = self._take()
+            batch = self._take(EVERY_CHAT)
             if batch:
                 appending = asyncio.create_task(self._append(batch))
                 if told is not None:
@@ -128,16 +162,31 @@ class Sending:
                 self._wake.clear()
                 await self._wake.wait()
 
-    def _take(self) -> list[Waiting]:
+    def _start_chats(self) -> None:
+        while self._idle and len(self._lanes) < CHATS_UNDER_WAY_MAX:
+            self._add_lane(self._run_chat(self._idle.popleft()))
+
+    async def _run_chat(self, chat_id: str) -> None:
+        """A lane of one chat, for as long as it has drafts; each batch waits for the one before."""
+        await asyncio.sleep(0)  # frames that arrived together make one batch
+        while batch := self._take(chat_id):
+            self._queues.setdefault(chat_id, [])
+            result = await self._append(batch)
+            self._tell(batch, result, asyncio.get_running_loop().time())
+        asyncio.get_running_loop().call_soon(self._start_chats)
+
+    def _take(self, name: str) -> list[Waiting]:
         """The next batch: no more than fits into one live frame."""
+        queue = self._queues.pop(name, [])
         letters = 0
-        for count, waiting in enumerate(self._waiting):
+        for count, waiting in enumerate(queue):
             letters += len(waiting.draft.content)
-            if count == BATCH_DRAFTS_MAX or (letters > BATCH_LETTERS_MAX and count):
-                batch, self._waiting = self._waiting[:count], self._waiting[count:]
-                return batch
-        batch, self._waiting = self._waiting, []
-        return batch
+            if count == self._batch_drafts_max or (letters > BATCH_LETTERS_MAX and count):
+                self._queues[name] = queue[count:]
+                queue = queue[:count]
+                break
+        self._waiting_count -= len(queue)
+        return queue
 
     async def _append(self, batch: list[Waiting]) -> AppendResult:
         """A failed batch is one outcome for all: refused if nothing was written, else unknown."""

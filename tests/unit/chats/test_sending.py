@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import structlog
 
 from parley.bus.embedded import EmbeddedBus
-from parley.chats.sending import BATCH_DRAFTS_MAX, BATCH_LETTERS_MAX, Sending
+from parley.chats.sending import BATCH_DRAFTS_MAX, BATCH_LETTERS_MAX, CHATS_UNDER_WAY_MAX, Sending
 from parley.errors import OutcomeUnknown, Refusal, Refused, StoreUnavailable
 from parley.model import Appended, AppendResult, Draft, Head, Outcome, Page, Persisted, Stored
 from parley.telemetry import Metrics
@@ -152,3 +152,56 @@ async def test_stopping_finishes_what_was_taken() -> None:
     (outcome,) = refused
     assert isinstance(outcome, Refusal)
     assert (outcome.code, outcome.temporary) == ("shutting_down", True)
+
+
+class FakeChatLog(FakeLog):
+    """Commits chat by chat; holds the batches of one chat until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = ""
+        self.let_go = asyncio.Event()
+
+    async def append(self, drafts: Sequence[Draft]) -> AppendResult:
+        assert len({draft.chat_id for draft in drafts}) == 1
+        if drafts[0].chat_id == self.held:
+            await self.let_go.wait()
+        return await super().append(drafts)
+
+
+async def test_a_slow_chat_holds_up_no_other() -> None:
+    """With a lane per chat each chat waits for itself alone, keeps its order, and its batches are bounded."""
+    log = FakeChatLog()
+    log.held = "slow"
+    sending = Sending(log, EmbeddedBus(), Metrics(VirtualClock()), lanes=0, batch_drafts_max=3)
+    sending.start()
+    slow = [
+        asyncio.create_task(sending.send(Draft(chat_id="slow", sender_id="ann", content=f"s{n}")))
+        for n in range(7)
+    ]
+    async with asyncio.timeout(5):
+        for n in range(7):
+            await sending.send(Draft(chat_id="quick", sender_id="ann", content=f"q{n}"))
+        assert not any(task.done() for task in slow)
+        log.let_go.set()
+        await asyncio.gather(*slow)
+        await sending.stop()
+    said = [content for batch in log.batches for content in batch if content.startswith("s")]
+    assert said == [f"s{n}" for n in range(7)]
+    assert max(map(len, log.batches)) == 3
+
+
+async def test_stopping_finishes_every_chat() -> None:
+    """What was taken before the stop is stored, also in chats that still wait for a lane."""
+    log = FakeChatLog()
+    sending = Sending(log, EmbeddedBus(), Metrics(VirtualClock()), lanes=0)
+    sending.start()
+    tasks = [
+        asyncio.create_task(sending.send(Draft(chat_id=f"{n}", sender_id="ann", content="x")))
+        for n in range(CHATS_UNDER_WAY_MAX * 2)
+    ]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await sending.stop()
+        await asyncio.gather(*tasks)
+    assert len(log.batches) == CHATS_UNDER_WAY_MAX * 2
