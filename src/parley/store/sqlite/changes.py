@@ -5,15 +5,12 @@ from __future__ import annotations
 from typing import Any, cast
 
 from parley.core.permissions import decide_change
-from parley.errors import BAD_REQUEST, NOT_FOUND, Refusal
+from parley.errors import Refusal
 from parley.model import Action, Change, Draft, Role
+from parley.store.rules import CHAT_FULL, NO_SUCH_USER, TOO_MANY_CHATS
 from parley.store.sqlite.states import ChatState, Execute
 from parley.store.sqlite.writer import Transaction
 from parley.wire.limits import CHAT_MEMBERS_MAX, USER_CHATS_MAX
-
-CHAT_FULL = BAD_REQUEST.because(f"a chat has at most {CHAT_MEMBERS_MAX} members")
-TOO_MANY_CHATS = BAD_REQUEST.because(f"a person is in at most {USER_CHATS_MAX} chats")
-NO_SUCH_USER = NOT_FOUND.because("there is no such user")
 
 JOIN_STATE = (
     "INSERT INTO delivery_state (user_id, chat_id, change) VALUES (?, ?, ?)"

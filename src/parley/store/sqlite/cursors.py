@@ -7,8 +7,9 @@ import re
 from typing import TypeVar
 
 from parley.clock import MS_PER_DAY, iso
-from parley.errors import BAD_REQUEST, Refused, StoreError
+from parley.errors import Refused, StoreError
 from parley.model import Changed, Position
+from parley.store.rules import NO_TOKEN
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
 from parley.wire.limits import SESSION_DAYS, UNREAD_MAX
@@ -16,7 +17,6 @@ from parley.wire.limits import SESSION_DAYS, UNREAD_MAX
 RIDE_AFTER_SECONDS = 0.05
 CHAT_NO_MAX = 2**62
 TOKEN_PART = re.compile(r"[0-9]{1,18}|4611686018427387904", re.ASCII)
-NO_TOKEN = BAD_REQUEST.because("this changed_since is no token of an overview; leave it out to start over")
 
 ACK_DEVICE = (
     "INSERT INTO user_device_cursors (user_id, device_id, chat_id, last_acked_sequence) VALUES (?, ?, ?, ?)"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
+from parley.errors import BAD_REQUEST, Refused
 from parley.model import Chat, ChatType, Member, Role
-from parley.store.sqlite.changes import TOO_MANY_CHATS
+from parley.store.rules import TOO_MANY_CHATS, direct_key, no_user
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
 from parley.wire.limits import USER_CHATS_MAX
@@ -61,9 +61,9 @@ def _chat(row: Row) -> Chat:
 
 def _create(transaction: Transaction, chat: Chat, people: list[str]) -> tuple[Chat, bool]:
     execute = transaction.execute
-    direct_key = "|".join(people) if chat.chat_type is ChatType.DIRECT else None
-    if direct_key is not None:
-        row = execute(f"{CHAT} WHERE direct_key = ?", (direct_key,)).fetchone()
+    key = direct_key(people) if chat.chat_type is ChatType.DIRECT else None
+    if key is not None:
+        row = execute(f"{CHAT} WHERE direct_key = ?", (key,)).fetchone()
         if row:
             return _chat(row), False
     _check_people(transaction, people)
@@ -78,7 +78,7 @@ def _create(transaction: Transaction, chat: Chat, people: list[str]) -> tuple[Ch
             chat.created_at,
             chat.updated_at,
             chat.epoch,
-            direct_key,
+            key,
             int(chat.open_to_join),
         ),
     )
@@ -107,7 +107,7 @@ def _check_people(transaction: Transaction, people: list[str]) -> None:
             (person,),
         ).fetchone()
         if row is None:
-            raise Refused(NOT_FOUND.because(f"there is no user {person[:64]}"))
+            raise Refused(no_user(person))
         if row[0] >= USER_CHATS_MAX:
             raise Refused(TOO_MANY_CHATS)
     if not people:

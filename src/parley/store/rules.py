@@ -1,0 +1,23 @@
+"""What every engine refuses in the same words."""
+
+from __future__ import annotations
+
+from parley.errors import BAD_REQUEST, NOT_FOUND, Refusal
+from parley.wire.limits import CHAT_MEMBERS_MAX, USER_CHATS_MAX
+
+CHAT_FULL = BAD_REQUEST.because(f"a chat has at most {CHAT_MEMBERS_MAX} members")
+TOO_MANY_CHATS = BAD_REQUEST.because(f"a person is in at most {USER_CHATS_MAX} chats")
+NO_SUCH_USER = NOT_FOUND.because("there is no such user")
+NO_TOKEN = BAD_REQUEST.because("this changed_since is no token of an overview; leave it out to start over")
+
+ID_LETTERS_TOLD_MAX = 64
+
+
+def no_user(user_id: str) -> Refusal:
+    """Somebody was named who does not exist."""
+    return NOT_FOUND.because(f"there is no user {user_id[:ID_LETTERS_TOLD_MAX]}")
+
+
+def direct_key(people: list[str]) -> str:
+    """What the direct chat of two people is known by, whoever of them is named first."""
+    return "|".join(sorted(people))
