@@ -57,7 +57,17 @@ class Sender(Protocol):
 
     async def send(self, draft: Draft) -> Appended:
         """The same for whoever can wait; Refused with the refusal."""
-        ...
+        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+        def done(_: Draft, __: RequestId, outcome: Outcome) -> None:
+            if not future.done():
+                future.set_result(outcome)
+
+        self.submit(draft, None, done)
+        outcome = await future
+        if isinstance(outcome, Refusal):
+            raise Refused(outcome)
+        return outcome
 
 
 class Waiting(NamedTuple):
@@ -66,7 +76,7 @@ class Waiting(NamedTuple):
     done: Done
 
 
-class Sending:
+class Sending(Sender):
     """The one way into the log.
 
     `lanes`: how many batches over all chats may be under way at once. 0: one per chat instead, each with at
@@ -126,20 +136,6 @@ class Sending:
                 self._idle.append(name)
                 self._start_chats()
         self._wake.set()
-
-    async def send(self, draft: Draft) -> Appended:
-        """The same for whoever can wait; Refused with the refusal."""
-        future: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-
-        def done(_: Draft, __: RequestId, outcome: Outcome) -> None:
-            if not future.done():
-                future.set_result(outcome)
-
-        self.submit(draft, None, done)
-        outcome = await future
-        if isinstance(outcome, Refusal):
-            raise Refused(outcome)
-        return outcome
 
     async def _run_lane(self) -> None:
         """A lane over all chats; it hands out one batch's answers while the next waits for the disk."""
