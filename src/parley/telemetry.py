@@ -142,6 +142,15 @@ class Metrics:
         self.closed = self._counter("parley_connections_closed", "Connections closed by the server", ["code"])
         self.requests = self._counter("parley_http_requests", "HTTP requests", ["route", "status"])
         self.refusals = self._counter("parley_refusals", "Requests refused, by code", ["code"])
+        self.dynamodb_requests = self._counter(
+            "parley_dynamodb_requests", "Requests to DynamoDB, retries included", ["operation"]
+        )
+        self.dynamodb_retries = self._counter(
+            "parley_dynamodb_retries", "Requests to DynamoDB that were a retry", ["operation"]
+        )
+        self.dynamodb_units = self._counter(
+            "parley_dynamodb_units", "Capacity units that DynamoDB says it consumed", ["operation"]
+        )
         for code in WATCHED_REFUSALS:
             self.refusals.labels(code)
         for code in WATCHED_CLOSES:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from parley import __version__
-from parley.cli import chat, keeping, people, talk
+from parley.cli import chat, keeping, people, store, talk
 from parley.cli.options import AsJson, ConfigFile, Data, Url
 
 RUN, PEOPLE, TALK, STORE = "Run", "People and chats", "Talk", "Look after it"
@@ -124,6 +124,7 @@ app.add_typer(people.app, name="user", rich_help_panel=PEOPLE)
 app.add_typer(chat.app, name="chat", rich_help_panel=PEOPLE)
 app.command("send", rich_help_panel=TALK)(talk.send)
 app.command("tail", rich_help_panel=TALK)(talk.tail)
+app.add_typer(store.app, name="store", rich_help_panel=STORE)
 app.command("check", rich_help_panel=STORE)(keeping.check)
 app.command("recover", rich_help_panel=STORE)(keeping.recover)
 app.command("doctor", rich_help_panel=STORE)(doctor)

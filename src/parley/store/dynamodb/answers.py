@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from parley.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from parley.store.dynamodb.values import Item, from_item
+from parley.telemetry import Metrics
 
 BACKOFF_BASE_SECONDS = 0.02
 BACKOFF_SECONDS_MAX = 1.0
@@ -201,16 +202,29 @@ def backoff_seconds(attempt: int, chance: float) -> float:
 class Capacity:
     """What was consumed, counted by operation. Failed requests consume too, and DynamoDB does not tell."""
 
-    def __init__(self) -> None:
+    def __init__(self, metrics: Metrics | None = None) -> None:
+        self._metrics = metrics
         self.write_units: Counter[str] = Counter()
         self.read_units: Counter[str] = Counter()
         self.requests: Counter[str] = Counter()
         self.retries: Counter[str] = Counter()
 
-    def note(self, operation: str, body: Mapping[str, Any]) -> None:
+    def note_request(self, operation: str) -> None:
+        self.requests[operation] += 1
+        if self._metrics is not None:
+            self._metrics.dynamodb_requests.labels(operation).inc()
+
+    def note_retry(self, operation: str) -> None:
+        self.retries[operation] += 1
+        if self._metrics is not None:
+            self._metrics.dynamodb_retries.labels(operation).inc()
+
+    def note_answer(self, operation: str, body: Mapping[str, Any]) -> None:
         consumed = body.get("ConsumedCapacity")
         if consumed is None:
             return
-        units = self.write_units if operation in WRITES else self.read_units
-        for part in consumed if isinstance(consumed, list) else (consumed,):
-            units[operation] += part["CapacityUnits"]
+        parts = consumed if isinstance(consumed, list) else (consumed,)
+        units = sum(part["CapacityUnits"] for part in parts)
+        (self.write_units if operation in WRITES else self.read_units)[operation] += units
+        if self._metrics is not None:
+            self._metrics.dynamodb_units.labels(operation).inc(units)

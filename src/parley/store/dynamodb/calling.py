@@ -31,8 +31,9 @@ from parley.store.dynamodb.answers import (
     trouble_in,
     unreachable,
 )
-from parley.store.dynamodb.credentials import RENEW_SECONDS, FindCredentials
+from parley.store.dynamodb.credentials import RENEW_SECONDS, FindCredentials, find_region
 from parley.store.dynamodb.signing import Credentials, Signer
+from parley.telemetry import Metrics
 
 CONNECTIONS_MAX = 64
 CONNECT_SECONDS_MAX = 3.0
@@ -64,17 +65,16 @@ class Caller:
         region: str,
         *,
         credentials: FindCredentials,
+        metrics: Metrics | None,
         clock: Clock,
         random: Callable[[], float],
         faults: Faults | None = None,
         answer_seconds: float = ANSWER_SECONDS_MAX,
         deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
-        self.endpoint = endpoint_of(endpoint, region)
+        self.endpoint = endpoint
         self.region = region
-        self.capacity = Capacity()
-        self._url = URL(f"{self.endpoint}/")
-        self._signer = Signer(urlsplit(self.endpoint).netloc, region)
+        self.capacity = Capacity(metrics)
         self._find_credentials = credentials
         self._clock = clock
         self._random = random
@@ -83,12 +83,17 @@ class Caller:
         self._deadline_seconds = deadline_seconds
         self._encoder = msgspec.json.Encoder()
         self._decoder = msgspec.json.Decoder(dict[str, Any])
+        self._signer: Signer | None = None
         self._credentials: Credentials | None = None
         self._session: aiohttp.ClientSession | None = None
         self._renewing: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Find credentials (ConfigError if there are none) and make ready; connects to nothing yet."""
+        """Find region and credentials (ConfigError if there are none); connects to nothing yet."""
+        self.region = self.region or await find_region()
+        self.endpoint = endpoint_of(self.endpoint, self.region)
+        self._url = URL(f"{self.endpoint}/")
+        self._signer = Signer(urlsplit(self.endpoint).netloc, self.region)
         self._credentials = await self._find_credentials()
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, keepalive_timeout=IDLE_SECONDS_MAX),
@@ -127,18 +132,18 @@ class Caller:
         while True:
             answer = await self._try(operation, request)
             if not isinstance(answer, Trouble):
-                self.capacity.note(operation, answer)
+                self.capacity.note_answer(operation, answer)
                 return answer
             pause = backoff_seconds(attempt, self._random())
             is_too_late = attempt >= attempts_max or time() + pause >= give_up_at
             if is_too_late or not answer.is_worth_retrying(is_write):
                 raise answer.error(is_write)
-            self.capacity.retries[operation] += 1
+            self.capacity.note_retry(operation)
             attempt += 1
             await asyncio.sleep(pause)
 
     async def _try(self, operation: str, request: Request) -> dict[str, Any] | Trouble:
-        self.capacity.requests[operation] += 1
+        self.capacity.note_request(operation)
         fault = self._faults(operation, request) if self._faults is not None else None
         try:
             if fault is None:
@@ -152,7 +157,7 @@ class Caller:
         return answer.body if answer.status == 200 else trouble_in(operation, request, answer)
 
     async def _send(self, operation: str, request: Request) -> Answer:
-        if self._session is None or self._credentials is None:
+        if self._session is None or self._credentials is None or self._signer is None:
             raise RuntimeError("the client is not open")
         body = self._encoder.encode(request)
         headers = self._signer.headers(self._credentials, operation, body, self._clock())
@@ -178,7 +183,7 @@ class Caller:
 
 def endpoint_of(endpoint: str, region: str) -> str:
     """The endpoint without a slash at its end; that of AWS in the region when none is given."""
-    if not region or not region.replace("-", "").isalnum():
+    if not region.replace("-", "").isalnum():
         raise ConfigError(f"dynamodb.region must be a region's name such as eu-central-1, not {region!r}")
     if not endpoint:
         return f"https://dynamodb.{region}.amazonaws.com{'.cn' if region.startswith('cn-') else ''}"

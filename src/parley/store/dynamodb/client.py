@@ -72,7 +72,11 @@ R = TypeVar("R")
 
 
 class Dynamo:
-    """DynamoDB, or what speaks like it, at one endpoint. `faults` is for tests."""
+    """DynamoDB, or what speaks like it, at one endpoint.
+
+    An empty endpoint is that of AWS in the region; an empty region the one that AWS tools would use here.
+    `faults` is for tests.
+    """
 
     def __init__(
         self,
@@ -94,13 +98,13 @@ class Dynamo:
             endpoint,
             region,
             credentials=credentials or credentials_from(),
+            metrics=metrics,
             clock=clock,
             random=random,
             faults=faults,
             answer_seconds=answer_seconds,
             deadline_seconds=deadline_seconds,
         )
-        self._metrics = metrics
 
     @property
     def endpoint(self) -> str:
@@ -115,7 +119,7 @@ class Dynamo:
         return self._caller.capacity
 
     async def open(self) -> None:
-        """Find credentials, ConfigError if there are none. Connects to nothing yet: see `check`."""
+        """Find region and credentials, ConfigError if there are none; connects to nothing: see `check`."""
         await self._caller.open()
 
     async def close(self) -> None:
@@ -318,7 +322,7 @@ class Dynamo:
             wanted = answers[-1].get(unprocessed)
             if not wanted:
                 return answers
-            self.capacity.retries[operation] += 1
+            self.capacity.note_retry(operation)
             await asyncio.sleep(backoff_seconds(attempt, self._random()))
         if operation == "BatchWriteItem":
             raise OutcomeUnknown("DynamoDB is busy: a part of a batch is written, a part is not")

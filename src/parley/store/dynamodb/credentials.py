@@ -43,6 +43,22 @@ def credentials_from(environment: Mapping[str, str] = os.environ) -> FindCredent
     return Chain()
 
 
+async def find_region(environment: Mapping[str, str] = os.environ) -> str:
+    """The region that AWS tools would use here; ConfigError when there is none."""
+    region = environment.get("AWS_REGION") or environment.get("AWS_DEFAULT_REGION")
+    region = region or await asyncio.to_thread(_profile_region)
+    if region is None:
+        raise ConfigError("dynamodb.region is not set, and neither is AWS_REGION")
+    return region
+
+
+def _profile_region() -> str | None:
+    from botocore.session import Session
+
+    region: str | None = Session().get_config_variable("region")
+    return region
+
+
 class Chain:
     """botocore's chain of providers. Found once, then asked again for what it has renewed."""
 

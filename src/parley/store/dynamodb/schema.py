@@ -102,7 +102,9 @@ async def create_tables(dynamo: Dynamo, report: Report = lambda _: None) -> list
     if await _version_if_any(dynamo) not in (None, VERSION):
         await check_version(dynamo)
     made = await _all_of([_create(dynamo, table, report) for table in TABLES])
-    await _all_of([_protect(dynamo, table, report) for table in TABLES])
+    await _all_of([_expire(dynamo, table) for table in TABLES if table.ttl is not None])
+    for finding in sorted(set(await _all_of([_recoverable(dynamo, table) for table in TABLES]))):
+        report(finding)
     await _mark(dynamo)
     return [name for name in made if name is not None]
 
@@ -163,35 +165,26 @@ def _check_keys(table: Table, name: str, description: dict[str, Any]) -> None:
 # What the tables are given besides
 
 
-async def _protect(dynamo: Dynamo, table: Table, report: Report) -> None:
+async def _expire(dynamo: Dynamo, table: Table) -> None:
     name = dynamo.table(table.name)
-    if table.ttl is not None:
-        await _expire(dynamo, name, table.ttl)
-        report(f"{name}: items expire by {table.ttl}")
-    problem = await _recoverable(dynamo, name)
-    report(f"{name}: {problem or 'point-in-time recovery is on'}")
-
-
-async def _expire(dynamo: Dynamo, name: str, attribute: str) -> None:
     found = await dynamo.call("DescribeTimeToLive", {"TableName": name})
     if found["TimeToLiveDescription"]["TimeToLiveStatus"] in ("ENABLED", "ENABLING"):
         return
-    wanted = {"Enabled": True, "AttributeName": attribute}
+    wanted = {"Enabled": True, "AttributeName": table.ttl}
     await dynamo.call("UpdateTimeToLive", {"TableName": name, "TimeToLiveSpecification": wanted})
 
 
-async def _recoverable(dynamo: Dynamo, name: str) -> str | None:
-    """Ask for point-in-time recovery; why it cannot be had, if so. The server works without it."""
-    wanted = {"PointInTimeRecoveryEnabled": True}
+async def _recoverable(dynamo: Dynamo, table: Table) -> str:
+    """Ask for point-in-time recovery, and say whether it can be had. The server works without it."""
+    name, wanted = dynamo.table(table.name), {"PointInTimeRecoveryEnabled": True}
+    request = {"TableName": name, "PointInTimeRecoverySpecification": wanted}
     try:
-        await dynamo.call(
-            "UpdateContinuousBackups", {"TableName": name, "PointInTimeRecoverySpecification": wanted}
-        )
+        await dynamo.call("UpdateContinuousBackups", request)
     except Rejected as error:
         if error.code == "UnknownOperationException":
-            return "no point-in-time recovery: this endpoint does not have it"
-        return f"no point-in-time recovery: {error}"
-    return None
+            return "point-in-time recovery: this endpoint does not have it"
+        return f"point-in-time recovery: not for {name}: {error}"
+    return "point-in-time recovery: on"
 
 
 # The version

@@ -1,0 +1,196 @@
+"""Faults of DynamoDB on purpose, for tests: what the emulator never does and the real one does.
+
+Off unless the environment says otherwise, as shares of the requests that each can befall:
+
+    PARLEY_TEST_DYNAMODB=throttle:0.1,transact_conflict:0.2,timeout_done:0.05,seed:7
+
+    throttle             refused for its rate; nothing is done
+    transact_conflict    a transaction, or a write of one item, met another transaction; nothing is done
+    timeout_done         done, but the answer is lost
+    timeout_not_done     lost on the way
+    server_error         500, and by chance it was done or not
+    unprocessed          a part of a batch is left for later
+    torn_page            a query or batch misses some items of a transaction that was under way meanwhile
+    seed                 of the dice
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from random import Random
+from typing import Any
+
+from parley.store.dynamodb.answers import WRITES, Answer
+from parley.store.dynamodb.calling import Fault, Faults, Request, Send
+
+VARIABLE = "PARLEY_TEST_DYNAMODB"
+READS = frozenset({"GetItem", "BatchGetItem", "Query", "Scan"})
+BATCHES = {"BatchGetItem": "UnprocessedKeys", "BatchWriteItem": "UnprocessedItems"}
+TORN = frozenset({"BatchGetItem", "Query"})
+EVERYTHING = WRITES | READS
+REACH = {
+    "throttle": EVERYTHING,
+    "transact_conflict": WRITES - {"BatchWriteItem"},
+    "timeout_done": EVERYTHING,
+    "timeout_not_done": EVERYTHING,
+    "server_error": EVERYTHING,
+    "unprocessed": frozenset(BATCHES),
+    "torn_page": TORN,
+}
+"""Which operations each fault can befall. Tables are made and described undisturbed."""
+
+
+def faults_from(environment: Mapping[str, str]) -> Faults | None:
+    """The faults that this process was told to suffer."""
+    text = environment.get(VARIABLE, "")
+    if not text:
+        return None
+    shares = {
+        name.strip(): float(share) for name, _, share in (part.partition(":") for part in text.split(","))
+    }
+    return Dice({name: share for name, share in shares.items() if name != "seed"}, int(shares.get("seed", 0)))
+
+
+async def throttle(operation: str, request: Request, send: Send) -> Answer:
+    return _refusal("ThrottlingException", "Rate exceeded (injected)")
+
+
+async def conflict(operation: str, request: Request, send: Send) -> Answer:
+    """The first action, or the only one, met another transaction."""
+    if operation != "TransactWriteItems":
+        return _refusal("TransactionConflictException", "Transaction is ongoing for the item (injected)")
+    codes = ["TransactionConflict", *["None"] * (len(request["TransactItems"]) - 1)]
+    return _refusal(
+        "TransactionCanceledException", "canceled", CancellationReasons=[{"Code": c} for c in codes]
+    )
+
+
+async def timeout_done(operation: str, request: Request, send: Send) -> Answer:
+    await send(operation, request)
+    raise TimeoutError("the answer is lost (injected)")
+
+
+async def timeout_not_done(operation: str, request: Request, send: Send) -> Answer:
+    raise TimeoutError("the request is lost (injected)")
+
+
+async def server_error_done(operation: str, request: Request, send: Send) -> Answer:
+    await send(operation, request)
+    return await server_error_not_done(operation, request, send)
+
+
+async def server_error_not_done(operation: str, request: Request, send: Send) -> Answer:
+    return Answer(500, {"__type": "#InternalServerError", "message": "failed (injected)"})
+
+
+async def unprocessed(operation: str, request: Request, send: Send) -> Answer:
+    """Only the first half of a batch is done, rounded down."""
+    [(table, part)] = request["RequestItems"].items()
+    whole = part["Keys"] if operation == "BatchGetItem" else part
+    half = len(whole) // 2
+    body: dict[str, Any] = {"Responses": {}}
+    if half:
+        body = (await send(operation, {**request, "RequestItems": {table: _of(part, whole[:half])}})).body
+    return Answer(200, {**body, BATCHES[operation]: {table: _of(part, whole[half:])}})
+
+
+def _of(part: Any, some: list[Any]) -> Any:
+    """The same part of a batch with only some of its keys or writes."""
+    return {**part, "Keys": some} if isinstance(part, dict) else some
+
+
+def _refusal(code: str, message: str, **more: Any) -> Answer:
+    return Answer(400, {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": message, **more})
+
+
+class Planned:
+    """Faults in a given order: each operation meets its own, one by one; None lets a request pass."""
+
+    def __init__(self, **plans: Iterable[Fault | None]) -> None:
+        self._plans = {operation: iter(plan) for operation, plan in plans.items()}
+
+    def __call__(self, operation: str, request: Request) -> Fault | None:
+        return next(self._plans.get(operation, iter(())), None)
+
+
+class Dice:
+    """Faults by chance; the same seed and the same requests meet the same ones."""
+
+    def __init__(self, shares: Mapping[str, float], seed: int = 0) -> None:
+        unknown = set(shares) - set(REACH)
+        if unknown:
+            raise ValueError(f"{VARIABLE}: {', '.join(sorted(unknown))} is none of {', '.join(REACH)}, seed")
+        self._shares = shares
+        self._random = Random(seed)
+        self._tearing = Tearing(self._random)
+        self._faults: dict[str, Fault] = {
+            "throttle": throttle,
+            "transact_conflict": conflict,
+            "timeout_done": timeout_done,
+            "timeout_not_done": timeout_not_done,
+            "server_error": self._server_error,
+            "unprocessed": unprocessed,
+            "torn_page": self._tearing.tear,
+        }
+
+    def __call__(self, operation: str, request: Request) -> Fault | None:
+        for name, share in self._shares.items():
+            if operation in REACH[name] and self._random.random() < share:
+                return self._faults[name]
+        is_watched = operation == "TransactWriteItems" and "torn_page" in self._shares
+        return self._tearing.watch if is_watched else None
+
+    async def _server_error(self, operation: str, request: Request, send: Send) -> Answer:
+        is_done = self._random.random() < 0.5
+        fault = server_error_done if is_done else server_error_not_done
+        return await fault(operation, request, send)
+
+
+Added = list[dict[str, Any]]
+"""The items that a transaction adds."""
+
+
+class Tearing:
+    """Read-committed, made visible: while a transaction is under way, a page shows a part of its items."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._under_way: dict[object, Added] = {}
+        self._readers: dict[object, list[Added]] = {}
+
+    async def watch(self, operation: str, request: Request, send: Send) -> Answer:
+        """Pass a transaction on, and remember while it lasts which items it adds."""
+        added = [
+            put["Item"] for action in request["TransactItems"] if (put := action.get("Put")) and _is_new(put)
+        ]
+        this = object()
+        self._under_way[this] = added
+        for meanwhile in self._readers.values():
+            meanwhile.append(added)
+        try:
+            return await send(operation, request)
+        finally:
+            del self._under_way[this]
+
+    async def tear(self, operation: str, request: Request, send: Send) -> Answer:
+        """Leave out of a page each item of a transaction under way by the toss of a coin."""
+        this, meanwhile = object(), list(self._under_way.values())
+        self._readers[this] = meanwhile
+        try:
+            answer = await send(operation, request)
+        finally:
+            del self._readers[this]
+        added = [item for transaction in meanwhile for item in transaction]
+        if added and answer.status == 200:
+            for items in answer.body.get("Responses", {"": answer.body.get("Items")}).values():
+                items[:] = [item for item in items if not self._is_hidden(item, added)]
+        return answer
+
+    def _is_hidden(self, found: dict[str, Any], added: Added) -> bool:
+        is_torn = any(found.items() <= item.items() for item in added)
+        return is_torn and self._random.random() < 0.5
+
+
+def _is_new(put: Mapping[str, Any]) -> bool:
+    """Whether it adds an item: one that replaces another cannot be left out of a page."""
+    return "attribute_not_exists" in put.get("ConditionExpression", "")
