@@ -75,6 +75,9 @@ OUTCOME_UNKNOWN = Refusal(
     1000,
     status=503,
 )
+SERVICE_UNAVAILABLE = Refusal(
+    "service_unavailable", "Message stored but fanout failed. Please retry.", True, 1000, status=503
+)
 SHUTTING_DOWN = Refusal(
     "shutting_down", "this server is going away; reconnect and resume", True, 1000, status=503
 )

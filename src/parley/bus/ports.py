@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from parley.errors import Refusal
 from parley.model import Head, Persisted
+
+Confirm = Callable[[list[Persisted], dict[str, int]], Awaitable[dict[str, Refusal]]]
+"""Puts news on the bus, and waits until each of these chats is on it up to its position.
+
+The answer is what to refuse with in chats that are not there in time. News may be given to `publish` again.
+"""
 
 
 class Listener(Protocol):

@@ -13,10 +13,11 @@ from typing import NamedTuple, Protocol
 
 import structlog
 
-from parley.bus.ports import Bus
+from parley.bus.ports import Bus, Confirm
 from parley.errors import (
     BUSY,
     OUTCOME_UNKNOWN,
+    SERVICE_UNAVAILABLE,
     SHUTTING_DOWN,
     STORE_UNAVAILABLE,
     OutcomeUnknown,
@@ -80,15 +81,23 @@ class Sending(Sender):
     """The one way into the log.
 
     `lanes`: how many batches over all chats may be under way at once. 0: one per chat instead, each with at
-    most `batch_drafts_max` drafts, for a log that commits chat by chat.
+    most `batch_drafts_max` drafts, for a log that commits chat by chat. `confirm`: nothing is acknowledged
+    before its event is on the bus.
     """
 
     def __init__(
-        self, log: Log, bus: Bus, metrics: Metrics, lanes: int = 1, batch_drafts_max: int = BATCH_DRAFTS_MAX
+        self,
+        log: Log,
+        bus: Bus,
+        metrics: Metrics,
+        lanes: int = 1,
+        batch_drafts_max: int = BATCH_DRAFTS_MAX,
+        confirm: Confirm | None = None,
     ) -> None:
         self._log = log
         self._bus = bus
         self._metrics = metrics
+        self._confirm = confirm
         self._lane_count = lanes
         self._batch_drafts_max = batch_drafts_max
         self._waiting_count = 0
@@ -96,6 +105,7 @@ class Sending(Sender):
         self._idle: deque[str] = deque()
         self._wake = asyncio.Event()
         self._lanes: set[asyncio.Task[None]] = set()
+        self._confirming: set[asyncio.Task[None]] = set()
         self._stopping = False
 
     def start(self) -> None:
@@ -114,6 +124,7 @@ class Sending(Sender):
         while self._lanes or self._idle:
             await asyncio.gather(*self._lanes)
             await asyncio.sleep(0)  # a lane that has ended makes room for the next chat
+        await asyncio.gather(*self._confirming)
 
     def submit(self, draft: Draft, request_id: RequestId, done: Done) -> None:
         """Take a draft; `done` hears its outcome, once."""
@@ -147,10 +158,10 @@ class Sending(Sender):
                 appending = asyncio.create_task(self._append(batch))
                 if told is not None:
                     await asyncio.sleep(0)  # the next batch is on its way to the disk meanwhile
-                    self._tell(*told)
+                    self._answer(*told)
                 told = batch, await appending, now()
             elif told is not None:
-                self._tell(*told)
+                self._answer(*told)
                 told = None
             elif self._stopping:
                 return
@@ -168,7 +179,7 @@ class Sending(Sender):
         while batch := self._take(chat_id):
             self._queues.setdefault(chat_id, [])
             result = await self._append(batch)
-            self._tell(batch, result, asyncio.get_running_loop().time())
+            self._answer(batch, result, asyncio.get_running_loop().time())
         asyncio.get_running_loop().call_soon(self._start_chats)
 
     def _take(self, name: str) -> list[Waiting]:
@@ -197,6 +208,35 @@ class Sending(Sender):
             refusal = OUTCOME_UNKNOWN
             log.exception("batch failed", drafts=len(batch))
         return AppendResult([refusal] * len(batch), [])
+
+    def _answer(self, batch: list[Waiting], result: AppendResult, durable_at: float) -> None:
+        if self._confirm is None:
+            self._tell(batch, result, durable_at)
+        else:
+            task = asyncio.create_task(self._confirm_and_tell(self._confirm, batch, result, durable_at))
+            self._confirming.add(task)
+            task.add_done_callback(self._confirming.discard)
+
+    async def _confirm_and_tell(
+        self, confirm: Confirm, batch: list[Waiting], result: AppendResult, durable_at: float
+    ) -> None:
+        """A retry waits for its original's event too: that may be what its first answer lacked."""
+        through: dict[str, int] = {}
+        for waiting, outcome in zip(batch, result.outcomes, strict=True):
+            if isinstance(outcome, Appended):
+                chat_id = waiting.draft.chat_id
+                through[chat_id] = max(outcome.sequence, through.get(chat_id, 0))
+        try:
+            late = await confirm(result.persisted, through)
+        except Exception:
+            log.exception("nobody knows whether news is on the bus", chats=list(through)[:10])
+            late = dict.fromkeys(through, SERVICE_UNAVAILABLE)
+        if late:
+            result.outcomes = [
+                late.get(waiting.draft.chat_id, outcome) if isinstance(outcome, Appended) else outcome
+                for waiting, outcome in zip(batch, result.outcomes, strict=True)
+            ]
+        self._tell(batch, result, durable_at)
 
     def _tell(self, batch: list[Waiting], result: AppendResult, durable_at: float) -> None:
         """Acks first, then news: on each socket the sender's ack precedes its own entry.

@@ -7,10 +7,11 @@ import structlog
 
 from parley.bus.embedded import EmbeddedBus
 from parley.chats.sending import BATCH_DRAFTS_MAX, BATCH_LETTERS_MAX, CHATS_UNDER_WAY_MAX, Sending
-from parley.errors import OutcomeUnknown, Refusal, Refused, StoreUnavailable
+from parley.errors import SERVICE_UNAVAILABLE, OutcomeUnknown, Refusal, Refused, StoreUnavailable
 from parley.model import Appended, AppendResult, Draft, Head, Outcome, Page, Persisted, Stored
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock
+from tests.waiting import eventually
 
 
 class FakeLog:
@@ -205,3 +206,85 @@ async def test_stopping_finishes_every_chat() -> None:
         await sending.stop()
         await asyncio.gather(*tasks)
     assert len(log.batches) == CHATS_UNDER_WAY_MAX * 2
+
+
+class Confirming:
+    """A bus that takes its time: remembers what it was asked, and answers when and what it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[Persisted], dict[str, int]]] = []
+        self.go = asyncio.Event()
+        self.late: dict[str, Refusal] | Exception = {}
+
+    async def __call__(self, news: list[Persisted], through: dict[str, int]) -> dict[str, Refusal]:
+        self.asked.append((news, through))
+        await self.go.wait()
+        if isinstance(self.late, Exception):
+            raise self.late
+        return self.late
+
+
+class Ear:
+    """Hears on the bus what has become durable."""
+
+    def __init__(self, heard: list[str]) -> None:
+        self._heard = heard
+
+    def persisted(self, news: list[Persisted]) -> None:
+        self._heard.append("news")
+
+    def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
+        raise AssertionError("nobody joins")
+
+    def sessions_ended(self, session_ids: list[str]) -> None:
+        raise AssertionError("nothing ends")
+
+
+def confirmed_by(confirming: Confirming, heard: list[str], log: FakeLog | None = None) -> Sending:
+    bus = EmbeddedBus()
+    bus.subscribe(Ear(heard))
+    sending = Sending(log or FakeLog(), bus, Metrics(VirtualClock()), confirm=confirming)
+    sending.start()
+    return sending
+
+
+async def test_an_ack_waits_for_the_bus_where_it_must() -> None:
+    """With a confirmation, nothing is told before it, then the ack, then the entry."""
+    confirming, heard = Confirming(), list[str]()
+    sending = confirmed_by(confirming, heard)
+    sending.submit(draft("x"), None, lambda _, __, outcome: heard.append("ack"))
+    await eventually(lambda: bool(confirming.asked))
+    assert heard == []
+    confirming.go.set()
+    await sending.stop()
+    assert heard == ["ack", "news"]
+    assert confirming.asked == [([Persisted("chat", 1, [Stored(1, b"{}")])], {"chat": 1})]
+
+
+async def test_a_send_goes_on_while_another_waits_for_the_bus() -> None:
+    """The next batch is stored while the one before waits for its confirmation."""
+    confirming, log = Confirming(), FakeLog()
+    sending = confirmed_by(confirming, [], log)
+    first = asyncio.create_task(code_of(sending, "1"))
+    await eventually(lambda: len(confirming.asked) == 1)
+    second = asyncio.create_task(code_of(sending, "2"))
+    await eventually(lambda: len(confirming.asked) == 2)
+    confirming.go.set()
+    assert list(await asyncio.gather(first, second)) == ["stored", "stored"]
+    await sending.stop()
+    assert log.batches == [["1"], ["2"]]
+
+
+async def test_what_the_bus_has_not_taken_is_refused_as_temporary() -> None:
+    """A chat whose news is late, or of which nobody knows, is refused with a code that says to retry."""
+    codes = []
+    with structlog.testing.capture_logs():
+        for late in ({"chat": SERVICE_UNAVAILABLE}, ValueError("surprise"), {"other": SERVICE_UNAVAILABLE}):
+            confirming, heard = Confirming(), list[str]()
+            confirming.late = late
+            confirming.go.set()
+            sending = confirmed_by(confirming, heard)
+            codes.append((await code_of(sending, "x"), heard))
+            await sending.stop()
+    unavailable = ("service_unavailable", ["news"])
+    assert codes == [unavailable, unavailable, ("stored", ["news"])]
