@@ -214,10 +214,9 @@ class Dynamo:
         _narrow(request, filter, None, consistent, index, None, None)
         counted: int = 0
         while True:
-            request["Limit"] = maximum - counted
-            answer = await self.call("Query", request)
+            answer = await self.call("Query", {**request, "Limit": maximum - counted})
             counted += answer["Count"]
-            request["ExclusiveStartKey"] = answer.get("LastEvaluatedKey")
+            request = {**request, "ExclusiveStartKey": answer.get("LastEvaluatedKey")}
             if counted >= maximum or request["ExclusiveStartKey"] is None:
                 return counted
 
