@@ -28,6 +28,7 @@ MINUTE_MS = 60_000
 
 WATCHED_REFUSALS = ("internal", "outcome_unknown", "store_unavailable")
 WATCHED_CLOSES = ("4001",)
+FORWARD_FAILURES = ("refused", "silent")
 """Series that alerts look at exist from the start: one that appears with its first event has no increase."""
 
 
@@ -151,10 +152,19 @@ class Metrics:
         self.dynamodb_units = self._counter(
             "parley_dynamodb_units", "Capacity units that DynamoDB says it consumed", ["operation"]
         )
+        self.nodes = self._gauge("parley_nodes", "Nodes of the cluster that this one knows to be alive")
+        self.forwarded_batches = self._counter("parley_forwarded_batches", "Batches sent to other nodes")
+        self.forwarded_drafts = self._counter("parley_forwarded_drafts", "Drafts sent to other nodes")
+        self.forward_failures = self._counter(
+            "parley_forward_failures", "Batches that a node refused or left unanswered", ["reason"]
+        )
+        self.notices_lost = self._counter("parley_notices_lost", "Notices that a node never acknowledged")
         for code in WATCHED_REFUSALS:
             self.refusals.labels(code)
         for code in WATCHED_CLOSES:
             self.closed.labels(code)
+        for reason in FORWARD_FAILURES:
+            self.forward_failures.labels(reason)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
