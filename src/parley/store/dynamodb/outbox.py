@@ -1,0 +1,168 @@
+"""The `Outbox` port on DynamoDB: how far each chat is on the bus.
+
+Every append lists its chat in the sparse index `unpublished`, in its own transaction, and carries the newest
+mark along. So a busy chat costs no write of its own; one that has become quiet is taken off the list by one
+more write, under the condition that nothing was appended since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import cast
+
+import structlog
+
+from parley.errors import StoreError
+from parley.store.dynamodb.client import ConditionFailed, Dynamo, Item
+from parley.store.dynamodb.fences import UNPUBLISHED_SHARDS
+from parley.store.dynamodb.overview import Heads
+from parley.store.dynamodb.states import CHATS, COUNTERS, number
+from parley.store.dynamodb.together import repeated, together
+
+QUIET_SECONDS = 5.0
+"""A mark that no append has carried along for so long is written by itself."""
+WRITES_AT_ONCE_MAX = 16
+
+FENCES = {COUNTERS: "sequence_counter", CHATS: "last_write"}
+"""By table, the attribute that every append changes."""
+
+NOT_BELOW = "(attribute_not_exists(published_through) OR published_through <= :mark)"
+RISES = "(attribute_not_exists(published_through) OR published_through < :mark)"
+
+log = structlog.get_logger("parley.store")
+
+
+class DynamoOutbox:
+    """`table`: where the marks are: with the counters in atomic, with the chats in two_phase.
+
+    `heads`: where each log ends, if the counters do not say it.
+    """
+
+    def __init__(self, dynamo: Dynamo, table: str, heads: Heads | None = None) -> None:
+        self._dynamo = dynamo
+        self._table = table
+        self._fence = FENCES[table]
+        self._heads = heads
+        self._marks: dict[str, int] = {}
+        self._noted_at: dict[str, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None
+
+    def note_published(self, chat_id: str, through: int) -> None:
+        if through >= self._marks.get(chat_id, 0):
+            self._marks[chat_id] = through
+            self._noted_at[chat_id] = asyncio.get_running_loop().time()
+        self._write_soon()
+
+    def take_mark(self, chat_id: str) -> int | None:
+        """For an append to carry along. It stays noted: the append may fail, and the chat become quiet."""
+        return self._marks.get(chat_id)
+
+    async def unpublished(self) -> dict[str, int]:
+        shards = await asyncio.gather(*(self._listed(shard) for shard in range(UNPUBLISHED_SHARDS)))
+        items = await self._items(chat_id for listed in shards for chat_id in listed)
+        heads = await self._heads_of(items)
+        behind = {}
+        for chat_id, item in items.items():
+            mark = max(number(item, "published_through"), self._marks.get(chat_id, 0))
+            if mark < heads.get(chat_id, 0):
+                behind[chat_id] = mark
+            else:
+                self.note_published(chat_id, mark)  # listed for nothing: the next flush takes it off
+        return behind
+
+    async def _listed(self, shard: int) -> list[str]:
+        items = await self._dynamo.query_all(
+            self._table, "unpublished = :shard", {":shard": shard}, index="unpublished"
+        )
+        return [cast(str, item["chat_id"]) for item in items]
+
+    async def _items(self, chat_ids: Iterable[str]) -> dict[str, Item]:
+        keys: list[Item] = [{"chat_id": chat_id} for chat_id in dict.fromkeys(chat_ids)]
+        items = await self._dynamo.batch_get(self._table, keys)
+        return {cast(str, item["chat_id"]): item for item in items}
+
+    async def _heads_of(self, items: dict[str, Item]) -> dict[str, int]:
+        if self._heads is None:
+            return {chat_id: number(item, "sequence_counter") for chat_id, item in items.items()}
+        heads = await self._heads(list(items))
+        return {chat_id: head.sequence for chat_id, head in heads.items()}
+
+    # Writing marks
+
+    async def flush(self) -> None:
+        await self._write(dict(self._marks))
+
+    async def _write(self, marks: dict[str, int]) -> None:
+        """The items are read before the heads: whoever appends in between changes the fence."""
+        items = await self._items(marks)
+        heads = await self._heads_of(items)
+
+        async def write_one(chat_id: str) -> None:
+            item, mark = items.get(chat_id), marks[chat_id]
+            if item is not None:
+                await self._write_mark(chat_id, mark, item, is_all=mark >= heads.get(chat_id, 0))
+            if self._marks.get(chat_id) == mark:
+                del self._marks[chat_id], self._noted_at[chat_id]
+
+        await together(write_one, marks, WRITES_AT_ONCE_MAX)
+
+    async def _write_mark(self, chat_id: str, mark: int, item: Item, *, is_all: bool) -> None:
+        if is_all and await self._take_off(chat_id, mark, item):
+            return
+        await self._update(chat_id, "SET published_through = :mark", {":mark": mark}, RISES)
+
+    async def _take_off(self, chat_id: str, mark: int, item: Item) -> bool:
+        """Set the mark and take the chat off the list; False when something was appended meanwhile."""
+        values: Item = {":mark": mark}
+        unchanged = f"attribute_not_exists({self._fence})"
+        if self._fence in item:
+            unchanged, values[":seen"] = f"{self._fence} = :seen", item[self._fence]
+        expression = "SET published_through = :mark REMOVE unpublished"
+        return await self._update(chat_id, expression, values, f"{unchanged} AND {NOT_BELOW}")
+
+    async def _update(self, chat_id: str, expression: str, values: Item, condition: str) -> bool:
+        key: Item = {"chat_id": chat_id}
+        condition = f"attribute_exists(chat_id) AND {condition}"
+        try:
+            await repeated(
+                lambda: self._dynamo.update(self._table, key, expression, values, condition=condition)
+            )
+        except ConditionFailed:
+            return False
+        return True
+
+    # Quiet chats
+
+    def _write_soon(self) -> None:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._write_now)
+
+    def _write_now(self) -> None:
+        self._timer = None
+        self._writing = asyncio.ensure_future(self._write_quiet())
+
+    async def _write_quiet(self) -> None:
+        quiet_since = asyncio.get_running_loop().time() - QUIET_SECONDS
+        quiet = {c: mark for c, mark in self._marks.items() if self._noted_at[c] <= quiet_since}
+        try:
+            await self._write(quiet)
+        except StoreError as error:
+            log.warning("marks not written yet", reason=str(error), waiting=len(self._marks))
+        if self._marks:
+            self._write_soon()
+
+    async def close(self) -> None:
+        """Write what is noted, if that can be done now: else it is published again, which does no harm."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+        try:
+            await self.flush()
+        except StoreError as error:
+            log.warning("marks not written", reason=str(error), waiting=len(self._marks))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

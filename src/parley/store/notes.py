@@ -1,0 +1,49 @@
+"""Positions and uses that were reported and are not durable yet. They only rise: the highest counts."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+Mark = tuple[int, int]
+"""A sequence, and when it was reported, in milliseconds since 1970."""
+NOTHING: Mark = (-1, 0)
+
+Key = TypeVar("Key", bound=tuple[str, ...])
+
+
+class Notes:
+    __slots__ = ("acked", "read", "used")
+
+    def __init__(self) -> None:
+        self.acked: dict[tuple[str, str, str], Mark] = {}
+        """By person, device and chat."""
+        self.read: dict[tuple[str, str], Mark] = {}
+        """By person and chat."""
+        self.used: dict[bytes, int] = {}
+        """By the token's hash."""
+
+    def __bool__(self) -> bool:
+        return bool(self.acked or self.read or self.used)
+
+    def note_acked(self, user_id: str, device_id: str, chat_id: str, mark: Mark) -> None:
+        _raise(self.acked, (user_id, device_id, chat_id), mark)
+
+    def note_read(self, user_id: str, chat_id: str, mark: Mark) -> None:
+        _raise(self.read, (user_id, chat_id), mark)
+
+    def note_used(self, token_hash: bytes, now_ms: int) -> None:
+        self.used[token_hash] = max(now_ms, self.used.get(token_hash, now_ms))
+
+    def merge(self, other: Notes) -> None:
+        """Take in what others hold; of each position the higher one stays."""
+        for device, mark in other.acked.items():
+            _raise(self.acked, device, mark)
+        for person, mark in other.read.items():
+            _raise(self.read, person, mark)
+        for token_hash, now_ms in other.used.items():
+            self.note_used(token_hash, now_ms)
+
+
+def _raise(marks: dict[Key, Mark], key: Key, mark: Mark) -> None:
+    if mark[0] > marks.get(key, NOTHING)[0]:
+        marks[key] = mark
