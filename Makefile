@@ -7,7 +7,10 @@ PINS := $(VENV)/.pins-installed
 PACKAGE := $(VENV)/.package-installed
 
 # What is type-checked: folders that do not exist yet are left out.
-TYPED := src tests $(wildcard bench docs/generate.py)
+TYPED := src tests ops/local_services $(wildcard bench docs/generate.py)
+
+# A cold fetch belongs before the tests: it takes longer than one of them may.
+FETCH := $(BIN)/python ops/services fetch || echo "What needs it will not be tested." >&2
 
 # Rounds of each randomised crash and fault test.
 TEST_ROUNDS := 30
@@ -16,7 +19,7 @@ SIMULATE_ROUNDS := 300
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check simulate bench up docs
+.PHONY: help setup run test check simulate bench up down docs
 
 help: ## List the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -27,7 +30,8 @@ run: setup ## Start the server on ./data
 	$(BIN)/parley serve --data ./data
 
 test: check ## Everything static, then every test layer
-	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(TEST_ROUNDS)} $(BIN)/pytest -n 2 tests
+	@$(FETCH)
+	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(TEST_ROUNDS)} $(BIN)/pytest -n 2 --services tests
 
 check: setup ## Only the static part: ruff, mypy, import rules
 	$(BIN)/ruff check .
@@ -36,13 +40,21 @@ check: setup ## Only the static part: ruff, mypy, import rules
 	$(BIN)/lint-imports
 
 simulate: setup ## The long run of the randomised crash and fault tests
+	@$(FETCH)
 	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(SIMULATE_ROUNDS)} $(BIN)/pytest tests/simulation
 
 bench: setup ## Measure; ENGINE= and ONLY= narrow it
 	$(BIN)/python -m bench $(if $(ENGINE),--engine $(ENGINE)) $(if $(ONLY),--only $(ONLY))
 
-up: ## Start the services that the engine needs
-	@echo "The embedded engine needs no services: 'make run' is enough."
+up: ## Start Kafka, DynamoDB Local and Redis on this machine, for several nodes
+	@$(PYTHON) ops/services up >/dev/null
+	@echo "Now a node of this shell finds them:"
+	@echo "  set -a; . data/services/services.env; PARLEY_STORE_ENGINE=dynamodb; set +a"
+	@echo "  $(BIN)/parley store init && $(BIN)/parley serve"
+	@echo "'ops/services status' shows them, 'make down' stops them. One node alone needs none: 'make run'."
+
+down: ## Stop those services; their data stays in data/services
+	@$(PYTHON) ops/services down
 
 docs: setup ## Regenerate the generated pages of docs/
 	$(BIN)/python docs/generate.py

@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+pytest_plugins = ["tests.services"]
+
 GUARD_SHARE = 0.9
 """The guard fires at this share of the test's timeout, so that it always comes before pytest-timeout."""
 

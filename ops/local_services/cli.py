@@ -90,8 +90,7 @@ def run(services: ServiceSet, options: argparse.Namespace) -> None:
         case "status":
             show(services.status(*options.services), as_json=options.json)
         case "fetch":
-            for service in chosen(options.services):
-                service.program(say)
+            fetch(options.services)
         case "guard":
             services.guard(options.pid)
         case verb:
@@ -104,6 +103,18 @@ def up(services: ServiceSet, names: Sequence[str]) -> None:
     print(services.env_file)
     if failures:
         raise ServiceError("\n".join(str(failure) for failure in failures.values()))
+
+
+def fetch(names: Sequence[str]) -> None:
+    """Fetch what can be fetched, and fail if something could not."""
+    failures = []
+    for service in chosen(names):
+        try:
+            service.program(say)
+        except ServiceError as failure:
+            failures.append(f"{service.title} could not be fetched. {failure}")
+    if failures:
+        raise ServiceError("\n".join(failures))
 
 
 def show(found: Sequence[Status], *, as_json: bool) -> None:

@@ -70,10 +70,10 @@ def java(title: str) -> str:
     home = os.environ.get("JAVA_HOME")
     found = shutil.which("java", path=f"{home}/bin") if home else shutil.which("java")
     if found is None:
-        where = f"JAVA_HOME, {home}" if home else "the PATH"
+        where = f"in JAVA_HOME, {home}" if home else "on the PATH"
         hint = f"(Debian: apt install openjdk-{JAVA_VERSION_MIN}-jre-headless)"
         raise ServiceError(
-            f"{title} needs Java {JAVA_VERSION_MIN} or newer, and there is no `java` on {where} {hint}."
+            f"{title} needs Java {JAVA_VERSION_MIN} or newer, and there is no `java` {where} {hint}."
         )
     said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False).stderr
     number = re.search(r'version "(?:1\.)?(\d+)', said)

@@ -4,7 +4,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -155,6 +155,8 @@ class ServiceSet:
                 return
             time.sleep(GUARD_LOOK_SECONDS)
         self.destroy()
+        with suppress(OSError):  # The owner may keep other things there.
+            self.folder.rmdir()
 
     @contextmanager
     def _locked(self) -> Iterator[State]:
@@ -186,6 +188,7 @@ class ServiceSet:
     def _watch_owner(self, current: State) -> None:
         if self._owner is None or (current.guard is not None and processes.is_running(current.guard)):
             return
+        state.save(self.folder, current)  # The guard takes a folder without state for one that was destroyed.
         command = [sys.executable, str(SCRIPT), "guard", str(self._owner), "--data", str(self.folder)]
         current.guard = processes.spawn(command, self.folder / GUARD_LOG_NAME)
         state.save(self.folder, current)
