@@ -1,5 +1,6 @@
 """Rule: a coroutine test runs, can fail, and cannot hang: the plugin of tests/conftest.py sees to it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,7 +47,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "test_sample.py").write_text(SAMPLE, "utf-8")
     (folder / "pytest.ini").write_text("[pytest]\ntimeout = 30\n", "utf-8")
     command = [sys.executable, "-m", "pytest", "-rA", "-p", "no:cacheprovider", "-p", "no:xdist", str(folder)]
-    return subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True, timeout=50).stdout
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, cwd=folder, env=environment, check=False, capture_output=True, text=True, timeout=50
+    ).stdout
 
 
 def test_a_coroutine_test_runs_with_its_fixtures(report: str) -> None:
