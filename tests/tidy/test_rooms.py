@@ -23,6 +23,8 @@ BREACHES = [
     ("chats/breach.py", "aiohttp", "chats awaits ports and never sees a driver"),
     ("gateway/breach.py", "apsw", "gateway never reaches the disk"),
     ("gateway/server.py", "parley.bus.embedded", "Only the composition root and its tools name an engine"),
+    ("bus/ports.py", "parley.store.sqlite", "Only the composition root and its tools name an engine"),
+    ("chats/sending.py", "parley.bus.kafka", "Only the composition root and its tools name an engine"),
     ("chats/reading.py", "parley.store.dynamodb", "Only the composition root and its tools name an engine"),
     ("store/ports.py", "parley.testing", "Only the composition root and the commands reach into testing"),
 ]

@@ -1,0 +1,1 @@
+"""The bus that many nodes share, on Kafka."""
