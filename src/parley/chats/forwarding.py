@@ -1,0 +1,251 @@
+"""Hop 3 where another node has the chat: its drafts travel there in acknowledged batches.
+
+Of one chat one batch is under way at a time, and what comes meanwhile waits behind it: so the order of a chat
+outlives every change of its owner. A node that fails is passed over, and its drafts go to the next one or
+into this node's own log. That is safe because a message is recognised by its client's id wherever it arrives;
+a draft without one is never sent twice. Whose chat is whose matters for speed alone. See docs/cluster.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+from msgspec import Struct, field
+
+from parley.chats.sending import BATCH_DRAFTS_MAX, BATCH_LETTERS_MAX, WAITING_DRAFTS_MAX, Done, Sender
+from parley.errors import (
+    BUSY,
+    INTERNAL,
+    OUTCOME_UNKNOWN,
+    SHUTTING_DOWN,
+    STORE_UNAVAILABLE,
+    OutcomeUnknown,
+    Refusal,
+    StoreError,
+)
+from parley.model import Draft, Outcome
+from parley.telemetry import Metrics
+from parley.wire.frames import RequestId
+
+CALLS_PER_NODE_MAX = 4
+CHAT_DRAFTS_PER_CALL_MAX = 98
+"""Two transactions of DynamoDB: a hot chat does not make the other chats of its batch wait for long."""
+RETRY_WITHIN_SECONDS = 2.5
+"""A draft that is older is not sent elsewhere: its sender must hear something before it loses patience."""
+TRIES_MAX = 5
+NOTHING_LOOKED_UP = frozenset(refusal.code for refusal in (BUSY, INTERNAL, SHUTTING_DOWN, STORE_UNAVAILABLE))
+"""Refusals that do not know whether an earlier try was stored; every other one has looked."""
+
+log = structlog.get_logger("parley.forwarding")
+
+
+class Peers(Protocol):
+    """The other nodes, as the sender of a draft sees them."""
+
+    def owner_of(self, chat_id: str) -> str | None:
+        """The node that appends to this chat, perhaps this one; None while nobody can."""
+        ...
+
+    async def append(self, node_id: str, drafts: Sequence[Draft]) -> list[Outcome]:
+        """Have another node append; the outcome of every draft, in their order.
+
+        StoreUnavailable: it took nothing. OutcomeUnknown: perhaps it did. A node that could not be reached,
+        or did not answer, is passed over by `owner_of` for a while.
+        """
+        ...
+
+
+class Forwarded(Struct, eq=False):
+    """A draft on its way. `is_unknown`: a node was told of it and never answered."""
+
+    draft: Draft
+    request_id: RequestId
+    done: Done
+    since: float
+    tries: int = 0
+    is_unknown: bool = False
+
+    def tell(self, _: Draft, __: RequestId, outcome: Outcome) -> None:
+        """Hand out the outcome, without a claim that nothing was stored where that is not known.
+
+        A listener that fails is our fault and is logged; those after it must not suffer.
+        """
+        if self.is_unknown and isinstance(outcome, Refusal) and outcome.code in NOTHING_LOOKED_UP:
+            outcome = OUTCOME_UNKNOWN
+        try:
+            self.done(self.draft, self.request_id, outcome)
+        except Exception:
+            log.exception("an outcome could not be told", request_id=self.draft.request_id)
+
+
+class Lane(Struct, eq=False):
+    """The way to one node: chats whose drafts may go there, and how many calls are under way."""
+
+    ready: deque[str] = field(default_factory=deque)
+    calls: int = 0
+    is_starting: bool = False
+
+
+class Forwarding(Sender):
+    """Takes every draft; appends what is this node's own, forwards the rest.
+
+    `local`: this node's way into the log; None on a node that does not append.
+    """
+
+    def __init__(self, node_id: str, local: Sender | None, peers: Peers, metrics: Metrics) -> None:
+        self._node_id = node_id
+        self._local = local
+        self._peers = peers
+        self._metrics = metrics
+        self._queues: dict[str, list[Forwarded]] = {}
+        self._waiting_count = 0
+        self._lanes: dict[str, Lane] = {}
+        self._calls: set[asyncio.Task[None]] = set()
+        self._stopping = False
+
+    async def stop(self) -> None:
+        """Finish what was taken; refuse what comes now. To be called while the local way is still open."""
+        self._stopping = True
+        while self._calls:
+            await asyncio.gather(*self._calls)
+
+    def submit(self, draft: Draft, request_id: RequestId, done: Done) -> None:
+        """Take a draft; `done` hears its outcome, once."""
+        queue = self._queues.get(draft.chat_id)
+        if self._stopping:
+            done(draft, request_id, SHUTTING_DOWN)
+        elif queue is None and self._local is not None and self._is_own(draft.chat_id):
+            self._local.submit(draft, request_id, done)
+        elif self._waiting_count >= WAITING_DRAFTS_MAX:
+            done(draft, request_id, BUSY)
+        else:
+            self._waiting_count += 1
+            forwarded = Forwarded(draft, request_id, done, asyncio.get_running_loop().time())
+            if queue is not None:
+                queue.append(forwarded)
+            else:
+                self._queues[draft.chat_id] = [forwarded]
+                self._route(draft.chat_id)
+
+    def _is_own(self, chat_id: str) -> bool:
+        return self._peers.owner_of(chat_id) == self._node_id
+
+    def _route(self, chat_id: str) -> None:
+        """Bring a chat of which nothing is under way to where it belongs now."""
+        node_id = self._peers.owner_of(chat_id)
+        is_own = node_id == self._node_id
+        if node_id is not None and not is_own:
+            lane = self._lanes.setdefault(node_id, Lane())
+            lane.ready.append(chat_id)
+            self._wake(node_id, lane)
+            return
+        for forwarded in self._queues.pop(chat_id):
+            if is_own and self._local is not None:
+                self._waiting_count -= 1
+                self._local.submit(forwarded.draft, forwarded.request_id, forwarded.tell)
+            else:
+                self._tell(forwarded, STORE_UNAVAILABLE)
+
+    def _wake(self, node_id: str, lane: Lane) -> None:
+        if not lane.is_starting and lane.calls < CALLS_PER_NODE_MAX:
+            lane.is_starting = True
+            lane.calls += 1
+            call = asyncio.create_task(self._run(node_id, lane))
+            self._calls.add(call)
+            call.add_done_callback(self._calls.discard)
+
+    async def _run(self, node_id: str, lane: Lane) -> None:
+        """One call after the other, for as long as there is something to forward."""
+        await asyncio.sleep(0)  # frames that arrived together make one batch
+        lane.is_starting = False
+        while batch := self._take(node_id, lane):
+            if lane.ready:
+                self._wake(node_id, lane)
+            self._settle(batch, await self._forward(node_id, batch))
+        lane.calls -= 1
+        if not lane.calls and not lane.ready:
+            del self._lanes[node_id]
+
+    def _take(self, node_id: str, lane: Lane) -> list[Forwarded]:
+        """The next batch. Chats that belong elsewhere by now go there instead."""
+        batch: list[Forwarded] = []
+        letters = 0
+        while lane.ready and len(batch) < BATCH_DRAFTS_MAX and letters < BATCH_LETTERS_MAX:
+            chat_id = lane.ready.popleft()
+            if self._peers.owner_of(chat_id) != node_id:
+                self._route(chat_id)
+                continue
+            queue = self._queues[chat_id]
+            room = min(CHAT_DRAFTS_PER_CALL_MAX, BATCH_DRAFTS_MAX - len(batch))
+            count = 0
+            while count < min(room, len(queue)) and letters < BATCH_LETTERS_MAX:
+                letters += len(queue[count].draft.content)
+                count += 1
+            batch += queue[:count]
+            del queue[:count]
+        return batch
+
+    async def _forward(self, node_id: str, batch: list[Forwarded]) -> list[Outcome | None]:
+        """What became of each draft; None: nothing that its sender must hear, so it may be sent again."""
+        self._metrics.forwarded_batches.inc()
+        self._metrics.forwarded_drafts.inc(len(batch))
+        for forwarded in batch:
+            forwarded.tries += 1
+        try:
+            return list(await self._peers.append(node_id, [forwarded.draft for forwarded in batch]))
+        except OutcomeUnknown as error:
+            self._note_failure("silent", node_id, batch, error)
+            return [_after_silence(forwarded) for forwarded in batch]
+        except StoreError as error:
+            self._note_failure("refused", node_id, batch, error)
+            return [None] * len(batch)
+        except Exception:
+            log.exception("forwarding failed", node=node_id, drafts=len(batch))
+            return [OUTCOME_UNKNOWN] * len(batch)
+
+    def _note_failure(self, reason: str, node_id: str, batch: list[Forwarded], error: StoreError) -> None:
+        self._metrics.forward_failures.labels(reason).inc()
+        log.warning("not forwarded", reason=reason, node=node_id, drafts=len(batch), error=str(error))
+
+    def _settle(self, batch: list[Forwarded], outcomes: list[Outcome | None]) -> None:
+        """Hand out outcomes; what can be sent again goes to the front of its chat, in its order."""
+        left: dict[str, list[Forwarded]] = {}
+        for forwarded, outcome in zip(batch, outcomes, strict=True):
+            again = left.setdefault(forwarded.draft.chat_id, [])
+            if outcome is not None and not _is_leaving(outcome):
+                self._tell(forwarded, outcome)
+            elif self._may_try_again(forwarded):
+                again.append(forwarded)
+            else:
+                self._tell(forwarded, STORE_UNAVAILABLE)
+        for chat_id, again in left.items():
+            self._queues[chat_id][:0] = again
+            if self._queues[chat_id]:
+                self._route(chat_id)
+            else:
+                del self._queues[chat_id]
+
+    def _may_try_again(self, forwarded: Forwarded) -> bool:
+        age = asyncio.get_running_loop().time() - forwarded.since
+        return forwarded.tries < TRIES_MAX and age <= RETRY_WITHIN_SECONDS
+
+    def _tell(self, forwarded: Forwarded, outcome: Outcome) -> None:
+        self._waiting_count -= 1
+        forwarded.tell(forwarded.draft, forwarded.request_id, outcome)
+
+
+def _after_silence(forwarded: Forwarded) -> Outcome | None:
+    """Only what is recognised when it comes again may be sent again."""
+    if forwarded.draft.client_key is None:
+        return OUTCOME_UNKNOWN
+    forwarded.is_unknown = True
+    return None
+
+
+def _is_leaving(outcome: Outcome) -> bool:
+    """Whether the node takes nothing any more: the draft goes elsewhere, the sender need not know."""
+    return isinstance(outcome, Refusal) and outcome.code == SHUTTING_DOWN.code

@@ -1,0 +1,209 @@
+"""A cluster in one process for tests of forwarding: nodes over one store, each failing as it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from enum import StrEnum
+from uuid import UUID
+
+from parley.chats.forwarding import Forwarding
+from parley.chats.sending import Done, Sender
+from parley.core.rendezvous import owner
+from parley.errors import SHUTTING_DOWN, STORE_UNAVAILABLE, OutcomeUnknown, Refusal, StoreUnavailable
+from parley.model import Action, Appended, Change, Draft, Outcome
+from parley.telemetry import Metrics
+from parley.testing.clock import START_MS, VirtualClock
+from parley.wire.frames import RequestId
+
+ME = "here"
+SILENCE_SECONDS = 2.0
+APPEND_SECONDS = 0.01
+LATE_SECONDS = 3.0
+
+
+class Mood(StrEnum):
+    """What a node does with a batch."""
+
+    WELL = "appends and answers"
+    GONE = "cannot be reached"
+    DEAF = "takes it, does nothing and never answers"
+    DUMB = "appends and never answers"
+    LATE = "wakes up after everybody has given up, and appends then"
+    STORELESS = "answers that its store is away"
+    LEAVING = "appends the first draft, then takes nothing more"
+    BROKEN = "raises what nobody expects"
+
+
+class SharedStore:
+    """Every chat's log, as all nodes see it: a message is stored once, whoever brings it."""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, list[str]] = {}
+        self._kept: dict[tuple[str, bytes], Appended] = {}
+
+    def append(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        return [self._append(draft) for draft in drafts]
+
+    def _append(self, draft: Draft) -> Outcome:
+        key = draft.client_key
+        kept = self._kept.get((draft.chat_id, key)) if key is not None else None
+        if kept is not None:
+            return Appended(
+                message_id=kept.message_id,
+                sequence=kept.sequence,
+                epoch=1,
+                created_at="",
+                deduplicated=True,
+            )
+        log = self.logs.setdefault(draft.chat_id, [])
+        log.append(draft.content)
+        appended = Appended(message_id=draft.content, sequence=len(log), epoch=1, created_at="")
+        if key is not None:
+            self._kept[draft.chat_id, key] = appended
+        return appended
+
+    def count(self, chat_id: str, content: str) -> int:
+        return self.logs.get(chat_id, []).count(content)
+
+
+class LocalSender(Sender):
+    """This node's own way into the store."""
+
+    def __init__(self, store: SharedStore) -> None:
+        self._store = store
+        self.taken: list[str] = []
+
+    def submit(self, draft: Draft, request_id: RequestId, done: Done) -> None:
+        self.taken.append(draft.content)
+        (outcome,) = self._store.append([draft])
+        asyncio.get_running_loop().call_later(APPEND_SECONDS, done, draft, request_id, outcome)
+
+
+class FakePeers:
+    """The other nodes. `moods`: how each takes its next batches; well when nothing is left to say."""
+
+    def __init__(self, store: SharedStore, node_ids: Sequence[str]) -> None:
+        self._store = store
+        self.node_ids = list(node_ids)
+        self.moods: dict[str, list[Mood]] = {}
+        self.owners: dict[str, str | None] = {}
+        self.doubted: set[str] = set()
+        self.batches: list[tuple[str, list[Draft]]] = []
+        self.under_way: Counter[str] = Counter()
+        self.most_under_way: Counter[str] = Counter()
+        self.chats_under_way: Counter[str] = Counter()
+        self.late: list[asyncio.Task[None]] = []
+
+    def owner_of(self, chat_id: str) -> str | None:
+        if chat_id in self.owners and self.owners[chat_id] not in self.doubted:
+            return self.owners[chat_id]
+        return owner(chat_id, [node_id for node_id in self.node_ids if node_id not in self.doubted])
+
+    async def append(self, node_id: str, drafts: Sequence[Draft]) -> list[Outcome]:
+        self.batches.append((node_id, list(drafts)))
+        chats = {draft.chat_id for draft in drafts}
+        assert not any(self.chats_under_way[chat] for chat in chats), "of one chat one batch is under way"
+        self.chats_under_way.update(chats)
+        self.under_way[node_id] += 1
+        self.most_under_way[node_id] = max(self.most_under_way[node_id], self.under_way[node_id])
+        moods = self.moods.get(node_id)
+        try:
+            return await self._append(node_id, drafts, moods.pop(0) if moods else Mood.WELL)
+        finally:
+            self.chats_under_way.subtract(chats)
+            self.under_way[node_id] -= 1
+
+    async def _append(self, node_id: str, drafts: Sequence[Draft], mood: Mood) -> list[Outcome]:
+        match mood:
+            case Mood.WELL:
+                outcomes = self._store.append(drafts)
+                await asyncio.sleep(APPEND_SECONDS)
+                return outcomes
+            case Mood.LEAVING:
+                self.doubted.add(node_id)
+                await asyncio.sleep(APPEND_SECONDS)
+                return [*self._store.append(drafts[:1]), *[SHUTTING_DOWN] * (len(drafts) - 1)]
+            case Mood.STORELESS:
+                await asyncio.sleep(APPEND_SECONDS)
+                return [STORE_UNAVAILABLE] * len(drafts)
+            case Mood.GONE:
+                self.doubted.add(node_id)
+                raise StoreUnavailable(f"{node_id} cannot be reached")
+            case Mood.BROKEN:
+                raise ValueError("on purpose")
+            case _:
+                return await self._be_silent(node_id, drafts, mood)
+
+    async def _be_silent(self, node_id: str, drafts: Sequence[Draft], mood: Mood) -> list[Outcome]:
+        if mood is Mood.DUMB:
+            self._store.append(drafts)
+        if mood is Mood.LATE:
+            self.late.append(asyncio.create_task(self._append_late(drafts)))
+        await asyncio.sleep(SILENCE_SECONDS)
+        self.doubted.add(node_id)
+        raise OutcomeUnknown(f"{node_id} gave no answer")
+
+    async def _append_late(self, drafts: Sequence[Draft]) -> None:
+        await asyncio.sleep(SILENCE_SECONDS + LATE_SECONDS)
+        self._store.append(drafts)
+
+
+class Cluster:
+    """This node, the others, and what every sender was told."""
+
+    def __init__(self, others: Sequence[str] = ("one", "two"), appends_here: bool = True) -> None:
+        self.store = SharedStore()
+        self.peers = FakePeers(self.store, [*others, ME] if appends_here else others)
+        self.local = LocalSender(self.store)
+        self.metrics = Metrics(VirtualClock(START_MS))
+        self.forwarding = Forwarding(ME, self.local if appends_here else None, self.peers, self.metrics)
+        self.told: dict[str, list[Outcome]] = {}
+        self.drafts: list[Draft] = []
+
+    def submit(self, draft: Draft) -> None:
+        self.drafts.append(draft)
+        self.told[draft.content] = []
+        self.forwarding.submit(draft, len(self.drafts), self._hear)
+
+    def _hear(self, draft: Draft, request_id: RequestId, outcome: Outcome) -> None:
+        assert isinstance(request_id, int)
+        assert self.drafts[request_id - 1] is draft
+        self.told[draft.content].append(outcome)
+
+    async def finish(self) -> None:
+        """Until everything is told, and whoever was late has come."""
+        while not all(self.told.values()):  # noqa: ASYNC110 - takes no time here
+            await asyncio.sleep(APPEND_SECONDS)
+        await self.forwarding.stop()
+        await asyncio.gather(*self.peers.late)
+
+    def outcome(self, content: str) -> Outcome:
+        (outcome,) = self.told[content]
+        return outcome
+
+    def code(self, content: str) -> str:
+        """How a send ended, in one word."""
+        outcome = self.outcome(content)
+        if isinstance(outcome, Refusal):
+            return outcome.code
+        return "deduplicated" if outcome.deduplicated else "stored"
+
+    def forwarded(self) -> list[tuple[str, list[str]]]:
+        return [(node_id, [draft.content for draft in drafts]) for node_id, drafts in self.peers.batches]
+
+
+def message(content: str, chat_id: str = "chat") -> Draft:
+    number = int.from_bytes(content.encode().ljust(8, b"."), "big")
+    key = UUID(int=number % (1 << 128), version=4)
+    return Draft(
+        chat_id=chat_id, sender_id="ann", content=content, client_message_id=str(key), client_key=key.bytes
+    )
+
+
+def change(content: str, chat_id: str = "chat") -> Draft:
+    """A change of a chat has no client's id, so nobody would recognise it the second time."""
+    return Draft(
+        chat_id=chat_id, sender_id="ann", content=content, kind="member", change=Change(Action.LEFT, "ann")
+    )
