@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from parley.model import Action, Change, Kind, Role
+from parley.model import Action, Change, Kind, Page, Role, Stored
 from parley.wire.frames import Entry
+
+decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class Recorded(msgspec.Struct):
@@ -21,3 +23,12 @@ def change_in(entry: Entry) -> Change | None:
         return None
     recorded = msgspec.json.decode(entry.content, type=Recorded)
     return Change(recorded.action, recorded.user_id, recorded.role, recorded.title)
+
+
+def positions_of(page: Page) -> list[Stored]:
+    """A page of the log as news, with the changes that its entries carry."""
+    found = [Stored(void, None) for void in page.voids]
+    for wire in page.entries:
+        entry = decode_entry(wire)
+        found.append(Stored(entry.sequence, wire, change_in(entry)))
+    return sorted(found, key=lambda stored: stored.sequence)

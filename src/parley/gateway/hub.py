@@ -12,11 +12,10 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-import msgspec
 import structlog
 from msgspec import UNSET
 
-from parley.core.changes import change_in
+from parley.core.changes import positions_of
 from parley.errors import StoreError
 from parley.gateway.framing import framed
 from parley.model import Action, Change, Head, Page, Persisted, Stored
@@ -25,7 +24,7 @@ from parley.telemetry import Metrics
 from parley.wire import codes
 from parley.wire.codec import Codec
 from parley.wire.codes import Close
-from parley.wire.frames import ChatChanged, Entry, Messages, ServerFrame
+from parley.wire.frames import ChatChanged, Messages, ServerFrame
 from parley.wire.limits import PAGE_BYTES_MAX, PAGE_ENTRIES_MAX
 
 FILL_AFTER_SECONDS = 0.05
@@ -34,7 +33,6 @@ PENDING_POSITIONS_MAX = 1_000
 USERS_PER_TURN = 50
 
 log = structlog.get_logger("parley.hub")
-decode_entry = msgspec.json.Decoder(Entry).decode
 Key = TypeVar("Key")
 
 
@@ -372,12 +370,3 @@ def _discard(groups: dict[Key, set[Subscriber]], key: Key, subscriber: Subscribe
         group.discard(subscriber)
         if not group:
             del groups[key]
-
-
-def positions_of(page: Page) -> list[Stored]:
-    """A page of the log as the hub sends it, with the changes that its entries carry."""
-    found = [Stored(void, None) for void in page.voids]
-    for wire in page.entries:
-        entry = decode_entry(wire)
-        found.append(Stored(entry.sequence, wire, change_in(entry)))
-    return sorted(found, key=lambda stored: stored.sequence)
