@@ -183,7 +183,7 @@ class Position(Struct, frozen=True):
 
 
 class Changed(Struct):
-    """The chats of one person that changed after a token, ascending by change."""
+    """The chats of one person that changed after a token; pages end however much changes meanwhile."""
 
     positions: list[Position]
     token: str

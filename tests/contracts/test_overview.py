@@ -59,7 +59,7 @@ async def test_exactly_what_changed_is_listed(engine: Engine) -> None:
         _, token = await listed(store, ann, None)
         await said(store, chats[3], ann, "news")
         await said(store, chats[1], ann, "more news")
-        assert (await listed(store, ann, token))[0] == [chats[3], chats[1]]
+        assert sorted((await listed(store, ann, token))[0]) == sorted([chats[3], chats[1]])
 
 
 @pytest.mark.parametrize("what", ["message", "acked", "read", "joined", "left", "renamed", "created", "role"])
@@ -177,7 +177,7 @@ async def test_a_batch_that_was_planned_twice_hides_nothing(engine: Engine) -> N
         assert ([at.chat_id for at in page.positions], page.complete) == ([second], False)
         await said(store, first, ann, "acknowledged before the next page")
         seen, _ = await all_pages(store, ann, page.token, 1)
-        assert seen == [third, first]
+        assert sorted(seen) == sorted([third, first])
 
 
 async def test_nothing_acknowledged_before_the_request_is_missed(engine: Engine) -> None:

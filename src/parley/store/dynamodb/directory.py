@@ -213,6 +213,7 @@ def _counter(chat: Chat, revision: str) -> Item:
         "chat_id": chat.chat_id,
         "sequence_counter": 0,
         "written_through": 0,
+        "epoch": chat.epoch,
         "membership_revision": revision,
         "published_through": 0,
         "created_at": chat.created_at,

@@ -1,8 +1,10 @@
 """The `Outbox` port on DynamoDB: how far each chat is on the bus.
 
 Every append lists its chat in the sparse index `unpublished`, in its own transaction, and carries the newest
-mark along. So a busy chat costs no write of its own; one that has become quiet is taken off the list by one
-more write, under the condition that nothing was appended since.
+mark along. So a busy chat costs no write of its own. One that has become quiet is taken off the list under
+the condition that nothing was appended since: in atomic the counter says so. In two_phase nothing on the
+chat's item does, so it is listed under another number first, which any append undoes, then the log is looked
+at, and then it is taken off if that number still stands.
 """
 
 from __future__ import annotations
@@ -15,17 +17,19 @@ import structlog
 
 from parley.errors import StoreError
 from parley.store.dynamodb.client import ConditionFailed, Dynamo, Item
+from parley.store.dynamodb.entries import MESSAGES, sequence_of
 from parley.store.dynamodb.fences import UNPUBLISHED_SHARDS
+from parley.store.dynamodb.message_ids import tag_of
 from parley.store.dynamodb.overview import Heads
-from parley.store.dynamodb.states import CHATS, COUNTERS, number
+from parley.store.dynamodb.states import number
 from parley.store.dynamodb.together import repeated, together
 
 QUIET_SECONDS = 5.0
 """A mark that no append has carried along for so long is written by itself."""
 WRITES_AT_ONCE_MAX = 16
 
-FENCES = {COUNTERS: "sequence_counter", CHATS: "last_write"}
-"""By table, the attribute that every append changes."""
+LEAVING = UNPUBLISHED_SHARDS
+"""Added to the number under which a chat is listed, while it is being taken off the list."""
 
 NOT_BELOW = "(attribute_not_exists(published_through) OR published_through <= :mark)"
 RISES = "(attribute_not_exists(published_through) OR published_through < :mark)"
@@ -36,13 +40,12 @@ log = structlog.get_logger("parley.store")
 class DynamoOutbox:
     """`table`: where the marks are: with the counters in atomic, with the chats in two_phase.
 
-    `heads`: where each log ends, if the counters do not say it.
+    `heads`: where each log ends, if the counters do not say it, that is in two_phase.
     """
 
     def __init__(self, dynamo: Dynamo, table: str, heads: Heads | None = None) -> None:
         self._dynamo = dynamo
         self._table = table
-        self._fence = FENCES[table]
         self._heads = heads
         self._marks: dict[str, int] = {}
         self._noted_at: dict[str, float] = {}
@@ -60,8 +63,9 @@ class DynamoOutbox:
         return self._marks.get(chat_id)
 
     async def unpublished(self) -> dict[str, int]:
-        shards = await asyncio.gather(*(self._listed(shard) for shard in range(UNPUBLISHED_SHARDS)))
-        items = await self._items(chat_id for listed in shards for chat_id in listed)
+        shards = UNPUBLISHED_SHARDS if self._heads is None else 2 * UNPUBLISHED_SHARDS
+        found = await asyncio.gather(*(self._listed(shard) for shard in range(shards)))
+        items = await self._items(chat_id for listed in found for chat_id in listed)
         heads = await self._heads_of(items)
         behind = {}
         for chat_id, item in items.items():
@@ -95,32 +99,47 @@ class DynamoOutbox:
         await self._write(dict(self._marks))
 
     async def _write(self, marks: dict[str, int]) -> None:
-        """The items are read before the heads: whoever appends in between changes the fence."""
         items = await self._items(marks)
         heads = await self._heads_of(items)
 
         async def write_one(chat_id: str) -> None:
-            item, mark = items.get(chat_id), marks[chat_id]
-            if item is not None:
-                await self._write_mark(chat_id, mark, item, is_all=mark >= heads.get(chat_id, 0))
+            mark = marks[chat_id]
+            if chat_id in items:
+                await self._write_mark(chat_id, mark, is_all=mark >= heads.get(chat_id, 0))
             if self._marks.get(chat_id) == mark:
                 del self._marks[chat_id], self._noted_at[chat_id]
 
         await together(write_one, marks, WRITES_AT_ONCE_MAX)
 
-    async def _write_mark(self, chat_id: str, mark: int, item: Item, *, is_all: bool) -> None:
-        if is_all and await self._take_off(chat_id, mark, item):
+    async def _write_mark(self, chat_id: str, mark: int, *, is_all: bool) -> None:
+        take_off = self._take_off if self._heads is None else self._take_off_slowly
+        if is_all and await take_off(chat_id, mark):
             return
         await self._update(chat_id, "SET published_through = :mark", {":mark": mark}, RISES)
 
-    async def _take_off(self, chat_id: str, mark: int, item: Item) -> bool:
-        """Set the mark and take the chat off the list; False when something was appended meanwhile."""
-        values: Item = {":mark": mark}
-        unchanged = f"attribute_not_exists({self._fence})"
-        if self._fence in item:
-            unchanged, values[":seen"] = f"{self._fence} = :seen", item[self._fence]
+    async def _take_off(self, chat_id: str, mark: int) -> bool:
+        """Set the mark and take the chat off the list; False when there is more in the log."""
         expression = "SET published_through = :mark REMOVE unpublished"
-        return await self._update(chat_id, expression, values, f"{unchanged} AND {NOT_BELOW}")
+        return await self._update(
+            chat_id, expression, {":mark": mark}, f"sequence_counter = :mark AND {NOT_BELOW}"
+        )
+
+    async def _take_off_slowly(self, chat_id: str, mark: int) -> bool:
+        leaving = tag_of(chat_id) % UNPUBLISHED_SHARDS + LEAVING
+        values: Item = {":mark": mark, ":leaving": leaving}
+        expression = "SET published_through = :mark, unpublished = :leaving"
+        if not await self._update(chat_id, expression, values, NOT_BELOW):
+            return False
+        if await self._last_position(chat_id) == mark:
+            await self._update(chat_id, "REMOVE unpublished", {":leaving": leaving}, "unpublished = :leaving")
+        return True
+
+    async def _last_position(self, chat_id: str) -> int:
+        """The highest position, resolved or not."""
+        page = await self._dynamo.query(
+            MESSAGES, "chat_id = :chat", {":chat": chat_id}, forward=False, limit=1
+        )
+        return sequence_of(page.items[0]) if page.items else 0
 
     async def _update(self, chat_id: str, expression: str, values: Item, condition: str) -> bool:
         key: Item = {"chat_id": chat_id}
