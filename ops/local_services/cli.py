@@ -3,7 +3,6 @@
 import argparse
 import dataclasses
 import json
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +27,6 @@ HELP = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb; 0 if it worked, else 1 and a sentence on stderr that says what is wrong."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     options = parse(arguments)
     services = ServiceSet(
         options.data, in_memory=options.memory, owner=options.owner, env_file=options.env, say=say

@@ -11,7 +11,7 @@ from ops.local_services.ports import free_ports, is_free
 from ops.local_services.service import Place, Say, Service
 from ops.local_services.state import Record
 
-READY_SECONDS_MAX = 60.0
+READY_SECONDS_MAX = 90.0
 STOP_SECONDS_MAX = 15.0
 PORT_TRIES_MAX = 3
 

@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from ops.local_services.faults import ServiceError
 
 LOOK_SECONDS = 0.02
 KILL_SECONDS_MAX = 10.0
-STATE_FIELD, START_FIELD = 0, 19
+STATE_FIELD, THREADS_FIELD, START_FIELD = 0, 17, 19
 """Where they stand in /proc/<pid>/stat, counted after the name of the program."""
 
 
@@ -46,26 +47,26 @@ def spawn(command: Sequence[str], log: Path) -> Process:
         )
     except OSError as error:
         raise ServiceError(f"{command[0]} cannot be started: {error.strerror}.") from error
-    return Process(pid, _stat(pid)[1])
+    return Process(pid, _look(pid).started)
 
 
 def process_of(pid: int) -> Process | None:
     """The process that has this id now."""
     try:
-        return Process(pid, _stat(pid)[1])
+        return Process(pid, _look(pid).started)
     except ProcessLookupError:
         return None
 
 
 def is_running(process: Process) -> bool:
-    """Whether it is alive; one that ended and waits for its parent is not."""
+    """Whether any of it is alive; one that ended and only waits for its parent is not."""
     try:
-        state, started = _stat(process.pid)
+        look = _look(process.pid)
     except ProcessLookupError:
         return False
-    if started != process.started:
+    if look.started != process.started:
         return False
-    if state == "Z":
+    if look.has_ended:
         _reap(process.pid)
         return False
     return True
@@ -120,14 +121,23 @@ def _reap(pid: int) -> None:
         return  # Another process started it, and that one's parent collects it.
 
 
-def _stat(pid: int) -> tuple[str, str]:
-    """The state of a process and when it started, in ticks of this boot; ProcessLookupError if it is gone."""
+class Look(NamedTuple):
+    """What /proc says of a process."""
+
+    started: str
+    has_ended: bool
+
+
+def _look(pid: int) -> Look:
+    """Look at a process; ProcessLookupError if it is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError as error:
         raise ProcessLookupError(pid) from error
     fields = text.rpartition(")")[2].split()
-    return fields[STATE_FIELD], f"{_boot_id()}:{fields[START_FIELD]}"
+    # After kill -9 the first thread may be a zombie already while others still hold the ports.
+    has_ended = fields[STATE_FIELD] == "Z" and int(fields[THREADS_FIELD]) <= 1
+    return Look(f"{_boot_id()}:{fields[START_FIELD]}", has_ended)
 
 
 def _boot_id() -> str:

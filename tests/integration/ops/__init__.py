@@ -1,0 +1,1 @@
+"""The services script, as people and tests use it."""
