@@ -42,6 +42,7 @@ ANSWER_SECONDS_MAX = 8.0
 IDLE_SECONDS_MAX = 15.0
 """Shorter than any server's patience: a request must not meet a connection that is just being closed."""
 DEADLINE_SECONDS = 12.0
+"""No further attempt begins after it."""
 ATTEMPTS_MAX = 12
 BODY_BYTES_STREAMED = 512 * 1024
 """Larger bodies are written in pieces, between which others run."""
@@ -152,7 +153,7 @@ class Caller:
                 answer = await fault(operation, request, self._send)
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
             return unreachable(self.endpoint, error)
-        except (aiohttp.ClientError, OSError, msgspec.DecodeError) as error:
+        except (aiohttp.ClientError, OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
             return lost(operation, error)
         return answer.body if answer.status == 200 else trouble_in(operation, request, answer)
 
@@ -167,7 +168,7 @@ class Caller:
         ) as response:
             content = await response.read()
             checksum = response.headers.get("x-amz-crc32")
-        if checksum is not None and int(checksum) != zlib.crc32(content):
+        if checksum is not None and checksum != str(zlib.crc32(content)):
             raise aiohttp.ClientPayloadError("the answer does not match its checksum")
         if response.status != 200:
             return Answer(response.status, self._error_body(content))

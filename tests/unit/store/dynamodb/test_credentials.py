@@ -1,5 +1,6 @@
 """Where credentials and the region come from."""
 
+import asyncio
 import subprocess
 import sys
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from parley.errors import ConfigError
-from parley.store.dynamodb.credentials import Chain, credentials_from, find_region
+from parley.store.dynamodb.client import Dynamo
+from parley.store.dynamodb.credentials import RENEW_SECONDS, Chain, credentials_from, find_region
 from parley.store.dynamodb.signing import Credentials
+from parley.testing.clock import VirtualClock, run_virtual
 
 PROFILE = "[profile other]\nregion = eu-north-1\naws_access_key_id = A\naws_secret_access_key = S\n"
 
@@ -63,6 +66,26 @@ async def test_no_region_is_a_sentence(no_aws: Path) -> None:
     """Where no region is named, the operator is told which key to set."""
     with pytest.raises(ConfigError, match=r"dynamodb\.region is not set"):
         await find_region({})
+
+
+def test_credentials_are_renewed_in_the_background() -> None:
+    """The chain is asked again every minute, and one that fails for a while does not stop the asking."""
+    asked: list[int] = []
+
+    async def find() -> Credentials:
+        asked.append(len(asked))
+        if len(asked) == 2:
+            raise ConfigError("no answer from the instance")
+        return Credentials("A", "S")
+
+    async def scenario(clock: VirtualClock) -> None:
+        dynamo = Dynamo("http://127.0.0.1:9", "us-east-1", credentials=find, clock=clock)
+        await dynamo.open()
+        await asyncio.sleep(3.5 * RENEW_SECONDS)
+        await dynamo.close()
+
+    run_virtual(scenario)
+    assert len(asked) == 4
 
 
 def test_botocore_is_loaded_only_for_its_chain() -> None:
