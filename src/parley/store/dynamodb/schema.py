@@ -167,11 +167,19 @@ def _check_keys(table: Table, name: str, description: dict[str, Any]) -> None:
 
 async def _expire(dynamo: Dynamo, table: Table) -> None:
     name = dynamo.table(table.name)
-    found = await dynamo.call("DescribeTimeToLive", {"TableName": name})
-    if found["TimeToLiveDescription"]["TimeToLiveStatus"] in ("ENABLED", "ENABLING"):
+    if await _expires(dynamo, name):
         return
     wanted = {"Enabled": True, "AttributeName": table.ttl}
-    await dynamo.call("UpdateTimeToLive", {"TableName": name, "TimeToLiveSpecification": wanted})
+    try:
+        await dynamo.call("UpdateTimeToLive", {"TableName": name, "TimeToLiveSpecification": wanted})
+    except Rejected:
+        if not await _expires(dynamo, name):  # another operator may have been quicker
+            raise
+
+
+async def _expires(dynamo: Dynamo, name: str) -> bool:
+    found = await dynamo.call("DescribeTimeToLive", {"TableName": name})
+    return found["TimeToLiveDescription"]["TimeToLiveStatus"] in ("ENABLED", "ENABLING")
 
 
 async def _recoverable(dynamo: Dynamo, table: Table) -> str:
