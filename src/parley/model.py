@@ -89,12 +89,14 @@ class Persisted(Struct):
     """What became durable together in one chat, ascending: the event `MessagePersisted`, in bulk.
 
     `positions` need not follow each other when sequencing is two_phase; a reader that needs the next
-    one reads the log.
+    one reads the log. `published_through`: up to where the chat was on a shared bus already, if the store
+    happened to know; the truth may be beyond it.
     """
 
     chat_id: str
     epoch: int
     positions: list[Stored]
+    published_through: int | None = None
 
 
 class AppendResult(Struct):

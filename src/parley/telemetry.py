@@ -118,6 +118,9 @@ class Metrics:
         self.hot_chats = HotChats(clock)
         self.allocation = Latencies(clock)
         self.is_store_available: Callable[[], bool] = lambda: True
+        self.unpublished: Callable[[], int] = lambda: 0
+        self.publish_stalled_seconds: Callable[[], float] = lambda: 0.0
+        self.consumer_lags: dict[str, Callable[[], int]] = {}
         self.counter_missing_errors = 0
         self.deliveries = 0
         self.sequence_allocation_errors = 0
@@ -138,6 +141,11 @@ class Metrics:
         self.messages_stored = self._counter("parley_messages_stored", "Entries appended")
         self.messages_refused = self._counter("parley_messages_refused", "Drafts refused, by code", ["code"])
         self.voids_sealed = self._counter("parley_voids_sealed", "Abandoned positions sealed")
+        self.published = self._counter("parley_events_published", "Events acknowledged by the bus")
+        self.publish_failures = self._counter(
+            "parley_publish_failures", "Batches of events that the bus did not take, or not in time"
+        )
+        self.swept = self._counter("parley_chats_swept", "Chats whose events were published by a sweeper")
         self.connections = self._gauge("parley_connections", "Open WebSocket connections")
         self.outbox_bytes = self._gauge("parley_outbox_bytes", "Bytes waiting in all outboxes")
         self.closed = self._counter("parley_connections_closed", "Connections closed by the server", ["code"])
@@ -199,9 +207,24 @@ class _SourceNames(Collector):
         yield _gauge("transaction_conflict_rate", "Conditional failures of the write", m.conflicts.rate())
         yield self._hottest()
         yield _gauge("parley_store_available", "1 while the store can be used", m.is_store_available())
+        yield _gauge(
+            "parley_unpublished_positions", "Durable, and not known to be on the bus", m.unpublished()
+        )
+        yield _gauge(
+            "parley_publish_stalled_seconds",
+            "For how long the slowest chat has got nothing onto the bus",
+            m.publish_stalled_seconds(),
+        )
+        yield self._lags()
         deliveries = Metric("parley_deliveries", "Live frames offered to outboxes", "counter")
         deliveries.add_sample("parley_deliveries_total", {}, m.deliveries)
         yield deliveries
+
+    def _lags(self) -> Metric:
+        metric = Metric("parley_consumer_lag", "Events on the bus that a reader has yet to handle", "gauge")
+        for reader, lag in sorted(self._metrics.consumer_lags.items()):
+            metric.add_sample("parley_consumer_lag", {"reader": reader}, lag())
+        return metric
 
     def _hottest(self) -> Metric:
         metric = Metric("messages_per_chat_per_minute", "The hottest chats", "gauge")

@@ -1,0 +1,67 @@
+"""What nobody has published after all: a node died, or gave up. Any number of sweepers may run at once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+import structlog
+
+from parley.bus.publisher import Publisher
+from parley.clock import Clock
+from parley.errors import StoreError
+from parley.store.ports import Log, Outbox
+from parley.telemetry import Metrics
+
+SWEEP_SECONDS = 5.0
+SWEEP_AFTER_MS = 15_000
+"""Marks are written some seconds late; one that stands still for so long is moved by nobody."""
+CHATS_AT_ONCE_MAX = 500
+
+log = structlog.get_logger("parley.bus")
+
+
+class Seen(NamedTuple):
+    mark: int
+    since_ms: int
+
+
+class Sweeper:
+    def __init__(
+        self, outbox: Outbox, log: Log, publisher: Publisher, metrics: Metrics, clock: Clock
+    ) -> None:
+        self._outbox = outbox
+        self._log = log
+        self._publisher = publisher
+        self._metrics = metrics
+        self._clock = clock
+        self._seen: dict[str, Seen] = {}
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            try:
+                await self.sweep(self._clock())
+            except StoreError as error:
+                log.warning("nobody knows what is not published", error=str(error))
+
+    async def sweep(self, now_ms: int) -> list[str]:
+        """Hand the publisher every chat whose mark has stood still for too long; returns those."""
+        listed = await self._outbox.unpublished()
+        self._seen = {chat_id: self._look(chat_id, mark, now_ms) for chat_id, mark in listed.items()}
+        due = [c for c, seen in self._seen.items() if now_ms - seen.since_ms >= SWEEP_AFTER_MS]
+        due = due[:CHATS_AT_ONCE_MAX]
+        heads = await self._log.heads(due)
+        for chat_id, head in heads.items():
+            mark = self._seen[chat_id].mark
+            self._seen[chat_id] = Seen(mark, now_ms)
+            self._publisher.sweep(chat_id, mark, head.sequence)
+        if heads:
+            self._metrics.swept.inc(len(heads))
+            log.warning("events that nobody has published", chats=list(heads)[:10], count=len(heads))
+        return list(heads)
+
+    def _look(self, chat_id: str, mark: int, now_ms: int) -> Seen:
+        seen = self._seen.get(chat_id)
+        return seen if seen is not None and seen.mark == mark else Seen(mark, now_ms)
