@@ -48,9 +48,16 @@ class RateLimiter:
             bucket.level -= cost
         return wait_ms
 
-    def wait_ms(self, key: object, now_ms: int) -> int:
-        """How long until one is allowed, without counting one."""
-        return self._wait_ms(self._refilled(key, now_ms), 1)
+    def spend(self, key: object, now_ms: int, cost: float) -> float:
+        """Count it, enough or not; returns what is left, below 0 if overdrawn. A cost below 0 gives back."""
+        bucket = self._refilled(key, now_ms)
+        bucket.level = min(self.rate.burst, bucket.level - cost)
+        return bucket.level
+
+    def lower(self, key: object, now_ms: int, level: float) -> None:
+        """No more than this is left: somebody who counts more than we do says so."""
+        bucket = self._refilled(key, now_ms)
+        bucket.level = min(bucket.level, level)
 
     def _wait_ms(self, bucket: Bucket, cost: float) -> int:
         """Rounded up: who waits as long as told is let through."""

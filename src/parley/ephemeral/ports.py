@@ -1,15 +1,25 @@
 """The doors to what may be lost. Nothing here is needed to send, to store or to catch up.
 
 An engine that is out of reach raises nothing: it answers with what this node knows by itself, says so in a
-metric, and takes up again when it is back.
+metric, and takes up again when it is back. Time is the engine's own, so that the clocks of nodes may differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
+
+NODE_LEASE_SECONDS = 6.0
+NODE_RENEW_SECONDS = 2.0
+DEVICE_LEASE_SECONDS = 60.0
+DEVICE_RENEW_SECONDS = 30.0
+assert NODE_LEASE_SECONDS > 2 * NODE_RENEW_SECONDS, "one renewal may fail"
+assert DEVICE_LEASE_SECONDS >= 2 * DEVICE_RENEW_SECONDS
+
+Device = tuple[str, str]
+"""(user_id, device_id)."""
 
 
 class Node(Struct, frozen=True):
@@ -29,7 +39,7 @@ class Presence(Struct, frozen=True):
 
 
 class Nodes(Protocol):
-    """Which nodes are alive. Each holds a lease and renews it."""
+    """Which nodes are alive. Each holds a lease and renews it every `NODE_RENEW_SECONDS`."""
 
     async def announce(self, node: Node) -> None:
         """This node is alive for another lease."""
@@ -40,47 +50,86 @@ class Nodes(Protocol):
         ...
 
     async def alive(self) -> list[Node]:
-        """Every node whose lease has not run out, this one included; the last known if unknown."""
+        """Every node whose lease has not run out, by id; the last known if the engine is out of reach."""
         ...
 
 
 class Registry(Protocol):
-    """Which devices of which person are connected to which node. Leases of 60 s, renewed every 30 s."""
+    """Which devices of which person are connected to which node.
 
-    async def connected(self, user_id: str, device_id: str, node_id: str, now_ms: int) -> None:
-        """A device is connected here; also renews its lease. Makes the person present."""
+    A claim is (device, node). It is a lease of `DEVICE_LEASE_SECONDS`, renewed every `DEVICE_RENEW_SECONDS`.
+    A person is online while any claim on any of their devices holds.
+    """
+
+    async def connected(self, devices: Sequence[Device], node_id: str) -> None:
+        """These have just connected to this node: each is there now, wherever it was before."""
         ...
 
-    async def disconnected(self, user_id: str, device_id: str, node_id: str, now_ms: int) -> None:
-        """It is not any more. Forgets only this node's claim: the device may be elsewhere by now."""
+    async def disconnected(self, devices: Iterable[Device], node_id: str) -> None:
+        """They are not any more. Forgets only this node's claims: a device may be elsewhere by now."""
         ...
 
-    async def renew(self, held: Sequence[tuple[str, str]], node_id: str, now_ms: int) -> None:
-        """Renew the leases of all (user_id, device_id) that are connected here, in few round trips."""
+    async def renew(self, devices: Sequence[Device], node_id: str) -> None:
+        """These are still connected to this node, also if that had been forgotten.
+
+        Ends whatever has run out, on any node, and tells of it; so it is called even without devices.
+        """
         ...
 
     async def whereabouts(self, user_ids: Sequence[str]) -> dict[str, dict[str, str]]:
-        """For each person who is connected: device_id → node_id."""
+        """For each person who is connected: device_id → the node it connected to last."""
         ...
 
     async def presences(self, user_ids: Sequence[str]) -> list[Presence]:
-        """Online while any device holds a lease."""
+        """One for each, in order."""
         ...
 
     def watch(self, changed: Callable[[Presence], None]) -> Callable[[], None]:
-        """Hear of every change of presence, on any node; the answer ends it. Lossy."""
+        """Hear of every change of presence, on any node, once; the answer ends it. Lossy."""
+        ...
+
+    def on_return(self, returned: Callable[[], None]) -> Callable[[], None]:
+        """Called when claims may have been forgotten: renew all that are held. The answer ends it."""
         ...
 
 
 class Rates(Protocol):
-    """How much of an allowance is used, counted over all nodes."""
+    """How much of an allowance is used, counted over all nodes in token buckets."""
 
-    async def take(self, name: str, key: str, cost: float, per_second: float, burst: float) -> float:
-        """0 when there was enough and it is taken; else the seconds to wait, and nothing is taken."""
+    async def take(self, name: str, key: str, cost: float, per_second: float, burst: float) -> int:
+        """0 when there was enough and it is taken; else the milliseconds to wait, and nothing is taken.
+
+        A cost below 0 gives back.
+        """
         ...
 
     async def report(
-        self, name: str, used: dict[str, float], per_second: float, burst: float
+        self, name: str, used: Mapping[str, float], per_second: float, burst: float
     ) -> dict[str, float]:
-        """Count what this node has already allowed; returns what is left of each key (below 0: overdrawn)."""
+        """Count what this node has already allowed; returns what is left of each (below 0: overdrawn).
+
+        Nothing is returned for a key that could not be counted.
+        """
+        ...
+
+
+class Ephemeral(Protocol):
+    """One engine. `is_shared`: whether other processes see the same."""
+
+    is_shared: bool
+    nodes: Nodes
+    registry: Registry
+    rates: Rates
+
+    @property
+    def available(self) -> bool:
+        """Whether it is in reach; what it answers otherwise is what this node knows by itself."""
+        ...
+
+    async def start(self) -> None:
+        """Begin to hear of changes; returns at once, also when the engine is out of reach."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of connections; nothing is withdrawn by it."""
         ...

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
 from msgspec import UNSET, Raw, Struct
 
 from parley import ids
@@ -29,31 +32,41 @@ async def create_account(call: Call) -> Answer:
     if setting == "closed" or (setting == "loopback" and not is_local(request, services)):
         raise Refused(REGISTRATION_CLOSED)
     if is_limited(request, services):
-        _check_rate(services.registration_rate.take(address_of(request, services), services.clock()))
+        _check_rate(await services.rates.registration(address_of(request, services)))
     wanted = await call.body(bodies.NewAccount)
     user = await services.people.register(wanted.username, wanted.password)
     return 201, bodies.Account(user.user_id, user.username)
 
 
 async def create_session(call: Call) -> Answer:
-    services = call.services
     asked = await call.body(bodies.NewSession)
-    key = asked.username, address_of(call.request, services)
-    limited = is_limited(call.request, services)
-    if limited:
-        _check_rate(services.login_rate.wait_ms(key, services.clock()))
-    try:
-        token, session = await services.people.log_in(
+    async with _limited_login(call, asked.username):
+        token, session = await call.services.people.log_in(
             asked.username, asked.password, asked.device_id, asked.device_name
         )
-    except Refused as error:
-        if limited and error.refusal.status == 401:
-            services.login_rate.take(key, services.clock())
-        raise
     granted = bodies.SessionGranted(
         token, session.user_id, session.session_id, session.device_id, iso(session.expires_at_ms)
     )
     return 201, granted
+
+
+@asynccontextmanager
+async def _limited_login(call: Call, username: str) -> AsyncIterator[None]:
+    """A wrong password counts. Until it is known, every try does: guesses made at once are guesses too."""
+    services = call.services
+    if not is_limited(call.request, services):
+        yield
+        return
+    address, is_wrong = address_of(call.request, services), False
+    _check_rate(await services.rates.login(username, address))
+    try:
+        yield
+    except Refused as error:
+        is_wrong = error.refusal.status == 401
+        raise
+    finally:
+        if not is_wrong:
+            await services.rates.login_not_failed(username, address)
 
 
 def _check_rate(wait_ms: int) -> None:

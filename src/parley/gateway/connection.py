@@ -132,6 +132,8 @@ class Connection:
             self._forget_hello()
             self._session.close()
             self._services.hub.unsubscribe(self)
+            if self.user_id:
+                self._services.lobby.left(self.user_id, self.device_id)
             self._services.left(self)
             if self._closing is not None:
                 await self._closing
@@ -295,6 +297,7 @@ class Connection:
             raise
         self.user_id, self.device_id = session.user_id, session.device_id
         self.session_id, self.token, self.live = session.session_id, request.token, request.live
+        services.lobby.arrived(self.user_id, self.device_id)
         await services.hub.subscribe(self)
         if not self.live:
             self._told_heads = services.hub.heads_beyond(self, {})

@@ -105,6 +105,8 @@ class Gateway:
         self._site = web.TCPSite(self._runner, host, port, backlog=4096)
         await self._site.start()
         self._sweeper = asyncio.create_task(self._sweep_idle())
+        self._services.lobby.start()
+        self._services.rates.start()
         return int(self._runner.addresses[0][1])
 
     async def stop_accepting(self) -> None:
@@ -121,8 +123,16 @@ class Gateway:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS_MAX):
                 await self._services.everybody_gone()
+        self._services.rates.close()
+        leaving = asyncio.create_task(self._leave_lobby())
         if self._runner is not None:
             await self._runner.cleanup()
+        await leaving
+
+    async def _leave_lobby(self) -> None:
+        with contextlib.suppress(TimeoutError):  # the leases run out by themselves
+            async with asyncio.timeout(CLEANUP_SECONDS_MAX):
+                await self._services.lobby.close()
 
     async def _sweep_idle(self) -> None:
         while True:
@@ -223,7 +233,7 @@ class Gateway:
         self._check_origin(request)
         limited = is_limited(request, services)
         if limited:
-            wait_ms = services.connection_rate.take(address_of(request, services), services.clock())
+            wait_ms = await services.rates.connection(address_of(request, services))
             if wait_ms:
                 raise Refused(RATE_LIMITED.after(wait_ms))
         if request.headers.get("Upgrade", "").lower() != "websocket":

@@ -12,15 +12,22 @@ from parley.chats.reading import Reading
 from parley.chats.sending import Sender
 from parley.clock import Clock
 from parley.config import Config
-from parley.core import rates
+from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
+from parley.ephemeral.local import LocalEphemeral
+from parley.ephemeral.ports import Ephemeral
 from parley.errors import UNAUTHENTICATED
 from parley.gateway.connection import Connection
 from parley.gateway.hub import Hub
+from parley.gateway.lobby import Lobby
 from parley.gateway.outbox import Flusher
+from parley.gateway.shared_rates import SharedRates
 from parley.model import Changed, Page
 from parley.telemetry import Metrics
 from parley.wire.codec import Codec
 from parley.wire.frames import MessageBatch, Overview, OverviewChat
+
+ALONE = "alone"
+"""The name of a node that nobody else needs to know."""
 
 
 class Services:
@@ -39,6 +46,8 @@ class Services:
         sending: Sender,
         reading: Reading,
         hub: Hub,
+        ephemeral: Ephemeral | None = None,
+        node_id: str = ALONE,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -52,11 +61,11 @@ class Services:
         self.flusher = Flusher()
         self.draining = False
         self._gone: asyncio.Future[None] | None = None
-        self.message_rate = rates.RateLimiter(rates.MESSAGES_PER_USER)
-        self.frame_rate = rates.RateLimiter(rates.FRAMES_PER_CONNECTION)
-        self.registration_rate = rates.RateLimiter(rates.REGISTRATIONS_PER_ADDRESS)
-        self.connection_rate = rates.RateLimiter(rates.CONNECTIONS_PER_ADDRESS)
-        self.login_rate = rates.RateLimiter(rates.FAILED_LOGINS)
+        ephemeral = ephemeral or LocalEphemeral(clock)
+        self.lobby = Lobby(ephemeral.registry, node_id)
+        self.rates = SharedRates(ephemeral, clock)
+        self.message_rate = self.rates.messages
+        self.frame_rate = RateLimiter(FRAMES_PER_CONNECTION)
 
     def arrived(self, connection: Connection) -> None:
         self.connections.add(connection)

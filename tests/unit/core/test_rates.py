@@ -44,7 +44,7 @@ def test_who_waits_as_told_is_let_through(rate: Rate, gaps_ms: list[int]) -> Non
     for gap_ms in gaps_ms:
         wait_ms = limiter.take("key", clock.advance(gap_ms))
         if wait_ms:
-            assert limiter.wait_ms("key", clock()) == wait_ms
+            assert limiter.take("key", clock()) == wait_ms
             assert limiter.take("key", clock.advance(wait_ms)) == 0
 
 
@@ -54,14 +54,31 @@ def test_the_wait_is_no_longer_than_needed(rate: Rate) -> None:
     limiter = RateLimiter(rate)
     while (wait_ms := limiter.take("key", 0)) == 0:
         pass
-    assert limiter.wait_ms("key", wait_ms - 1) > 0
+    assert limiter.take("key", wait_ms - 1) > 0
 
 
-def test_asking_costs_nothing() -> None:
-    """Looking how long to wait takes no token."""
-    limiter = RateLimiter(Rate(1, 1))
-    assert [limiter.wait_ms("ann", 0) for _ in range(5)] == [0] * 5
+def test_what_was_allowed_elsewhere_is_paid_back() -> None:
+    """A bucket that is overdrawn lets nobody through until it has made up for it."""
+    limiter = RateLimiter(Rate(per_second=1, burst=5))
+    assert limiter.spend("ann", 0, cost=8) == -3
+    assert limiter.take("ann", 0) == 4_000
+    assert limiter.take("ann", 4_000) == 0
+
+
+def test_giving_back_fills_no_bucket_over_its_burst() -> None:
+    """What is given back can be taken again, and no more than that."""
+    limiter = RateLimiter(Rate(per_second=1, burst=2))
     assert limiter.take("ann", 0) == 0
+    assert limiter.spend("ann", 0, cost=-1) == 2
+    assert limiter.spend("ann", 0, cost=-1) == 2
+
+
+def test_a_wider_count_only_lowers() -> None:
+    """Who counts more than this limiter can take from it, and never gives."""
+    limiter = RateLimiter(Rate(per_second=1, burst=5))
+    limiter.lower("ann", 0, 1)
+    limiter.lower("ann", 0, 4)
+    assert [limiter.take("ann", 0), limiter.take("ann", 0)] == [0, 1_000]
 
 
 def test_a_cost_counts_as_many() -> None:

@@ -1,0 +1,1 @@
+"""What may be lost, in Redis or Valkey, where all nodes see it: one primary, not a cluster of shards."""

@@ -1,0 +1,71 @@
+"""Listening to a channel for as long as there is somebody to hear."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from redis.asyncio.client import PubSub
+
+from parley.ephemeral.redis.link import CALL_SECONDS_MAX, Link
+
+RETRY_SECONDS_MIN = 0.1
+RETRY_SECONDS_MAX = 2.0
+QUIET_SECONDS_MAX = 5.0
+"""After so much silence Redis is asked whether it is there."""
+
+
+class Channel:
+    """Also the first to notice that Redis is gone, or was: it always waits for it."""
+
+    def __init__(self, link: Link, name: str, heard: Callable[[bytes], None]) -> None:
+        self._link = link
+        self.name = name
+        self._heard = heard
+        self._retry_seconds = RETRY_SECONDS_MIN
+        self._task: asyncio.Task[None] | None = None
+        self.is_listening = False
+
+    def start(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._listen_always())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _listen_always(self) -> None:
+        while True:
+            try:
+                await self._listen()
+            except Exception as error:  # whatever it is, it is tried again
+                self._link.lost(error)
+            finally:
+                self.is_listening = False
+            await asyncio.sleep(self._retry_seconds)
+            self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS_MAX)
+
+    async def _listen(self) -> None:
+        """Until the connection fails."""
+        async with self._link.client.pubsub() as pubsub:
+            async with asyncio.timeout(CALL_SECONDS_MAX):
+                await pubsub.subscribe(self.name)
+                await pubsub.get_message(timeout=CALL_SECONDS_MAX)
+            self._retry_seconds = RETRY_SECONDS_MIN
+            self.is_listening = True
+            self._link.reconnected()
+            while True:
+                message = await pubsub.get_message(timeout=QUIET_SECONDS_MAX) or await self._asked(pubsub)
+                if message["type"] == "message":
+                    self._heard(message["data"])
+
+    async def _asked(self, pubsub: PubSub) -> dict[str, Any]:
+        """What comes after a question, be it the answer."""
+        await pubsub.ping()
+        message: dict[str, Any] | None = await pubsub.get_message(timeout=CALL_SECONDS_MAX)
+        if message is None:
+            raise TimeoutError("redis does not answer")
+        return message

@@ -1,0 +1,185 @@
+"""What Redis does in one step. Time is Redis's own; every key that a script touches is passed to it.
+
+    nodes               hash     node_id → "<lease end> <node as JSON>"
+    devices:{user_id}   hash     "<device_id>\\x1f<node_id>" → "<connected at> <lease end>", for one lease
+    presence:{user_id}  string   {"status": "online", "last_active": …}, for one lease
+    presence_leases     zset     user_id → lease end, of everybody who was told to be online
+    rate:{name}:{key}   string   "<level> <updated at>", until it would be full
+    presence_channel    channel  {"user_id": …, "status": "online" | "offline", "last_active": …}
+
+Times are milliseconds since 1970; only "connected at" has microseconds, so that no two are the same.
+"""
+
+from __future__ import annotations
+
+NOW = """
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+"""
+
+ANNOUNCE = f"""{NOW}
+local node_id, lease, node = ARGV[1], ARGV[2], ARGV[3]
+redis.call('HSET', KEYS[1], node_id, (now + lease) .. ' ' .. node)
+redis.call('PEXPIRE', KEYS[1], lease)
+"""
+
+ALIVE = f"""{NOW}
+local alive = {{}}
+local all = redis.call('HGETALL', KEYS[1])
+for i = 1, #all, 2 do
+  local ends, node = string.match(all[i + 1], '^(%d+) (.*)$')
+  if tonumber(ends) > now then
+    alive[#alive + 1] = node
+  else
+    redis.call('HDEL', KEYS[1], all[i])
+  end
+end
+return alive
+"""
+
+TELL = """
+local function tell(user_id, status, last_active)
+  local news = cjson.encode({user_id = user_id, status = status, last_active = last_active})
+  redis.call('PUBLISH', channel, news)
+end
+"""
+
+RUN_OUT = """
+return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, many)
+"""
+"""People whose leases have run out and of whom nobody was told yet."""
+
+PRUNE = """
+local function prune(devices)
+  -- Forget claims that have run out; whether any is left.
+  local is_held = false
+  local all = redis.call('HGETALL', devices)
+  for i = 1, #all, 2 do
+    if tonumber(string.match(all[i + 1], '%d+$')) > now then
+      is_held = true
+    else
+      redis.call('HDEL', devices, all[i])
+    end
+  end
+  return is_held
+end
+"""
+
+CLAIM = f"""{NOW}{PRUNE}
+-- KEYS: presence_leases, then devices and presence of each claim's person.
+-- ARGV: channel, how many to answer, node, lease, whether new, then person and device of each claim.
+local channel, many, node, lease, is_new = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5] == '1'
+{TELL}
+local ends = now + lease
+local instant = string.format('%.0f', clock[1] * 1000000 + clock[2])
+local present = cjson.encode({{status = 'online', last_active = now}})
+for i = 2, #KEYS, 2 do
+  local devices, presence, user_id, device_id = KEYS[i], KEYS[i + 1], ARGV[i + 4], ARGV[i + 5]
+  local claim = device_id .. '\\31' .. node
+  local since = instant
+  if is_new then
+    prune(devices)
+  else
+    local held = redis.call('HGET', devices, claim)
+    since = held and string.match(held, '^%d+') or instant
+  end
+  redis.call('HSET', devices, claim, since .. ' ' .. ends)
+  redis.call('PEXPIRE', devices, lease)
+  redis.call('SET', presence, present, 'PX', lease)
+  if redis.call('ZADD', KEYS[1], ends, user_id) == 1 then tell(user_id, 'online', now) end
+end
+{RUN_OUT}"""
+
+RELEASE = f"""{NOW}{PRUNE}
+-- KEYS as above; ARGV: channel, node, then person and device of each claim.
+local channel, node = ARGV[1], ARGV[2]
+{TELL}
+for i = 2, #KEYS, 2 do
+  local devices, presence, user_id, device_id = KEYS[i], KEYS[i + 1], ARGV[i + 1], ARGV[i + 2]
+  local is_known = redis.call('HDEL', devices, device_id .. '\\31' .. node) == 1
+  if is_known and not prune(devices) then
+    redis.call('DEL', devices, presence)
+    if redis.call('ZREM', KEYS[1], user_id) == 1 then tell(user_id, 'offline', now) end
+  end
+end
+"""
+
+END = f"""{NOW}
+-- KEYS as above; ARGV: channel, how many to answer, lease, then each person.
+local channel, many, lease = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+{TELL}
+for i = 2, #KEYS, 2 do
+  local user_id = ARGV[i / 2 + 3]
+  local ends = tonumber(redis.call('ZSCORE', KEYS[1], user_id) or now + 1)
+  if ends <= now then
+    redis.call('ZREM', KEYS[1], user_id)
+    redis.call('DEL', KEYS[i], KEYS[i + 1])
+    tell(user_id, 'offline', ends - lease)
+  end
+end
+{RUN_OUT}"""
+
+WHEREABOUTS = f"""{NOW}
+-- For each person a list of device, node and connected at, one after the other.
+local found = {{}}
+for i, devices in ipairs(KEYS) do
+  local claims = {{}}
+  local all = redis.call('HGETALL', devices)
+  for j = 1, #all, 2 do
+    local since, ends = string.match(all[j + 1], '^(%d+) (%d+)$')
+    if tonumber(ends) > now then
+      local device_id, node = string.match(all[j], '^(.*)\\31(.*)$')
+      claims[#claims + 1] = device_id
+      claims[#claims + 1] = node
+      claims[#claims + 1] = since
+    end
+  end
+  found[i] = claims
+end
+return found
+"""
+
+LEVEL = """
+local function level_of(key, per_second, burst)
+  local level, at = string.match(redis.call('GET', key) or '', '^(%S+) (%S+)$')
+  if not level then return burst end
+  return math.min(burst, level + math.max(0, now - at) / 1000 * per_second)
+end
+local function keep(key, level, per_second, burst)
+  if level >= burst then
+    redis.call('DEL', key)
+  else
+    local full_in = math.ceil((burst - level) / per_second * 1000)
+    redis.call('SET', key, string.format('%.6f %.0f', level, now), 'PX', full_in)
+  end
+end
+"""
+
+TAKE = f"""{NOW}{LEVEL}
+-- ARGV: the rounding, then cost, per second and burst of each key. Answers the milliseconds to wait.
+local waits = {{}}
+for i, key in ipairs(KEYS) do
+  local cost, per_second, burst = tonumber(ARGV[3 * i - 1]), tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1])
+  local level = level_of(key, per_second, burst)
+  local lacking = cost - level - ARGV[1]
+  if lacking > 0 and cost > 0 then
+    waits[i] = math.ceil(lacking / per_second * 1000)
+  else
+    waits[i] = 0
+    keep(key, math.min(burst, level - cost), per_second, burst)
+  end
+end
+return waits
+"""
+
+REPORT = f"""{NOW}{LEVEL}
+-- ARGV: per second, burst, then what was used of each key. Answers what is left of each, as text.
+local per_second, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
+local left = {{}}
+for i, key in ipairs(KEYS) do
+  local level = math.min(burst, level_of(key, per_second, burst) - ARGV[i + 2])
+  keep(key, level, per_second, burst)
+  left[i] = string.format('%.6f', level)
+end
+return left
+"""
