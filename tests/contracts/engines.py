@@ -24,6 +24,7 @@ from parley.store.sqlite.repair import recover
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock
+from tests.contracts.dynamodb_engine import DynamoEngine
 
 FOREIGN_BUSY_MS_MAX = 5_000
 
@@ -185,4 +186,8 @@ class SqliteEngine:
 ENGINES: dict[str, Callable[[Path], Engine]] = {
     "sqlite-atomic": lambda folder: SqliteEngine("atomic", folder),
     "sqlite-two_phase": lambda folder: SqliteEngine("two_phase", folder),
+    "dynamodb-atomic": lambda _: DynamoEngine(None),
+    "dynamodb-two_phase": lambda _: DynamoEngine("dynamodb"),
+    "dynamodb-redis": lambda _: DynamoEngine("redis"),
+    "dynamodb-sequencer": lambda _: DynamoEngine("sequencer"),
 }

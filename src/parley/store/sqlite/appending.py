@@ -15,6 +15,7 @@ import msgspec
 
 from parley import ids
 from parley.clock import iso
+from parley.core.idempotency import answer_again
 from parley.errors import DUPLICATE_ID, NOT_A_MEMBER, OUT_OF_TURN, Refusal
 from parley.model import Appended, AppendResult, Draft, Outcome, Persisted, Stored
 from parley.store.sqlite import changes, schema
@@ -159,14 +160,7 @@ class Batch:
             return None
         if found.sender_id != draft.sender_id:
             return self._taken(draft, state)
-        return Appended(
-            message_id=found.message_id,
-            sequence=found.sequence,
-            epoch=found.epoch,
-            created_at=found.created_at,
-            deduplicated=True,
-            conflict=(found.content, found.content_type) != (draft.content, draft.content_type),
-        )
+        return answer_again(draft, found)
 
     def _taken(self, draft: Draft, state: ChatState) -> Refusal:
         """Only a member learns that an id is taken; to anybody else the chat does not exist."""

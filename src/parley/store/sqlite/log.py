@@ -12,20 +12,20 @@ import structlog
 from parley import ids
 from parley.clock import Clock
 from parley.errors import (
-    COUNTER_MISSING,
     OUTCOME_UNKNOWN,
     STORE_UNAVAILABLE,
     OutcomeUnknown,
-    Refusal,
     StoreError,
     StoreUnavailable,
 )
 from parley.model import AppendResult, ChatType, Draft, Head, Outcome, Page, Persisted
+from parley.store.counting import count_appended
+from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
 from parley.store.sqlite import appending, two_phase
-from parley.store.sqlite.reads import Reads, Row
+from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.states import ChatState, ChatStates
-from parley.store.sqlite.tracing import trace_allocated, trace_outcomes, trace_races
 from parley.store.sqlite.writer import Reach, Writer
+from parley.store.tracing import trace_allocated, trace_races
 from parley.telemetry import Metrics
 from parley.wire.limits import PAGE_BYTES_MAX
 
@@ -83,9 +83,7 @@ class SqliteLog:
             self._metrics.sequence_allocation_errors += 1
             raise
         seconds = asyncio.get_running_loop().time() - started
-        self._metrics.allocation.add(seconds)
-        self._metrics.allocation_seconds.observe(seconds)
-        self._count(drafts, result)
+        count_appended(self._metrics, drafts, result, seconds, self.lanes == 1)
         return result
 
     async def _append_atomic(self, drafts: list[Draft]) -> AppendResult:
@@ -194,13 +192,16 @@ class SqliteLog:
         if after >= state.head:
             return self._page(state, [], after)
         rows = self._bounded(self._reads.execute(AFTER, (state.chat_no, after, state.head, limit)))
-        return self._page(state, _contiguous(rows, after), after)
+        whole = contiguous(rows, after)
+        if len(whole) < len(rows):
+            log.critical("the log has a hole", after=after, hint="run: parley check")
+        return self._page(state, whole, after)
 
     async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
         state = self._state(chat_id)
         end = max(1, min(before, state.head + 1))
         rows = self._bounded(self._reads.execute(BEFORE, (state.chat_no, end, limit)))
-        rows = _contiguous_down(rows, end)
+        rows = contiguous_down(rows, end)
         rows.reverse()
         return self._page(state, rows, end - 1 - len(rows))
 
@@ -239,68 +240,14 @@ class SqliteLog:
                 rows += chunk
                 size += sum([len(wire) for _, wire in chunk if wire is not None])
                 if size > PAGE_BYTES_MAX:
-                    return _fitting(rows)
+                    return fitting(rows)
         except apsw.Error as error:
             raise StoreUnavailable(f"the store cannot be read: {error}") from error
         return rows
 
     @staticmethod
     def _page(state: ChatState, rows: list[Row], after: int) -> Page:
-        entries = [wire for _, wire in rows]
-        voids: list[int] = []
-        if None in entries:
-            voids = [sequence for sequence, wire in rows if wire is None]
-            entries = [wire for wire in entries if wire is not None]
-        return Page(state.chat_id, state.epoch, entries, voids, after + 1, after + len(rows), state.head)
-
-    def _count(self, drafts: Sequence[Draft], result: AppendResult) -> None:
-        metrics = self._metrics
-        metrics.batch_messages.observe(len(drafts))
-        retries = refused = 0
-        for draft, outcome in zip(drafts, result.outcomes, strict=True):
-            if isinstance(outcome, Refusal):
-                refused += 1
-                self._count_refusal(draft, outcome)
-            elif outcome.deduplicated:
-                retries += 1
-        metrics.retries.add(retries, len(drafts))
-        metrics.messages_stored.inc(len(drafts) - retries - refused)
-        for news in result.persisted:
-            metrics.hot_chats.add(news.chat_id, len(news.positions))
-        trace_outcomes(drafts, result.outcomes, self.lanes == 1)
-
-    def _count_refusal(self, draft: Draft, refusal: Refusal) -> None:
-        self._metrics.messages_refused.labels(refusal.code).inc()
-        if refusal.code == COUNTER_MISSING.code:
-            self._metrics.counter_missing_errors += 1
-            log.critical(
-                "COUNTER_MISSING",
-                chat_id=draft.chat_id,
-                request_id=draft.request_id,
-                hint="nothing was stored; run: parley recover CHAT",
-            )
-
-
-def _fitting(rows: list[Row]) -> list[Row]:
-    """The first rows up to the size of a page, the first one in any case."""
-    size = 0
-    for count, (_, wire) in enumerate(rows):
-        size += len(wire or b"")
-        if size > PAGE_BYTES_MAX and count:
-            return rows[:count]
-    return rows
-
-
-def _contiguous(rows: list[Row], after: int) -> list[Row]:
-    """The rows up to the first hole: a page never steps over what should be there and is not."""
-    if not rows or rows[-1][0] == after + len(rows):
-        return rows
-    log.critical("the log has a hole", after=after, hint="run: parley check")
-    return [row for index, row in enumerate(rows) if row[0] == after + 1 + index]
-
-
-def _contiguous_down(rows: list[Row], end: int) -> list[Row]:
-    return [row for index, row in enumerate(rows) if row[0] == end - 1 - index]
+        return page_of(state.chat_id, state.epoch, rows, after, state.head)
 
 
 _NOWHERE = ChatState("", -1, 0, ChatType.GROUP, False)

@@ -1,0 +1,182 @@
+"""The `Log` port on DynamoDB: chats are independent, and each takes its batch in one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from parley.errors import NOT_A_MEMBER, OUTCOME_UNKNOWN, STORE_UNAVAILABLE, OutcomeUnknown, StoreError
+from parley.model import AppendResult, Draft, Head, Outcome, Page, Persisted
+from parley.store.counting import count_appended
+from parley.store.dynamodb.appending import MESSAGES_PER_TRANSACTION_MAX, Desk, Work
+from parley.store.dynamodb.atomic import AtomicAppends
+from parley.store.dynamodb.entries import MESSAGES, encode_entry, entry_in, sequence_of, stored_in
+from parley.store.dynamodb.message_ids import place_in, tag_of
+from parley.store.dynamodb.prefixes import Prefixes
+from parley.store.dynamodb.states import CHATS, COUNTERS, ChatStates, is_whole, number
+from parley.store.dynamodb.together import is_key, together
+from parley.store.dynamodb.two_phase import TwoPhaseAppends
+from parley.store.dynamodb.values import Item
+from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
+from parley.telemetry import Metrics
+
+READ_AGAIN_MAX = 5
+CHATS_AT_ONCE_MAX = 64
+
+
+class DynamoLog:
+    """`appends` is one of the two ways to take a number, and decides how far a log is resolved."""
+
+    lanes = 0
+    """Each chat sends for itself: see `Sending`."""
+    batch_drafts_max = MESSAGES_PER_TRANSACTION_MAX
+
+    def __init__(
+        self, desk: Desk, appends: AtomicAppends | TwoPhaseAppends, prefixes: Prefixes, metrics: Metrics
+    ) -> None:
+        self._desk = desk
+        self._dynamo = desk.dynamo
+        self._states: ChatStates = desk.states
+        self._appends = appends
+        self._atomic = appends if isinstance(appends, AtomicAppends) else None
+        self._prefixes = prefixes
+        self._metrics = metrics
+
+    async def append(self, drafts: Sequence[Draft]) -> AppendResult:
+        started = asyncio.get_running_loop().time()
+        by_chat: dict[str, list[int]] = {}
+        for index, draft in enumerate(drafts):
+            by_chat.setdefault(draft.chat_id, []).append(index)
+        works = [Work(chat_id, [drafts[i] for i in indices]) for chat_id, indices in by_chat.items()]
+        await together(self._append_to, works, CHATS_AT_ONCE_MAX)
+        outcomes: dict[int, Outcome] = {}
+        for work, indices in zip(works, by_chat.values(), strict=True):
+            outcomes |= {index: work.outcomes[place] for place, index in enumerate(indices)}
+        result = AppendResult(
+            [outcomes[index] for index in range(len(drafts))],
+            [work.news for work in works if work.news is not None],
+            sum(work.conflicts for work in works),
+        )
+        self._metrics.conflicts.add(result.conflicts, len(works))
+        seconds = asyncio.get_running_loop().time() - started
+        count_appended(self._metrics, drafts, result, seconds, self._atomic is not None)
+        return result
+
+    async def _append_to(self, work: Work) -> None:
+        """Every draft gets an outcome, whatever happens to the store."""
+        try:
+            state = await self._states.get(work.chat_id) if is_key(work.chat_id) else None
+            if state is None:
+                work.refuse_rest(NOT_A_MEMBER)
+                return
+            await self._appends.append(work, state)
+        except OutcomeUnknown:
+            self._metrics.commit_failures.inc()
+            work.refuse_rest(OUTCOME_UNKNOWN)
+        except StoreError:
+            self._metrics.sequence_allocation_errors += 1
+            work.refuse_rest(STORE_UNAVAILABLE)
+
+    async def seal(self) -> list[Persisted]:
+        """In atomic nothing is ever left open; strays of another mode are sealed where they are met."""
+        if self._atomic is not None:
+            return []
+        sealed = await self._prefixes.seal_due()
+        self._metrics.voids_sealed.inc(sum(len(news.positions) for news in sealed))
+        return sealed
+
+    # Reading
+
+    async def read(self, chat_id: str, after: int, limit: int) -> Page:
+        head = (await self.heads([chat_id])).get(chat_id)
+        if head is None or after >= head.sequence:
+            return page_of(chat_id, head.epoch if head else 0, [], after, head.sequence if head else 0)
+        until = min(after + limit, head.sequence)
+        rows: list[Row] = []
+        for _ in range(READ_AGAIN_MAX):
+            rows = fitting(contiguous(await self._rows(chat_id, after, until), after))
+            if rows:
+                break
+        return page_of(chat_id, head.epoch, rows, after, head.sequence)
+
+    async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
+        head = (await self.heads([chat_id])).get(chat_id) or Head(0, 0)
+        end = max(1, min(before, head.sequence + 1))
+        rows: list[Row] = []
+        if end > 1:
+            rows = await self._rows(chat_id, max(0, end - 1 - limit), end - 1, forward=False)
+            rows = fitting(contiguous_down(rows, end))
+        rows.reverse()
+        return page_of(chat_id, head.epoch, rows, end - 1 - len(rows), head.sequence)
+
+    async def _rows(self, chat_id: str, after: int, until: int, forward: bool = True) -> list[Row]:
+        """Positions between two numbers, one page of the table; a Query may miss what is being committed."""
+        values: Item = {":chat": chat_id, ":first": after + 1, ":last": until}
+        page = await self._dynamo.query(
+            MESSAGES,
+            "chat_id = :chat AND #s BETWEEN :first AND :last",
+            values,
+            names={"#s": "sequence"},
+            forward=forward,
+            limit=until - after,
+        )
+        stored = [stored_in(item) for item in page.items]
+        return [(at.sequence, at.wire) for at in stored]
+
+    async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
+        named = sorted({chat_id for chat_id in chat_ids if is_key(chat_id)})
+        if not named:
+            return {}
+        return await (self._heads_of_counters(named) if self._atomic else self._heads_of_prefixes(named))
+
+    async def _heads_of_counters(self, chat_ids: list[str]) -> dict[str, Head]:
+        """A counter that only whole transactions have moved is the head; any other is looked into."""
+        keys: list[Item] = [{"chat_id": chat_id} for chat_id in chat_ids]
+        counters = {str(c["chat_id"]): c for c in await self._dynamo.batch_get(COUNTERS, keys)}
+        heads: dict[str, Head] = {}
+        doubtful: list[str] = []
+        for chat_id in chat_ids:
+            counter = counters.get(chat_id)
+            if counter is not None and is_whole(counter) and "epoch" in counter:
+                heads[chat_id] = Head(number(counter, "epoch"), number(counter, "sequence_counter"))
+            else:
+                doubtful.append(chat_id)
+        looked = await together(self._look_into, doubtful, CHATS_AT_ONCE_MAX)
+        found = zip(doubtful, looked, strict=True)
+        return heads | {chat_id: head for chat_id, head in found if head is not None}
+
+    async def _look_into(self, chat_id: str) -> Head | None:
+        state = await self._states.load(chat_id)
+        if state is None:
+            return None
+        if state.stray_through > state.head and self._atomic is not None:
+            async with state.lock:
+                await self._atomic.seal_strays(state)
+        return Head(state.epoch, state.head)
+
+    async def _heads_of_prefixes(self, chat_ids: list[str]) -> dict[str, Head]:
+        keys: list[Item] = [{"chat_id": chat_id} for chat_id in chat_ids]
+        states = [self._states.adopt(chat) for chat in await self._dynamo.batch_get(CHATS, keys)]
+        ends = await together(self._prefixes.advance, states, CHATS_AT_ONCE_MAX)
+        return {state.chat_id: Head(state.epoch, end) for state, end in zip(states, ends, strict=True)}
+
+    async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
+        key = await self._desk.find_key(chat_id, client_key) if is_key(chat_id) else None
+        if key is None:
+            return None
+        item = await self._dynamo.get(MESSAGES, {"chat_id": chat_id, "sequence": key["sequence"]})
+        entry = entry_in(item) if item is not None else None
+        return None if entry is None else encode_entry(entry)
+
+    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
+        """The id says where to look; the log says whether it is there."""
+        place = place_in(message_id)
+        if place is None:
+            return None
+        tag, sequence = place
+        for chat_id in chat_ids:
+            if tag_of(chat_id) == tag:
+                item = await self._dynamo.get(MESSAGES, {"chat_id": chat_id, "sequence": sequence})
+                if item is not None and item.get("message_id") == message_id:
+                    return chat_id, sequence_of(item)
+        return None

@@ -1,0 +1,37 @@
+"""Pages of a log: contiguous, resolved, and of a bounded size, whatever the engine returned."""
+
+from __future__ import annotations
+
+from parley.model import Page
+from parley.wire.limits import PAGE_BYTES_MAX
+
+Row = tuple[int, bytes | None]
+"""A position and the entry there as it travels; None for a void."""
+
+
+def fitting(rows: list[Row]) -> list[Row]:
+    """The first rows up to the size of a page, the first one in any case."""
+    size = 0
+    for count, (_, wire) in enumerate(rows):
+        size += len(wire or b"")
+        if size > PAGE_BYTES_MAX and count:
+            return rows[:count]
+    return rows
+
+
+def contiguous(rows: list[Row], after: int) -> list[Row]:
+    """The rows up to the first hole: a page never steps over what should be there and is not."""
+    if not rows or rows[-1][0] == after + len(rows):
+        return rows
+    return [row for index, row in enumerate(rows) if row[0] == after + 1 + index]
+
+
+def contiguous_down(rows: list[Row], end: int) -> list[Row]:
+    """The same for rows that descend from just below `end`."""
+    return [row for index, row in enumerate(rows) if row[0] == end - 1 - index]
+
+
+def page_of(chat_id: str, epoch: int, rows: list[Row], after: int, head: int) -> Page:
+    entries = [wire for _, wire in rows if wire is not None]
+    voids = [sequence for sequence, wire in rows if wire is None] if len(entries) < len(rows) else []
+    return Page(chat_id, epoch, entries, voids, after + 1, after + len(rows), head)

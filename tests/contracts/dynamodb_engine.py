@@ -1,0 +1,233 @@
+"""DynamoDB under contract: each test has its own tables, in both modes and with every allocator."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from functools import cache
+from typing import Any
+
+import botocore.session
+
+from parley.cluster.calls import SignedCalls
+from parley.ids import EVENT, Ids
+from parley.sequencing.dynamodb import DynamoAllocator
+from parley.sequencing.redis import RedisAllocator
+from parley.sequencing.remote import RemoteAllocator
+from parley.sequencing.service import Sequencer
+from parley.store.dynamodb.client import Dynamo
+from parley.store.dynamodb.schema import create_tables
+from parley.store.dynamodb.store import DynamoStore
+from parley.store.dynamodb.values import from_item, to_item
+from parley.store.ports import Accounts, Allocator, Cursors, Directory, Log
+from parley.telemetry import Metrics
+from parley.testing.clock import VirtualClock
+from tests.services import dynamodb_endpoint, fresh_prefix, redis_url
+
+REGION = "local"
+SECRET = "the nodes of a test"
+
+
+@cache
+def other_program() -> Any:
+    """A client of AWS's own library: what another program does to the tables."""
+    endpoint = dynamodb_endpoint()
+    return botocore.session.get_session().create_client("dynamodb", REGION, endpoint_url=endpoint)
+
+
+def elsewhere(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end on another thread's loop, as an operator's tool would."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
+class DynamoOpenStore:
+    """`options` go to the store as they are, for tests that look inside."""
+
+    def __init__(self, allocator: str | None, options: dict[str, Any]) -> None:
+        self.clock = VirtualClock()
+        self.prefix = fresh_prefix()
+        chance = random.Random(self.prefix)
+        self.ids = Ids(chance.getrandbits)
+        self.metrics = Metrics(self.clock)
+        self._allocator_name = allocator
+        self._faults = options.pop("faults", None)
+        # One process: what it has not under way itself is abandoned, so nothing has to be waited for.
+        self._options = {"seal_after_ms": 0, **options}
+        self._closing: list[Any] = []
+        self.allocator: Allocator | None = None
+        self.store: DynamoStore
+
+    @property
+    def log(self) -> Log:
+        return self.store.log
+
+    @property
+    def directory(self) -> Directory:
+        return self.store.directory
+
+    @property
+    def accounts(self) -> Accounts:
+        return self.store.accounts
+
+    @property
+    def cursors(self) -> Cursors:
+        return self.store.cursors
+
+    async def create(self) -> None:
+        dynamo = self._client(None)
+        await dynamo.open()
+        await create_tables(dynamo)
+        await dynamo.close()
+        await self.open()
+
+    def _client(self, faults: Any) -> Dynamo:
+        return Dynamo(dynamodb_endpoint(), REGION, prefix=self.prefix, faults=faults)
+
+    async def open(self) -> None:
+        dynamo = self._client(self._faults)
+        self.allocator = await self._make_allocator(dynamo)
+        self.store = DynamoStore(
+            dynamo,
+            clock=self.clock,
+            ids=self.ids,
+            metrics=self.metrics,
+            allocator=self.allocator,
+            **self._options,
+        )
+        await self.store.open()
+
+    async def _make_allocator(self, dynamo: Dynamo) -> Allocator | None:
+        match self._allocator_name:
+            case "dynamodb":
+                return DynamoAllocator(dynamo, clock=self.clock, random=random.random)
+            case "redis":
+                redis = RedisAllocator(redis_url())
+                self._closing.append(redis.close)
+                return redis
+            case "sequencer":
+                return await self._remote(DynamoAllocator(dynamo, clock=self.clock, random=random.random))
+        return None
+
+    async def _remote(self, behind: Allocator) -> Allocator:
+        sequencer = Sequencer(
+            behind, host="127.0.0.1", port=0, secret=SECRET, clock=self.clock, metrics=self.metrics
+        )
+        port = await sequencer.start()
+        calls = SignedCalls(SECRET, clock=self.clock, random_bytes=random.randbytes)
+        self._closing += [calls.close, sequencer.stop]
+        return RemoteAllocator([f"http://127.0.0.1:{port}"], calls)
+
+    async def close(self) -> None:
+        await self.store.close()
+        for close in self._closing:
+            await close()
+        self._closing.clear()
+
+    async def reopen(self) -> None:
+        await self.close()
+        await self.open()
+
+    def counter(self, chat_id: str) -> int | None:
+        if self._allocator_name == "redis":
+            given: int | None = elsewhere(_with_redis("last", chat_id))
+            return given
+        found = other_program().get_item(
+            TableName=self.prefix + "chat_counters", Key=to_item({"chat_id": chat_id}), ConsistentRead=True
+        )
+        value = from_item(found.get("Item", {})).get("sequence_counter")
+        return value if isinstance(value, int) else None
+
+    def set_counter(self, chat_id: str, counter: int | None) -> None:
+        if self._allocator_name == "redis":
+            elsewhere(_set_in_redis(chat_id, counter))
+            return
+        table, key = self.prefix + "chat_counters", to_item({"chat_id": chat_id})
+        if counter is None:
+            other_program().delete_item(TableName=table, Key=key)
+            return
+        chats = self.prefix + "chats"
+        chat = other_program().get_item(TableName=chats, Key=key, ConsistentRead=True)["Item"]
+        other_program().update_item(
+            TableName=table,
+            Key=key,
+            UpdateExpression="SET sequence_counter = :n, membership_revision = :r",
+            ExpressionAttributeValues=to_item({":n": counter}) | {":r": chat["membership_revision"]},
+        )
+
+    def recover_counter(self, chat_id: str) -> None:
+        from parley.store.dynamodb.recover import recover
+
+        async def run() -> None:
+            dynamo = self._client(None)
+            await dynamo.open()
+            await recover(dynamo, chat_id, self.clock, apply=True)
+            await dynamo.close()
+
+        elsewhere(run())
+
+    def breaches(self) -> list[str]:
+        from parley.store.dynamodb.check import check_tables_of
+
+        async def run() -> list[str]:
+            dynamo = self._client(None)
+            await dynamo.open()
+            found = [str(breach) for breach in (await check_tables_of(dynamo)).breaches]
+            await dynamo.close()
+            return found
+
+        result: list[str] = elsewhere(run())
+        return result
+
+    def remove_member(self, chat_id: str, user_id: str) -> None:
+        """As any program must do it: with a new revision, for whoever remembers the old."""
+        revision = {":r": {"S": self.ids.next(EVENT, self.clock())}}
+        other_program().delete_item(
+            TableName=self.prefix + "chat_memberships",
+            Key=to_item({"chat_id": chat_id, "user_id": user_id}),
+        )
+        for table in ("chats", "chat_counters"):
+            other_program().update_item(
+                TableName=self.prefix + table,
+                Key=to_item({"chat_id": chat_id}),
+                UpdateExpression="SET membership_revision = :r",
+                ExpressionAttributeValues=revision,
+            )
+
+    def abandon(self, chat_id: str, sequence: int, allocated_at_ms: int) -> None:
+        self.set_counter(chat_id, sequence)
+
+
+async def _with_redis(method: str, *arguments: Any) -> Any:
+    redis = RedisAllocator(redis_url())
+    try:
+        return await getattr(redis, method)(*arguments)
+    finally:
+        await redis.close()
+
+
+async def _set_in_redis(chat_id: str, counter: int | None) -> None:
+    from parley.sequencing.redis import connect, key_of
+
+    redis = connect(redis_url())
+    if counter is None:
+        await redis.delete(key_of(chat_id))
+    else:
+        await redis.set(key_of(chat_id), counter)
+    await redis.aclose()
+
+
+class DynamoEngine:
+    def __init__(self, allocator: str | None) -> None:
+        self.sequencing = "atomic" if allocator is None else "two_phase"
+        self._allocator = allocator
+
+    @asynccontextmanager
+    async def opened(self, **options: Any) -> AsyncIterator[DynamoOpenStore]:
+        store = DynamoOpenStore(self._allocator, options)
+        await store.create()
+        try:
+            yield store
+        finally:
+            await store.close()
