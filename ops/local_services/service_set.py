@@ -160,7 +160,7 @@ class ServiceSet:
 
     @contextmanager
     def _locked(self) -> Iterator[State]:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        make_private(self.folder)
         with locked(self.folder / LOCK_NAME, lambda: self._say(f"waiting for another run in {self.folder}")):
             current = state.load(self.folder)
             try:
@@ -215,6 +215,13 @@ class ServiceSet:
         lines = [f"{name}={value}\n" for name, value in self._variables(current, ()).items()]
         self.env_file.parent.mkdir(parents=True, exist_ok=True)
         self.env_file.write_text("".join(lines), encoding="utf-8")
+
+
+def make_private(folder: Path) -> None:
+    """Make a folder, and what is missing above it, for this user only: `data` is a server's as well."""
+    if not folder.exists():
+        make_private(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def chosen(names: Sequence[str]) -> list[Service]:

@@ -34,6 +34,12 @@ def test_up_means_ready(script: Script) -> None:
     assert ask(address, "PING") == "+PONG"
 
 
+def test_folders_are_private(tmp_path: Path) -> None:
+    """A folder that is made on the way to the data is its owner's alone, as a server demands of it."""
+    Script(tmp_path / "data/services").run("kill", "redis")
+    assert [(tmp_path / made).stat().st_mode & 0o777 for made in ("data", "data/services")] == [0o700] * 2
+
+
 def test_status_says_what_runs(script: Script) -> None:
     """Status names the state, the version, the address, the process and its memory."""
     assert script.redis()["state"] == "unknown"
