@@ -118,9 +118,6 @@ class Metrics:
         self.hot_chats = HotChats(clock)
         self.allocation = Latencies(clock)
         self.is_store_available: Callable[[], bool] = lambda: True
-        self.unpublished: Callable[[], int] = lambda: 0
-        self.publish_stalled_seconds: Callable[[], float] = lambda: 0.0
-        self.consumer_lags: dict[str, Callable[[], int]] = {}
         self.counter_missing_errors = 0
         self.deliveries = 0
         self.sequence_allocation_errors = 0
@@ -141,11 +138,6 @@ class Metrics:
         self.messages_stored = self._counter("parley_messages_stored", "Entries appended")
         self.messages_refused = self._counter("parley_messages_refused", "Drafts refused, by code", ["code"])
         self.voids_sealed = self._counter("parley_voids_sealed", "Abandoned positions sealed")
-        self.published = self._counter("parley_events_published", "Events acknowledged by the bus")
-        self.publish_failures = self._counter(
-            "parley_publish_failures", "Batches of events that the bus did not take, or not in time"
-        )
-        self.swept = self._counter("parley_chats_swept", "Chats whose events were published by a sweeper")
         self.connections = self._gauge("parley_connections", "Open WebSocket connections")
         self.outbox_bytes = self._gauge("parley_outbox_bytes", "Bytes waiting in all outboxes")
         self.closed = self._counter("parley_connections_closed", "Connections closed by the server", ["code"])
@@ -167,12 +159,24 @@ class Metrics:
             "parley_forward_failures", "Batches that a node refused or left unanswered", ["reason"]
         )
         self.notices_lost = self._counter("parley_notices_lost", "Notices that a node never acknowledged")
+        self._count_events()
         for code in WATCHED_REFUSALS:
             self.refusals.labels(code)
         for code in WATCHED_CLOSES:
             self.closed.labels(code)
         for reason in FORWARD_FAILURES:
             self.forward_failures.labels(reason)
+
+    def _count_events(self) -> None:
+        """On their way over a bus that nodes share."""
+        self.unpublished: Callable[[], int] = lambda: 0
+        self.publish_stalled_seconds: Callable[[], float] = lambda: 0.0
+        self.consumer_lags: dict[str, Callable[[], int]] = {}
+        self.published = self._counter("parley_events_published", "Events acknowledged by the bus")
+        self.publish_failures = self._counter(
+            "parley_publish_failures", "Batches of events that the bus did not take, or not in time"
+        )
+        self.swept = self._counter("parley_chats_swept", "Chats whose events were published by a sweeper")
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
