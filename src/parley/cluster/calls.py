@@ -38,6 +38,7 @@ ANSWER_PROOF = "X-Parley-Answer-Proof"
 CONNECT_SECONDS_MAX = 1.0
 CONNECTIONS_PER_NODE_MAX = 32
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
+ANSWER_BYTES_SHOWN_MAX = 200
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 log = structlog.get_logger("parley.cluster")
@@ -62,7 +63,9 @@ class NodeRefused(NodeError):
     """The node answered that it did not do it."""
 
     def __init__(self, status: int, body: bytes) -> None:
-        super().__init__(f"the node answered {status}")
+        super().__init__(
+            f"the node answered {status}: {body[:ANSWER_BYTES_SHOWN_MAX].decode(errors='replace')}"
+        )
         self.status = status
         self.body = body
 

@@ -1,0 +1,110 @@
+"""Numbers from `chat_counters` in DynamoDB: one UpdateItem adds to the counter and returns it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+
+from parley.clock import Clock, iso
+from parley.errors import CounterMissingError, InconsistentCounterError, OutcomeUnknown, StoreUnavailable
+from parley.store.dynamodb.answers import backoff_seconds
+from parley.store.dynamodb.client import ConditionFailed, Dynamo, Item
+
+TABLE = "chat_counters"
+DEADLINE_SECONDS = 5.0
+
+CREATE = "SET sequence_counter = :counter, created_at = if_not_exists(created_at, :now), updated_at = :now"
+ALLOCATE = "ADD sequence_counter :count SET updated_at = :now"
+RESTORE = f"{CREATE}, recovered_at = :now, recovered_from_sequence = :counter"
+IS_MISSING = "attribute_not_exists(sequence_counter)"
+IS_NOT_BEHIND = "attribute_exists(sequence_counter) AND sequence_counter >= :floor"
+
+T = TypeVar("T")
+
+log = structlog.get_logger("parley.sequencing")
+
+
+class DynamoAllocator:
+    """The `Allocator` port. An answer that got lost costs its numbers, and others are taken instead."""
+
+    def __init__(
+        self,
+        dynamo: Dynamo,
+        *,
+        clock: Clock,
+        random: Callable[[], float],
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> None:
+        self._dynamo = dynamo
+        self._deadline_seconds = deadline_seconds
+        self._clock = clock
+        self._random = random
+
+    async def create(self, chat_id: str) -> None:
+        try:
+            await self._update(chat_id, CREATE, {":counter": 0}, IS_MISSING)
+        except ConditionFailed:
+            return  # it exists, perhaps by an attempt whose answer was lost
+
+    async def allocate(self, chat_id: str, count: int, floor: int) -> int:
+        try:
+            updated = await self._update(chat_id, ALLOCATE, {":count": count, ":floor": floor}, IS_NOT_BEHIND)
+        except ConditionFailed as failed:
+            counter = _counter_in(failed.item)
+            if counter is None:
+                raise CounterMissingError(f"{chat_id} has no counter in DynamoDB") from failed
+            raise InconsistentCounterError(counter, floor) from failed
+        last = _counter_in(updated)
+        assert last is not None, "UPDATED_NEW returns what was added to"
+        return last
+
+    async def last(self, chat_id: str) -> int | None:
+        return _counter_in(await self._dynamo.get(TABLE, {"chat_id": chat_id}))
+
+    async def restore(self, chat_id: str, at_least: int) -> int:
+        is_lower = f"{IS_MISSING} OR sequence_counter < :counter"
+        try:
+            await self._update(chat_id, RESTORE, {":counter": at_least}, is_lower)
+        except ConditionFailed as failed:
+            counter = _counter_in(failed.item)
+            assert counter is not None, "the condition holds for a missing counter"
+            return counter
+        return at_least
+
+    async def _update(self, chat_id: str, expression: str, values: Item, condition: str) -> Item:
+        values = {**values, ":now": iso(self._clock())}
+        return await self._until_known(
+            lambda: self._dynamo.update(
+                TABLE,
+                {"chat_id": chat_id},
+                expression,
+                values,
+                condition=condition,
+                returns="UPDATED_NEW",
+            )
+        )
+
+    async def _until_known(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await asyncio.wait_for(self._repeat(attempt), self._deadline_seconds)
+        except TimeoutError as late:
+            raise StoreUnavailable(f"DynamoDB gave no answer in {self._deadline_seconds:g} s") from late
+
+    async def _repeat(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Trying again can only burn numbers: a gap that is sealed is better than a send that failed."""
+        failures = 0
+        while True:
+            try:
+                return await attempt()
+            except OutcomeUnknown as unknown:
+                failures += 1
+                log.warning("allocation repeated", reason=str(unknown))
+                await asyncio.sleep(backoff_seconds(failures, self._random()))
+
+
+def _counter_in(item: Item | None) -> int | None:
+    counter = item.get("sequence_counter") if item is not None else None
+    return counter if isinstance(counter, int) else None

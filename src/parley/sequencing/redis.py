@@ -1,0 +1,100 @@
+"""Numbers from Redis: one key `seq:{chat_id}` per chat, and scripts that never make one by accident.
+
+INCR alone would start a lost counter again at 1. docs/sequencing.md says what Redis must be told to keep.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import RedisError
+
+from parley.errors import ConfigError, CounterMissingError, InconsistentCounterError, StoreUnavailable
+
+CONNECTIONS_MAX = 16
+ANSWER_SECONDS_MAX = 2.0
+CONNECT_SECONDS_MAX = 1.0
+POOL_SECONDS_MAX = 2.0
+
+ALLOCATE = """
+local last = redis.call('GET', KEYS[1])
+if not last then return {'missing', 0} end
+if tonumber(last) < tonumber(ARGV[2]) then return {'behind', tonumber(last)} end
+return {'given', redis.call('INCRBY', KEYS[1], ARGV[1])}
+"""
+RESTORE = """
+local last = redis.call('GET', KEYS[1])
+if last and tonumber(last) >= tonumber(ARGV[1]) then return tonumber(last) end
+redis.call('SET', KEYS[1], ARGV[1])
+return tonumber(ARGV[1])
+"""
+
+
+def connect(url: str, answer_seconds: float = ANSWER_SECONDS_MAX) -> Redis:
+    """A client that waits for nothing longer than a few seconds and repeats nothing by itself."""
+    try:
+        pool = BlockingConnectionPool.from_url(
+            url,
+            max_connections=CONNECTIONS_MAX,
+            timeout=POOL_SECONDS_MAX,
+            socket_timeout=answer_seconds,
+            socket_connect_timeout=CONNECT_SECONDS_MAX,
+            retry=Retry(NoBackoff(), 0),
+        )
+    except ValueError:
+        # What was said about it may hold a part of the password.
+        raise ConfigError("redis.url must be like redis://host:6379/0") from None
+    return Redis.from_pool(pool)
+
+
+def key_of(chat_id: str) -> str:
+    return f"seq:{chat_id}"
+
+
+class RedisAllocator:
+    """The `Allocator` port. When an answer is lost its numbers are too: StoreUnavailable, never twice."""
+
+    def __init__(self, url: str, *, answer_seconds: float = ANSWER_SECONDS_MAX) -> None:
+        self._redis = connect(url, answer_seconds)
+        self._allocate = self._redis.register_script(ALLOCATE)
+        self._restore = self._redis.register_script(RESTORE)
+
+    async def create(self, chat_id: str) -> None:
+        try:
+            await self._redis.set(key_of(chat_id), 0, nx=True)
+        except RedisError as error:
+            raise unavailable(error) from error
+
+    async def allocate(self, chat_id: str, count: int, floor: int) -> int:
+        try:
+            verdict, number = await self._allocate(keys=[key_of(chat_id)], args=[count, floor])
+        except RedisError as error:
+            raise unavailable(error) from error
+        if verdict == b"missing":
+            raise CounterMissingError(f"{chat_id} has no counter in Redis")
+        if verdict == b"behind":
+            raise InconsistentCounterError(int(number), floor)
+        return int(number)
+
+    async def last(self, chat_id: str) -> int | None:
+        try:
+            found: Any = await self._redis.get(key_of(chat_id))
+        except RedisError as error:
+            raise unavailable(error) from error
+        return None if found is None else int(found)
+
+    async def restore(self, chat_id: str, at_least: int) -> int:
+        try:
+            return int(await self._restore(keys=[key_of(chat_id)], args=[at_least]))
+        except RedisError as error:
+            raise unavailable(error) from error
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+
+def unavailable(error: RedisError) -> StoreUnavailable:
+    return StoreUnavailable(f"Redis did not answer: {str(error) or type(error).__name__}")

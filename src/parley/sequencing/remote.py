@@ -1,0 +1,156 @@
+"""Numbers from the Sequence Service: the `Allocator` of nodes that do not touch the counters themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from parley.cluster.calls import NodeError, SignedCalls
+from parley.errors import ConfigError, StoreUnavailable
+from parley.sequencing import bodies
+
+DEADLINE_SECONDS = 6.0
+ANSWER_SECONDS_MAX = 2.0
+REQUESTS_AT_ONCE_MAX = 8
+
+T = TypeVar("T")
+
+log = structlog.get_logger("parley.sequencing")
+
+
+class Asked(Struct, frozen=True, eq=False):
+    allocation: bodies.Allocation
+    answer: asyncio.Future[int]
+
+
+class RemoteAllocator:
+    """The `Allocator` port. What is asked for in one turn of the loop goes as one request.
+
+    It stays with the service that answers and turns to the next one when it fails. An answer that got lost
+    costs its numbers, and others are taken instead. `first`: where to start, so that nodes spread.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        calls: SignedCalls,
+        *,
+        first: int = 0,
+        answer_seconds: float = ANSWER_SECONDS_MAX,
+    ) -> None:
+        self._urls = [check_url(url) for url in urls]
+        if not self._urls:
+            raise ConfigError("store.allocator is sequencer: cluster.sequencers must name one at least")
+        self._calls = calls
+        self._answer_seconds = answer_seconds
+        self._current = first % len(self._urls)
+        self._asked: list[Asked] = []
+        self._requests: set[asyncio.Task[None]] = set()
+        self._is_flush_due = False
+
+    async def create(self, chat_id: str) -> None:
+        await self._ask_one(bodies.CREATE, bodies.Named(chat_id))
+
+    async def allocate(self, chat_id: str, count: int, floor: int) -> int:
+        allocation = bodies.check_allocation(chat_id, count, floor)
+        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._asked.append(Asked(allocation, answer))
+        self._flush_soon()
+        return await answer
+
+    async def last(self, chat_id: str) -> int | None:
+        return (await self._ask_one(bodies.LAST, bodies.Named(chat_id))).last
+
+    async def restore(self, chat_id: str, at_least: int) -> int:
+        outcome = await self._ask_one(bodies.RESTORE, bodies.Restoration(chat_id, at_least))
+        assert outcome.last is not None, "a restored counter is there"
+        return outcome.last
+
+    def _flush_soon(self) -> None:
+        if not self._is_flush_due and len(self._requests) < REQUESTS_AT_ONCE_MAX:
+            self._is_flush_due = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._is_flush_due = False
+        batch = [asked for asked in self._asked if not asked.answer.done()]
+        self._asked = batch[bodies.ALLOCATIONS_MAX :]
+        if batch:
+            request = asyncio.create_task(self._request(batch[: bodies.ALLOCATIONS_MAX]))
+            self._requests.add(request)
+            request.add_done_callback(self._finished)
+
+    def _finished(self, request: asyncio.Task[None]) -> None:
+        self._requests.discard(request)
+        if self._asked:
+            self._flush_soon()
+
+    async def _request(self, batch: list[Asked]) -> None:
+        asked = bodies.Allocations([each.allocation for each in batch])
+        try:
+            outcomes = (await self._ask(bodies.ALLOCATE, asked, bodies.Outcomes)).allocations
+            if [outcome.chat_id for outcome in outcomes] != [each.allocation.chat_id for each in batch]:
+                raise StoreUnavailable("a Sequence Service answered something else than it was asked")
+        except Exception as error:
+            for each in batch:
+                if not each.answer.done():
+                    each.answer.set_exception(error)
+            return
+        for each, outcome in zip(batch, outcomes, strict=True):
+            _settle(each, outcome)
+
+    async def _ask_one(self, path: str, body: Struct) -> bodies.Outcome:
+        outcome = await self._ask(path, body, bodies.Outcome)
+        if outcome.error is not None:
+            raise bodies.error_in(outcome, 0)
+        return outcome
+
+    async def _ask(self, path: str, body: Struct, kind: type[T]) -> T:
+        """The answer of the first service that gives one; each of them is asked once."""
+        encoded = msgspec.json.encode(body)
+        time = asyncio.get_running_loop().time
+        give_up_at = time() + DEADLINE_SECONDS
+        problem: Exception | None = None
+        for index in self._order():
+            url = self._urls[index]
+            seconds = min(self._answer_seconds, give_up_at - time())
+            if seconds <= 0:
+                break
+            try:
+                answer = msgspec.json.decode(await self._calls.post(url + path, encoded, seconds), type=kind)
+            except (NodeError, msgspec.DecodeError) as error:
+                log.warning("sequencer passed over", url=url, reason=str(error))
+                problem = error
+            else:
+                self._current = index
+                return answer
+        raise StoreUnavailable(f"no Sequence Service gave an answer: {problem}") from problem
+
+    def _order(self) -> list[int]:
+        return [(self._current + step) % len(self._urls) for step in range(len(self._urls))]
+
+
+def _settle(asked: Asked, outcome: bodies.Outcome) -> None:
+    if asked.answer.done():
+        return
+    if outcome.error is None and outcome.last is not None:
+        asked.answer.set_result(outcome.last)
+    else:
+        asked.answer.set_exception(bodies.error_in(outcome, asked.allocation.floor))
+
+
+def check_url(url: str) -> str:
+    """A base address without its last slash; ConfigError if it is none."""
+    parts = urlsplit(url)
+    rest = parts.path.strip("/") or parts.query or parts.fragment or parts.username
+    if parts.scheme not in ("http", "https") or not parts.hostname or rest:
+        raise ConfigError(
+            f"cluster.sequencers holds addresses like http://10.0.0.7:7070, not {parts.hostname or url!r}"
+        )
+    return url.rstrip("/")
