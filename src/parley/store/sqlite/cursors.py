@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TypeVar
 
 from parley.clock import MS_PER_DAY, iso
 from parley.errors import Refused, StoreError
 from parley.model import Changed, Position
+from parley.store.notes import NOTHING, Mark, Notes
 from parley.store.rules import NO_TOKEN
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
@@ -68,36 +68,31 @@ UNREAD = (
     " AND kind = 1 AND sender_no <> ? LIMIT ?)"
 )
 
-Acked = dict[tuple[str, str, str], tuple[int, int]]
-Read = dict[tuple[str, str], tuple[int, int]]
-
 
 class SqliteCursors:
     def __init__(self, reads: Reads, writer: Writer) -> None:
         self._reads = reads
         self._writer = writer
-        self._acked: Acked = {}
-        self._read: Read = {}
-        self._used: dict[bytes, int] = {}
-        self._riding: tuple[Acked, Read, dict[bytes, int]] | None = None
+        self._notes = Notes()
+        self._riding: Notes | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._ride: asyncio.Task[None] | None = None
         writer.add_rider(self)
 
     def note_acked(self, user_id: str, device_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
-        _raise(self._acked, (user_id, device_id, chat_id), sequence, now_ms)
+        self._notes.note_acked(user_id, device_id, chat_id, (sequence, now_ms))
         self._ride_soon()
 
     def note_read(self, user_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
-        _raise(self._read, (user_id, chat_id), sequence, now_ms)
+        self._notes.note_read(user_id, chat_id, (sequence, now_ms))
         self._ride_soon()
 
     def note_used(self, token_hash: bytes, now_ms: int) -> None:
-        self._used[token_hash] = now_ms
+        self._notes.note_used(token_hash, now_ms)
         self._ride_soon()
 
     async def flush(self) -> None:
-        if self._acked or self._read or self._used or self._riding:
+        if self._notes or self._riding:
             await self._writer.run(lambda _: None)
 
     async def close(self) -> None:
@@ -125,11 +120,10 @@ class SqliteCursors:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if not (self._acked or self._read or self._used):
+        if not self._notes:
             return
-        self._riding = self._acked, self._read, self._used
-        self._acked, self._read, self._used = {}, {}, {}
-        acked, read, used = self._riding
+        self._riding, self._notes = self._notes, Notes()
+        acked, read, used = self._riding.acked, self._riding.read, self._riding.used
         if acked:
             self._write_acked(transaction, acked)
         if read:
@@ -141,9 +135,9 @@ class SqliteCursors:
             days_ms = SESSION_DAYS * MS_PER_DAY
             transaction.executemany(USED, [(ms, ms + days_ms, token, ms) for token, ms in used.items()])
 
-    def _write_acked(self, transaction: Transaction, acked: Acked) -> None:
+    def _write_acked(self, transaction: Transaction, acked: dict[tuple[str, str, str], Mark]) -> None:
         devices: list[tuple[str, str, str, int]] = []
-        people: Read = {}
+        people: dict[tuple[str, str], Mark] = {}
         for (user, device, chat), (sequence, ms) in acked.items():
             devices.append((user, device, chat, sequence))
             if people.get((user, chat), (0, 0))[0] <= sequence:
@@ -154,20 +148,15 @@ class SqliteCursors:
 
     def arrived(self) -> None:
         self._riding = None
-        if self._acked or self._read or self._used:
+        if self._notes:
             self._ride_soon()
 
     def turned_back(self) -> None:
         """Positions only rise, so what was noted since and what comes back merge by their maximum."""
         if self._riding is None:
             return
-        acked, read, used = self._riding
+        self._notes.merge(self._riding)
         self._riding = None
-        for device, (sequence, now_ms) in acked.items():
-            _raise(self._acked, device, sequence, now_ms)
-        for person, (sequence, now_ms) in read.items():
-            _raise(self._read, person, sequence, now_ms)
-        self._used = used | self._used
         self._ride_soon()
 
     async def position(self, user_id: str, device_id: str, chat_id: str) -> int:
@@ -177,8 +166,8 @@ class SqliteCursors:
             " WHERE user_id = ? AND device_id = ? AND chat_id = ?",
             (user_id, device_id, chat_id),
         )
-        device, riding = (user_id, device_id, chat_id), self._riding[0] if self._riding else {}
-        noted = max(notes.get(device, (0, 0))[0] for notes in (self._acked, riding))
+        device, riding = (user_id, device_id, chat_id), self._riding or Notes()
+        noted = max(notes.acked.get(device, NOTHING)[0] for notes in (self._notes, riding))
         return max(noted, int(row[0]) if row else 0)
 
     async def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:
@@ -222,11 +211,3 @@ def _parse(token: str) -> tuple[int, int]:
     if not (dot and TOKEN_PART.fullmatch(change) and TOKEN_PART.fullmatch(chat_no)):
         raise Refused(NO_TOKEN)
     return int(change), int(chat_no)
-
-
-Noted = TypeVar("Noted", bound=tuple[str, ...])
-
-
-def _raise(noted: dict[Noted, tuple[int, int]], key: Noted, sequence: int, now_ms: int) -> None:
-    if sequence > noted.get(key, (-1, 0))[0]:
-        noted[key] = sequence, now_ms
