@@ -16,7 +16,7 @@ from typing import Protocol
 import structlog
 from msgspec import Struct, field
 
-from parley.chats.sending import BATCH_DRAFTS_MAX, BATCH_LETTERS_MAX, WAITING_DRAFTS_MAX, Done, Sender
+from parley.chats.sending import BATCH_DRAFTS_MAX, WAITING_DRAFTS_MAX, Done, Sender
 from parley.errors import (
     BUSY,
     INTERNAL,
@@ -32,6 +32,8 @@ from parley.telemetry import Metrics
 from parley.wire.frames import RequestId
 
 CALLS_PER_NODE_MAX = 4
+CALL_LETTERS_MAX = 192 * 1024
+"""Less than a megabyte, even of letters that take four bytes: such a body is sent and checked in a moment."""
 CHAT_DRAFTS_PER_CALL_MAX = 98
 """Two transactions of DynamoDB: a hot chat does not make the other chats of its batch wait for long."""
 RETRY_WITHIN_SECONDS = 2.5
@@ -174,7 +176,7 @@ class Forwarding(Sender):
         """The next batch. Chats that belong elsewhere by now go there instead."""
         batch: list[Forwarded] = []
         letters = 0
-        while lane.ready and len(batch) < BATCH_DRAFTS_MAX and letters < BATCH_LETTERS_MAX:
+        while lane.ready and len(batch) < BATCH_DRAFTS_MAX and letters < CALL_LETTERS_MAX:
             chat_id = lane.ready.popleft()
             if self._peers.owner_of(chat_id) != node_id:
                 self._route(chat_id)
@@ -182,7 +184,7 @@ class Forwarding(Sender):
             queue = self._queues[chat_id]
             room = min(CHAT_DRAFTS_PER_CALL_MAX, BATCH_DRAFTS_MAX - len(batch))
             count = 0
-            while count < min(room, len(queue)) and letters < BATCH_LETTERS_MAX:
+            while count < min(room, len(queue)) and letters < CALL_LETTERS_MAX:
                 letters += len(queue[count].draft.content)
                 count += 1
             batch += queue[:count]

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
+from hashlib import blake2b
 from uuid import UUID
 
 from parley.chats.forwarding import Forwarding
@@ -195,8 +196,7 @@ class Cluster:
 
 
 def message(content: str, chat_id: str = "chat") -> Draft:
-    number = int.from_bytes(content.encode().ljust(8, b"."), "big")
-    key = UUID(int=number % (1 << 128), version=4)
+    key = UUID(bytes=blake2b(content.encode(), digest_size=16).digest(), version=4)
     return Draft(
         chat_id=chat_id, sender_id="ann", content=content, client_message_id=str(key), client_key=key.bytes
     )

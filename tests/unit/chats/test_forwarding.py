@@ -7,8 +7,8 @@ import pytest
 import structlog
 
 from parley.chats import forwarding
-from parley.chats.forwarding import CALLS_PER_NODE_MAX, CHAT_DRAFTS_PER_CALL_MAX
-from parley.chats.sending import BATCH_DRAFTS_MAX, BATCH_LETTERS_MAX
+from parley.chats.forwarding import CALL_LETTERS_MAX, CALLS_PER_NODE_MAX, CHAT_DRAFTS_PER_CALL_MAX
+from parley.chats.sending import BATCH_DRAFTS_MAX
 from parley.errors import Refused
 from parley.model import Appended, Outcome
 from parley.testing.clock import run_virtual
@@ -104,7 +104,7 @@ def test_a_batch_is_bounded() -> None:
         batches = [drafts for _, drafts in cluster.peers.batches]
         assert max(map(len, batches)) <= BATCH_DRAFTS_MAX
         letters = [sum(len(draft.content) for draft in batch) for batch in batches]
-        assert max(letters) <= BATCH_LETTERS_MAX + MESSAGE_BYTES_MAX
+        assert max(letters) <= CALL_LETTERS_MAX + MESSAGE_BYTES_MAX
         per_chat = [sum(d.chat_id == c for d in b) for b in batches for c in {d.chat_id for d in b}]
         assert max(per_chat) == CHAT_DRAFTS_PER_CALL_MAX
         assert sum(map(len, batches)) == len(cluster.drafts)

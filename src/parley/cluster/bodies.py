@@ -1,0 +1,117 @@
+"""What nodes say to each other, as bytes: MessagePack, bounded, and checked on its way in.
+
+Fields have names, so that nodes of two versions understand each other during an upgrade.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from parley.chats.forwarding import CALL_LETTERS_MAX
+from parley.chats.sending import BATCH_DRAFTS_MAX
+from parley.errors import Refusal
+from parley.model import Appended, Draft, Head, Outcome
+from parley.wire.limits import CHAT_MEMBERS_MAX, KIB, MESSAGE_BYTES_MAX, MIB
+
+BODY_BYTES_MAX = 2 * MIB
+NOTICES_PER_CALL_MAX = 100
+MEMBERS_PER_CALL_MAX = 2 * CHAT_MEMBERS_MAX
+UTF8_BYTES_PER_LETTER_MAX = 4
+DRAFT_BYTES_BESIDE_CONTENT_MAX = 2 * KIB
+NOTICE_BYTES_BESIDE_MEMBERS_MAX = 4 * KIB
+USER_ID_BYTES_MAX = 40
+assert (
+    CALL_LETTERS_MAX * UTF8_BYTES_PER_LETTER_MAX
+    + MESSAGE_BYTES_MAX
+    + BATCH_DRAFTS_MAX * DRAFT_BYTES_BESIDE_CONTENT_MAX
+    < BODY_BYTES_MAX
+), "a full batch fits into a body"
+assert (
+    NOTICES_PER_CALL_MAX * NOTICE_BYTES_BESIDE_MEMBERS_MAX + MEMBERS_PER_CALL_MAX * USER_ID_BYTES_MAX
+    < BODY_BYTES_MAX
+), "and so do notices"
+
+APPEND = "/node/append"
+NOTICES = "/node/notices"
+PING = "/node/ping"
+
+T = TypeVar("T")
+
+
+class Joined(Struct, frozen=True, tag="joined"):
+    """A chat was created with these members."""
+
+    notice_id: str
+    chat_id: str
+    head: Head
+    user_ids: list[str]
+
+
+class SessionsEnded(Struct, frozen=True, tag="sessions_ended"):
+    """These sessions may no longer be used."""
+
+    notice_id: str
+    session_ids: list[str]
+
+
+Notice = Joined | SessionsEnded
+
+
+class _Told(Struct, omit_defaults=True):
+    """One outcome: exactly one of the two is there."""
+
+    appended: Appended | None = None
+    refusal: Refusal | None = None
+
+    def outcome(self) -> Outcome:
+        if self.appended is not None and self.refusal is None:
+            return self.appended
+        if self.refusal is not None and self.appended is None:
+            return self.refusal
+        raise BadBody("an outcome is a position or a refusal")
+
+
+class BadBody(ValueError):
+    """Bytes that no node of this cluster would say."""
+
+
+pack = msgspec.msgpack.Encoder().encode
+_drafts = msgspec.msgpack.Decoder(list[Draft])
+_told = msgspec.msgpack.Decoder(list[_Told])
+_notices = msgspec.msgpack.Decoder(list[Notice])
+
+
+def read_drafts(body: bytes) -> list[Draft]:
+    drafts = _read(_drafts, body)
+    if not 1 <= len(drafts) <= BATCH_DRAFTS_MAX:
+        raise BadBody(f"a batch has 1 to {BATCH_DRAFTS_MAX} drafts")
+    return drafts
+
+
+def pack_outcomes(outcomes: Sequence[Outcome]) -> bytes:
+    return pack(
+        [_Told(refusal=told) if isinstance(told, Refusal) else _Told(appended=told) for told in outcomes]
+    )
+
+
+def read_outcomes(body: bytes, count: int) -> list[Outcome]:
+    """The outcomes of so many drafts, in their order."""
+    told = _read(_told, body)
+    if len(told) != count:
+        raise BadBody(f"{count} drafts were answered by {len(told)} outcomes")
+    return [one.outcome() for one in told]
+
+
+def read_notices(body: bytes) -> list[Notice]:
+    return _read(_notices, body)
+
+
+def _read(decoder: msgspec.msgpack.Decoder[list[T]], body: bytes) -> list[T]:
+    try:
+        return decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadBody(str(error)) from error

@@ -1,0 +1,187 @@
+"""The door for other nodes: drafts that this node appends for them, and notices. Not the public port."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+
+import structlog
+from aiohttp import web
+from yarl import URL
+
+from parley.bus.ports import Listener
+from parley.chats.sending import Sender
+from parley.clock import Clock
+from parley.cluster import bodies
+from parley.cluster.calls import check_exposure, trusted
+from parley.config import Cluster
+from parley.errors import ConfigError
+from parley.model import Draft, Outcome
+from parley.wire.frames import RequestId
+
+CLOSE_SECONDS_MAX = 0.5
+NOTICES_REMEMBERED_MAX = 10_000
+EVERYWHERE = ("0.0.0.0", "::")
+
+log = structlog.get_logger("parley.cluster")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class NodeServer:
+    """Serves the other nodes of the cluster.
+
+    `sending`: this node's own way into the log, so that a batch never travels on; None on a node that does
+    not append. `listener` hears what other nodes tell. `routes`: what else is asked by signed calls.
+    """
+
+    def __init__(
+        self,
+        *,
+        secret: str,
+        clock: Clock,
+        sending: Sender | None,
+        listener: Listener,
+        routes: Iterable[web.RouteDef] = (),
+    ) -> None:
+        self._secret = secret
+        self._clock = clock
+        self._sending = sending
+        self._listener = listener
+        self._routes = list(routes)
+        self._heard: dict[str, None] = {}
+        self._draining = False
+        self._runner: web.AppRunner | None = None
+
+    def application(self) -> web.Application:
+        app = web.Application(
+            client_max_size=bodies.BODY_BYTES_MAX,
+            middlewares=[_guard, trusted(self._secret, self._clock)],
+        )
+        app.router.add_post(bodies.APPEND, self._append)
+        app.router.add_post(bodies.NOTICES, self._notices)
+        app.router.add_post(bodies.PING, self._ping)
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_routes(self._routes)
+        return app
+
+    async def start(self, host: str, port: int) -> int:
+        """Listen; returns the port. ConfigError where strangers could call."""
+        check_exposure(host, self._secret)
+        self._runner = web.AppRunner(
+            self.application(),
+            handle_signals=False,
+            access_log=None,
+            logger=_silent_logger(),
+            shutdown_timeout=CLOSE_SECONDS_MAX,
+        )
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port).start()
+        return int(self._runner.addresses[0][1])
+
+    def stop_accepting(self) -> None:
+        """Take no more batches; those that were taken are answered, and notices are still heard."""
+        self._draining = True
+
+    async def close(self) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _append(self, request: web.Request) -> web.StreamResponse:
+        self._check_open()
+        if self._sending is None:
+            raise web.HTTPServiceUnavailable(reason="this node does not append")
+        drafts = await _read(request, bodies.read_drafts)
+        return _bytes(bodies.pack_outcomes(await outcomes_of(self._sending, drafts)))
+
+    async def _notices(self, request: web.Request) -> web.StreamResponse:
+        for notice in await _read(request, bodies.read_notices):
+            if notice.notice_id not in self._heard:
+                self._hear(notice)
+        return _bytes(b"")
+
+    async def _ping(self, request: web.Request) -> web.StreamResponse:
+        self._check_open()
+        return _bytes(b"")
+
+    async def _healthz(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response({"status": "ok"})
+
+    def _check_open(self) -> None:
+        if self._draining:
+            raise web.HTTPServiceUnavailable(reason="this node is going away")
+
+    def _hear(self, notice: bodies.Notice) -> None:
+        """Once, however often it is told; a listener that fails is asked again with the next try."""
+        if isinstance(notice, bodies.Joined):
+            self._listener.joined(notice.chat_id, notice.head, notice.user_ids)
+        else:
+            self._listener.sessions_ended(notice.session_ids)
+        self._heard[notice.notice_id] = None
+        if len(self._heard) > NOTICES_REMEMBERED_MAX:
+            del self._heard[next(iter(self._heard))]
+
+
+async def outcomes_of(sending: Sender, drafts: Sequence[Draft]) -> list[Outcome]:
+    """Submit a batch; the outcome of every draft, in their order."""
+    outcomes: dict[RequestId, Outcome] = {}
+    all_told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(_: Draft, index: RequestId, outcome: Outcome) -> None:
+        outcomes[index] = outcome
+        if len(outcomes) == len(drafts) and not all_told.done():
+            all_told.set_result(None)
+
+    for index, draft in enumerate(drafts):
+        sending.submit(draft, index, done)
+    await all_told
+    return [outcomes[index] for index in range(len(drafts))]
+
+
+def url_of(cluster: Cluster, port: int) -> str:
+    """Where other nodes reach this one; ConfigError when that cannot be known."""
+    if not cluster.advertise:
+        if cluster.host in EVERYWHERE:
+            raise ConfigError(
+                f"cluster.host is {cluster.host}: say in cluster.advertise how other nodes reach this one"
+            )
+        return str(URL.build(scheme="http", host=cluster.host, port=port))
+    try:
+        url = URL(cluster.advertise)
+    except ValueError:
+        url = URL()
+    if url.scheme not in ("http", "https") or not url.host:
+        raise ConfigError(f"cluster.advertise must be like http://10.0.0.7:7070, not {cluster.advertise}")
+    return cluster.advertise.rstrip("/")
+
+
+async def _read(request: web.Request, read: Callable[[bytes], list[bodies.T]]) -> list[bodies.T]:
+    try:
+        return read(await request.read())
+    except bodies.BadBody as error:
+        log.warning("node call refused", path=request.path, peer=request.remote, reason=str(error))
+        raise web.HTTPBadRequest(reason="this body is not well formed") from error
+
+
+def _bytes(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/octet-stream")
+
+
+@web.middleware
+async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """A failure nobody foresaw is logged, and answered without a proof: nobody knows what was done."""
+    try:
+        return await handler(request)
+    except (web.HTTPException, ConnectionError, asyncio.CancelledError):
+        raise
+    except Exception:
+        log.exception("node call failed", path=request.path, peer=request.remote)
+        return web.Response(status=500)
+
+
+def _silent_logger() -> logging.Logger:
+    """What aiohttp itself would say of broken requests is a stranger's fault; ours is logged by `_guard`."""
+    logger = logging.getLogger("parley.cluster.http")
+    logger.disabled = True
+    return logger

@@ -1,0 +1,246 @@
+"""Two nodes over real sockets: drafts and notices reach each other, and failures harm nobody."""
+
+import asyncio
+from collections import Counter
+from io import BytesIO
+
+import aiohttp
+import pytest
+import structlog
+
+from parley.clock import wall_clock
+from parley.cluster import bodies
+from parley.cluster.calls import CALL_PROOF, NodeRefused
+from parley.cluster.server import NOTICES_REMEMBERED_MAX, NodeServer, url_of
+from parley.config import Cluster
+from parley.core.node_trust import prove_call
+from parley.errors import ConfigError, StoreUnavailable
+from parley.model import Head
+from tests.integration.cluster.two_nodes import SECRET, Hearing, a_stopped_node, two_nodes
+from tests.unit.chats.nodes import message
+from tests.waiting import eventually
+
+SENDER_PATIENCE_SECONDS = 5.0
+SECONDS = 5.0
+
+
+async def test_drafts_reach_the_node_that_has_the_chat() -> None:
+    """Whatever node people are on, each chat is appended by one, and everybody hears the outcome."""
+    async with two_nodes() as place:
+        sends = [
+            node.code(message(f"{n}", f"chat {n % 20}"))
+            for n in range(200)
+            for node in (place.one, place.two)
+        ]
+        told = Counter(await asyncio.gather(*sends))
+        assert told == {"stored": 200, "deduplicated": 200}
+        assert sum(map(len, place.store.logs.values())) == 200
+        for node in (place.one, place.two):
+            text = node.metrics.text().decode()
+            assert "parley_forwarded_drafts_total 0.0" not in text
+            assert 'parley_forward_failures_total{reason="silent"} 0.0' in text
+
+
+async def test_an_unsigned_call_is_refused() -> None:
+    """Without the cluster's secret nobody can append, tell or ask; only health is open."""
+    async with two_nodes() as place, aiohttp.ClientSession() as session:
+        drafts = bodies.pack([message("foreign")])
+        ended = bodies.pack([bodies.SessionsEnded("ntc_1", ["ses_1"])])
+        for path, body in ((bodies.APPEND, drafts), (bodies.NOTICES, ended), (bodies.PING, b"")):
+            async with session.post(place.two.url + path, data=body) as response:
+                assert response.status == 401
+        assert place.store.logs == {}
+        assert place.two.hearing.heard == []
+        async with session.get(place.two.url + "/healthz") as response:
+            assert response.status == 200
+
+
+async def test_nodes_with_different_secrets_do_without_each_other() -> None:
+    """A node that is refused appends for itself, and says what is wrong without telling a secret."""
+    with structlog.testing.capture_logs() as lines:
+        async with two_nodes(second_secret="another secret than that of the rest") as place:
+            draft = message("hello", place.one.chat_of("two"))
+            assert await place.one.code(draft) == "stored"
+            assert place.one.owners() == {"one"}
+    assert {"node call refused", "node doubted"} <= {line["event"] for line in lines}
+    assert "secret of" not in str(lines)
+    assert SECRET not in str(lines)
+
+
+async def test_a_stopped_node_is_passed_over_in_time() -> None:
+    """A node that the kernel still answers for, and nobody else, costs two seconds and no message."""
+    async with two_nodes() as place:
+        with a_stopped_node(place.nodes) as stopped:
+            await place.one.peers.look()
+            chat = place.one.chat_of(stopped.node_id)
+            now = asyncio.get_running_loop().time
+            started = now()
+            codes = await asyncio.gather(*(place.one.code(message(f"{n}", chat)) for n in range(10)))
+            assert codes == ["stored"] * 10
+            assert now() - started < SENDER_PATIENCE_SECONDS
+            assert place.store.logs[chat] == [f"{n}" for n in range(10)]
+            assert stopped.node_id not in place.one.owners()
+
+
+async def test_a_draining_node_sends_callers_elsewhere_at_once() -> None:
+    """It takes nothing more, finishes what it took, and its caller does not wait for its lease."""
+    async with two_nodes() as place:
+        chat = place.one.chat_of("two")
+        place.two.log.open.clear()
+        taken = asyncio.create_task(place.one.code(message("taken before", chat)))
+        await eventually(lambda: place.two.sending._lanes != set())
+        stopping = asyncio.create_task(place.two.stop())
+        await eventually(lambda: place.two.server._draining)
+        other = next(c for c in map("other {}".format, range(99)) if place.one.peers.owner_of(c) == "two")
+        assert await place.one.code(message("goes elsewhere", other)) == "stored"
+        assert place.one.owners() == {"one"}
+        place.two.log.open.set()
+        assert await taken == "stored"
+        await stopping
+        assert place.store.logs == {chat: ["taken before"], other: ["goes elsewhere"]}
+
+
+async def test_a_dead_node_is_passed_over_at_once() -> None:
+    """Nobody listens at its address any more: its chats are appended here."""
+    async with two_nodes() as place:
+        chat = place.one.chat_of("two")
+        assert await place.one.code(message("first", chat)) == "stored"
+        await place.two.server.close()
+        assert await place.one.code(message("second", chat)) == "stored"
+        assert place.store.logs[chat] == ["first", "second"]
+
+
+async def test_a_slow_store_is_waited_for() -> None:
+    """A node that answers pings is not given up while its store takes its time."""
+    async with two_nodes() as place:
+        chat = place.one.chat_of("two")
+        place.two.log.open.clear()
+        sent = asyncio.create_task(place.one.code(message("hello", chat)))
+        pinged = asyncio.get_running_loop().time() + 2.1
+        await eventually(lambda: asyncio.get_running_loop().time() > pinged)
+        place.two.log.open.set()
+        assert await sent == "stored"
+        assert place.one.owners() == {"one", "two"}
+
+
+async def test_a_node_without_its_store_refuses_as_temporary() -> None:
+    """Its caller's sender hears that nothing was stored and that it may try again."""
+    async with two_nodes() as place:
+        place.two.log.failure = StoreUnavailable("gone")
+        with structlog.testing.capture_logs():
+            code = await place.one.code(message("hello", place.one.chat_of("two")))
+        assert code == "store_unavailable"
+
+
+async def test_notices_reach_the_other_node() -> None:
+    """A session that ends here, and a chat that is created here, is heard there; not here again."""
+    async with two_nodes() as place:
+        place.one.bus.publish_sessions_ended(["ses_1"])
+        place.one.bus.publish_joined("chat", Head(1, 0), ["ann", "ben"])
+        await eventually(lambda: len(place.two.hearing.heard) == 2)
+        assert place.two.hearing.heard == [["ses_1"], ("chat", Head(1, 0), ["ann", "ben"])]
+        assert place.one.hearing.heard == []
+
+
+async def test_a_notice_is_heard_once() -> None:
+    """Told again because its acknowledgement was lost, a notice changes nothing."""
+    async with two_nodes() as place:
+        (node,) = place.one.peers.others("gateway")
+        notice = bodies.SessionsEnded("ntc_1", ["ses_1"])
+        for _ in range(3):
+            await place.one.peers.tell(node, [notice, notice])
+        assert place.two.hearing.heard == [["ses_1"]]
+
+
+async def test_a_listener_that_fails_is_told_again() -> None:
+    """A notice counts as heard only when it was acted on."""
+    async with two_nodes() as place:
+        place.two.hearing.failures = 2
+        with structlog.testing.capture_logs() as lines:
+            place.one.bus.publish_sessions_ended(["ses_1"])
+            await eventually(lambda: place.two.hearing.heard == [["ses_1"]])
+        assert [line["event"] for line in lines].count("node call failed") == 2
+
+
+async def test_a_server_does_not_remember_notices_for_ever() -> None:
+    """The memory of what was heard is bounded."""
+    server = NodeServer(secret=SECRET, clock=wall_clock, sending=None, listener=Hearing())
+    for n in range(NOTICES_REMEMBERED_MAX + 50):
+        server._hear(bodies.SessionsEnded(f"ntc_{n}", []))
+    assert len(server._heard) == NOTICES_REMEMBERED_MAX
+
+
+@pytest.mark.parametrize("path", [bodies.APPEND, bodies.NOTICES])
+@pytest.mark.parametrize("body", [b"", b"\xc1", b"\x91\x01", b"\x81\xa1a\x01", b'{"drafts": []}'])
+async def test_a_bad_body_is_refused(path: str, body: bytes) -> None:
+    """Even from a node of the cluster, bytes that make no sense are answered 400 and do nothing."""
+    async with two_nodes() as place:
+        with structlog.testing.capture_logs(), pytest.raises(NodeRefused) as refused:
+            await place.one.calls.post(place.two.url + path, body, SECONDS)
+        assert refused.value.status == 400
+
+
+async def test_a_body_that_is_too_large_is_not_read_to_its_end() -> None:
+    """Nobody makes a node take in more than a full batch."""
+    async with two_nodes() as place, aiohttp.ClientSession() as session:
+        body = BytesIO(bytes(bodies.BODY_BYTES_MAX + 1))
+        proof = {CALL_PROOF: prove_call(SECRET, "POST", bodies.APPEND, body.getvalue(), wall_clock(), b"1")}
+        async with session.post(place.two.url + bodies.APPEND, data=body, headers=proof) as response:
+            assert response.status == 413
+        assert place.store.logs == {}
+
+
+async def test_the_largest_batch_fits() -> None:
+    """As much as Forwarding puts into one call arrives."""
+    async with two_nodes() as place:
+        chat = place.one.chat_of("two")
+        contents = [f"{n:02}" + "\U0001f600" * 16_000 for n in range(40)]
+        codes = await asyncio.gather(*(place.one.code(message(text, chat)) for text in contents))
+        assert codes == ["stored"] * 40
+        assert place.store.logs[chat] == contents
+
+
+async def test_a_node_that_does_not_append_takes_no_batch() -> None:
+    """Asked all the same, it says so; its caller goes elsewhere."""
+    async with two_nodes() as place:
+        place.two.server._sending = None
+        assert await place.one.code(message("hello", place.one.chat_of("two"))) == "stored"
+        assert place.one.owners() == {"one"}
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7"])
+async def test_without_a_secret_a_node_stays_on_loopback(host: str) -> None:
+    """A node that strangers could call does not start."""
+    server = NodeServer(secret="", clock=wall_clock, sending=None, listener=Hearing())
+    with pytest.raises(ConfigError, match=r"cluster\.secret"):
+        await server.start(host, 0)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "url"),
+    [
+        (Cluster(), "http://127.0.0.1:7070"),
+        (Cluster(host="::1"), "http://[::1]:7070"),
+        (Cluster(host="0.0.0.0", advertise="https://node-7.example/"), "https://node-7.example"),
+    ],
+)
+def test_others_reach_a_node_where_it_says(cluster: Cluster, url: str) -> None:
+    """The address on the list is the advertised one, or else the bound one."""
+    assert url_of(cluster, 7070) == url
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        Cluster(host="0.0.0.0"),
+        Cluster(host="::"),
+        Cluster(advertise="node-7"),
+        Cluster(advertise="ftp://node-7"),
+        Cluster(advertise="http://"),
+        Cluster(advertise="http://[::1"),
+    ],
+)
+def test_an_address_that_nobody_can_use_is_refused(cluster: Cluster) -> None:
+    """A node that the others could not reach does not go on the list."""
+    with pytest.raises(ConfigError, match=r"cluster\.advertise"):
+        url_of(cluster, 7070)

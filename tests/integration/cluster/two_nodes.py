@@ -1,0 +1,164 @@
+"""Nodes in one process that speak over real sockets, above one store in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from parley.bus.embedded import EmbeddedBus
+from parley.chats.forwarding import Forwarding
+from parley.chats.sending import Sending
+from parley.clock import wall_clock
+from parley.cluster.calls import SignedCalls
+from parley.cluster.notices import Herald
+from parley.cluster.peers import ClusterPeers
+from parley.cluster.server import NodeServer
+from parley.ephemeral.ports import Node
+from parley.errors import Refused
+from parley.ids import Ids
+from parley.model import AppendResult, Draft, Head, Page, Persisted
+from parley.telemetry import Metrics
+from tests.unit.chats.nodes import SharedStore
+from tests.unit.cluster.fakes import FakeNodes
+
+SECRET = "what all nodes of this cluster share"
+
+
+class MemoryLog:
+    """The way into the store. `open`: while it is cleared, appends wait, as on a slow store."""
+
+    def __init__(self, store: SharedStore) -> None:
+        self._store = store
+        self.open = asyncio.Event()
+        self.open.set()
+        self.failure: Exception | None = None
+
+    async def append(self, drafts: Sequence[Draft]) -> AppendResult:
+        await self.open.wait()
+        if self.failure is not None:
+            raise self.failure
+        return AppendResult(self._store.append(drafts), [])
+
+    async def read(self, chat_id: str, after: int, limit: int) -> Page:
+        raise AssertionError("nobody asks")
+
+    async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
+        raise AssertionError("nobody asks")
+
+    async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
+        raise AssertionError("nobody asks")
+
+    async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
+        raise AssertionError("nobody asks")
+
+    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
+        raise AssertionError("nobody asks")
+
+    async def seal(self) -> list[Persisted]:
+        raise AssertionError("nobody asks")
+
+
+class Hearing:
+    """A listener that remembers."""
+
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+        self.failures = 0
+
+    def persisted(self, news: list[Persisted]) -> None:
+        raise AssertionError("news does not travel this way")
+
+    def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
+        self.heard.append((chat_id, head, user_ids))
+
+    def sessions_ended(self, session_ids: list[str]) -> None:
+        if self.failures:
+            self.failures -= 1
+            raise ValueError("on purpose")
+        self.heard.append(session_ids)
+
+
+class RunningNode:
+    """Everything of a node but its gateway and its engine."""
+
+    def __init__(self, name: str, nodes: FakeNodes, store: SharedStore, secret: str = SECRET) -> None:
+        self.name = name
+        self.metrics = Metrics(wall_clock)
+        self.bus = EmbeddedBus()
+        self.log = MemoryLog(store)
+        self.sending = Sending(self.log, EmbeddedBus(), self.metrics, lanes=0)
+        self.hearing = Hearing()
+        self.server = NodeServer(secret=secret, clock=wall_clock, sending=self.sending, listener=self.hearing)
+        self.calls = SignedCalls(secret, clock=wall_clock, random_bytes=random.randbytes)
+        self.peers = ClusterPeers(name, ("gateway", "ingest"), nodes, self.calls, self.metrics)
+        self.forwarding = Forwarding(name, self.sending, self.peers, self.metrics)
+        self.herald = Herald(self.peers, self.metrics, wall_clock, Ids(random.getrandbits))
+        self.bus.subscribe(self.herald)
+        self.url = ""
+
+    async def start(self) -> None:
+        self.url = f"http://127.0.0.1:{await self.server.start('127.0.0.1', 0)}"
+        self.sending.start()
+        await self.peers.start(self.url)
+
+    async def stop(self) -> None:
+        """As a server does on SIGTERM."""
+        await self.peers.withdraw()
+        self.server.stop_accepting()
+        await self.forwarding.stop()
+        await self.sending.stop()
+        await self.herald.stop()
+        await self.server.close()
+        await self.peers.stop()
+        await self.calls.close()
+
+    async def code(self, draft: Draft) -> str:
+        """How a send through this node ends, in one word."""
+        try:
+            appended = await self.forwarding.send(draft)
+        except Refused as error:
+            return error.refusal.code
+        return "deduplicated" if appended.deduplicated else "stored"
+
+    def chat_of(self, owner: str) -> str:
+        """A chat that this node takes to be somebody's."""
+        return next(f"chat {n}" for n in range(1_000) if self.peers.owner_of(f"chat {n}") == owner)
+
+    def owners(self) -> set[str | None]:
+        return {self.peers.owner_of(f"chat {n}") for n in range(100)}
+
+
+class Place:
+    """Two nodes that know each other, and the store below them."""
+
+    def __init__(self, second_secret: str = SECRET) -> None:
+        self.nodes = FakeNodes()
+        self.store = SharedStore()
+        self.one = RunningNode("one", self.nodes, self.store)
+        self.two = RunningNode("two", self.nodes, self.store, second_secret)
+
+
+@contextlib.asynccontextmanager
+async def two_nodes(second_secret: str = SECRET) -> AsyncIterator[Place]:
+    place = Place(second_secret)
+    await place.one.start()
+    await place.two.start()
+    await place.one.peers.look()
+    try:
+        yield place
+    finally:
+        await place.one.stop()
+        await place.two.stop()
+
+
+@contextlib.contextmanager
+def a_stopped_node(nodes: FakeNodes, name: str = "stopped") -> Iterator[Node]:
+    """A node as SIGSTOP leaves it: the kernel takes its calls, and nobody answers them."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        node = nodes.listed[name] = Node(name, url, ("gateway", "ingest"))
+        yield node
+        del nodes.listed[name]
