@@ -39,9 +39,9 @@ async def test_nothing_open_is_nothing_to_seal(engine: Engine) -> None:
         assert (await store.log.read(chat, 0, 10)).voids == []
 
 
-async def test_an_abandoned_number_is_sealed_after_its_delay(engine: Engine) -> None:
+async def test_an_abandoned_number_is_sealed_after_its_delay(sqlite: SqliteEngine) -> None:
     """Readers stop before an open number until it is old enough, then step over a void."""
-    async with engine.opened() as store:
+    async with sqlite.opened() as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         await said(store, chat, ann, "a")
@@ -67,9 +67,9 @@ async def test_a_message_after_an_abandoned_number_seals_it(engine: Engine) -> N
         assert (await position_of(store, ann, chat)).head == 3
 
 
-async def test_sealing_shows_in_the_overview(engine: Engine) -> None:
+async def test_sealing_shows_in_the_overview(sqlite: SqliteEngine) -> None:
     """A chat whose head moved because a number was sealed counts as changed."""
-    async with engine.opened() as store:
+    async with sqlite.opened() as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         await stored(store, message(chat, ann))
@@ -81,9 +81,9 @@ async def test_sealing_shows_in_the_overview(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("age_ms", [0, -86_400_000])
-async def test_a_restart_seals_at_once_whatever_the_clock_says(engine: Engine, age_ms: int) -> None:
+async def test_a_restart_seals_at_once_whatever_the_clock_says(sqlite: SqliteEngine, age_ms: int) -> None:
     """After a crash nobody is left to write an open number, even if the clock has stepped back since."""
-    async with engine.opened() as store:
+    async with sqlite.opened() as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         await said(store, chat, ann, "a")
