@@ -37,8 +37,9 @@ def fetched(name: str, fetch: Callable[[Path], None], say: Callable[[str], None]
     with locked(folder / "fetch.lock", lambda: say("waiting for another fetch into the same cache")):
         if found := cached(name):
             return found
-        part = folder / f"{name}.part"
-        shutil.rmtree(part, ignore_errors=True)
+        for left in folder.glob("*.part"):
+            shutil.rmtree(left, ignore_errors=True)
+        part = folder / f"{name}.{os.getpid()}.part"
         part.mkdir()
         fetch(part)
         return part.rename(folder / name)

@@ -26,6 +26,7 @@ class DynamoDb(Service):
     title = f"DynamoDB Local {VERSION}"
     port_names = ("http",)
     note = "it listens on every interface of this machine, and takes any credentials"
+    can_forget = True
 
     def program(self, say: Say) -> Path:
         return fetched(f"dynamodb-{VERSION}", lambda into: self._fetch(into, say), say)

@@ -44,6 +44,7 @@ class Kafka(Service):
     title = f"Kafka {VERSION}"
     port_names = ("broker", "controller")
     note = ""
+    can_forget = False
 
     def program(self, say: Say) -> Path:
         return fetched(f"kafka-{VERSION}", lambda into: self._fetch(into, say), say)

@@ -20,6 +20,7 @@ class Redis(Service):
     title = "Redis"
     port_names = ("redis",)
     note = ""
+    can_forget = False
 
     def program(self, say: Say) -> Path:
         """Its version is pinned, so the package comes before a server of the machine."""

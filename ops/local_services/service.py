@@ -44,6 +44,8 @@ class Service(Protocol):
     """The first one is for clients."""
     note: str
     """What a person must know about it, or nothing."""
+    can_forget: bool
+    """Whether it can keep its data in memory only."""
 
     def program(self, say: Say) -> Path:
         """Where its program is, fetched if it was not before."""

@@ -172,13 +172,17 @@ class ServiceSet:
     def _launch(self, current: State, service: Service) -> list[Instance]:
         """Start it on the ports that it had before unless they are taken; nothing if it runs already."""
         record = current.services.get(service.name)
+        in_memory = self._in_memory and service.can_forget
         if record is not None and self._instance(current, service).is_running:
+            if record.in_memory != in_memory:
+                where = "in memory" if record.in_memory else "on disk"
+                raise ServiceError(f"{service.name} runs already, with its data {where}: take it down first.")
             self._instance(current, service).announce("runs already")
             return []
         check_space(self.folder, DATA_FREE_BYTES_MIN)
         if record is None or not all(map(is_free, record.ports.values())):
             record = Record(ports=new_ports(service))
-        record.in_memory = self._in_memory
+        record.in_memory = in_memory
         instance = Instance(service, record, self.folder, self._say)
         instance.spawn()
         current.services[service.name] = record

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ops.local_services import instance, service_set
 from tests.integration.ops.script import Script, ScriptProcess, ask, listens, script_on
 from tests.services import OwnServices, redis_url
 from tests.waiting import eventually
@@ -138,6 +139,18 @@ def test_a_taken_port(script: Script) -> None:
         )
         script.succeed("up", "redis")
         assert script.redis()["address"] != address
+
+
+def test_a_port_that_is_lost_in_a_race(script: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where another program takes the port between the look and the start, the service moves to another."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        monkeypatch.setattr(instance, "is_free", lambda _: True)
+        monkeypatch.setattr(service_set, "new_ports", lambda _: {"redis": taken})
+        script.succeed("up", "redis")
+    address = script.redis()["address"]
+    assert address != f"127.0.0.1:{taken}"
+    assert ask(address, "PING") == "+PONG"
 
 
 async def test_services_end_with_their_owner(script: Script) -> None:
