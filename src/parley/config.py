@@ -19,6 +19,10 @@ OTHER_VARIABLES = frozenset({"PARLEY_DATA", "PARLEY_CONFIG", "PARLEY_URL", "PARL
 """Read by the command line itself."""
 TEST_PREFIXES = ("PARLEY_TEST_", "PARLEY_SIMULATE_", "PARLEY_SERVICES_")
 PASSWORD_LETTERS_MIN_EXPOSED = 8
+PORT_MAX = 65_535
+ROLES = ("gateway", "ingest", "delivery", "sequencer")
+ROLES_DEFAULT = ("gateway", "ingest", "delivery")
+ROLES_LATER = ("push", "archiver")
 
 
 class Server(Struct, forbid_unknown_fields=True):
@@ -87,7 +91,7 @@ class Cluster(Struct, forbid_unknown_fields=True):
     port: int = 0
     advertise: str = ""
     secret: str = ""
-    roles: list[str] = field(default_factory=lambda: ["gateway", "ingest", "delivery"])
+    roles: list[str] = field(default_factory=lambda: list(ROLES_DEFAULT))
     sequencers: list[str] = field(default_factory=list)
 
 
@@ -143,9 +147,40 @@ def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> tupl
         config = msgspec.convert(values, Config, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigError(f"the configuration is not valid: {error}") from error
-    if not 0 <= config.server.port <= 65_535:
-        raise ConfigError(f"server.port must be 0 to 65535, not {config.server.port}")
+    for name, port in (("server", config.server.port), ("cluster", config.cluster.port)):
+        if not 0 <= port <= PORT_MAX:
+            raise ConfigError(f"{name}.port must be 0 to {PORT_MAX}, not {port}")
+    check_roles(config)
     return config, unknown
+
+
+def check_roles(config: Config) -> None:
+    """ConfigError unless a node with this configuration can play its roles."""
+    roles = config.cluster.roles
+    for role in roles:
+        if role in ROLES_LATER:
+            raise ConfigError(
+                f"cluster.roles: the role {role} is not there yet; choose of {', '.join(ROLES)}"
+            )
+        if role not in ROLES:
+            raise ConfigError(f"cluster.roles: there is no role {role!r}; choose of {', '.join(ROLES)}")
+    if not roles:
+        raise ConfigError(f"cluster.roles is empty: choose of {', '.join(ROLES)}")
+    if config.store.engine == "sqlite" and set(roles) != set(ROLES_DEFAULT):
+        raise ConfigError(
+            f"cluster.roles = {','.join(roles)} needs a store that nodes share:"
+            ' set store.engine = "dynamodb", or leave the roles out'
+        )
+    needs_others = set(roles) != {"sequencer"} and not {"gateway", "ingest"} <= set(roles)
+    if needs_others and not config.redis.url:
+        raise ConfigError(
+            f"cluster.roles = {','.join(roles)} needs other nodes: set redis.url, where they find each other"
+        )
+
+
+def split(text: str) -> list[str]:
+    """A list as it is written in one word: by commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -163,9 +198,7 @@ def _overlay(values: dict[str, Any], environment: Mapping[str, str]) -> list[str
     for name, text in environment.items():
         if name in known:
             section, key = known[name]
-            value: object = (
-                [part.strip() for part in text.split(",") if part.strip()] if key in LISTS else text
-            )
+            value: object = split(text) if key in LISTS else text
             values.setdefault(section, {})[key] = value
         elif name.startswith(PREFIX) and name not in OTHER_VARIABLES and not name.startswith(TEST_PREFIXES):
             unknown.append(name)

@@ -69,7 +69,9 @@ def serve(
         typer.Option(min=0, max=65_535, help="The port to listen on; 0 takes a free one.  [default: 8080]"),
     ] = None,
     config: ConfigFile = None,
-    roles: Annotated[str | None, typer.Option(help="Which roles to run; only all for now.")] = None,
+    roles: Annotated[
+        str | None, typer.Option(help="What this node does, by commas.  [default: gateway,ingest,delivery]")
+    ] = None,
 ) -> None:
     """Run the server until Ctrl-C or SIGTERM."""
     from parley.cli.serving import serve as run_server

@@ -17,12 +17,11 @@ from parley import app
 from parley.cli.places import URL_NAME, CommandFailed, Place, find_place, url_for
 from parley.cli.problems import complain
 from parley.cli.starting import ServeOptions
-from parley.config import Config
+from parley.config import ROLES_DEFAULT, Config, check_roles, split
 from parley.errors import ParleyError
 from parley.telemetry import configure_logs
 
 ROLES_ALL = "all"
-EXIT_USAGE = 2
 
 
 def serve(
@@ -31,9 +30,6 @@ def serve(
     environment: Mapping[str, str] = os.environ,
 ) -> None:
     """Run the server; a problem at start is a sentence and exit status 1. `started` hears of readiness."""
-    if options.roles not in (None, ROLES_ALL):
-        complain(f"--roles {options.roles}: this version runs every role in one process; leave --roles out")
-        raise SystemExit(EXIT_USAGE)
     try:
         place = _place(options, environment)
         _configure_logs(place, options, environment)
@@ -52,6 +48,10 @@ def _place(options: ServeOptions, environment: Mapping[str, str]) -> Place:
     server = place.settings.server
     server.host = options.host if options.host is not None else server.host
     server.port = options.port if options.port is not None else server.port
+    if options.roles is not None:
+        is_all = options.roles == ROLES_ALL
+        place.settings.cluster.roles = list(ROLES_DEFAULT) if is_all else split(options.roles)
+        check_roles(place.settings)
     return place
 
 

@@ -40,7 +40,10 @@ def test_a_taken_port_is_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
-        (("--roles", "gateway"), 2, "every role in one process"),
+        (("--roles", "gateway"), 1, "store.engine"),
+        (("--roles", "gateway,juggler"), 1, "'juggler'"),
+        (("--roles", "gateway,push"), 1, "not there yet"),
+        (("--roles", ","), 1, "empty"),
         (("--port", "eighty"), 2, "--port"),
         (("--port", "70000"), 2, "65535"),
         (("--frobnicate",), 2, "--frobnicate"),
