@@ -30,7 +30,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class NodeServer:
-    """Serves the other nodes of the cluster.
+    """Serves the other nodes of the cluster. ConfigError where strangers could call, or nobody.
 
     `sending`: this node's own way into the log, so that a batch never travels on; None on a node that does
     not append. `listener` hears what other nodes tell. `routes`: what else is asked by signed calls.
@@ -38,14 +38,16 @@ class NodeServer:
 
     def __init__(
         self,
+        cluster: Cluster,
         *,
-        secret: str,
         clock: Clock,
         sending: Sender | None,
         listener: Listener,
         routes: Iterable[web.RouteDef] = (),
     ) -> None:
-        self._secret = secret
+        check_exposure(cluster.host, cluster.secret)
+        check_advertised(cluster)
+        self._cluster = cluster
         self._clock = clock
         self._sending = sending
         self._listener = listener
@@ -57,7 +59,7 @@ class NodeServer:
     def application(self) -> web.Application:
         app = web.Application(
             client_max_size=bodies.BODY_BYTES_MAX,
-            middlewares=[_guard, trusted(self._secret, self._clock)],
+            middlewares=[_guard, trusted(self._cluster.secret, self._clock)],
         )
         app.router.add_post(bodies.APPEND, self._append)
         app.router.add_post(bodies.NOTICES, self._notices)
@@ -66,9 +68,8 @@ class NodeServer:
         app.router.add_routes(self._routes)
         return app
 
-    async def start(self, host: str, port: int) -> int:
-        """Listen; returns the port. ConfigError where strangers could call."""
-        check_exposure(host, self._secret)
+    async def start(self) -> str:
+        """Listen; returns the address that other nodes reach this one by."""
         self._runner = web.AppRunner(
             self.application(),
             handle_signals=False,
@@ -77,8 +78,15 @@ class NodeServer:
             shutdown_timeout=CLOSE_SECONDS_MAX,
         )
         await self._runner.setup()
-        await web.TCPSite(self._runner, host, port).start()
-        return int(self._runner.addresses[0][1])
+        host, port = self._cluster.host, self._cluster.port
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen for other nodes on cluster.host {host}, port {port}: {error.strerror}"
+            ) from error
+        bound = str(URL.build(scheme="http", host=host, port=int(self._runner.addresses[0][1])))
+        return self._cluster.advertise.rstrip("/") or bound
 
     def stop_accepting(self) -> None:
         """Take no more batches; those that were taken are answered, and notices are still heard."""
@@ -139,21 +147,20 @@ async def outcomes_of(sending: Sender, drafts: Sequence[Draft]) -> list[Outcome]
     return [outcomes[index] for index in range(len(drafts))]
 
 
-def url_of(cluster: Cluster, port: int) -> str:
-    """Where other nodes reach this one; ConfigError when that cannot be known."""
+def check_advertised(cluster: Cluster) -> None:
+    """ConfigError when other nodes could not know how to reach this one."""
     if not cluster.advertise:
         if cluster.host in EVERYWHERE:
             raise ConfigError(
                 f"cluster.host is {cluster.host}: say in cluster.advertise how other nodes reach this one"
             )
-        return str(URL.build(scheme="http", host=cluster.host, port=port))
+        return
     try:
         url = URL(cluster.advertise)
     except ValueError:
         url = URL()
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigError(f"cluster.advertise must be like http://10.0.0.7:7070, not {cluster.advertise}")
-    return cluster.advertise.rstrip("/")
 
 
 async def _read(request: web.Request, read: Callable[[bytes], list[bodies.T]]) -> list[bodies.T]:

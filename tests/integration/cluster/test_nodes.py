@@ -1,6 +1,7 @@
 """Two nodes over real sockets: drafts and notices reach each other, and failures harm nobody."""
 
 import asyncio
+import re
 from collections import Counter
 from io import BytesIO
 
@@ -11,7 +12,7 @@ import structlog
 from parley.clock import wall_clock
 from parley.cluster import bodies
 from parley.cluster.calls import CALL_PROOF, NodeRefused
-from parley.cluster.server import NOTICES_REMEMBERED_MAX, NodeServer, url_of
+from parley.cluster.server import NOTICES_REMEMBERED_MAX, NodeServer
 from parley.config import Cluster
 from parley.core.node_trust import prove_call
 from parley.errors import ConfigError, StoreUnavailable
@@ -164,7 +165,7 @@ async def test_a_listener_that_fails_is_told_again() -> None:
 
 async def test_a_server_does_not_remember_notices_for_ever() -> None:
     """The memory of what was heard is bounded."""
-    server = NodeServer(secret=SECRET, clock=wall_clock, sending=None, listener=Hearing())
+    server = node_server(Cluster())
     for n in range(NOTICES_REMEMBERED_MAX + 50):
         server._hear(bodies.SessionsEnded(f"ntc_{n}", []))
     assert len(server._heard) == NOTICES_REMEMBERED_MAX
@@ -208,32 +209,45 @@ async def test_a_node_that_does_not_append_takes_no_batch() -> None:
         assert place.one.owners() == {"one"}
 
 
+def node_server(cluster: Cluster) -> NodeServer:
+    return NodeServer(cluster, clock=wall_clock, sending=None, listener=Hearing())
+
+
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7"])
-async def test_without_a_secret_a_node_stays_on_loopback(host: str) -> None:
-    """A node that strangers could call does not start."""
-    server = NodeServer(secret="", clock=wall_clock, sending=None, listener=Hearing())
+def test_without_a_secret_a_node_stays_on_loopback(host: str) -> None:
+    """A node that strangers could call is not even made."""
     with pytest.raises(ConfigError, match=r"cluster\.secret"):
-        await server.start(host, 0)
+        node_server(Cluster(host=host, advertise="http://node-7"))
 
 
-@pytest.mark.parametrize(
-    ("cluster", "url"),
-    [
-        (Cluster(), "http://127.0.0.1:7070"),
-        (Cluster(host="::1"), "http://[::1]:7070"),
-        (Cluster(host="0.0.0.0", advertise="https://node-7.example/"), "https://node-7.example"),
-    ],
-)
-def test_others_reach_a_node_where_it_says(cluster: Cluster, url: str) -> None:
+async def test_others_reach_a_node_where_it_says() -> None:
     """The address on the list is the advertised one, or else the bound one."""
-    assert url_of(cluster, 7070) == url
+    bound = node_server(Cluster())
+    advertised = node_server(Cluster(host="0.0.0.0", secret=SECRET, advertise="https://node-7.example/"))
+    try:
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+", await bound.start())
+        assert await advertised.start() == "https://node-7.example"
+    finally:
+        await bound.close()
+        await advertised.close()
+
+
+async def test_a_port_that_is_taken_is_a_sentence() -> None:
+    """It names the keys to change."""
+    async with two_nodes() as place:
+        taken = node_server(Cluster(port=int(place.one.url.rpartition(":")[2])))
+        try:
+            with pytest.raises(ConfigError, match=r"cluster\.host 127\.0\.0\.1, port \d+: .*in use"):
+                await taken.start()
+        finally:
+            await taken.close()
 
 
 @pytest.mark.parametrize(
     "cluster",
     [
-        Cluster(host="0.0.0.0"),
-        Cluster(host="::"),
+        Cluster(host="0.0.0.0", secret=SECRET),
+        Cluster(host="::", secret=SECRET),
         Cluster(advertise="node-7"),
         Cluster(advertise="ftp://node-7"),
         Cluster(advertise="http://"),
@@ -241,6 +255,6 @@ def test_others_reach_a_node_where_it_says(cluster: Cluster, url: str) -> None:
     ],
 )
 def test_an_address_that_nobody_can_use_is_refused(cluster: Cluster) -> None:
-    """A node that the others could not reach does not go on the list."""
+    """A node that the others could not reach is not even made."""
     with pytest.raises(ConfigError, match=r"cluster\.advertise"):
-        url_of(cluster, 7070)
+        node_server(cluster)

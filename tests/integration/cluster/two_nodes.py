@@ -16,6 +16,7 @@ from parley.cluster.calls import SignedCalls
 from parley.cluster.notices import Herald
 from parley.cluster.peers import ClusterPeers
 from parley.cluster.server import NodeServer
+from parley.config import Cluster
 from parley.ephemeral.ports import Node
 from parley.errors import Refused
 from parley.ids import Ids
@@ -91,7 +92,9 @@ class RunningNode:
         self.log = MemoryLog(store)
         self.sending = Sending(self.log, EmbeddedBus(), self.metrics, lanes=0)
         self.hearing = Hearing()
-        self.server = NodeServer(secret=secret, clock=wall_clock, sending=self.sending, listener=self.hearing)
+        self.server = NodeServer(
+            Cluster(secret=secret), clock=wall_clock, sending=self.sending, listener=self.hearing
+        )
         self.calls = SignedCalls(secret, clock=wall_clock, random_bytes=random.randbytes)
         self.peers = ClusterPeers(name, ("gateway", "ingest"), nodes, self.calls, self.metrics)
         self.forwarding = Forwarding(name, self.sending, self.peers, self.metrics)
@@ -100,7 +103,7 @@ class RunningNode:
         self.url = ""
 
     async def start(self) -> None:
-        self.url = f"http://127.0.0.1:{await self.server.start('127.0.0.1', 0)}"
+        self.url = await self.server.start()
         self.sending.start()
         await self.peers.start(self.url)
 
