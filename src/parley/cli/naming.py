@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from parley.cli.places import CommandFailed
+from parley.store.listed import ListedChat
 from parley.store.sqlite import listing
 from parley.store.sqlite.beside import connect_beside
-from parley.store.sqlite.listing import ListedChat
 
 CANDIDATES_TOLD_MAX = 5
 

@@ -13,8 +13,8 @@ from parley.cli.problems import complain, explain
 from parley.clock import wall_clock
 from parley.errors import InconsistentCounterError, StoreError
 from parley.store.checks import Breach
+from parley.store.recovery import Recovery
 from parley.store.sqlite import repair
-from parley.store.sqlite.repair import Recovery
 from parley.telemetry import configure_logs
 
 
@@ -66,7 +66,7 @@ def _outcome(recovery: Recovery) -> Outcome:
     found = recovery.found
     status = (
         "fine"
-        if not recovery.is_missing and not recovery.voids
+        if not recovery.is_lost and not recovery.voids
         else "recovered"
         if recovery.applied
         else "missing"
@@ -114,12 +114,12 @@ def _tell_recovery(recovery: Recovery, apply: bool, seal_holes: bool) -> None:
     print_table(["HIGHEST NUMBER IN", ""], rows)
     print()
     done = "written" if recovery.applied else "would write"
-    if recovery.is_missing:
+    if recovery.is_lost:
         print(f"{done}: sequence_counter = {recovery.counter}; the next message gets {recovery.counter + 1}")
     for first, last in recovery.voids:
         numbers = f"{first}" if first == last else f"{first} to {last}"
         print(f"{done}: void {numbers}")
-    if not recovery.is_missing and not recovery.voids:
+    if not recovery.is_lost and not recovery.voids:
         print(
             "The counter is there and not behind its log: nothing to do." if not seal_holes else "No holes."
         )

@@ -11,6 +11,8 @@ NO_SUCH_USER = NOT_FOUND.because("there is no such user")
 NO_TOKEN = BAD_REQUEST.because("this changed_since is no token of an overview; leave it out to start over")
 
 ID_LETTERS_TOLD_MAX = 64
+STRAY_POSITIONS_MAX = 10_000
+"""A counter further ahead of its log than this is a mistake, not a crash."""
 
 
 def no_user(user_id: str) -> Refusal:

@@ -7,8 +7,9 @@ import pytest
 from aiohttp import ClientSession
 
 from parley.clock import from_iso
+from parley.store.recovery import Unbelievable
 from parley.store.sqlite.check import check_folder
-from parley.store.sqlite.repair import Unbelievable, recover
+from parley.store.sqlite.repair import recover
 from parley.testing.clients import HttpClient, RawClient
 from parley.testing.server import ServerProcess
 from tests.integration.cli.running import parley, succeed

@@ -16,14 +16,13 @@ from parley.store.dynamodb.client import Dynamo
 from parley.store.dynamodb.entries import MESSAGES, sequence_of
 from parley.store.dynamodb.message_ids import tag_of
 from parley.store.dynamodb.values import Item
+from parley.store.rules import STRAY_POSITIONS_MAX
 
 CHATS = "chats"
 COUNTERS = "chat_counters"
 MEMBERSHIPS = "chat_memberships"
 CHATS_REMEMBERED_MAX = 20_000
 PEOPLE_REMEMBERED_MAX = 10_000
-STRAY_POSITIONS_MAX = 10_000
-"""A counter further ahead of its log than this is a mistake, not a crash."""
 
 
 class ChatState:

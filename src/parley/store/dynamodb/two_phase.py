@@ -33,9 +33,10 @@ from parley.store.dynamodb.committing import Lost, commit
 from parley.store.dynamodb.entries import KEYS, is_live, key_of, put_void
 from parley.store.dynamodb.fences import Marks, ride, set_clauses
 from parley.store.dynamodb.prefixes import FAILED, Prefixes
-from parley.store.dynamodb.states import CHATS, STRAY_POSITIONS_MAX, ChatState
+from parley.store.dynamodb.states import CHATS, ChatState
 from parley.store.dynamodb.values import Item
 from parley.store.ports import Allocator
+from parley.store.rules import STRAY_POSITIONS_MAX
 from parley.telemetry import Metrics
 
 ROUNDS_MAX = 20

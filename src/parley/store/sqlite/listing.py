@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import apsw
-from msgspec import Struct
+
+from parley.store.listed import ListedChat, ListedMember, ListedUser
 
 USERS = """
 SELECT user_id, username, display_name, is_operator, created_at,
@@ -38,37 +39,6 @@ FROM chat_memberships AS m LEFT JOIN users USING (user_id)
 LEFT JOIN delivery_state AS d ON d.user_id = m.user_id AND d.chat_id = m.chat_id
 WHERE m.chat_id = ? ORDER BY m.joined_sequence, username
 """
-
-
-class ListedUser(Struct):
-    user_id: str
-    username: str
-    display_name: str
-    is_operator: bool
-    created_at: str
-    chats: int
-    sessions: int
-
-
-class ListedChat(Struct):
-    """`title` of a direct chat is who is in it; `sequence_counter` is None when the counter is missing."""
-
-    chat_id: str
-    type: str
-    title: str | None
-    members: int
-    sequence_counter: int | None
-    created_at: str
-
-
-class ListedMember(Struct):
-    user_id: str
-    username: str | None
-    role: str
-    joined_at: str
-    joined_sequence: int
-    last_acked_sequence: int
-    read_up_to: int
 
 
 def users(connection: apsw.Connection, now_ms: int) -> Iterator[ListedUser]:

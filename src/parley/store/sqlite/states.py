@@ -13,14 +13,13 @@ import apsw
 
 from parley.errors import COUNTER_INCONSISTENT, COUNTER_MISSING, InconsistentCounterError, Refusal
 from parley.model import ChatType, Role
+from parley.store.rules import STRAY_POSITIONS_MAX
 
 Execute = Callable[..., apsw.Cursor]
 Row = tuple[Any, ...]
 
 CHATS_REMEMBERED_MAX = 20_000
 PEOPLE_REMEMBERED_MAX = 10_000
-STRAY_POSITIONS_MAX = 10_000
-"""A counter further ahead of its log than this is a mistake, not a crash."""
 
 
 class ChatState:
