@@ -1,19 +1,23 @@
-"""The `Bus` port: news reaches every listener, in the order of the commits."""
+"""The `Bus` port: news reaches every listener, in the order of each chat's commits, wherever it listens."""
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
+import msgspec
 import pytest
 
-from parley.bus.embedded import EmbeddedBus
-from parley.bus.ports import Bus
-from parley.model import Head, Persisted, Stored
+from parley.model import Action, Change, Head, Kind, Persisted, Role, Stored
+from parley.wire.frames import Entry
+from tests.contracts.buses import BUSES, Places, fresh_topics, node, sequences
+from tests.unit.bus.world import FakeLog, wire_of
+from tests.waiting import eventually
 
-BUSES: dict[str, Callable[[], Bus]] = {"embedded": EmbeddedBus}
+Open = Callable[[], AbstractAsyncContextManager[Places]]
 
 
 @pytest.fixture(params=BUSES)
-def bus(request: pytest.FixtureRequest) -> Bus:
-    return BUSES[request.param]()
+def opened(request: pytest.FixtureRequest) -> Open:
+    return BUSES[request.param]
 
 
 class Ear:
@@ -31,47 +35,130 @@ class Ear:
     def sessions_ended(self, session_ids: list[str]) -> None:
         self.heard.append(session_ids)
 
+    def wires(self) -> list[bytes | None]:
+        news = [item for item in self.heard if isinstance(item, Persisted)]
+        return [stored.wire for item in news for stored in item.positions]
 
-def news(chat_id: str, *positions: int) -> Persisted:
-    return Persisted(chat_id, 1, [Stored(position, b"{}") for position in positions])
 
-
-def test_every_listener_hears_everything_in_order(bus: Bus) -> None:
+async def test_listeners_beside_the_publisher_hear_everything_at_once(opened: Open) -> None:
     """Commits, new chats and ended sessions come to all listeners in the order they were published."""
-    one, two = Ear(), Ear()
-    bus.subscribe(one)
-    bus.subscribe(two)
-    bus.publish([news("a", 1, 2), news("b", 1)])
-    bus.publish_joined("c", Head(1, 0), ["ann"])
-    bus.publish([news("a", 3)])
-    bus.publish_sessions_ended(["ses_1"])
-    expected = [news("a", 1, 2), news("b", 1), ("c", Head(1, 0), ["ann"]), news("a", 3), ["ses_1"]]
-    assert one.heard == expected
-    assert two.heard == expected
+    async with opened() as places:
+        one, two = Ear(), Ear()
+        places.here.subscribe(one)
+        places.here.subscribe(two)
+        first, second = places.log.store("a", 1, 2), places.log.store("b", 1)
+        third = places.log.store("a", 3)
+        places.here.publish([first, second])
+        places.here.publish_joined("c", Head(1, 0), ["ann"])
+        places.here.publish([third])
+        places.here.publish_sessions_ended(["ses_1"])
+        expected = [first, second, ("c", Head(1, 0), ["ann"]), third, ["ses_1"]]
+        assert one.heard == expected
+        assert two.heard == expected
 
 
-def test_a_listener_hears_what_comes_after_it_subscribed(bus: Bus) -> None:
+async def test_listeners_elsewhere_hear_the_same_bytes_in_order(opened: Open) -> None:
+    """Each chat's entries and voids arrive as they were published, byte for byte and ascending."""
+    async with opened() as places:
+        ear = Ear()
+        places.there.subscribe(ear)
+        published: list[bytes | None] = []
+        for sequence in range(1, 101):
+            news = places.log.store("a", sequence, content=f"äöü \x00 {sequence}", void=sequence % 10 == 0)
+            published += [stored.wire for stored in news.positions]
+            places.here.publish([news])
+        places.here.publish_joined("c", Head(1, 0), ["ann"])
+        places.here.publish_sessions_ended(["ses_1"])
+        await eventually(lambda: len(sequences(ear.heard, "a")) == 100)
+        assert sequences(ear.heard, "a") == list(range(1, 101))
+        assert ear.wires() == published
+        assert ("c", Head(1, 0), ["ann"]) in ear.heard
+        assert ["ses_1"] in ear.heard
+
+
+async def test_nobody_hears_anything_twice(opened: Open) -> None:
+    """What a listener was told beside the publisher does not come back to it over the bus."""
+    async with opened() as places:
+        here, there = Ear(), Ear()
+        places.here.subscribe(here)
+        places.there.subscribe(there)
+        for sequence in range(1, 11):
+            places.here.publish([places.log.store("a", sequence)])
+        await eventually(lambda: len(sequences(there.heard, "a")) == 10)
+        places.there.publish([places.log.store("b", 1)])
+        await eventually(lambda: sequences(here.heard, "b") == [1])
+        assert sequences(here.heard, "a") == list(range(1, 11))
+
+
+async def test_a_listener_hears_what_comes_after_it_subscribed(opened: Open) -> None:
     """Nothing from before is told."""
-    ear = Ear()
-    bus.publish([news("a", 1)])
-    bus.subscribe(ear)
-    bus.publish([news("a", 2)])
-    assert ear.heard == [news("a", 2)]
+    async with opened() as places:
+        early, late = Ear(), Ear()
+        places.there.subscribe(early)
+        places.here.publish([places.log.store("a", 1)])
+        await eventually(lambda: bool(early.heard))
+        places.there.subscribe(late)
+        places.here.publish([places.log.store("a", 2)])
+        await eventually(lambda: sequences(early.heard, "a") == [1, 2])
+        assert sequences(late.heard, "a") == [2]
 
 
-def test_who_has_gone_hears_nothing_more(bus: Bus) -> None:
+async def test_who_has_gone_hears_nothing_more(opened: Open) -> None:
     """Ending a subscription ends it for that listener alone."""
-    one, two = Ear(), Ear()
-    leave = bus.subscribe(one)
-    bus.subscribe(two)
-    leave()
-    bus.publish([news("a", 1)])
-    assert (one.heard, two.heard) == ([], [news("a", 1)])
+    async with opened() as places:
+        one, two = Ear(), Ear()
+        leave = places.there.subscribe(one)
+        places.there.subscribe(two)
+        leave()
+        places.here.publish([places.log.store("a", 1)])
+        await eventually(lambda: sequences(two.heard, "a") == [1])
+        assert one.heard == []
 
 
-def test_a_bus_without_listeners_takes_news(bus: Bus) -> None:
+async def test_a_bus_without_listeners_takes_news(opened: Open) -> None:
     """Publishing to nobody is no fault."""
-    bus.publish([news("a", 1)])
-    ear = Ear()
-    bus.subscribe(ear)
-    assert ear.heard == []
+    async with opened() as places:
+        places.here.publish([places.log.store("a", 1)])
+        ear = Ear()
+        places.here.subscribe(ear)
+        assert ear.heard == []
+
+
+# What only a bus between processes can show
+
+
+async def test_a_node_hears_only_chats_that_somebody_there_wants() -> None:
+    """Other chats pass by, save for a change of members, which may concern somebody who is not in yet."""
+    kafka, log = await fresh_topics(), FakeLog()
+    async with node(kafka, "one", log) as one, node(kafka, "two", log, lambda c: c == "wanted") as two:
+        ear = Ear()
+        two.bus.subscribe(ear)
+        joining = joined_entry("other")
+        log.chats["other"] = {1: joining}
+        one.bus.publish([Persisted("other", 1, [joining]), log.store("other", 2), log.store("wanted", 1)])
+        one.bus.publish([log.store("other", 3)])
+        one.bus.publish([log.store("wanted", 2)])
+        await eventually(lambda: sequences(ear.heard, "wanted") == [1, 2])
+        await eventually(lambda: sequences(ear.heard, "other") == [1])
+        assert Persisted("other", 1, [joining]) in ear.heard
+
+
+def joined_entry(chat_id: str) -> Stored:
+    content = msgspec.json.encode({"action": "joined", "user_id": "user_2", "role": "member"}).decode()
+    entry = msgspec.json.decode(wire_of(chat_id, 1, content), type=Entry)
+    entry.kind = Kind.MEMBER.value
+    return Stored(1, msgspec.json.encode(entry), Change(Action.JOINED, "user_2", Role.MEMBER))
+
+
+async def test_a_node_is_ready_once_it_hears() -> None:
+    """What is published the moment a node has started reaches it, and nothing from before does."""
+    kafka, log = await fresh_topics(), FakeLog()
+    async with node(kafka, "one", log) as one:
+        one.bus.publish([log.store(f"{number}", 1) for number in range(20)])
+        await eventually(lambda: one.publisher.backlog() == 0)
+        async with node(kafka, "two", log) as two:
+            ear = Ear()
+            two.bus.subscribe(ear)
+            one.bus.publish([log.store(f"{number}", 2) for number in range(20)])
+            await eventually(lambda: len(ear.heard) >= 20)
+            assert {stored for number in range(20) for stored in sequences(ear.heard, f"{number}")} == {2}

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from parley.bus.listeners import Listeners
 from parley.bus.ports import Listener
 from parley.model import Head, Persisted
 
 
 class EmbeddedBus:
     def __init__(self) -> None:
-        self._listeners: list[Listener] = []
+        self._own = Listeners()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        return self._own.add(listener)
 
     def publish(self, news: list[Persisted]) -> None:
-        for listener in self._listeners:
-            listener.persisted(news)
+        self._own.persisted(news)
 
     def publish_joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
-        for listener in self._listeners:
-            listener.joined(chat_id, head, user_ids)
+        self._own.joined(chat_id, head, user_ids)
 
     def publish_sessions_ended(self, session_ids: list[str]) -> None:
-        for listener in self._listeners:
-            listener.sessions_ended(session_ids)
+        self._own.sessions_ended(session_ids)
