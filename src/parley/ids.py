@@ -12,6 +12,7 @@ ULID_LENGTH = 26
 CHAT = "chat_"
 EVENT = "evt_"
 MESSAGE = "msg_"
+NODE = "node_"
 SESSION = "ses_"
 USER = "user_"
 

@@ -147,6 +147,10 @@ class Hub:
         heads = {chat_id: chat.sent_through for chat_id, chat in chats}
         return {chat_id: head for chat_id, head in heads.items() if head > told.get(chat_id, -1)}
 
+    def hears(self, chat_id: str) -> bool:
+        """Whether anybody here is a member of this chat."""
+        return chat_id in self._chats
+
     # What the bus tells
 
     def persisted(self, news: list[Persisted]) -> None:
@@ -223,7 +227,7 @@ class Hub:
                 await self._match_chats(subscriber, chat_ids)
             if count % USERS_PER_TURN == 0:
                 await asyncio.sleep(0)
-        await self._check_heads()
+        await self.check_heads()
 
     async def _match_chats(self, subscriber: Subscriber, chat_ids: set[str]) -> None:
         for chat_id in subscriber.chats.keys() - chat_ids:
@@ -241,7 +245,7 @@ class Hub:
             )
             self._tell(subscriber, joined)
 
-    async def _check_heads(self) -> None:
+    async def check_heads(self) -> None:
         waiting = list(self._chats)
         for start in range(0, len(waiting), PAGE_ENTRIES_MAX):
             for chat_id, head in (await self._log.heads(waiting[start : start + PAGE_ENTRIES_MAX])).items():

@@ -69,10 +69,17 @@ Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Gateway:
-    """The HTTP application over the services."""
+    """The HTTP application over the services; without clients only what an operator asks."""
 
-    def __init__(self, services: Services, is_ready: Callable[[], bool], make_ids: ids.Ids) -> None:
+    def __init__(
+        self,
+        services: Services,
+        is_ready: Callable[[], bool],
+        make_ids: ids.Ids,
+        serves_clients: bool = True,
+    ) -> None:
         self._services = services
+        self._serves_clients = serves_clients
         self._is_ready = is_ready
         self._ids = make_ids
         self._document = msgspec.json.encode(document(ENDPOINTS))
@@ -83,10 +90,11 @@ class Gateway:
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=limits.BODY_BYTES_MAX, middlewares=[self._guard])
-        for endpoint in ENDPOINTS:
-            app.router.add_route(endpoint.method, endpoint.path, self._serve(endpoint))
-        app.router.add_get("/v1/ws", self._websocket)
-        app.router.add_get("/v1/openapi.json", self._openapi)
+        if self._serves_clients:
+            for endpoint in ENDPOINTS:
+                app.router.add_route(endpoint.method, endpoint.path, self._serve(endpoint))
+            app.router.add_get("/v1/ws", self._websocket)
+            app.router.add_get("/v1/openapi.json", self._openapi)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
