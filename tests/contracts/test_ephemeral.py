@@ -199,7 +199,7 @@ async def test_presences_come_in_the_order_asked_for(world: World) -> None:
 async def test_who_stopped_watching_hears_nothing(world: World) -> None:
     """Ending a watch ends it for that listener alone, and a listener that fails harms no other."""
     async with world.opened() as (one, _):
-        gone, broken = Ear(one), one.registry.watch(lambda presence: 1 / 0)
+        gone, broken = Ear(one), one.registry.watch(_fail)
         left = Ear(one)
         gone.end()
         await one.registry.connected([ANN_PHONE], "a")
@@ -295,6 +295,10 @@ async def test_a_report_of_many_is_answered_for_each(world: World) -> None:
     async with world.opened() as (one, _):
         left = await one.rates.report("messages", used, 0.001, BURST)
         assert left == pytest.approx({key: BURST - cost for key, cost in used.items()}, abs=0.01)
+
+
+def _fail(presence: Presence) -> None:
+    raise ZeroDivisionError(presence.user_id)
 
 
 async def _as_coroutine(holds: bool) -> bool:

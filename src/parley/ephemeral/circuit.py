@@ -4,17 +4,20 @@ from __future__ import annotations
 
 PAUSE_SECONDS_MIN = 0.1
 PAUSE_SECONDS_MAX = 5.0
+STEADY_SECONDS = 10.0
+"""A failure that comes sooner after an answer goes on with the pauses of the last outage."""
 
 
 class Circuit:
     """Open after a failure: calls are skipped for a while that grows with each failure, then one tries."""
 
-    __slots__ = ("_is_tried", "_pause_seconds", "_tries_at", "is_open")
+    __slots__ = ("_closed_at", "_is_tried", "_pause_seconds", "_tries_at", "is_open")
 
     def __init__(self) -> None:
         self.is_open = False
         self._is_tried = False
-        self._pause_seconds = PAUSE_SECONDS_MIN
+        self._closed_at = float("-inf")
+        self._pause_seconds = 0.0
         self._tries_at = 0.0
 
     def allows(self, now: float) -> bool:
@@ -29,18 +32,18 @@ class Circuit:
 
     def failed(self, now: float) -> bool:
         """A call failed; whether that is news. Calls that were under way when it opened say nothing new."""
-        if not self.is_open:
-            self.is_open, self._is_tried = True, False
-            self._pause_seconds = PAUSE_SECONDS_MIN
+        is_news = not self.is_open
+        if is_news and now - self._closed_at > STEADY_SECONDS:
+            self._pause_seconds = 0.0
+        if is_news or self._is_tried:
+            self._pause_seconds = min(max(2 * self._pause_seconds, PAUSE_SECONDS_MIN), PAUSE_SECONDS_MAX)
             self._tries_at = now + self._pause_seconds
-            return True
-        if self._is_tried:
-            self._is_tried = False
-            self._pause_seconds = min(2 * self._pause_seconds, PAUSE_SECONDS_MAX)
-            self._tries_at = now + self._pause_seconds
-        return False
+        self.is_open, self._is_tried = True, False
+        return is_news
 
-    def worked(self) -> bool:
+    def worked(self, now: float) -> bool:
         """A call was answered; whether that is news."""
-        was_open, self.is_open = self.is_open, False
-        return was_open
+        is_news = self.is_open
+        if is_news:
+            self.is_open, self._closed_at = False, now
+        return is_news

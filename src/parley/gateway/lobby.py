@@ -26,7 +26,7 @@ class Lobby:
 
     def __init__(self, registry: Registry, node_id: str) -> None:
         self._registry = registry
-        self._node_id = node_id
+        self.node_id = node_id
         self._renewed_at: dict[Device, float] = {}
         """Of every device that is here; who is due first stands in front."""
         self._again: dict[Device, int] = {}
@@ -79,7 +79,7 @@ class Lobby:
         gone = {**self._renewed_at, **self._changed}
         self._renewed_at, self._again, self._changed = {}, {}, {}
         if gone:
-            await self._registry.disconnected(gone, self._node_id)
+            await self._registry.disconnected(gone, self.node_id)
 
     async def _work(self) -> None:
         """One task tells everything, so the registry hears it in the order in which it happened."""
@@ -103,16 +103,16 @@ class Lobby:
             came = [device for device in some if device in self._renewed_at]
             gone = [device for device in some if device not in self._renewed_at]
             if came:
-                await self._registry.connected(came, self._node_id)
+                await self._registry.connected(came, self.node_id)
             if gone:
-                await self._registry.disconnected(gone, self._node_id)
+                await self._registry.disconnected(gone, self.node_id)
             await asyncio.sleep(0)
 
     async def _renew_due(self, now: float) -> None:
         """At least one call, even for nobody: it ends what has run out elsewhere."""
         while True:
             due = self._take_due(now)
-            await self._registry.renew(due, self._node_id)
+            await self._registry.renew(due, self.node_id)
             if len(due) < DEVICES_PER_CALL_MAX:
                 return
             await asyncio.sleep(0)

@@ -61,9 +61,9 @@ class Services:
         self.flusher = Flusher()
         self.draining = False
         self._gone: asyncio.Future[None] | None = None
-        ephemeral = ephemeral or LocalEphemeral(clock)
-        self.lobby = Lobby(ephemeral.registry, node_id)
-        self.rates = SharedRates(ephemeral, clock)
+        self.ephemeral: Ephemeral = ephemeral or LocalEphemeral(clock)
+        self.lobby = Lobby(self.ephemeral.registry, node_id)
+        self.rates = SharedRates(self.ephemeral, clock)
         self.message_rate = self.rates.messages
         self.frame_rate = RateLimiter(FRAMES_PER_CONNECTION)
 

@@ -50,21 +50,22 @@ class Channel:
 
     async def _listen(self) -> None:
         """Until the connection fails."""
-        async with self._link.client.pubsub() as pubsub:
-            async with asyncio.timeout(CALL_SECONDS_MAX):
-                await pubsub.subscribe(self.name)
-                await pubsub.get_message(timeout=CALL_SECONDS_MAX)
+        async with self._link.listening.pubsub() as pubsub:
+            await pubsub.subscribe(self.name)
+            await self._next(pubsub)
             self._retry_seconds = RETRY_SECONDS_MIN
             self.is_listening = True
             self._link.reconnected()
             while True:
-                message = await pubsub.get_message(timeout=QUIET_SECONDS_MAX) or await self._asked(pubsub)
+                message = await pubsub.get_message(timeout=QUIET_SECONDS_MAX)
+                if message is None:
+                    await pubsub.ping()
+                    message = await self._next(pubsub)
                 if message["type"] == "message":
                     self._heard(message["data"])
 
-    async def _asked(self, pubsub: PubSub) -> dict[str, Any]:
-        """What comes after a question, be it the answer."""
-        await pubsub.ping()
+    async def _next(self, pubsub: PubSub) -> dict[str, Any]:
+        """Whatever comes, be it the answer to what was just asked; TimeoutError if nothing does."""
         message: dict[str, Any] | None = await pubsub.get_message(timeout=CALL_SECONDS_MAX)
         if message is None:
             raise TimeoutError("redis does not answer")

@@ -10,6 +10,7 @@ import structlog
 from redis.asyncio import ConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from parley.ephemeral.circuit import Circuit
 from parley.ephemeral.listeners import Listeners
@@ -17,8 +18,8 @@ from parley.errors import ConfigError
 
 CALL_SECONDS_MAX = 0.5
 CALLS_AT_ONCE_MAX = 8
-CONNECTIONS_MAX = CALLS_AT_ONCE_MAX + 2
-"""Beside the calls one connection listens, and one may still be closing."""
+CONNECTIONS_MAX = 2 * CALLS_AT_ONCE_MAX
+"""Some may still be closing."""
 
 T = TypeVar("T")
 Value = str | int | float
@@ -27,15 +28,15 @@ Script = Callable[[Sequence[str], Sequence[Value]], Awaitable[Any]]
 log = structlog.get_logger("parley.ephemeral")
 
 
-def client_of(url: str, seconds_max: float = CALL_SECONDS_MAX) -> Redis:
-    """A client that tries once: whether to try again is decided above it."""
+def client_of(url: str, seconds_max: float = CALL_SECONDS_MAX, retries: int = 0) -> Redis:
+    """A client that waits for nothing longer than so much."""
     try:
         pool = ConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS_MAX,
             socket_timeout=seconds_max,
             socket_connect_timeout=seconds_max,
-            retry=Retry(NoBackoff(), 0),
+            retry=Retry(NoBackoff(), retries, supported_errors=(RedisConnectionError,)),
         )
     except ValueError:
         # What the library says about it may hold a part of the password.
@@ -47,7 +48,10 @@ class Link:
     """One client for all that is kept in Redis, and whether it is worth asking."""
 
     def __init__(self, url: str) -> None:
-        self.client = client_of(url)
+        # A connection may have been closed while it lay idle: that is no outage, and a new one is made. Who
+        # listens must hear of every connection that is lost, so nothing is repeated there.
+        self.client = client_of(url, retries=1)
+        self.listening = client_of(url)
         self._circuit = Circuit()
         self._turns = asyncio.Semaphore(CALLS_AT_ONCE_MAX)
         self._listeners = Listeners[None]()
@@ -82,11 +86,11 @@ class Link:
     def lost(self, error: Exception) -> None:
         """Something failed that would not have if Redis were well."""
         if self._circuit.failed(asyncio.get_running_loop().time()):
-            log.warning("redis lost", error=f"{type(error).__name__}: {error}")
+            log.warning("redis lost", error=f"{type(error).__name__}: {str(error) or 'no answer in time'}")
 
     def worked(self) -> None:
         """Redis has answered. After a failure that means that it is back, perhaps without its data."""
-        if self._circuit.worked():
+        if self._circuit.worked(asyncio.get_running_loop().time()):
             log.info("redis is back")
             self._listeners.tell(None)
 
@@ -99,6 +103,7 @@ class Link:
 
     async def close(self) -> None:
         await self.client.aclose()
+        await self.listening.aclose()
 
 
 def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -1,0 +1,1 @@
+"""What may be lost, on a real Redis that is killed, paused, emptied and misconfigured."""

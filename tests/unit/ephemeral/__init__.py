@@ -1,0 +1,1 @@
+"""Tests of the rooms of what may be lost."""
