@@ -4,18 +4,21 @@ Of one chat one batch is under way at a time, and what comes meanwhile waits beh
 outlives every change of its owner. A node that fails is passed over, and its drafts go to the next one or
 into this node's own log. That is safe because a message is recognised by its client's id wherever it arrives;
 a draft without one is never sent twice. Whose chat is whose matters for speed alone. See docs/cluster.md.
+
+News of a chat may overtake the answer to its own draft on the way here: `hold` makes it wait.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import structlog
 from msgspec import Struct, field
 
+from parley.bus.ports import Listener
 from parley.chats.sending import BATCH_DRAFTS_MAX, WAITING_DRAFTS_MAX, Done, Sender
 from parley.errors import (
     BUSY,
@@ -27,7 +30,7 @@ from parley.errors import (
     Refusal,
     StoreError,
 )
-from parley.model import Draft, Outcome
+from parley.model import Draft, Head, Outcome, Persisted
 from parley.telemetry import Metrics
 from parley.wire.frames import RequestId
 
@@ -39,6 +42,7 @@ CHAT_DRAFTS_PER_CALL_MAX = 98
 RETRY_WITHIN_SECONDS = 2.5
 """A draft that is older is not sent elsewhere: its sender must hear something before it loses patience."""
 TRIES_MAX = 5
+NEWS_HELD_MAX = 1_000
 NOTHING_LOOKED_UP = frozenset(refusal.code for refusal in (BUSY, INTERNAL, SHUTTING_DOWN, STORE_UNAVAILABLE))
 """Refusals that do not know whether an earlier try was stored; every other one has looked."""
 
@@ -71,7 +75,7 @@ class Forwarded(Struct, eq=False):
     tries: int = 0
     is_unknown: bool = False
 
-    def tell(self, _: Draft, __: RequestId, outcome: Outcome) -> None:
+    def tell(self, outcome: Outcome) -> None:
         """Hand out the outcome, without a claim that nothing was stored where that is not known.
 
         A listener that fails is our fault and is logged; those after it must not suffer.
@@ -85,7 +89,7 @@ class Forwarded(Struct, eq=False):
 
 
 class Lane(Struct, eq=False):
-    """The way to one node: chats whose drafts may go there, and how many calls are under way."""
+    """The way to one node, this one or another: chats whose drafts may go there, and calls under way."""
 
     ready: deque[str] = field(default_factory=deque)
     calls: int = 0
@@ -105,6 +109,7 @@ class Forwarding(Sender):
         self._metrics = metrics
         self._queues: dict[str, list[Forwarded]] = {}
         self._waiting_count = 0
+        self._held: dict[str, list[Callable[[], None]]] = {}
         self._lanes: dict[str, Lane] = {}
         self._calls: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -133,24 +138,30 @@ class Forwarding(Sender):
                 self._queues[draft.chat_id] = [forwarded]
                 self._route(draft.chat_id)
 
+    def hold(self, chat_id: str, tell: Callable[[], None]) -> bool:
+        """Whether news waits for answers: then `tell` is called after those to the drafts under way."""
+        if chat_id not in self._queues:
+            return False
+        held = self._held.setdefault(chat_id, [])
+        held.append(tell)
+        if len(held) >= NEWS_HELD_MAX:
+            self._release(chat_id)
+        return True
+
     def _is_own(self, chat_id: str) -> bool:
         return self._peers.owner_of(chat_id) == self._node_id
 
     def _route(self, chat_id: str) -> None:
         """Bring a chat of which nothing is under way to where it belongs now."""
         node_id = self._peers.owner_of(chat_id)
-        is_own = node_id == self._node_id
-        if node_id is not None and not is_own:
-            lane = self._lanes.setdefault(node_id, Lane())
-            lane.ready.append(chat_id)
-            self._wake(node_id, lane)
-            return
-        for forwarded in self._queues.pop(chat_id):
-            if is_own and self._local is not None:
-                self._waiting_count -= 1
-                self._local.submit(forwarded.draft, forwarded.request_id, forwarded.tell)
-            else:
+        if node_id is None or (node_id == self._node_id and self._local is None):
+            for forwarded in self._queues.pop(chat_id):
                 self._tell(forwarded, STORE_UNAVAILABLE)
+            self._release(chat_id)
+            return
+        lane = self._lanes.setdefault(node_id, Lane())
+        lane.ready.append(chat_id)
+        self._wake(node_id, lane)
 
     def _wake(self, node_id: str, lane: Lane) -> None:
         if not lane.is_starting and lane.calls < CALLS_PER_NODE_MAX:
@@ -193,12 +204,15 @@ class Forwarding(Sender):
 
     async def _forward(self, node_id: str, batch: list[Forwarded]) -> list[Outcome | None]:
         """What became of each draft; None: nothing that its sender must hear, so it may be sent again."""
-        self._metrics.forwarded_batches.inc()
-        self._metrics.forwarded_drafts.inc(len(batch))
+        drafts = [forwarded.draft for forwarded in batch]
         for forwarded in batch:
             forwarded.tries += 1
+        if node_id == self._node_id and self._local is not None:
+            return list(await outcomes_of(self._local, drafts))
+        self._metrics.forwarded_batches.inc()
+        self._metrics.forwarded_drafts.inc(len(batch))
         try:
-            return list(await self._peers.append(node_id, [forwarded.draft for forwarded in batch]))
+            return list(await self._peers.append(node_id, drafts))
         except OutcomeUnknown as error:
             self._note_failure("silent", node_id, batch, error)
             return [_after_silence(forwarded) for forwarded in batch]
@@ -226,6 +240,8 @@ class Forwarding(Sender):
                 self._tell(forwarded, STORE_UNAVAILABLE)
         for chat_id, again in left.items():
             self._queues[chat_id][:0] = again
+            if not again:
+                self._release(chat_id)
             if self._queues[chat_id]:
                 self._route(chat_id)
             else:
@@ -237,7 +253,52 @@ class Forwarding(Sender):
 
     def _tell(self, forwarded: Forwarded, outcome: Outcome) -> None:
         self._waiting_count -= 1
-        forwarded.tell(forwarded.draft, forwarded.request_id, outcome)
+        forwarded.tell(outcome)
+
+    def _release(self, chat_id: str) -> None:
+        for tell in self._held.pop(chat_id, ()):
+            try:
+                tell()
+            except Exception:
+                log.exception("news could not be told", chat=chat_id)
+
+
+class AfterAnswers:
+    """A listener before another one: on each socket a sender's ack precedes its own entry."""
+
+    def __init__(self, listener: Listener, forwarding: Forwarding) -> None:
+        self._listener = listener
+        self._forwarding = forwarding
+
+    def persisted(self, news: list[Persisted]) -> None:
+        at_once = [item for item in news if not self._is_held(item)]
+        if at_once:
+            self._listener.persisted(at_once)
+
+    def _is_held(self, item: Persisted) -> bool:
+        return self._forwarding.hold(item.chat_id, lambda: self._listener.persisted([item]))
+
+    def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
+        self._listener.joined(chat_id, head, user_ids)
+
+    def sessions_ended(self, session_ids: list[str]) -> None:
+        self._listener.sessions_ended(session_ids)
+
+
+async def outcomes_of(sender: Sender, drafts: Sequence[Draft]) -> list[Outcome]:
+    """Submit a batch; the outcome of every draft, in their order."""
+    outcomes: dict[RequestId, Outcome] = {}
+    all_told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def done(_: Draft, index: RequestId, outcome: Outcome) -> None:
+        outcomes[index] = outcome
+        if len(outcomes) == len(drafts):
+            all_told.set_result(None)
+
+    for index, draft in enumerate(drafts):
+        sender.submit(draft, index, done)
+    await all_told
+    return [outcomes[index] for index in range(len(drafts))]
 
 
 def _after_silence(forwarded: Forwarded) -> Outcome | None:

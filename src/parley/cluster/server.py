@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
 from aiohttp import web
 from yarl import URL
 
 from parley.bus.ports import Listener
+from parley.chats.forwarding import outcomes_of
 from parley.chats.sending import Sender
 from parley.clock import Clock
 from parley.cluster import bodies
 from parley.cluster.calls import check_exposure, trusted
 from parley.config import Cluster
 from parley.errors import ConfigError
-from parley.model import Draft, Outcome
-from parley.wire.frames import RequestId
 
 CLOSE_SECONDS_MAX = 0.5
 NOTICES_REMEMBERED_MAX = 10_000
@@ -129,22 +128,6 @@ class NodeServer:
         self._heard[notice.notice_id] = None
         if len(self._heard) > NOTICES_REMEMBERED_MAX:
             del self._heard[next(iter(self._heard))]
-
-
-async def outcomes_of(sending: Sender, drafts: Sequence[Draft]) -> list[Outcome]:
-    """Submit a batch; the outcome of every draft, in their order."""
-    outcomes: dict[RequestId, Outcome] = {}
-    all_told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def done(_: Draft, index: RequestId, outcome: Outcome) -> None:
-        outcomes[index] = outcome
-        if len(outcomes) == len(drafts) and not all_told.done():
-            all_told.set_result(None)
-
-    for index, draft in enumerate(drafts):
-        sending.submit(draft, index, done)
-    await all_told
-    return [outcomes[index] for index in range(len(drafts))]
 
 
 def check_advertised(cluster: Cluster) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from hashlib import blake2b
 from uuid import UUID
 
-from parley.chats.forwarding import Forwarding
+from parley.chats.forwarding import AfterAnswers, Forwarding
 from parley.chats.sending import Done, Sender
 from parley.core.rendezvous import owner
 from parley.errors import SHUTTING_DOWN, STORE_UNAVAILABLE, OutcomeUnknown, Refusal, StoreUnavailable
-from parley.model import Action, Appended, Change, Draft, Outcome
+from parley.model import Action, Appended, Change, Draft, Head, Outcome, Persisted, Stored
 from parley.telemetry import Metrics
 from parley.testing.clock import START_MS, VirtualClock
 from parley.wire.frames import RequestId
@@ -21,6 +21,7 @@ from parley.wire.frames import RequestId
 ME = "here"
 SILENCE_SECONDS = 2.0
 APPEND_SECONDS = 0.01
+NEWS_SECONDS = 0.001
 LATE_SECONDS = 3.0
 
 
@@ -38,14 +39,28 @@ class Mood(StrEnum):
 
 
 class SharedStore:
-    """Every chat's log, as all nodes see it: a message is stored once, whoever brings it."""
+    """Every chat's log, as all nodes see it: a message is stored once, whoever brings it.
+
+    `news` hears what another node appends, sooner than that node answers.
+    """
 
     def __init__(self) -> None:
         self.logs: dict[str, list[str]] = {}
+        self.news: Callable[[list[Persisted]], None] = lambda _: None
         self._kept: dict[tuple[str, bytes], Appended] = {}
 
     def append(self, drafts: Sequence[Draft]) -> list[Outcome]:
         return [self._append(draft) for draft in drafts]
+
+    def append_there(self, drafts: Sequence[Draft]) -> list[Outcome]:
+        """On another node: its news comes back by the bus."""
+        outcomes = self.append(drafts)
+        stored = zip(drafts, outcomes, strict=True)
+        news = [
+            news_of(draft, at) for draft, at in stored if isinstance(at, Appended) and not at.deduplicated
+        ]
+        asyncio.get_running_loop().call_later(NEWS_SECONDS, self.news, news)
+        return outcomes
 
     def _append(self, draft: Draft) -> Outcome:
         key = draft.client_key
@@ -79,7 +94,14 @@ class LocalSender(Sender):
     def submit(self, draft: Draft, request_id: RequestId, done: Done) -> None:
         self.taken.append(draft.content)
         (outcome,) = self._store.append([draft])
-        asyncio.get_running_loop().call_later(APPEND_SECONDS, done, draft, request_id, outcome)
+        asyncio.get_running_loop().call_later(APPEND_SECONDS, self._tell, draft, request_id, outcome, done)
+
+    def _tell(self, draft: Draft, request_id: RequestId, outcome: Outcome, done: Done) -> None:
+        try:
+            done(draft, request_id, outcome)
+        finally:
+            if isinstance(outcome, Appended) and not outcome.deduplicated:
+                self._store.news([news_of(draft, outcome)])
 
 
 class FakePeers:
@@ -119,13 +141,13 @@ class FakePeers:
     async def _append(self, node_id: str, drafts: Sequence[Draft], mood: Mood) -> list[Outcome]:
         match mood:
             case Mood.WELL:
-                outcomes = self._store.append(drafts)
+                outcomes = self._store.append_there(drafts)
                 await asyncio.sleep(APPEND_SECONDS)
                 return outcomes
             case Mood.LEAVING:
                 self.doubted.add(node_id)
                 await asyncio.sleep(APPEND_SECONDS)
-                return [*self._store.append(drafts[:1]), *[SHUTTING_DOWN] * (len(drafts) - 1)]
+                return [*self._store.append_there(drafts[:1]), *[SHUTTING_DOWN] * (len(drafts) - 1)]
             case Mood.STORELESS:
                 await asyncio.sleep(APPEND_SECONDS)
                 return [STORE_UNAVAILABLE] * len(drafts)
@@ -139,7 +161,7 @@ class FakePeers:
 
     async def _be_silent(self, node_id: str, drafts: Sequence[Draft], mood: Mood) -> list[Outcome]:
         if mood is Mood.DUMB:
-            self._store.append(drafts)
+            self._store.append_there(drafts)
         if mood is Mood.LATE:
             self.late.append(asyncio.create_task(self._append_late(drafts)))
         await asyncio.sleep(SILENCE_SECONDS)
@@ -148,7 +170,7 @@ class FakePeers:
 
     async def _append_late(self, drafts: Sequence[Draft]) -> None:
         await asyncio.sleep(SILENCE_SECONDS + LATE_SECONDS)
-        self._store.append(drafts)
+        self._store.append_there(drafts)
 
 
 class Cluster:
@@ -162,6 +184,9 @@ class Cluster:
         self.forwarding = Forwarding(ME, self.local if appends_here else None, self.peers, self.metrics)
         self.told: dict[str, list[Outcome]] = {}
         self.drafts: list[Draft] = []
+        self.heard: list[str] = []
+        """What this node's people hear: their outcomes and the news, in order."""
+        self.store.news = AfterAnswers(self, self.forwarding).persisted
 
     def submit(self, draft: Draft) -> None:
         self.drafts.append(draft)
@@ -172,6 +197,17 @@ class Cluster:
         assert isinstance(request_id, int)
         assert self.drafts[request_id - 1] is draft
         self.told[draft.content].append(outcome)
+        self.heard.append(f"told {draft.content}")
+
+    def persisted(self, news: list[Persisted]) -> None:
+        for item in news:
+            self.heard += [f"news {stored.wire.decode()}" for stored in item.positions if stored.wire]
+
+    def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
+        raise AssertionError("nobody says so")
+
+    def sessions_ended(self, session_ids: list[str]) -> None:
+        raise AssertionError("nobody says so")
 
     async def finish(self) -> None:
         """Until everything is told, and whoever was late has come."""
@@ -179,6 +215,7 @@ class Cluster:
             await asyncio.sleep(APPEND_SECONDS)
         await self.forwarding.stop()
         await asyncio.gather(*self.peers.late)
+        await asyncio.sleep(NEWS_SECONDS)
 
     def outcome(self, content: str) -> Outcome:
         (outcome,) = self.told[content]
@@ -193,6 +230,10 @@ class Cluster:
 
     def forwarded(self) -> list[tuple[str, list[str]]]:
         return [(node_id, [draft.content for draft in drafts]) for node_id, drafts in self.peers.batches]
+
+
+def news_of(draft: Draft, at: Appended) -> Persisted:
+    return Persisted(draft.chat_id, at.epoch, [Stored(at.sequence, draft.content.encode())])
 
 
 def message(content: str, chat_id: str = "chat") -> Draft:

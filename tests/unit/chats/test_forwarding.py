@@ -13,9 +13,10 @@ from parley.errors import Refused
 from parley.model import Appended, Outcome
 from parley.testing.clock import run_virtual
 from parley.wire.limits import MESSAGE_BYTES_MAX
-from tests.unit.chats.nodes import ME, Cluster, Mood, change, message
+from tests.unit.chats.nodes import ME, Cluster, Mood, change, message, news_of
 
 SENDER_PATIENCE_SECONDS = 5.0
+AT = Appended(message_id="", sequence=1, epoch=1, created_at="")
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -267,6 +268,72 @@ def test_a_chat_that_changes_hands_keeps_its_order() -> None:
         await cluster.finish()
         assert cluster.store.logs["chat"] == contents
         assert {node for node, _ in cluster.forwarded()} == {"one", "two"}
+
+    run(scenario)
+
+
+def test_news_of_a_chat_waits_for_the_answers_under_way() -> None:
+    """News that overtakes an answer waits for it; news of other chats does not."""
+
+    async def scenario() -> None:
+        cluster = Cluster(["one"], appends_here=False)
+        cluster.submit(message("mine"))
+        await asyncio.sleep(0.005)
+        elsewhere = news_of(message("elsewhere", "other chat"), AT)
+        cluster.store.news([elsewhere])
+        await cluster.finish()
+        assert cluster.heard == ["news elsewhere", "told mine", "news mine"]
+
+    run(scenario)
+
+
+def test_news_waits_until_a_message_that_was_sent_again_is_answered() -> None:
+    """The silent node had stored it: its news comes long before the answer of the next one."""
+
+    async def scenario() -> None:
+        cluster = Cluster(["one", "two"], appends_here=False)
+        owned_by(cluster, "one")
+        cluster.peers.moods = {"one": [Mood.DUMB]}
+        cluster.submit(message("hello"))
+        await cluster.finish()
+        assert cluster.heard == ["told hello", "news hello"]
+
+    run(scenario)
+
+
+def test_not_too_much_news_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the limit news goes out before the answer, rather than fill the memory."""
+    monkeypatch.setattr(forwarding, "NEWS_HELD_MAX", 3)
+
+    async def scenario() -> None:
+        cluster = Cluster(["one"], appends_here=False)
+        cluster.peers.moods = {"one": [Mood.DEAF]}
+        cluster.submit(message("mine"))
+        for n in range(4):
+            cluster.store.news([news_of(message(f"{n}"), AT)])
+        assert cluster.heard == ["news 0", "news 1", "news 2"]
+        await cluster.finish()
+        assert cluster.heard[3:] == ["told mine", "news 3"]
+
+    run(scenario)
+
+
+def test_a_listener_to_news_that_fails_stops_nobody() -> None:
+    """A bug in whoever hears news that waited is logged, and forwarding goes on."""
+
+    async def scenario() -> None:
+        cluster = Cluster(["one"], appends_here=False)
+
+        def fail() -> None:
+            raise ValueError("on purpose")
+
+        cluster.submit(message("first"))
+        assert cluster.forwarding.hold("chat", fail)
+        await asyncio.sleep(1)
+        cluster.submit(message("second"))
+        await cluster.finish()
+        assert [cluster.code("first"), cluster.code("second")] == ["stored", "stored"]
+        assert not cluster.forwarding.hold("chat", fail)
 
     run(scenario)
 

@@ -96,3 +96,17 @@ def test_while_nodes_are_honest_every_chat_keeps_its_order(
         sent = [draft for draft in cluster.drafts if draft.chat_id == chat_id]
         stored = [draft.content for draft in sent if not is_refused_as_not_stored(cluster, draft)]
         assert cluster.store.logs.get(chat_id, []) == stored
+
+
+@settings(deadline=None)
+@given(steps, moods(HONEST + SILENT), st.booleans())
+def test_an_answer_precedes_the_news_of_its_own_message(
+    course: list[Step], how: dict[str, list[Mood]], appends_here: bool
+) -> None:
+    """Whichever way a message was stored, its sender hears the ack first; and no news is kept back."""
+    cluster = play(course, how, appends_here)
+    for draft in cluster.drafts:
+        told, news = f"told {draft.content}", f"news {draft.content}"
+        assert cluster.heard.count(news) == cluster.store.count(draft.chat_id, draft.content)
+        if news in cluster.heard and not isinstance(cluster.outcome(draft.content), Refusal):
+            assert cluster.heard.index(told) < cluster.heard.index(news)
