@@ -89,7 +89,8 @@ class DynamoAllocator:
 
     async def _until_known(self, attempt: Callable[[], Awaitable[T]]) -> T:
         try:
-            return await asyncio.wait_for(self._repeat(attempt), self._deadline_seconds)
+            async with asyncio.timeout(self._deadline_seconds):
+                return await self._repeat(attempt)
         except TimeoutError as late:
             raise StoreUnavailable(f"DynamoDB gave no answer in {self._deadline_seconds:g} s") from late
 

@@ -5,7 +5,9 @@ INCR alone would start a lost counter again at 1. docs/sequencing.md says what R
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, TypeVar
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
@@ -17,7 +19,8 @@ from parley.errors import ConfigError, CounterMissingError, InconsistentCounterE
 CONNECTIONS_MAX = 16
 ANSWER_SECONDS_MAX = 2.0
 CONNECT_SECONDS_MAX = 1.0
-POOL_SECONDS_MAX = 2.0
+
+T = TypeVar("T")
 
 ALLOCATE = """
 local last = redis.call('GET', KEYS[1])
@@ -33,14 +36,17 @@ return tonumber(ARGV[1])
 """
 
 
-def connect(url: str, answer_seconds: float = ANSWER_SECONDS_MAX) -> Redis:
-    """A client that waits for nothing longer than a few seconds and repeats nothing by itself."""
+def connect(url: str) -> Redis:
+    """A client that repeats nothing by itself. Whoever uses it limits its time by `answered`.
+
+    Its own `socket_timeout` stays off: on Python 3.11 it would swallow the cancellation of a caller.
+    """
     try:
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS_MAX,
-            timeout=POOL_SECONDS_MAX,
-            socket_timeout=answer_seconds,
+            timeout=None,
+            socket_timeout=None,
             socket_connect_timeout=CONNECT_SECONDS_MAX,
             retry=Retry(NoBackoff(), 0),
         )
@@ -48,6 +54,15 @@ def connect(url: str, answer_seconds: float = ANSWER_SECONDS_MAX) -> Redis:
         # What was said about it may hold a part of the password.
         raise ConfigError("redis.url must be like redis://host:6379/0") from None
     return Redis.from_pool(pool)
+
+
+async def answered(command: Awaitable[T], seconds: float = ANSWER_SECONDS_MAX) -> T:
+    """What Redis answers, in time; StoreUnavailable otherwise."""
+    try:
+        async with asyncio.timeout(seconds):
+            return await command
+    except (RedisError, TimeoutError) as error:
+        raise StoreUnavailable(f"Redis did not answer: {str(error) or type(error).__name__}") from error
 
 
 def key_of(chat_id: str) -> str:
@@ -58,21 +73,17 @@ class RedisAllocator:
     """The `Allocator` port. When an answer is lost its numbers are too: StoreUnavailable, never twice."""
 
     def __init__(self, url: str, *, answer_seconds: float = ANSWER_SECONDS_MAX) -> None:
-        self._redis = connect(url, answer_seconds)
+        self._redis = connect(url)
+        self._answer_seconds = answer_seconds
         self._allocate = self._redis.register_script(ALLOCATE)
         self._restore = self._redis.register_script(RESTORE)
 
     async def create(self, chat_id: str) -> None:
-        try:
-            await self._redis.set(key_of(chat_id), 0, nx=True)
-        except RedisError as error:
-            raise unavailable(error) from error
+        await self._answered(self._redis.set(key_of(chat_id), 0, nx=True))
 
     async def allocate(self, chat_id: str, count: int, floor: int) -> int:
-        try:
-            verdict, number = await self._allocate(keys=[key_of(chat_id)], args=[count, floor])
-        except RedisError as error:
-            raise unavailable(error) from error
+        script = self._allocate(keys=[key_of(chat_id)], args=[count, floor])
+        verdict, number = await self._answered(script)
         if verdict == b"missing":
             raise CounterMissingError(f"{chat_id} has no counter in Redis")
         if verdict == b"behind":
@@ -80,21 +91,14 @@ class RedisAllocator:
         return int(number)
 
     async def last(self, chat_id: str) -> int | None:
-        try:
-            found: Any = await self._redis.get(key_of(chat_id))
-        except RedisError as error:
-            raise unavailable(error) from error
+        found = await self._answered(self._redis.get(key_of(chat_id)))
         return None if found is None else int(found)
 
     async def restore(self, chat_id: str, at_least: int) -> int:
-        try:
-            return int(await self._restore(keys=[key_of(chat_id)], args=[at_least]))
-        except RedisError as error:
-            raise unavailable(error) from error
+        return int(await self._answered(self._restore(keys=[key_of(chat_id)], args=[at_least])))
 
     async def close(self) -> None:
         await self._redis.aclose()
 
-
-def unavailable(error: RedisError) -> StoreUnavailable:
-    return StoreUnavailable(f"Redis did not answer: {str(error) or type(error).__name__}")
+    async def _answered(self, command: Awaitable[Any]) -> Any:
+        return await answered(command, self._answer_seconds)

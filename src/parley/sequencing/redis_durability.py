@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.exceptions import ResponseError
 
-from parley.sequencing.redis import connect, unavailable
+from parley.errors import StoreUnavailable
+from parley.sequencing.redis import answered, connect
 
 UNKNOWN_SETTINGS = (
     "Redis does not tell its settings: see to it elsewhere that appendonly is yes, appendfsync is always"
@@ -36,11 +35,11 @@ async def durability_problems(url: str) -> list[str]:
     """What is wrong with the Redis at this address; StoreUnavailable when it does not answer."""
     redis = connect(url)
     try:
-        found = await redis.config_get("appendonly", "appendfsync", "maxmemory-policy")
-    except (RedisConnectionError, RedisTimeoutError) as error:
-        raise unavailable(error) from error
-    except RedisError:
-        return [UNKNOWN_SETTINGS]  # managed services take CONFIG away
+        found = await answered(redis.config_get("appendonly", "appendfsync", "maxmemory-policy"))
+    except StoreUnavailable as error:
+        if isinstance(error.__cause__, ResponseError):
+            return [UNKNOWN_SETTINGS]  # managed services take CONFIG away
+        raise
     finally:
         await redis.aclose()
     return problems_in({name or "": value or "" for name, value in found.items()})

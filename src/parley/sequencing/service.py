@@ -166,7 +166,8 @@ class Sequencer:
 
     async def _probe(self) -> bool:
         try:
-            await asyncio.wait_for(self._allocator.last(READY_PROBE), READY_SECONDS_MAX)
+            async with asyncio.timeout(READY_SECONDS_MAX):
+                await self._allocator.last(READY_PROBE)
         except (StoreError, TimeoutError) as error:
             log.warning("not ready", reason=str(error) or "the counters were not read in time")
             return False
