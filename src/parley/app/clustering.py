@@ -9,7 +9,7 @@ from aiohttp import web
 
 from parley.app.engines import Engine
 from parley.bus.ports import Bus, Listener
-from parley.chats.forwarding import Forwarding
+from parley.chats.forwarding import AfterAnswers, Forwarding
 from parley.chats.sending import Sending
 from parley.clock import Clock
 from parley.cluster.calls import SignedCalls
@@ -27,7 +27,7 @@ from parley.telemetry import Metrics
 class Clustering:
     """`sending` is this node's own way into the log; None on a node that does not append.
 
-    `listener` hears what the others tell.
+    `listener` hears what the others tell, and what the bus does: news of a chat after its senders' answers.
     """
 
     def __init__(
@@ -50,9 +50,11 @@ class Clustering:
         self._herald = Herald(self._peers, metrics, clock, make_ids)
         self._server = NodeServer(cluster, clock=clock, sending=sending, listener=listener, routes=routes)
         self.forwarding = Forwarding(node_id, sending, self._peers, metrics)
+        self._listener = AfterAnswers(listener, self.forwarding)
 
     async def start(self, bus: Bus) -> None:
         """Known to the others when it returns."""
+        bus.subscribe(self._listener)
         bus.subscribe(self._herald)
         url = await self._server.start()
         await self._peers.start(url)

@@ -161,12 +161,13 @@ class App:
         await self.engine.open()
         await self._buses.start()
         await self.ephemeral.start()
-        self.bus.subscribe(self.hub)
         self.local_sending.start()
         jobs = self.engine.jobs(self.hub, self.bus) + self._buses.jobs()
         self._jobs = [asyncio.create_task(job) for job in jobs]
         if self.cluster is not None:
             await self.cluster.start(self.bus)
+        else:
+            self.bus.subscribe(self.hub)
         return await self.gateway.start(self.config.server.host, self.config.server.port)
 
     async def _abandon(self) -> None:
