@@ -72,6 +72,7 @@ def _run_announced(place: Place, started: Callable[[], None]) -> None:
     def ready(url: str) -> None:
         parts = urlsplit(url)
         address = url_for(parts.hostname or "", parts.port or 0)
+        place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         signs.append(place.folder / URL_NAME)
         signs[-1].write_text(address, encoding="utf-8")
         _say_ready(url, address, place.folder)

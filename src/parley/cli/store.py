@@ -1,4 +1,4 @@
-"""`parley store …`: the tables of a store that many nodes share."""
+"""`parley store …`: the tables and topics that many nodes share."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from parley.config import Config
     from parley.store.dynamodb.client import Dynamo
 
-app = typer.Typer(no_args_is_help=True, help="The tables of a shared store.")
+app = typer.Typer(no_args_is_help=True, help="The tables and topics that nodes share.")
 
 
 @app.command("init")
 def init(config: ConfigFile = None, json: AsJson = False) -> None:
-    """Make the tables that are missing in DynamoDB. Safe to repeat; what is there is never changed."""
+    """Make what is missing: tables in DynamoDB, topics in Kafka. Safe to repeat; nothing is changed."""
     from parley.cli import opening
     from parley.cli.output import note, print_json
     from parley.cli.places import CommandFailed, find_place
@@ -39,10 +39,24 @@ def init(config: ConfigFile = None, json: AsJson = False) -> None:
             await dynamo.close()
 
     made = opening.run(make())
+    topics = opening.run(_make_topics(settings))
     if json:
-        print_json({"made": made})
-    else:
-        note(f"{len(made)} tables made" if made else "all tables were there")
+        print_json({"made": made, "topics": topics})
+        return
+    for topic in topics:
+        print(f"{topic}: made")
+    note(f"{len(made)} tables made" if made else "all tables were there")
+    if settings.kafka.brokers:
+        note(f"{len(topics)} topics made" if topics else "all topics were there")
+
+
+async def _make_topics(settings: Config) -> list[str]:
+    """Topics, where a broker is configured."""
+    if not settings.kafka.brokers:
+        return []
+    from parley.bus.kafka.admin import ensure_topics
+
+    return await ensure_topics(settings.kafka)
 
 
 def _client(settings: Config) -> Dynamo:

@@ -18,6 +18,7 @@ from aiohttp import ClientSession
 from parley import config
 from parley.app import App
 from parley.clock import Clock, wall_clock
+from parley.store.sqlite.store import SqliteStore
 from parley.testing.clients import Answer, Frame, HttpClient, Person, RawClient
 
 
@@ -30,6 +31,12 @@ class Served:
         self.url = f"http://127.0.0.1:{port}"
         self.session = session
         self.http = HttpClient(session, self.url)
+
+    @property
+    def sqlite(self) -> SqliteStore:
+        """The store, for tests that look into its file."""
+        assert isinstance(self.app.store, SqliteStore)
+        return self.app.store
 
     async def people(self, *usernames: str) -> list[Person]:
         """New accounts, each logged in on a device called phone."""

@@ -153,7 +153,7 @@ async def test_too_much_in_flight_stops_the_reading(place: Place, monkeypatch: p
         await bare.open()
         await bare.hello(ann, live=False)
         connection = only(served)
-        with held_lock(served.app.store.database.path):
+        with held_lock(served.sqlite.database.path):
             bare.send([send(chat, id=number) for number in range(100)])
             await eventually(lambda: in_flight(connection) == 8)
             assert (await served.http.get("/healthz")).status == 200

@@ -362,9 +362,9 @@ async def test_an_operators_repair_beside_the_server_reaches_live_readers(place:
             await client.live_entry(chat, 1)
             news = await served.app.store.log.append([draft_of(ann, chat)])
             assert news.persisted, "written past the bus, as another program does"
-            with closing(apsw.Connection(str(served.app.store.database.path))) as other:
+            with closing(apsw.Connection(str(served.sqlite.database.path))) as other:
                 other.execute("UPDATE users SET about = 'touched'")
-            served.app.store.look_for_foreign_writes()
+            served.sqlite.look_for_foreign_writes()
             assert (await client.live_entry(chat, 2))["content"] == "past the bus"
 
 

@@ -98,7 +98,7 @@ async def test_a_missing_counter_is_critical(either: Place, lines: list[Line]) -
     async with either.serving() as served:
         (ann,) = await served.people("ann")
         chat = await served.as_(ann).create_group()
-        with apsw.Connection(str(served.app.store.database.path)) as other:
+        with apsw.Connection(str(served.sqlite.database.path)) as other:
             other.execute("DELETE FROM chat_counters WHERE chat_id = ?", (chat,))
         refused = await served.as_(ann).post(f"/v1/chats/{chat}/messages", message())
         assert_refused(refused, 503, "counter_missing")
