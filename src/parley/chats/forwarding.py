@@ -224,8 +224,10 @@ class Forwarding(Sender):
             return [OUTCOME_UNKNOWN] * len(batch)
 
     def _note_failure(self, reason: str, node_id: str, batch: list[Forwarded], error: StoreError) -> None:
+        """What a node refused goes elsewhere; a line for each such batch would only fill the log."""
         self._metrics.forward_failures.labels(reason).inc()
-        log.warning("not forwarded", reason=reason, node=node_id, drafts=len(batch), error=str(error))
+        say = log.warning if reason == "silent" else log.debug
+        say("not forwarded", reason=reason, node=node_id, drafts=len(batch), error=str(error))
 
     def _settle(self, batch: list[Forwarded], outcomes: list[Outcome | None]) -> None:
         """Hand out outcomes; what can be sent again goes to the front of its chat, in its order."""
