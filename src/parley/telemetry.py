@@ -118,6 +118,7 @@ class Metrics:
         self.hot_chats = HotChats(clock)
         self.allocation = Latencies(clock)
         self.is_store_available: Callable[[], bool] = lambda: True
+        self.is_ephemeral_available: Callable[[], bool] = lambda: True
         self.counter_missing_errors = 0
         self.deliveries = 0
         self.sequence_allocation_errors = 0
@@ -211,6 +212,11 @@ class _SourceNames(Collector):
         yield _gauge("transaction_conflict_rate", "Conditional failures of the write", m.conflicts.rate())
         yield self._hottest()
         yield _gauge("parley_store_available", "1 while the store can be used", m.is_store_available())
+        yield _gauge(
+            "parley_ephemeral_available",
+            "1 while Redis, or whatever holds presence and shared rates, can be used",
+            m.is_ephemeral_available(),
+        )
         yield _gauge(
             "parley_unpublished_positions", "Durable, and not known to be on the bus", m.unpublished()
         )

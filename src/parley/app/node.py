@@ -68,7 +68,8 @@ class App:
         self.engine = engine = self._make_engine(reach, environment)
         self.store = store = engine.store
         metrics.is_store_available = lambda: engine.available
-        self.ephemeral = self._make_ephemeral()
+        self.ephemeral = ephemeral = self._make_ephemeral()
+        metrics.is_ephemeral_available = lambda: ephemeral.available
         self.hub = Hub(store.log, store.directory, metrics, reach)
         self._buses = self._make_buses()
         self.bus = bus = self._buses.bus

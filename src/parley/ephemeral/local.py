@@ -6,6 +6,7 @@ Several nodes in one process may share an engine, which is how tests run a clust
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from parley.clock import MS_PER_SECOND, Clock
 from parley.core.rates import Rate, RateLimiter
@@ -40,15 +41,13 @@ class LocalNodes:
         return [node for _, (node, _) in sorted(self._leases.items())]
 
 
-class Person:
-    """Somebody who was told to be online. Claims are kept in the order in which devices connected."""
+class Claim(NamedTuple):
+    device_id: str
+    node_id: str
+    expires_ms: int
 
-    __slots__ = ("claims", "expires_ms", "last_active_ms")
-
-    def __init__(self) -> None:
-        self.claims: dict[tuple[str, str], int] = {}
-        self.expires_ms = 0
-        self.last_active_ms = 0
+    def is_of(self, device_id: str, node_id: str) -> bool:
+        return self.device_id == device_id and self.node_id == node_id
 
 
 class LocalRegistry:
@@ -57,46 +56,51 @@ class LocalRegistry:
     def __init__(self, clock: Clock, lease_seconds: float = DEVICE_LEASE_SECONDS) -> None:
         self._clock = clock
         self._lease_ms = round(lease_seconds * MS_PER_SECOND)
-        self._people: dict[str, Person] = {}
-        """In the order of their last claims, so that whoever runs out first stands in front."""
+        self._people: dict[str, tuple[Claim, ...]] = {}
+        """Of all who were told to be online, who runs out first in front; of each, the newest claim last."""
         self._watching = Listeners[Presence]()
 
     async def connected(self, devices: Sequence[Device], node_id: str) -> None:
+        now_ms = self._clock()
         for user_id, device_id in devices:
-            self._claim(user_id, (device_id, node_id), is_new=True)
+            known = self._people.pop(user_id, ())
+            others = [at for at in known if at.expires_ms > now_ms and not at.is_of(device_id, node_id)]
+            self._hold(user_id, (*others, self._claim(device_id, node_id, now_ms)), known, now_ms)
 
     async def renew(self, devices: Sequence[Device], node_id: str) -> None:
-        for user_id, device_id in devices:
-            self._claim(user_id, (device_id, node_id), is_new=False)
-        self._end_expired()
-
-    def _claim(self, user_id: str, claim: tuple[str, str], is_new: bool) -> None:
         now_ms = self._clock()
-        known = self._people.pop(user_id, None)
-        person = self._people[user_id] = known or Person()
-        person.expires_ms, person.last_active_ms = now_ms + self._lease_ms, now_ms
-        if is_new and person.claims:
-            person.claims = {at: ends for at, ends in person.claims.items() if ends > now_ms and at != claim}
-        person.claims[claim] = person.expires_ms
-        if known is None:
+        for user_id, device_id in devices:
+            known = self._people.pop(user_id, ())
+            claim = self._claim(device_id, node_id, now_ms)
+            claims = tuple(claim if at.is_of(device_id, node_id) else at for at in known)
+            self._hold(user_id, claims if claim in claims else (*claims, claim), known, now_ms)
+        self._end_expired(now_ms)
+
+    def _claim(self, device_id: str, node_id: str, now_ms: int) -> Claim:
+        return Claim(device_id, node_id, now_ms + self._lease_ms)
+
+    def _hold(self, user_id: str, claims: tuple[Claim, ...], known: tuple[Claim, ...], now_ms: int) -> None:
+        self._people[user_id] = claims
+        if not known:
             self._watching.tell(Presence(user_id, True, now_ms))
 
     async def disconnected(self, devices: Iterable[Device], node_id: str) -> None:
         now_ms = self._clock()
         for user_id, device_id in devices:
-            person = self._people.get(user_id)
-            if person is not None and person.claims.pop((device_id, node_id), None) is not None:
-                person.claims = {claim: at for claim, at in person.claims.items() if at > now_ms}
-                if not person.claims:
-                    self._end(user_id, now_ms)
+            known = self._people.get(user_id, ())
+            left = tuple(at for at in known if not at.is_of(device_id, node_id))
+            if _expires_ms(left) > now_ms:
+                self._people[user_id] = left
+            elif len(left) < len(known):
+                self._end(user_id, now_ms)
 
-    def _end_expired(self) -> None:
-        now_ms = self._clock()
+    def _end_expired(self, now_ms: int) -> None:
         while self._people:
-            user_id, person = next(iter(self._people.items()))
-            if person.expires_ms > now_ms:
+            user_id, claims = next(iter(self._people.items()))
+            expires_ms = _expires_ms(claims)
+            if expires_ms > now_ms:
                 return
-            self._end(user_id, person.last_active_ms)
+            self._end(user_id, expires_ms - self._lease_ms)
 
     def _end(self, user_id: str, last_active_ms: int) -> None:
         del self._people[user_id]
@@ -106,19 +110,20 @@ class LocalRegistry:
         now_ms = self._clock()
         found = {}
         for user_id in user_ids:
-            person = self._people.get(user_id)
-            if person is not None and person.expires_ms > now_ms:
-                claims = person.claims.items()
-                found[user_id] = {device_id: node_id for (device_id, node_id), at in claims if at > now_ms}
+            claims = self._people.get(user_id, ())
+            if _expires_ms(claims) > now_ms:
+                found[user_id] = {at.device_id: at.node_id for at in claims if at.expires_ms > now_ms}
         return found
 
     async def presences(self, user_ids: Sequence[str]) -> list[Presence]:
-        return [self._presence(user_id, self._people.get(user_id)) for user_id in user_ids]
+        now_ms = self._clock()
+        return [self._presence(user_id, now_ms) for user_id in user_ids]
 
-    def _presence(self, user_id: str, person: Person | None) -> Presence:
-        if person is None or person.expires_ms <= self._clock():
+    def _presence(self, user_id: str, now_ms: int) -> Presence:
+        expires_ms = _expires_ms(self._people.get(user_id, ()))
+        if expires_ms <= now_ms:
             return Presence(user_id, False, 0)
-        return Presence(user_id, True, person.last_active_ms)
+        return Presence(user_id, True, expires_ms - self._lease_ms)
 
     def watch(self, changed: Callable[[Presence], None]) -> Callable[[], None]:
         return self._watching.add(changed)
@@ -126,6 +131,10 @@ class LocalRegistry:
     def on_return(self, returned: Callable[[], None]) -> Callable[[], None]:
         """It never comes: what is in this process does not go away without it."""
         return lambda: None
+
+
+def _expires_ms(claims: tuple[Claim, ...]) -> int:
+    return max([at.expires_ms for at in claims], default=0)
 
 
 class LocalRates:

@@ -265,7 +265,7 @@ async def test_presence_is_kept_under_the_names_of_the_design(own_redis: OwnRedi
         assert 0 < await redis.pttl("presence:usr_ann") <= 60_000
         assert abs(kept.pop("last_active") - wall_clock()) < 10_000
         assert kept == {"status": "online"}
-        told = msgspec.json.decode((await channel.get_message(timeout=5))["data"])
+        (told,) = msgspec.json.decode((await channel.get_message(timeout=5))["data"])
         assert abs(told.pop("last_active") - wall_clock()) < 10_000
         assert told == {"user_id": "usr_ann", "status": "online"}
 

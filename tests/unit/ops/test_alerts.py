@@ -84,6 +84,10 @@ def store_available(available: bool) -> Play:
     return lambda scene: setattr(scene.metrics, "is_store_available", lambda: available)
 
 
+def ephemeral_available(available: bool) -> Play:
+    return lambda scene: setattr(scene.metrics, "is_ephemeral_available", lambda: available)
+
+
 CASES = [
     Case(
         "ParleySequenceAllocationSlow",
@@ -114,6 +118,7 @@ CASES = [
     ),
     Case("ParleyDown", instead(up=1), instead(up=0)),
     Case("ParleyStoreUnavailable", store_available(True), store_available(False)),
+    Case("ParleyEphemeralUnavailable", ephemeral_available(True), ephemeral_available(False)),
     Case(
         "ParleyCommitFailed",
         lambda scene: scene.metrics.commit_failures.inc(0),

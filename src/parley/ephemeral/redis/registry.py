@@ -40,6 +40,7 @@ class Status(Struct):
 
 
 decode_status = msgspec.json.Decoder(Status).decode
+decode_news = msgspec.json.Decoder(list[Status]).decode
 
 
 class RedisRegistry:
@@ -128,10 +129,11 @@ class RedisRegistry:
 
     def _heard(self, data: bytes) -> None:
         try:
-            status = decode_status(data)
+            news = decode_news(data)
         except msgspec.DecodeError as error:
             log.debug("not a presence", channel=self.channel.name, error=str(error))
-        else:
+            return
+        for status in news:
             self._watching.tell(status.presence(status.user_id))
 
     def _keys(self, user_ids: Iterable[str]) -> list[str]:

@@ -5,7 +5,7 @@
     presence:{user_id}  string   {"status": "online", "last_active": …}, for one lease
     presence_leases     zset     user_id → lease end, of everybody who was told to be online
     rate:{name}:{key}   string   "<level> <updated at>", until it would be full
-    presence_channel    channel  {"user_id": …, "status": "online" | "offline", "last_active": …}
+    presence_channel    channel  [{"user_id": …, "status": "online" | "offline", "last_active": …}, …]
 
 Times are milliseconds since 1970; only "connected at" has microseconds, so that no two are the same.
 """
@@ -38,11 +38,16 @@ return alive
 """
 
 TELL = """
+local news = {}
 local function tell(user_id, status, last_active)
-  local news = cjson.encode({user_id = user_id, status = status, last_active = last_active})
-  redis.call('PUBLISH', channel, news)
+  news[#news + 1] = {user_id = user_id, status = status, last_active = last_active}
 end
 """
+
+PUBLISH = """
+if #news > 0 then redis.call('PUBLISH', channel, cjson.encode(news)) end
+"""
+"""One message for all: every node reads it, and a message costs a reader more than what is in it."""
 
 RUN_OUT = """
 return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, many)
@@ -88,7 +93,7 @@ for i = 2, #KEYS, 2 do
   redis.call('SET', presence, present, 'PX', lease)
   if redis.call('ZADD', KEYS[1], ends, user_id) == 1 then tell(user_id, 'online', now) end
 end
-{RUN_OUT}"""
+{PUBLISH}{RUN_OUT}"""
 
 RELEASE = f"""{NOW}{PRUNE}
 -- KEYS as above; ARGV: channel, node, then person and device of each claim.
@@ -102,7 +107,7 @@ for i = 2, #KEYS, 2 do
     if redis.call('ZREM', KEYS[1], user_id) == 1 then tell(user_id, 'offline', now) end
   end
 end
-"""
+{PUBLISH}"""
 
 END = f"""{NOW}
 -- KEYS as above; ARGV: channel, how many to answer, lease, then each person.
@@ -117,7 +122,7 @@ for i = 2, #KEYS, 2 do
     tell(user_id, 'offline', ends - lease)
   end
 end
-{RUN_OUT}"""
+{PUBLISH}{RUN_OUT}"""
 
 WHEREABOUTS = f"""{NOW}
 -- For each person a list of device, node and connected at, one after the other.
