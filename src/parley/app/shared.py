@@ -100,7 +100,7 @@ class SharedEngine:
         )
         self.allocator = None if self._numbers is None else self._numbers.allocator
         self.lanes = self.store.log.lanes
-        self.batch_drafts_max = self.store.log.batch_drafts_max
+        self.batch_drafts_max = faults.batch_max_from(environment, self.store.log.batch_drafts_max)
         self.available = True
 
     async def open(self) -> None:

@@ -6,6 +6,7 @@ Off unless the environment says otherwise:
     PARLEY_TEST_HOLD=label:FILE     whoever reaches the label waits while FILE exists
     PARLEY_TEST_DISK=FILE           the store's writes fail as FILE says: `full`, `sync` or `io`;
                                     no file, or an empty one, means a healthy disk
+    PARLEY_TEST_BATCH_MAX=n         no transaction of a shared store takes more than n messages
 
 Labels: before_write, after_write_before_commit, after_commit_before_ack, mid_fanout, after_allocate.
 """
@@ -24,6 +25,7 @@ import apsw
 CRASH = "PARLEY_TEST_CRASH"
 HOLD = "PARLEY_TEST_HOLD"
 DISK = "PARLEY_TEST_DISK"
+BATCH_MAX = "PARLEY_TEST_BATCH_MAX"
 LABELS = (
     "before_write",
     "after_write_before_commit",
@@ -83,6 +85,11 @@ class Hold:
         self._file.with_suffix(".held").touch()
         while self._file.exists():  # noqa: ASYNC110 - another process removes it
             await asyncio.sleep(HOLD_LOOK_SECONDS)
+
+
+def batch_max_from(environment: Mapping[str, str], usual: int) -> int:
+    """How many drafts one transaction may take: as many as usual, unless fewer are to be compared with it."""
+    return min(usual, max(1, int(environment.get(BATCH_MAX, usual))))
 
 
 def vfs_from(environment: Mapping[str, str]) -> str | None:
