@@ -1,15 +1,10 @@
 """Redis killed, paused, emptied and refusing under use: nobody is held up, and it heals by itself."""
 
 import asyncio
-import os
-import signal
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import msgspec
-import pytest
-from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from parley.clock import wall_clock
@@ -17,52 +12,11 @@ from parley.ephemeral.ports import Node, Presence
 from parley.ephemeral.redis.engine import RedisEphemeral
 from parley.ephemeral.redis.link import CALL_SECONDS_MAX
 from parley.gateway.lobby import Lobby
-from tests.services import OwnServices
+from tests.integration.ephemeral.own_redis import OwnRedis
 from tests.waiting import eventually
 
 A, B = Node("a", "http://127.0.0.1:1", ("gateway",)), Node("b", "http://127.0.0.1:2", ("ingest",))
 EARLY, LATE = [f"usr_early_{n}" for n in range(300)], [f"usr_late_{n}" for n in range(300)]
-
-
-class OwnRedis:
-    """A Redis of this test's own."""
-
-    def __init__(self, services: OwnServices) -> None:
-        self._services = services
-        self.url = services.environment("redis")["PARLEY_REDIS_URL"]
-
-    async def kill(self) -> None:
-        await asyncio.to_thread(self._services.kill, "redis")
-
-    async def start_empty(self) -> None:
-        await asyncio.to_thread(self._services.reset, "redis")
-
-    @asynccontextmanager
-    async def asked(self) -> AsyncIterator[Redis]:
-        """A plain client, as an operator has one."""
-        redis = Redis.from_url(self.url)
-        try:
-            yield redis
-        finally:
-            await redis.aclose()
-
-    @asynccontextmanager
-    async def paused(self) -> AsyncIterator[None]:
-        """It is there, and does nothing."""
-        async with self.asked() as redis:
-            process_id = int((await redis.info("server"))["process_id"])
-        os.kill(process_id, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(process_id, signal.SIGCONT)
-
-
-@pytest.fixture
-def own_redis(tmp_path: Path) -> Iterator[OwnRedis]:
-    with OwnServices(tmp_path, in_memory=True) as services:
-        services.up("redis")
-        yield OwnRedis(services)
 
 
 @asynccontextmanager
