@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cache
@@ -16,7 +16,9 @@ from parley.sequencing.dynamodb import DynamoAllocator
 from parley.sequencing.redis import RedisAllocator
 from parley.sequencing.remote import RemoteAllocator
 from parley.sequencing.service import Sequencer
+from parley.store.dynamodb.check import check_tables_of
 from parley.store.dynamodb.client import Dynamo
+from parley.store.dynamodb.recover import recover
 from parley.store.dynamodb.schema import create_tables
 from parley.store.dynamodb.store import DynamoStore
 from parley.store.dynamodb.values import from_item, to_item
@@ -157,28 +159,32 @@ class DynamoOpenStore:
         )
 
     def recover_counter(self, chat_id: str) -> None:
-        from parley.store.dynamodb.recover import recover
+        async def run(dynamo: Dynamo, allocator: Allocator | None) -> None:
+            await recover(dynamo, chat_id, self.clock, apply=True, allocator=allocator)
 
-        async def run() -> None:
-            dynamo = self._client(None)
-            await dynamo.open()
-            await recover(dynamo, chat_id, self.clock, apply=True)
-            await dynamo.close()
-
-        elsewhere(run())
+        elsewhere(self._as_operator(run))
 
     def breaches(self) -> list[str]:
-        from parley.store.dynamodb.check import check_tables_of
+        async def run(dynamo: Dynamo, allocator: Allocator | None) -> list[str]:
+            findings = await check_tables_of(
+                dynamo, allocator=allocator, is_atomic=self._allocator_name is None, clock=self.clock
+            )
+            return [str(breach) for breach in findings.breaches]
 
-        async def run() -> list[str]:
-            dynamo = self._client(None)
-            await dynamo.open()
-            found = [str(breach) for breach in (await check_tables_of(dynamo)).breaches]
+        found: list[str] = elsewhere(self._as_operator(run))
+        return found
+
+    async def _as_operator(self, work: Callable[[Dynamo, Allocator | None], Coroutine[Any, Any, Any]]) -> Any:
+        """With clients of its own; only counters in Redis are not in the tables."""
+        dynamo = self._client(None)
+        redis = RedisAllocator(redis_url()) if self._allocator_name == "redis" else None
+        await dynamo.open()
+        try:
+            return await work(dynamo, redis)
+        finally:
             await dynamo.close()
-            return found
-
-        result: list[str] = elsewhere(run())
-        return result
+            if redis is not None:
+                await redis.close()
 
     def remove_member(self, chat_id: str, user_id: str) -> None:
         """As any program must do it: with a new revision, for whoever remembers the old."""
