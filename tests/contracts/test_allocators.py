@@ -112,6 +112,17 @@ async def test_restoring_never_lowers(kind: Kind) -> None:
         assert await world.allocator.allocate(chat, 1, 42) == 43
 
 
+@pytest.mark.parametrize("count", [0, -1])
+async def test_a_block_has_a_number(kind: Kind, count: int) -> None:
+    """Nothing that is asked for can make a counter stand still or go back."""
+    async with kind() as world:
+        chat = new_chat()
+        await world.allocator.create(chat)
+        with pytest.raises(ValueError):
+            await world.allocator.allocate(chat, count, 0)
+        assert await world.allocator.last(chat) == 0
+
+
 async def test_large_numbers_are_exact(kind: Kind) -> None:
     """Numbers up to the largest that travels are given without rounding."""
     async with kind() as world:

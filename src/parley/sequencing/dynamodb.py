@@ -11,10 +11,13 @@ import structlog
 from parley.clock import Clock, iso
 from parley.errors import CounterMissingError, InconsistentCounterError, OutcomeUnknown, StoreUnavailable
 from parley.store.dynamodb.answers import backoff_seconds
+from parley.store.dynamodb.calling import CONNECTIONS_MAX
 from parley.store.dynamodb.client import ConditionFailed, Dynamo, Item
 
 TABLE = "chat_counters"
 DEADLINE_SECONDS = 5.0
+REQUESTS_AT_ONCE_MAX = 32
+assert REQUESTS_AT_ONCE_MAX < CONNECTIONS_MAX, "a crowd of chats leaves connections to the rest of the store"
 
 CREATE = "SET sequence_counter = :counter, created_at = if_not_exists(created_at, :now), updated_at = :now"
 ALLOCATE = "ADD sequence_counter :count SET updated_at = :now"
@@ -40,6 +43,7 @@ class DynamoAllocator:
     ) -> None:
         self._dynamo = dynamo
         self._deadline_seconds = deadline_seconds
+        self._places = asyncio.Semaphore(REQUESTS_AT_ONCE_MAX)
         self._clock = clock
         self._random = random
 
@@ -50,6 +54,8 @@ class DynamoAllocator:
             return  # it exists, perhaps by an attempt whose answer was lost
 
     async def allocate(self, chat_id: str, count: int, floor: int) -> int:
+        if count < 1:
+            raise ValueError("a block has at least one number")
         try:
             updated = await self._update(chat_id, ALLOCATE, {":count": count, ":floor": floor}, IS_NOT_BEHIND)
         except ConditionFailed as failed:
@@ -89,7 +95,7 @@ class DynamoAllocator:
 
     async def _until_known(self, attempt: Callable[[], Awaitable[T]]) -> T:
         try:
-            async with asyncio.timeout(self._deadline_seconds):
+            async with asyncio.timeout(self._deadline_seconds), self._places:
                 return await self._repeat(attempt)
         except TimeoutError as late:
             raise StoreUnavailable(f"DynamoDB gave no answer in {self._deadline_seconds:g} s") from late

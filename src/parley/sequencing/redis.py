@@ -1,6 +1,7 @@
 """Numbers from Redis: one key `seq:{chat_id}` per chat, and scripts that never make one by accident.
 
-INCR alone would start a lost counter again at 1. docs/sequencing.md says what Redis must be told to keep.
+INCR alone would start a lost counter again at 1. What is asked for in one turn of the loop is one script, and
+one write to the disk. docs/sequencing.md says what Redis must be told to keep.
 """
 
 from __future__ import annotations
@@ -15,19 +16,35 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from parley.errors import ConfigError, CounterMissingError, InconsistentCounterError, StoreUnavailable
+from parley.sequencing.batching import Batching, Outcome
+from parley.sequencing.bodies import Allocation
 
 CONNECTIONS_MAX = 16
+BATCH_CHATS_MAX = 500
+BATCHES_AT_ONCE_MAX = 4
+assert BATCHES_AT_ONCE_MAX < CONNECTIONS_MAX, "no batch waits for a connection: who does waits without order"
 ANSWER_SECONDS_MAX = 2.0
 CONNECT_SECONDS_MAX = 1.0
 
 T = TypeVar("T")
 
 ALLOCATE = """
-local last = redis.call('GET', KEYS[1])
-if not last then return {'missing', 0} end
-if tonumber(last) < tonumber(ARGV[2]) then return {'behind', tonumber(last)} end
-return {'given', redis.call('INCRBY', KEYS[1], ARGV[1])}
+local function allocate(key, count, floor)
+  local last = redis.pcall('GET', key)
+  if not last then return {'missing', 0} end
+  local number = tonumber(last)
+  if not number then return {'strange', 0} end
+  if number < floor then return {'behind', number} end
+  local given = redis.pcall('INCRBY', key, count)
+  if type(given) ~= 'number' then return {'strange', 0} end
+  return {'given', given}
+end
+local outcomes = {}
+for i, key in ipairs(KEYS) do outcomes[i] = allocate(key, ARGV[2 * i - 1], tonumber(ARGV[2 * i])) end
+return outcomes
 """
+"""A block for each key. A key that holds something else fails for itself: nothing undoes what others got."""
+
 RESTORE = """
 local last = redis.call('GET', KEYS[1])
 if last and tonumber(last) >= tonumber(ARGV[1]) then return tonumber(last) end
@@ -75,20 +92,17 @@ class RedisAllocator:
     def __init__(self, url: str, *, answer_seconds: float = ANSWER_SECONDS_MAX) -> None:
         self._redis = connect(url)
         self._answer_seconds = answer_seconds
-        self._allocate = self._redis.register_script(ALLOCATE)
+        self._batching = Batching(self._allocate, size_max=BATCH_CHATS_MAX, at_once_max=BATCHES_AT_ONCE_MAX)
+        self._script = self._redis.register_script(ALLOCATE)
         self._restore = self._redis.register_script(RESTORE)
 
     async def create(self, chat_id: str) -> None:
         await self._answered(self._redis.set(key_of(chat_id), 0, nx=True))
 
     async def allocate(self, chat_id: str, count: int, floor: int) -> int:
-        script = self._allocate(keys=[key_of(chat_id)], args=[count, floor])
-        verdict, number = await self._answered(script)
-        if verdict == b"missing":
-            raise CounterMissingError(f"{chat_id} has no counter in Redis")
-        if verdict == b"behind":
-            raise InconsistentCounterError(int(number), floor)
-        return int(number)
+        if count < 1:
+            raise ValueError("a block has at least one number")
+        return await self._batching.allocate(Allocation(chat_id, count, floor))
 
     async def last(self, chat_id: str) -> int | None:
         found = await self._answered(self._redis.get(key_of(chat_id)))
@@ -100,5 +114,21 @@ class RedisAllocator:
     async def close(self) -> None:
         await self._redis.aclose()
 
+    async def _allocate(self, batch: list[Allocation]) -> list[Outcome]:
+        keys = [key_of(asked.chat_id) for asked in batch]
+        numbers = [number for asked in batch for number in (asked.count, asked.floor)]
+        outcomes = await self._answered(self._script(keys=keys, args=numbers))
+        return [_outcome(asked, *outcome) for asked, outcome in zip(batch, outcomes, strict=True)]
+
     async def _answered(self, command: Awaitable[Any]) -> Any:
         return await answered(command, self._answer_seconds)
+
+
+def _outcome(asked: Allocation, verdict: bytes, number: int) -> Outcome:
+    if verdict == b"given":
+        return number
+    if verdict == b"missing":
+        return CounterMissingError(f"{asked.chat_id} has no counter in Redis")
+    if verdict == b"behind":
+        return InconsistentCounterError(number, asked.floor)
+    return StoreUnavailable(f"the key {key_of(asked.chat_id)} in Redis holds no number")

@@ -14,6 +14,7 @@ from msgspec import Struct
 from parley.cluster.calls import NodeError, SignedCalls
 from parley.errors import ConfigError, StoreUnavailable
 from parley.sequencing import bodies
+from parley.sequencing.batching import Batching, Outcome
 
 DEADLINE_SECONDS = 6.0
 ANSWER_SECONDS_MAX = 2.0
@@ -22,11 +23,6 @@ REQUESTS_AT_ONCE_MAX = 8
 T = TypeVar("T")
 
 log = structlog.get_logger("parley.sequencing")
-
-
-class Asked(Struct, frozen=True, eq=False):
-    allocation: bodies.Allocation
-    answer: asyncio.Future[int]
 
 
 class RemoteAllocator:
@@ -50,19 +46,15 @@ class RemoteAllocator:
         self._calls = calls
         self._answer_seconds = answer_seconds
         self._current = first % len(self._urls)
-        self._asked: list[Asked] = []
-        self._requests: set[asyncio.Task[None]] = set()
-        self._is_flush_due = False
+        self._batching = Batching(
+            self._allocate, size_max=bodies.ALLOCATIONS_MAX, at_once_max=REQUESTS_AT_ONCE_MAX
+        )
 
     async def create(self, chat_id: str) -> None:
         await self._ask_one(bodies.CREATE, bodies.Named(chat_id))
 
     async def allocate(self, chat_id: str, count: int, floor: int) -> int:
-        allocation = bodies.check_allocation(chat_id, count, floor)
-        answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._asked.append(Asked(allocation, answer))
-        self._flush_soon()
-        return await answer
+        return await self._batching.allocate(bodies.check_allocation(chat_id, count, floor))
 
     async def last(self, chat_id: str) -> int | None:
         return (await self._ask_one(bodies.LAST, bodies.Named(chat_id))).last
@@ -72,38 +64,11 @@ class RemoteAllocator:
         assert outcome.last is not None, "a restored counter is there"
         return outcome.last
 
-    def _flush_soon(self) -> None:
-        if not self._is_flush_due and len(self._requests) < REQUESTS_AT_ONCE_MAX:
-            self._is_flush_due = True
-            asyncio.get_running_loop().call_soon(self._flush)
-
-    def _flush(self) -> None:
-        self._is_flush_due = False
-        batch = [asked for asked in self._asked if not asked.answer.done()]
-        self._asked = batch[bodies.ALLOCATIONS_MAX :]
-        if batch:
-            request = asyncio.create_task(self._request(batch[: bodies.ALLOCATIONS_MAX]))
-            self._requests.add(request)
-            request.add_done_callback(self._finished)
-
-    def _finished(self, request: asyncio.Task[None]) -> None:
-        self._requests.discard(request)
-        if self._asked:
-            self._flush_soon()
-
-    async def _request(self, batch: list[Asked]) -> None:
-        asked = bodies.Allocations([each.allocation for each in batch])
-        try:
-            outcomes = (await self._ask(bodies.ALLOCATE, asked, bodies.Outcomes)).allocations
-            if [outcome.chat_id for outcome in outcomes] != [each.allocation.chat_id for each in batch]:
-                raise StoreUnavailable("a Sequence Service answered something else than it was asked")
-        except Exception as error:
-            for each in batch:
-                if not each.answer.done():
-                    each.answer.set_exception(error)
-            return
-        for each, outcome in zip(batch, outcomes, strict=True):
-            _settle(each, outcome)
+    async def _allocate(self, batch: list[bodies.Allocation]) -> list[Outcome]:
+        outcomes = (await self._ask(bodies.ALLOCATE, bodies.Allocations(batch), bodies.Outcomes)).allocations
+        if [outcome.chat_id for outcome in outcomes] != [asked.chat_id for asked in batch]:
+            raise StoreUnavailable("a Sequence Service answered something else than it was asked")
+        return [_result(asked, outcome) for asked, outcome in zip(batch, outcomes, strict=True)]
 
     async def _ask_one(self, path: str, body: Struct) -> bodies.Outcome:
         outcome = await self._ask(path, body, bodies.Outcome)
@@ -136,13 +101,10 @@ class RemoteAllocator:
         return [(self._current + step) % len(self._urls) for step in range(len(self._urls))]
 
 
-def _settle(asked: Asked, outcome: bodies.Outcome) -> None:
-    if asked.answer.done():
-        return
+def _result(asked: bodies.Allocation, outcome: bodies.Outcome) -> Outcome:
     if outcome.error is None and outcome.last is not None:
-        asked.answer.set_result(outcome.last)
-    else:
-        asked.answer.set_exception(bodies.error_in(outcome, asked.allocation.floor))
+        return outcome.last
+    return bodies.error_in(outcome, asked.floor)
 
 
 def check_url(url: str) -> str:

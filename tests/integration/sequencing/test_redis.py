@@ -76,18 +76,19 @@ async def test_lost_data_is_noticed_and_recovered() -> None:
 
 
 async def test_what_is_no_counter_gives_nothing() -> None:
-    """A key that some other program has written over is an error, not a number."""
+    """A key that some other program has written over is an error, for itself and for nobody beside it."""
     url = await asyncio.to_thread(redis_url)
-    allocator, redis, chat = RedisAllocator(url), connect(url), new_chat()
-    await redis.set(key_of(chat), "nonsense")
-    with pytest.raises(StoreUnavailable):
-        await allocator.allocate(chat, 1, 0)
-    assert await redis.get(key_of(chat)) == b"nonsense"
-    await redis.delete(key_of(chat))
-    await redis.rpush(key_of(chat), "a list")
-    with pytest.raises(StoreUnavailable):
-        await allocator.allocate(chat, 1, 0)
-    await redis.delete(key_of(chat))
+    allocator, redis, chats = RedisAllocator(url), connect(url), [new_chat() for _ in range(4)]
+    await redis.set(key_of(chats[0]), "nonsense")
+    await redis.rpush(key_of(chats[1]), "a list")
+    await redis.set(key_of(chats[2]), "1.5")
+    await allocator.create(chats[3])
+    asked = [allocator.allocate(chat, 1, 0) for chat in chats]
+    outcomes = await asyncio.gather(*asked, return_exceptions=True)
+    assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 3 + [int]
+    assert await redis.get(key_of(chats[0])) == b"nonsense"
+    assert await redis.get(key_of(chats[2])) == b"1.5"
+    await redis.delete(*map(key_of, chats))
     await allocator.close()
     await redis.aclose()
 

@@ -68,6 +68,7 @@ async def test_requests_at_once_are_few() -> None:
 async def test_a_request_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """More allocations than one request may carry go in several."""
     monkeypatch.setattr(bodies, "ALLOCATIONS_MAX", 4)
+    monkeypatch.setattr("parley.sequencing.remote.REQUESTS_AT_ONCE_MAX", 1)
     calls = Calls()
     allocator = RemoteAllocator([A], calls)
     assert sorted(await asyncio.gather(*(allocator.allocate("a", 1, 0) for _ in range(10)))) == [
