@@ -14,6 +14,9 @@ Confirm = Callable[[list[Persisted], dict[str, int]], Awaitable[dict[str, Refusa
 The answer is what to refuse with in chats that are not there in time. News may be given to `publish` again.
 """
 
+Handle = Callable[[Persisted], Awaitable[None]]
+"""Does something about positions of one chat that became durable."""
+
 
 class Listener(Protocol):
     """Whoever wants the news. Called on the event loop; must not block."""
@@ -60,4 +63,17 @@ class Bus(Protocol):
 
     def publish_sessions_ended(self, session_ids: list[str]) -> None:
         """Tell of revoked sessions."""
+        ...
+
+
+class Feed(Protocol):
+    """Everything that becomes durable, for workers that must not miss any of it."""
+
+    async def consume(self, group: str, handle: Handle) -> None:
+        """Hand each chat's positions to one member of the group, ascending; ends only by being cancelled.
+
+        A new group begins with the oldest that the bus has. What `handle` has returned from counts as done;
+        what it raised at comes again, later, and before anything behind it in its chat. Something may come
+        twice after a crash, or when chats go to another member: a `handle` that takes long is cancelled then.
+        """
         ...

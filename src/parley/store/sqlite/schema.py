@@ -159,7 +159,15 @@ CREATE TRIGGER voids_delete INSTEAD OF DELETE ON voids BEGIN
 END;
 """
 
-MIGRATIONS = [VERSION_1]
+VERSION_2 = """
+CREATE TABLE consumer_offsets (
+    group_name TEXT PRIMARY KEY,
+    position INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+"""How far each group of consumers is in the entries, in commit order."""
+
+MIGRATIONS = [VERSION_1, VERSION_2]
 """Step n brings a file from version n to n + 1. Never change one that was released; add the next."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from parley.store.sqlite.accounts import SqliteAccounts
 from parley.store.sqlite.cursors import SqliteCursors
 from parley.store.sqlite.database import Database
 from parley.store.sqlite.directory import SqliteDirectory
+from parley.store.sqlite.feed import SqliteFeed
 from parley.store.sqlite.log import Hold, SqliteLog
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.states import ChatStates
@@ -25,7 +27,7 @@ def nowhere(_: str) -> None:
 
 
 class SqliteStore:
-    """Log, directory, accounts and cursors over one file.
+    """Log, directory, accounts, cursors and feed over one file.
 
     `beside`: this is a tool and a server may be at work, whose open allocations are not abandoned.
     """
@@ -42,6 +44,7 @@ class SqliteStore:
         reach: Reach = nowhere,
         hold: Hold = nowhere,
         beside: bool = False,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._beside = beside
         self.database = Database(folder, vfs, beside=beside)
@@ -54,6 +57,7 @@ class SqliteStore:
         self.directory = SqliteDirectory(reads, self.writer)
         self.accounts = SqliteAccounts(reads, self.writer)
         self.cursors = SqliteCursors(reads, self.writer)
+        self.feed = SqliteFeed(reads, self.writer, metrics, sequencing == "atomic", chance)
 
     async def open(self) -> list[Persisted]:
         """Ready to serve: durable, migrated, and nothing left open by a crash."""
