@@ -70,10 +70,17 @@ class Crowd:
         self.server_is_up()
         await asyncio.gather(*self._tasks)
 
+    async def until_worth_a_try(self, next_start: asyncio.Event) -> None:
+        """Whoever lost the server waits until there is a reason to try again."""
+        await next_start.wait()
+
     def client(self, person: Person) -> RawClient:
+        return RawClient(self.session, self.server.url, person, observer=self.recording(person))
+
+    def recording(self, person: Person) -> Recording:
+        """What a new connection of this person says and hears."""
         name = f"{person.username}/{person.device_id}#{next(self._connections)}"
-        recording = Recording(self.history, person, name)
-        return RawClient(self.session, self.server.url, person, observer=recording)
+        return Recording(self.history, person, name)
 
     def failed_member(self) -> BaseException | None:
         """What broke somebody's own expectations, if anything did."""
@@ -93,10 +100,13 @@ class Member:
         while not self.is_done():
             next_start = self.crowd.next_start
             try:
-                async with self.crowd.client(self.person) as client:
+                async with self.client() as client:
                     await self.converse(client)
             except LOST:
-                await next_start.wait()
+                await self.crowd.until_worth_a_try(next_start)
+
+    def client(self) -> RawClient:
+        return self.crowd.client(self.person)
 
     def is_done(self) -> bool:
         return self.crowd.over

@@ -151,8 +151,10 @@ class RawClient:
         msgpack: bool = False,
         live: bool = True,
         observer: Observer | None = None,
+        deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
         self._session = session
+        self._deadline_seconds = deadline_seconds
         self._url = url + "/v1/ws"
         self._protocol = MSGPACK_PROTOCOL if msgpack else JSON_PROTOCOL
         self._observer = observer
@@ -178,7 +180,7 @@ class RawClient:
 
     async def open(self) -> None:
         """Open the socket and say nothing."""
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with asyncio.timeout(self._deadline_seconds):
             self._socket = await self._session.ws_connect(
                 self._url, protocols=[self._protocol], max_msg_size=FRAME_BYTES_READ_MAX, autoping=True
             )
@@ -198,11 +200,17 @@ class RawClient:
             raise
 
     async def close(self) -> None:
-        """End it properly, if it has not ended."""
-        if self._reading is not None:
-            async with asyncio.timeout(DEADLINE_SECONDS):
+        """End it properly, if it has not ended; break it where nobody answers."""
+        if self._reading is None:
+            return
+        try:
+            async with asyncio.timeout(self._deadline_seconds):
                 await self._socket.close()
-                await self._reading
+                await asyncio.wait([self._reading])
+        except TimeoutError:
+            self.abort()
+            raise
+        await self._reading
 
     def abort(self) -> None:
         """Break it without a word, as a lost network does."""
@@ -246,7 +254,7 @@ class RawClient:
         return await self.answered(await self.post(kind, **fields))
 
     async def answered(self, answer: asyncio.Future[Frame]) -> Frame:
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with asyncio.timeout(self._deadline_seconds):
             return await answer
 
     async def post_message(
@@ -288,7 +296,7 @@ class RawClient:
 
     async def until(self, fits: Callable[[RawClient], bool]) -> None:
         """Wait until something is so, looking again after each frame; Disconnected if it ends before."""
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with asyncio.timeout(self._deadline_seconds):
             while not fits(self):
                 if self.ended is not None:
                     raise self.ended
@@ -298,7 +306,7 @@ class RawClient:
     async def until_ended(self) -> Disconnected:
         """Wait until the connection ends, and how it did."""
         assert self._reading is not None
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with asyncio.timeout(self._deadline_seconds):
             await asyncio.wait([self._reading])
         assert self.ended is not None
         return self.ended

@@ -110,6 +110,10 @@ class ServerProcess:
     def start(self, environment: Mapping[str, str] | None = None) -> None:
         """Start and wait until it is ready; `environment` is for this run only, on top of its own."""
         self.spawn(environment)
+        self.await_ready()
+
+    def await_ready(self) -> None:
+        """Wait until the process that was spawned is ready."""
         assert self._stdout is not None
         line = self._stdout.wait_for(lambda said: READY.match(said) is not None, READY_SECONDS_MAX)
         found = READY.match(line) if line is not None else None
@@ -142,10 +146,21 @@ class ServerProcess:
             self._process.kill()
             self.wait()
 
+    def pause(self) -> None:
+        """SIGSTOP: it does nothing any more, and its connections stay open."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT: it goes on as if no time had passed."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
     def terminate(self) -> int:
         """SIGTERM, and wait; its exit status."""
-        assert self._process is not None
-        self._process.send_signal(signal.SIGTERM)
+        self._signal(signal.SIGTERM)
         return self.wait()
 
     def wait(self, timeout_seconds: float = STOP_SECONDS_MAX) -> int:
@@ -213,10 +228,13 @@ def parley_command() -> list[str]:
     return [sys.executable, "-c", "import sys; from parley.cli import main; sys.exit(main())"]
 
 
-def run_parley(*arguments: str, timeout_seconds: float = 30.0) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
+def run_parley(
+    *arguments: str, timeout_seconds: float = 30.0, environment: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; `environment` is on top of this process's own."""
     return subprocess.run(
         [*parley_command(), *arguments],
+        env={**os.environ, **(environment or {})},
         capture_output=True,
         text=True,
         timeout=timeout_seconds,

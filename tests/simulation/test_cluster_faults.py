@@ -1,0 +1,129 @@
+"""Three real nodes on real services under load, while nodes and services are killed and nodes are paused.
+
+PARLEY_SIMULATE_ROUNDS sets how often each fault comes; PARLEY_SIMULATE_SEED repeats a run's choices (not its
+timing). A failed run leaves its history beside the test's data.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+from aiohttp import ClientSession
+
+from parley.ephemeral.ports import NODE_LEASE_SECONDS
+from parley.testing.cluster import ClusterProcess
+from parley.testing.history import check
+from parley.testing.server import ServerProcess
+from parley.testing.tables import Tables
+from tests.services import OwnServices, fresh_prefix
+from tests.simulation.cluster_crowd import ClusterCrowd
+from tests.simulation.test_kill_minus_nine import ROUNDS, SEED
+
+ROUNDS_PER_TURN = 30
+TURNS = max(1, ROUNDS // ROUNDS_PER_TURN)
+FAULT_SECONDS_MAX = 60
+PAUSE_SECONDS = NODE_LEASE_SECONDS + 1.5
+SAID_BETWEEN = 40
+"""So many messages are acknowledged before, and again after each fault."""
+SAID_MEANWHILE = 10
+
+NODES = ("n1", "n2", "n3")
+FAULTS = [*(f"kill {name}" for name in NODES), "kill kafka", "kill redis", "pause", "roll"]
+MODES = {
+    "atomic": {"PARLEY_STORE_SEQUENCING": "atomic"},
+    "dynamodb": {"PARLEY_STORE_SEQUENCING": "two_phase", "PARLEY_STORE_ALLOCATOR": "dynamodb"},
+    "redis": {"PARLEY_STORE_SEQUENCING": "two_phase", "PARLEY_STORE_ALLOCATOR": "redis"},
+}
+FAULTS_OF_MODE = {"atomic": FAULTS, "dynamodb": ["kill n1", "pause"], "redis": ["kill n1", "kill redis"]}
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServices]:
+    with OwnServices(tmp_path_factory.mktemp("cluster") / "services") as own:
+        own.up("dynamodb", "redis", "kafka")
+        yield own
+
+
+@pytest.mark.timeout(120 + TURNS * len(FAULTS) * FAULT_SECONDS_MAX)
+@pytest.mark.parametrize("mode", MODES)
+async def test_nothing_is_lost_doubled_reordered_or_skipped(
+    mode: str, services: OwnServices, tmp_path: Path
+) -> None:
+    """Whatever dies or stands still, what everybody was told agrees with the store, on every node."""
+    random = Random(f"{SEED} cluster {mode}")
+    cluster = ClusterProcess(tmp_path, environment_of(services, mode), NODES)
+    async with ClientSession() as session:
+        try:
+            await asyncio.to_thread(cluster.__enter__)
+            crowd = ClusterCrowd(cluster, session, random)
+            await crowd.gather()
+            for turn in range(TURNS):
+                faults = FAULTS if turn else FAULTS_OF_MODE[mode]
+                for fault in random.sample(faults, len(faults)):
+                    await crowd.until_said(SAID_BETWEEN)
+                    await suffer(crowd, cluster, services, fault)
+            await crowd.until_said(SAID_BETWEEN)
+            await crowd.finish()
+            await assert_promise_kept(crowd, cluster, tmp_path / "history.jsonl")
+        finally:
+            await asyncio.to_thread(cluster.kill)
+
+
+def environment_of(services: OwnServices, mode: str) -> dict[str, str]:
+    prefix = fresh_prefix()
+    return {
+        **services.environment(),
+        **MODES[mode],
+        "PARLEY_DYNAMODB_PREFIX": prefix,
+        "PARLEY_KAFKA_PREFIX": prefix,
+    }
+
+
+async def suffer(crowd: ClusterCrowd, cluster: ClusterProcess, services: OwnServices, fault: str) -> None:
+    """One fault and its end, with the crowd talking all the while."""
+    name = fault.removeprefix("kill ")
+    if fault == "roll":
+        await roll(crowd, cluster)
+    elif fault == "pause":
+        await pause(crowd, crowd.random.choice(crowd.nodes))
+    elif name in NODES:
+        await asyncio.to_thread(cluster[name].kill)
+        await crowd.until_said(SAID_MEANWHILE)
+        await asyncio.to_thread(cluster[name].start)
+    else:
+        await asyncio.to_thread(services.kill, name)
+        if not is_needed(cluster, name):
+            await crowd.until_said(SAID_MEANWHILE)
+        await asyncio.to_thread(services.start, name)
+
+
+def is_needed(cluster: ClusterProcess, service: str) -> bool:
+    """Whether nothing can be sent without it: only a Redis that gives the numbers."""
+    return service == "redis" and cluster.environment.get("PARLEY_STORE_ALLOCATOR") == "redis"
+
+
+async def pause(crowd: ClusterCrowd, node: ServerProcess) -> None:
+    """Stand still for longer than a lease; the others go on without it."""
+    node.pause()
+    try:
+        await asyncio.gather(asyncio.sleep(PAUSE_SECONDS), crowd.until_said(SAID_MEANWHILE))
+    finally:
+        node.resume()
+
+
+async def roll(crowd: ClusterCrowd, cluster: ClusterProcess) -> None:
+    """A new version on one node after the other."""
+    for node in cluster:
+        assert await asyncio.to_thread(node.terminate) == 0
+        await asyncio.to_thread(node.start)
+        await crowd.until_said(SAID_MEANWHILE)
+
+
+async def assert_promise_kept(crowd: ClusterCrowd, cluster: ClusterProcess, history_file: Path) -> None:
+    async with Tables(cluster.environment) as tables:
+        await tables.read_into(crowd.history)
+    crowd.history.write(history_file)
+    breaches = check(crowd.history)
+    assert not breaches, f"seed {SEED}, history in {history_file}\n" + "\n".join(map(str, breaches[:20]))
