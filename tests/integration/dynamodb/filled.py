@@ -1,0 +1,139 @@
+"""Tables with something in them: made through the real rooms, to be broken by hand."""
+
+import asyncio
+import random
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any, TypeVar
+
+from parley import ids
+from parley.clock import from_iso
+from parley.model import Action, Change, Chat, ChatType, Draft, Kind, Role, Session, User
+from parley.sequencing.dynamodb import DynamoAllocator
+from parley.store.checks import Findings
+from parley.store.dynamodb.check import check_tables_of
+from parley.store.dynamodb.client import Dynamo, Item
+from parley.store.dynamodb.entries import put_void
+from parley.store.dynamodb.schema import create_tables
+from parley.store.dynamodb.store import DynamoStore
+from parley.telemetry import Metrics
+from tests.services import dynamodb_endpoint, fresh_prefix
+
+BEGINNING = "2026-01-01T00:00:00.000Z"
+REGION = "us-east-1"
+GROUP_ENTRIES = 6
+"""Messages 1 to 5, of which the fourth is void, then Cas joins."""
+VOID_AT = 4
+GROUP: Item = {"chat_id": "chat_group"}
+DIRECT: Item = {"chat_id": "chat_direct"}
+
+T = TypeVar("T")
+Work = Callable[[Dynamo], Coroutine[Any, Any, T]]
+
+
+class Ticking:
+    """A clock that is a second later each time it is looked at."""
+
+    def __init__(self) -> None:
+        self._ticks = count(from_iso(BEGINNING), 1000)
+
+    def __call__(self) -> int:
+        return next(self._ticks)
+
+
+def at(sequence: int) -> Item:
+    """The place of an entry of the group."""
+    return {"chat_id": "chat_group", "sequence": sequence}
+
+
+def message(chat_id: str, sender_id: str, text: str) -> Draft:
+    client_message_id = str(uuid.uuid4())
+    return Draft(
+        chat_id=chat_id,
+        sender_id=sender_id,
+        content=text,
+        client_message_id=client_message_id,
+        client_key=ids.client_key(client_message_id),
+    )
+
+
+def _chat(chat_id: str, chat_type: ChatType, title: str | None) -> Chat:
+    return Chat(chat_id, chat_type, title, "user_ann", BEGINNING, BEGINNING, 1)
+
+
+def open_store(dynamo: Dynamo, *, two_phase: bool = False) -> DynamoStore:
+    clock = Ticking()
+    allocator = DynamoAllocator(dynamo, clock=clock, random=random.random) if two_phase else None
+    make_ids = ids.Ids(random.Random(dynamo.prefix).getrandbits)
+    return DynamoStore(dynamo, clock=clock, ids=make_ids, metrics=Metrics(clock), allocator=allocator)
+
+
+async def fill(dynamo: Dynamo, *, two_phase: bool = False) -> None:
+    """Ann, Ben and Cas; a group with a void in it, a direct chat, Ben's cursors and a session."""
+    store = open_store(dynamo, two_phase=two_phase)
+    for name in ("ann", "ben", "cas"):
+        await store.accounts.add_user(User(f"user_{name}", name, name, "", False, BEGINNING), "no hash")
+    await store.accounts.add_session(
+        Session("ses_ben", "user_ben", "phone", "a phone", 1, 1, 2**52), b"hash of a token"
+    )
+    await store.directory.create_chat(_chat("chat_group", ChatType.GROUP, "Tea"), ["user_ben"])
+    await store.directory.create_chat(_chat("chat_direct", ChatType.DIRECT, None), ["user_ben"])
+    for number in range(1, GROUP_ENTRIES):
+        await store.log.append([message("chat_group", "user_ann", f"message {number}")])
+    content = '{"action":"joined","user_id":"user_cas","role":"member"}'
+    change = Change(Action.JOINED, "user_cas", Role.MEMBER)
+    joining = Draft(
+        chat_id="chat_group", sender_id="user_ann", content=content, kind=Kind.MEMBER.value, change=change
+    )
+    await store.log.append([joining])
+    await store.log.append([message("chat_direct", "user_ben", "psst")])
+    store.cursors.note_acked("user_ben", "phone", "chat_group", 3, from_iso(BEGINNING))
+    store.cursors.note_read("user_ben", "chat_group", 2, from_iso(BEGINNING))
+    await store.cursors.close()
+    await store.outbox.close()
+    await _make_void(dynamo, VOID_AT)
+
+
+async def _make_void(dynamo: Dynamo, sequence: int) -> None:
+    entry = await dynamo.get("messages", at(sequence))
+    assert entry is not None
+    key: Item = {"chat_id": "chat_group", "client_message_id": entry["client_message_id"]}
+    await dynamo.delete("idempotency_keys", key)
+    await dynamo.put("messages", put_void("chat_group", sequence, 1).item)
+
+
+@asynccontextmanager
+async def filled(*, two_phase: bool = False) -> AsyncIterator[Dynamo]:
+    """A client of tables of their own, filled."""
+    dynamo = Dynamo(await asyncio.to_thread(dynamodb_endpoint), REGION, prefix=fresh_prefix())
+    await dynamo.open()
+    try:
+        await create_tables(dynamo)
+        await fill(dynamo, two_phase=two_phase)
+        yield dynamo
+    finally:
+        await dynamo.close()
+
+
+async def set_in(dynamo: Dynamo, table: str, key: Item, **attributes: Any) -> None:
+    """What somebody with the console in hand can do to an item; None removes an attribute."""
+    names = {f"#{name}": name for name in attributes}
+    values: Item = {f":{name}": value for name, value in attributes.items() if value is not None}
+    sets = ", ".join(f"#{name} = :{name}" for name, value in attributes.items() if value is not None)
+    removes = ", ".join(f"#{name}" for name, value in attributes.items() if value is None)
+    expression = f"{f'SET {sets}' if sets else ''} {f'REMOVE {removes}' if removes else ''}"
+    await dynamo.update(table, key, expression, values or None, names=names)
+
+
+async def check(dynamo: Dynamo, *chat_ids: str, **options: Any) -> Findings:
+    options = {"is_atomic": True, "clock": lambda: from_iso(BEGINNING) + 60_000, **options}
+    return await check_tables_of(dynamo, list(chat_ids) or None, **options)
+
+
+def wait_for(work: Coroutine[Any, Any, T]) -> T:
+    """For a test that is not a coroutine itself."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
