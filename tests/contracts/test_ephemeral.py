@@ -111,7 +111,9 @@ async def test_an_old_node_that_still_renews_does_not_win(world: World) -> None:
     """A device is where it connected last, even while the old node holds a dead socket for it."""
     async with world.opened() as (one, two):
         await one.registry.connected([ANN_PHONE], "z")
+        world.tick()
         await two.registry.connected([ANN_PHONE], "b")
+        world.tick()
         await one.registry.renew([ANN_PHONE], "z")
         assert await two.registry.whereabouts(["usr_ann"]) == {"usr_ann": {"phone": "b"}}
 

@@ -11,6 +11,7 @@ from parley.clock import wall_clock
 from parley.ephemeral.ports import Node, Presence
 from parley.ephemeral.redis.engine import RedisEphemeral
 from parley.ephemeral.redis.link import CALL_SECONDS_MAX
+from parley.ephemeral.redis.registry import RedisRegistry
 from parley.gateway.lobby import Lobby
 from tests.integration.ephemeral.own_redis import OwnRedis
 from tests.waiting import eventually
@@ -233,3 +234,12 @@ async def test_nonsense_on_the_channel_is_passed_over(own_redis: OwnRedis) -> No
         await one.registry.connected([("usr_ann", "phone")], "a")
         await eventually(lambda: [presence.user_id for presence in heard] == ["usr_ann"])
         assert one.available
+
+
+async def test_who_renews_in_time_is_not_ended(own_redis: OwnRedis) -> None:
+    """Between finding that a lease ran out and ending it, its node may have renewed it: then it holds."""
+    async with node(own_redis) as one:
+        await one.registry.connected([("usr_ann", "phone")], "a")
+        assert isinstance(one.registry, RedisRegistry)
+        await one.registry._ended(["usr_ann", "usr_never_seen"])
+        assert [presence.is_online for presence in await one.registry.presences(["usr_ann"])] == [True]

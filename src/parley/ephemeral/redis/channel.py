@@ -55,7 +55,7 @@ class Channel:
             await self._next(pubsub)
             self._retry_seconds = RETRY_SECONDS_MIN
             self.is_listening = True
-            self._link.reconnected()
+            self._link.worked()
             while True:
                 message = await pubsub.get_message(timeout=QUIET_SECONDS_MAX)
                 if message is None:

@@ -94,13 +94,6 @@ class Link:
             log.info("redis is back")
             self._listeners.tell(None)
 
-    def reconnected(self) -> None:
-        """A connection that had been lost stands again: who restarted meanwhile has forgotten."""
-        if self._circuit.is_open:
-            self.worked()
-        else:
-            self._listeners.tell(None)
-
     async def close(self) -> None:
         await self.client.aclose()
         await self.listening.aclose()
