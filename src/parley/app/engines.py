@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import IO, Protocol
+from typing import Protocol
 
 from parley.bus.ports import Bus
 from parley.chats.sending import BATCH_DRAFTS_MAX
@@ -16,7 +16,6 @@ from parley.errors import StoreError
 from parley.gateway.hub import Hub
 from parley.ids import Ids
 from parley.store.ports import Accounts, Cursors, Directory, Log
-from parley.store.sqlite.database import lock_folder
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
 from parley.testing import faults
@@ -80,9 +79,8 @@ class EmbeddedEngine:
         reach: Reach,
         environment: Mapping[str, str],
     ) -> None:
-        self.folder = Path(config.server.data)
         self.store = SqliteStore(
-            self.folder,
+            Path(config.server.data),
             clock=clock,
             ids=make_ids,
             metrics=metrics,
@@ -92,7 +90,6 @@ class EmbeddedEngine:
             hold=faults.hold_from(environment),
         )
         self.lanes = self.store.log.lanes
-        self._lock: IO[str] | None = None
         self._wrote_elsewhere = asyncio.Event()
 
     @property
@@ -100,7 +97,6 @@ class EmbeddedEngine:
         return self.store.available
 
     async def open(self) -> None:
-        self._lock = lock_folder(self.folder)
         await self.store.open()
 
     def jobs(self, hub: Hub, bus: Bus) -> list[Job]:
@@ -122,8 +118,6 @@ class EmbeddedEngine:
 
     async def close(self) -> None:
         await self.store.close()
-        if self._lock is not None:
-            self._lock.close()
 
 
 async def seal_regularly(log: Log, bus: Bus) -> None:

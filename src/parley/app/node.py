@@ -8,7 +8,7 @@ import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import structlog
 
@@ -26,6 +26,7 @@ from parley.gateway.hub import Hub
 from parley.gateway.server import CLEANUP_SECONDS_MAX, CLOSE_SECONDS_MAX, Gateway
 from parley.gateway.services import Services
 from parley.ids import NODE, Ids
+from parley.store.sqlite.database import lock_folder
 from parley.telemetry import Metrics
 from parley.testing import faults
 from parley.wire.limits import DRAIN_SECONDS_MAX
@@ -104,6 +105,8 @@ class App:
             self.services, lambda: engine.available, make_ids, "gateway" in config.cluster.roles
         )
         self._jobs: list[asyncio.Task[None]] = []
+        self._lock: IO[str] | None = None
+        """The folder belongs to this process, also where only its address is kept there."""
 
     # What the configuration asks for; engines that it does not name are not even imported
 
@@ -159,6 +162,7 @@ class App:
             raise
 
     async def _start(self) -> int:
+        self._lock = lock_folder(self.folder)
         await self.engine.open()
         await self._buses.start()
         await self.ephemeral.start()
@@ -176,6 +180,7 @@ class App:
             with contextlib.suppress(Exception):  # the first failure is the one to tell of
                 await part()
         self.people.close()
+        self._unlock()
 
     async def stop(self) -> None:
         """Take nothing new, finish what was taken, tell everybody to come back."""
@@ -188,6 +193,11 @@ class App:
         await self.hub.close()
         self.people.close()
         await _within(STORE_CLOSE_SECONDS_MAX, self._close())
+        self._unlock()
+
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
 
     async def _finish(self) -> None:
         """What was taken to forward may still come back to be appended here."""

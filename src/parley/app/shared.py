@@ -16,6 +16,7 @@ from parley.config import Config
 from parley.errors import ConfigError, StoreError
 from parley.gateway.hub import Hub
 from parley.ids import Ids
+from parley.sequencing.coalescing import Coalescing
 from parley.sequencing.dynamodb import DynamoAllocator
 from parley.sequencing.redis import RedisAllocator
 from parley.sequencing.remote import RemoteAllocator
@@ -58,15 +59,16 @@ class Numbers:
                     raise ConfigError('store.allocator = "redis" needs redis.url')
                 redis = RedisAllocator(config.redis.url)
                 self._closing.append(redis.close)
-                return redis
+                return Coalescing(redis)
             case "sequencer":
                 if not config.cluster.sequencers:
                     raise ConfigError('store.allocator = "sequencer" needs cluster.sequencers')
                 calls = SignedCalls(config.cluster.secret, clock=clock, random_bytes=secrets.token_bytes)
                 self._closing.append(calls.close)
-                return RemoteAllocator(config.cluster.sequencers, calls)
+                urls = config.cluster.sequencers
+                return RemoteAllocator(urls, calls, first=secrets.randbelow(len(urls)))
             case "dynamodb":
-                return DynamoAllocator(dynamo, clock=clock, random=random.random)
+                return Coalescing(DynamoAllocator(dynamo, clock=clock, random=random.random))
 
     async def close(self) -> None:
         for close in self._closing:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator
 from email.utils import parsedate_to_datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import aiohttp
 import apsw
-from msgspec import Struct
 
 from parley import __version__
+from parley.cli.doctor_findings import CLOCK_MS_OFF_MAX, MARKS, Finding, State
 from parley.cli.output import print_json
 from parley.cli.places import Place
 from parley.clock import from_iso, wall_clock
@@ -39,30 +39,18 @@ OPEN_FILES_LOW = 8_192
 SYNCS_MEASURED = 25
 SYNC_MS_HIGH = 20.0
 SYNC_MS_BELIEVABLE = 0.01
-CLOCK_MS_OFF_MAX = 2_500
-"""The server's Date has whole seconds."""
 CLOCK_YEAR_MIN_MS = 1_735_689_600_000
 """The start of 2025: a clock before that was never set."""
 ANSWER_SECONDS_MAX = 5
 MIB = 1024 * 1024
 
-State = Literal["ok", "look", "wrong"]
-MARKS: dict[State, str] = {"ok": "✓", "look": "!", "wrong": "✗"}
-
-
-class Finding(Struct, omit_defaults=True):
-    """One line. `look`: it works, and could be better; `wrong`: it does not, or will not for long."""
-
-    state: State
-    what: str
-    says: str
-    remedy: str = ""
-
 
 def examine(place: Place, url: str | None, as_json: bool) -> bool:
     """Print every finding; whether nothing is wrong."""
     findings: list[Finding] = []
-    for look in (_software, _machine, _folder, _store, lambda place: _server(place, url)):
+    is_embedded = place.settings.store.engine == "sqlite"
+    keeping = (_folder, _store) if is_embedded else (_services,)
+    for look in (_software, _machine, *keeping, lambda place: _server(place, url)):
         for finding in look(place):
             findings.append(finding)
             if not as_json:
@@ -231,6 +219,15 @@ def _newest(connection: apsw.Connection) -> Iterator[Finding]:
         yield Finding("wrong", "clock", says, "the clock was set back; set it right (NTP)")
     else:
         yield Finding("ok", "last message", str(created_at))
+
+
+# Services that nodes share
+
+
+def _services(place: Place) -> Iterator[Finding]:
+    from parley.cli.doctor_services import examine_services
+
+    yield from examine_services(place.settings)
 
 
 # The server

@@ -195,6 +195,17 @@ async def _recoverable(dynamo: Dynamo, table: Table) -> str:
     return "point-in-time recovery: on"
 
 
+async def is_recoverable(dynamo: Dynamo) -> bool:
+    """Whether the counters, of all tables, can be brought back to a point in time."""
+    request = {"TableName": dynamo.table("chat_counters")}
+    try:
+        found = await dynamo.call("DescribeContinuousBackups", request)
+    except Rejected:
+        return False
+    backups = found["ContinuousBackupsDescription"].get("PointInTimeRecoveryDescription", {})
+    return bool(backups.get("PointInTimeRecoveryStatus") == "ENABLED")
+
+
 # The version
 
 
