@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -17,6 +18,8 @@ from parley.errors import ConfigError
 
 INSYNC = "min.insync.replicas"
 LARGEST = "max.message.bytes"
+VISIBLE_SECONDS_MAX = 10.0
+VISIBLE_LOOK_SECONDS = 0.05
 MAKE_THEM = "make it with: parley store init"
 
 
@@ -37,14 +40,19 @@ async def admin_of(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
 
 async def ensure_topics(kafka: Kafka) -> list[str]:
     """Make the topics that are missing, and leave the others as they are; returns the names of the new."""
-    wanted = topics(kafka)
+    wanted = [
+        NewTopic(topic.name, topic.partitions, topic.replication, topic_configs=topic.settings)
+        for topic in topics(kafka)
+    ]
     async with admin_of(kafka) as admin:
-        answer = await admin.create_topics(
-            [
-                NewTopic(topic.name, topic.partitions, topic.replication, topic_configs=topic.settings)
-                for topic in wanted
-            ]
-        )
+        made = _made(await admin.create_topics(wanted))
+        async with asyncio.timeout(VISIBLE_SECONDS_MAX):
+            while made and not all(map(_is_usable, await admin.describe_topics(made))):  # noqa: ASYNC110
+                await asyncio.sleep(VISIBLE_LOOK_SECONDS)
+    return made
+
+
+def _made(answer: Any) -> list[str]:
     made = []
     for name, code, says in answer.topic_errors:
         error = for_code(code)
@@ -53,6 +61,12 @@ async def ensure_topics(kafka: Kafka) -> list[str]:
         elif error is not TopicAlreadyExistsError:
             raise ConfigError(f"Kafka cannot make the topic {name}: {says or error.__name__}")
     return made
+
+
+def _is_usable(found: dict[str, Any]) -> bool:
+    """A broker hears a moment later that a topic was made, and who leads its partitions."""
+    partitions = found["partitions"]
+    return found["error_code"] == 0 and all(partition["leader"] >= 0 for partition in partitions)
 
 
 async def check_topics(kafka: Kafka) -> list[str]:

@@ -48,9 +48,16 @@ class Share:
         chunk, self.waiting = self.waiting[:CHUNK_RECORDS_MAX], self.waiting[CHUNK_RECORDS_MAX:]
         return chunk
 
-    def is_new(self, told: events.Told) -> bool:
-        """Not handled already: an event may be published twice."""
-        return (told.epoch, told.stored.sequence) > self.seen.get(told.chat_id, (0, 0))
+    def news_in(self, records: list[ConsumerRecord]) -> list[Persisted]:
+        """What records tell, without what came before: an event may be published twice."""
+        last: dict[str, tuple[int, int]] = {}
+        new = []
+        for told in filter(None, map(_told, records)):
+            place = told.epoch, told.stored.sequence
+            if place > (last.get(told.chat_id) or self.seen.get(told.chat_id, (0, 0))):
+                last[told.chat_id] = place
+                new.append(told)
+        return events.gather(new)
 
     def note(self, news: Persisted) -> None:
         if len(self.seen) >= SEEN_CHATS_MAX:
@@ -137,8 +144,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
             records = await share.take()
             if share.is_revoked or not records:
                 return
-            told = [told for record in records if (told := _told(record)) is not None and share.is_new(told)]
-            for news in events.gather(told):
+            for news in share.news_in(records):
                 await self._until_handled(news)
                 share.note(news)
             share.done_through = records[-1].offset + 1

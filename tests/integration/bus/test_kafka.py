@@ -1,0 +1,183 @@
+"""What a real broker brings with it: sizes, strangers on a topic, partitions that are added, slow workers."""
+
+import asyncio
+import random
+from functools import partial
+
+import pytest
+import structlog
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
+
+from parley.bus import events
+from parley.bus.kafka import connecting
+from parley.bus.kafka.admin import admin_of
+from parley.bus.kafka.feed import KafkaFeed
+from parley.bus.topics import PERSISTED, topic_name
+from parley.clock import wall_clock
+from parley.config import Kafka
+from parley.model import Head, Persisted
+from parley.telemetry import Metrics
+from parley.wire.limits import MESSAGE_BYTES_MAX
+from tests.contracts.buses import fresh_topics, node, sequences
+from tests.contracts.feeds import Worker, done, working
+from tests.integration.bus.topics import producer_of, sequences_on
+from tests.unit.bus.world import FakeLog
+from tests.waiting import eventually
+
+pytestmark = pytest.mark.timeout(120)
+
+
+class Ear:
+    def __init__(self) -> None:
+        self.heard: list[object] = []
+
+    def persisted(self, news: list[Persisted]) -> None:
+        self.heard += news
+
+    def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
+        raise AssertionError("nobody joins")
+
+    def sessions_ended(self, session_ids: list[str]) -> None:
+        raise AssertionError("nothing ends")
+
+
+def feed_of(kafka: Kafka, **settings: object) -> KafkaFeed:
+    topic = topic_name(kafka, PERSISTED)
+    return KafkaFeed(kafka, topic, Metrics(wall_clock), random.Random(7).random, **settings)
+
+
+async def test_the_largest_messages_pass() -> None:
+    """Messages whose JSON is six times as long as they are go through, many at once."""
+    kafka, log = await fresh_topics(), FakeLog()
+    content = "\x00" * MESSAGE_BYTES_MAX
+    async with node(kafka, "one", log) as one, node(kafka, "two", log) as two:
+        ear = Ear()
+        two.bus.subscribe(ear)
+        one.bus.publish([log.store("a", *range(1, 9), content=content)])
+        one.bus.publish([log.store("a", *range(9, 2000))])
+        await eventually(lambda: len(sequences(ear.heard, "a")) == 1999, 30)
+        assert sequences(ear.heard, "a") == list(range(1, 2000))
+        assert one.metrics.registry.get_sample_value("parley_publish_failures_total") == 0
+
+
+async def test_a_record_that_is_no_event_is_passed_over() -> None:
+    """What a stranger writes to the topic is told in the log and stops nobody."""
+    kafka, log = await fresh_topics(partitions=1), FakeLog()
+    worker = Worker()
+    with structlog.testing.capture_logs() as lines:
+        async with node(kafka, "one", log) as one, node(kafka, "two", log) as two:
+            ear = Ear()
+            two.bus.subscribe(ear)
+            async with producer_of(kafka) as stranger:
+                for value in (b"no JSON", b'{"event_type": "MessagePersisted"}', None, b'"\xff"'):
+                    await stranger.send_and_wait(topic_name(kafka, PERSISTED), value, key=b"a")
+            one.bus.publish([log.store("a", 1)])
+            async with working(feed_of(kafka), worker):
+                await done(worker, 1)
+            await eventually(lambda: sequences(ear.heard, "a") == [1])
+    assert [line["event"] for line in lines].count("a record that is no event") == 12
+
+
+async def test_a_partition_that_is_added_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running node notices it and reads it from its start, and misses nothing of the others meanwhile."""
+    monkeypatch.setattr(connecting, "METADATA_MS_MAX", 300)
+    kafka, log = await fresh_topics(partitions=1), FakeLog()
+    topic = topic_name(kafka, PERSISTED)
+    async with node(kafka, "one", log) as one, node(kafka, "two", log) as two:
+        ear = Ear()
+        two.bus.subscribe(ear)
+        async with admin_of(kafka) as client:
+            await client.create_partitions({topic: NewPartitions(3)})
+            await eventually(partial(has_partitions, client, topic, 3))
+        one.bus.publish([log.store("a", *range(1, 50))])
+        async with producer_of(kafka) as stranger:
+            news = log.store("b", 1)
+            record = events.encode("b", 1, news.positions[0], None, 0)
+            await stranger.send_and_wait(topic, record.value, key=record.key, partition=2)
+        one.bus.publish([log.store("a", *range(50, 100))])
+        await eventually(lambda: sequences(ear.heard, "b") == [1], 30)
+        await eventually(lambda: sequences(ear.heard, "a") == list(range(1, 100)), 30)
+
+
+async def has_partitions(client: AIOKafkaAdminClient, topic: str, count: int) -> bool:
+    (found,) = await client.describe_topics([topic])
+    return len(found["partitions"]) == count and all(p["leader"] >= 0 for p in found["partitions"])
+
+
+async def test_a_slow_handler_stays_in_its_group_and_holds_up_its_own_partition_alone() -> None:
+    """One that takes longer than Kafka's poll interval is not put out, and others go on meanwhile."""
+    kafka, log = await fresh_topics(partitions=3), FakeLog()
+    async with node(kafka, "one", log) as one:
+        chats = [f"chat {number}" for number in range(12)]
+        held = chats[0]
+        partition = one.sink.partition_of(held.encode())
+        free = [chat for chat in chats if one.sink.partition_of(chat.encode()) != partition]
+        worker = Worker(hold=(held, 1))
+        feed = feed_of(kafka, max_poll_interval_ms=1_000)
+        async with working(feed, worker):
+            one.bus.publish([log.store(held, 1)])
+            await eventually(lambda: (held, 1) in worker.tried, 30)
+            deadline = asyncio.get_running_loop().time() + 3
+            number = 0
+            while asyncio.get_running_loop().time() < deadline:
+                number += 1
+                one.bus.publish([log.store(chat, number) for chat in free])
+                await done(worker, number * len(free))
+            worker.go.set()
+            await eventually(lambda: worker.of(held) == [1], 30)
+        assert worker.tried.count((held, 1)) == 1
+        assert all(worker.of(chat) == list(range(1, number + 1)) for chat in free)
+
+
+async def test_a_flood_waits_outside_while_a_handler_is_slow() -> None:
+    """A partition whose worker does not keep up is paused, and goes on when there is room again."""
+    kafka, log = await fresh_topics(partitions=1), FakeLog()
+    worker = Worker(hold=("a", 1))
+    async with node(kafka, "one", log) as one, working(feed_of(kafka), worker):
+        one.bus.publish([log.store("a", 1)])
+        await eventually(lambda: ("a", 1) in worker.tried, 30)
+        for start in range(2, 10_002, 500):
+            one.bus.publish([log.store("a", *range(start, start + 500))])
+        await eventually(lambda: one.publisher.backlog() == 0, 30)
+        worker.go.set()
+        await done(worker, 10_001)
+        assert worker.of("a") == list(range(1, 10_002))
+
+
+async def test_what_is_published_twice_is_handled_once() -> None:
+    """Two nodes that both publish a chat make repeats, which a member drops."""
+    kafka, log = await fresh_topics(), FakeLog()
+    worker = Worker()
+    async with node(kafka, "one", log) as one, node(kafka, "two", log) as two:
+        async with working(feed_of(kafka), worker):
+            for number in range(1, 21):
+                news = log.store("a", number)
+                one.bus.publish([news])
+                two.bus.publish([news])
+            await done(worker, 20)
+            one.bus.publish([log.store("a", 21)])
+            await done(worker, 21)
+        assert worker.of("a") == list(range(1, 22))
+        assert len((await sequences_on(kafka))["a"]) > 30
+
+
+async def test_lag_shows_what_a_reader_has_yet_to_handle() -> None:
+    """The metric names each reader, rises with what waits and falls to nothing."""
+    kafka, log = await fresh_topics(partitions=1), FakeLog()
+    metrics, worker = Metrics(wall_clock), Worker(hold=("a", 2))
+    feed = KafkaFeed(kafka, topic_name(kafka, PERSISTED), metrics, random.Random(7).random)
+
+    def lag() -> float | None:
+        return metrics.registry.get_sample_value("parley_consumer_lag", {"reader": "workers"})
+
+    async with node(kafka, "one", log) as one, working(feed, worker):
+        one.bus.publish([log.store("a", 1)])
+        await done(worker, 1)
+        await eventually(lambda: lag() == 0)
+        one.bus.publish([log.store("a", *range(2, 101))])
+        await eventually(lambda: lag() == 99)
+        worker.go.set()
+        await eventually(lambda: lag() == 0)
+        await eventually(
+            lambda: one.metrics.registry.get_sample_value("parley_consumer_lag", {"reader": "live"}) == 0
+        )
