@@ -136,7 +136,6 @@ def test_commands_work_on_a_shared_store(made: dict[str, str], tmp_path: Path) -
     environment = made | {"PARLEY_DATA": str(tmp_path)}
     added = parley("user", "add", "ann", "--json", environment=environment, given="a long password\n" * 2)
     assert added.status == 0, added.stderr
-    with ServerProcess(tmp_path, {**os.environ, **made}) as server:
-        server.start()
+    with ServerProcess(tmp_path, {**os.environ, **made}):
         seen = parley("doctor", "--json", environment=environment)
     assert {"server", "address"} <= {finding["what"] for finding in seen.json["findings"]}
