@@ -56,9 +56,13 @@ class Dynamodb(Struct, forbid_unknown_fields=True):
 
 
 class Redis(Struct, forbid_unknown_fields=True):
-    """`url`: redis:// or rediss://, with its password if there is one; empty for none."""
+    """`url`: redis:// or rediss://, with its password if there is one; empty for none.
+
+    `prefix`: before each key and channel, but not before the counters of chats, whose names are unique.
+    """
 
     url: str = ""
+    prefix: str = ""
 
 
 class Kafka(Struct, forbid_unknown_fields=True):

@@ -122,7 +122,7 @@ class App:
             return LocalEphemeral(self._clock)
         from parley.ephemeral.redis.engine import RedisEphemeral
 
-        return RedisEphemeral(self.config.redis.url, self._clock)
+        return RedisEphemeral(self.config.redis.url, self._clock, prefix=self.config.redis.prefix)
 
     def _make_buses(self) -> BusEngine:
         if not self.config.kafka.brokers:
@@ -176,7 +176,8 @@ class App:
         return await self.gateway.start(self.config.server.host, self.config.server.port)
 
     async def _abandon(self) -> None:
-        for part in (self._end_jobs, self._buses.stop, self.ephemeral.close, self.engine.close):
+        leave = [self.cluster.withdraw, self.cluster.stop] if self.cluster is not None else []
+        for part in (*leave, self._end_jobs, self._buses.stop, self.ephemeral.close, self.engine.close):
             with contextlib.suppress(Exception):  # the first failure is the one to tell of
                 await part()
         self.people.close()

@@ -167,7 +167,7 @@ async def _cluster(config: Config) -> AsyncIterator[Finding]:
         yield Finding("look", "cluster", says, "openssl rand -hex 32 makes one that nobody guesses")
     if not config.redis.url:
         return
-    ephemeral = RedisEphemeral(config.redis.url, wall_clock)
+    ephemeral = RedisEphemeral(config.redis.url, wall_clock, prefix=config.redis.prefix)
     try:
         nodes = await ephemeral.nodes.alive()
     finally:

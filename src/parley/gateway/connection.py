@@ -76,6 +76,7 @@ class Connection:
         "connection_id",
         "device_id",
         "last_heard",
+        "last_verified",
         "limited",
         "live",
         "session_id",
@@ -109,7 +110,7 @@ class Connection:
         self.codec = codec
         self.connection_id = connection_id
         self.limited = limited
-        self.last_heard = self._loop.time()
+        self.last_heard = self.last_verified = self._loop.time()
         self.live = True
         self.user_id = self.device_id = self.session_id = self.token = ""
         self.chats: dict[str, LiveChat] = {}
@@ -350,11 +351,7 @@ class Connection:
     async def _heartbeat(self) -> ServerFrame:
         """Re-reads the session: a revocation that was missed ends the connection here."""
         services = self._services
-        try:
-            await services.people.authenticate(self.token)
-        except Refused:
-            self.close(codes.REVOKED)
-            raise
+        await self.verify()
         beyond = services.hub.heads_beyond(self, self._told_heads)
         if self._told_heads is not None:
             self._told_heads.update(beyond)
@@ -362,6 +359,15 @@ class Connection:
         if beyond:
             answer.heads = beyond
         return answer
+
+    async def verify(self) -> None:
+        """Read the session again; if it may not be used any more, Refused, and the connection ends."""
+        self.last_verified = self._loop.time()
+        try:
+            await self._services.people.authenticate(self.token)
+        except Refused:
+            self.close(codes.REVOKED)
+            raise
 
     # Bytes out
 

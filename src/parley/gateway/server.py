@@ -145,9 +145,14 @@ class Gateway:
     async def _sweep_idle(self) -> None:
         while True:
             await asyncio.sleep(IDLE_SWEEP_SECONDS)
+            now = asyncio.get_running_loop().time()
             for connection in list(self._services.connections):
                 if connection.idle_seconds > limits.IDLE_SECONDS_MAX:
                     connection.close(codes.IDLE)
+                elif connection.token and now - connection.last_verified > limits.IDLE_SECONDS_MAX:
+                    # It sends other frames and no heartbeat: a revocation must reach it all the same.
+                    with contextlib.suppress(Refused, StoreError):
+                        await connection.verify()
             if self._runner is not None and self._runner.server is not None:
                 self._quiet.sweep(self._runner.server.connections, asyncio.get_running_loop().time())
 

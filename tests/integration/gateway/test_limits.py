@@ -10,7 +10,7 @@ from aiohttp import ClientSession
 
 from parley.core import rates
 from parley.gateway.connection import Connection
-from parley.testing.clients import Answer, HttpClient
+from parley.testing.clients import Answer, Disconnected, HttpClient
 from parley.testing.clock import VirtualClock
 from parley.wire import limits
 from parley.wire.limits import OUTBOX_BYTES_MAX
@@ -141,6 +141,21 @@ async def test_who_is_silent_for_too_long_is_closed(place: Place, monkeypatch: p
                 await beating.heartbeat()
             assert idle.ended.code == 4002
             assert (await beating.heartbeat())["type"] == "heartbeat_ack"
+
+
+async def test_a_revocation_reaches_who_never_beats(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A socket that sends other frames only is closed too, although nobody told it that its session ended."""
+    monkeypatch.setattr(limits, "IDLE_SECONDS_MAX", 0.5)
+    monkeypatch.setattr("parley.gateway.server.IDLE_SWEEP_SECONDS", 0.05)
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        client = served.client(ann)
+        await client.connect()
+        await served.app.store.accounts.end_sessions(ann.user_id, [ann.session_id])
+        with contextlib.suppress(Disconnected):
+            while client.ended is None:
+                await client.request("sync_overview")
+        assert (await client.until_ended()).code == 4102
 
 
 async def test_too_much_in_flight_stops_the_reading(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
