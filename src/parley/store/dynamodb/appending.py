@@ -14,11 +14,18 @@ from msgspec import Struct
 
 from parley.clock import Clock, iso
 from parley.core.idempotency import answer_again
-from parley.errors import DUPLICATE_ID, NOT_A_MEMBER, OUT_OF_TURN, OUTCOME_UNKNOWN, Refusal
+from parley.errors import (
+    DUPLICATE_ID,
+    NOT_A_MEMBER,
+    OUT_OF_TURN,
+    OUTCOME_UNKNOWN,
+    Refusal,
+    StoreUnavailable,
+)
 from parley.model import Appended, Draft, Outcome, Persisted, Stored
 from parley.store.dynamodb import changes
 from parley.store.dynamodb.actions import Action
-from parley.store.dynamodb.client import Dynamo
+from parley.store.dynamodb.client import Dynamo, Reason
 from parley.store.dynamodb.entries import (
     KEYS,
     MESSAGES,
@@ -34,9 +41,16 @@ from parley.store.dynamodb.message_ids import CHANCE_BITS, message_id
 from parley.store.dynamodb.states import PEOPLE_REMEMBERED_MAX, ChatState, ChatStates, Known
 from parley.store.dynamodb.values import Item
 from parley.wire.frames import Entry
+from parley.wire.limits import KIB, MESSAGE_BYTES_MAX
 
 MESSAGES_PER_TRANSACTION_MAX = 49
 """100 actions: the fence, 49 entries, 49 keys, and one that a change of the fence may need."""
+TRANSACTION_BYTES_MAX = 4_000_000
+ITEM_BYTES_BESIDE_CONTENT_MAX = 6 * KIB
+"""Four keys of up to 1 KiB, and names, times and types."""
+assert MESSAGES_PER_TRANSACTION_MAX * (MESSAGE_BYTES_MAX + 2 * ITEM_BYTES_BESIDE_CONTENT_MAX) < (
+    TRANSACTION_BYTES_MAX
+), "the largest messages fit into one transaction"
 
 
 class Placed(Struct):
@@ -74,14 +88,15 @@ class Work:
         self.conflicts = 0
 
     def refuse_rest(self, refusal: Refusal) -> None:
-        for index in self.todo:
-            self.outcomes[index] = refusal
+        """Whatever has no outcome yet was certainly not written: see `leave_open`."""
+        for index in range(len(self.drafts)):
+            self.outcomes.setdefault(index, refusal)
         self.todo.clear()
 
-    def leave_open(self, run: Run) -> None:
+    def leave_open(self, placed: list[Placed]) -> None:
         """Nobody knows what became of these: neither acknowledged nor refused."""
-        for index in [*run.indices, *(index for index, _ in run.twins)]:
-            self.outcomes[index] = OUTCOME_UNKNOWN
+        for one in placed:
+            self.outcomes[one.index] = OUTCOME_UNKNOWN
 
     def put_back(self, indices: list[int]) -> None:
         """These are to be done again, in their old order."""
@@ -117,7 +132,7 @@ class Desk:
         """Take drafts from what is to do, until a transaction is full or a change wants its own."""
         first = work.drafts[work.todo[0]]
         if first.change is not None or state.is_stale:
-            await self.states.load(state.chat_id)  # what a change may do must not rest on memory
+            await self.states.refresh(state)  # what a change may do must not rest on memory
         known = await self.states.know(state, _people(work))
         run = Run([], [], known)
         keys: dict[bytes, int] = {}
@@ -193,6 +208,15 @@ class Desk:
         key = await self.find_key(draft.chat_id, draft.client_key)
         return None if key is None else await self.answer_key(draft, state, known, key)
 
+    async def answer_duplicate(self, draft: Draft, state: ChatState, known: Known, reason: Reason) -> Outcome:
+        """The same when the write has met the key."""
+        key = reason.item
+        if key is None and draft.client_key is not None:
+            key = await self.find_key(draft.chat_id, draft.client_key)
+        if key is None:
+            raise StoreUnavailable("an id was taken, and now it is not")
+        return await self.answer_key(draft, state, known, key)
+
     async def answer_key(self, draft: Draft, state: ChatState, known: Known, key: Item) -> Outcome:
         if key["sender_id"] != draft.sender_id:
             return taken(draft, known)
@@ -246,10 +270,12 @@ class Desk:
 
     @staticmethod
     def answer_twins(work: Work, run: Run) -> None:
-        """Twins hear what became of the first; if that was put back, so are they."""
+        """Twins hear what became of the first; if it was not written now, they are decided by themselves."""
         for index, first in run.twins:
             outcome = work.outcomes.get(first)
-            if isinstance(outcome, Appended):
+            if outcome is OUTCOME_UNKNOWN:
+                work.outcomes[index] = outcome
+            elif isinstance(outcome, Appended) and not outcome.deduplicated:
                 work.outcomes[index] = again(work.drafts[index], work.drafts[first], outcome)
             else:
                 work.put_back([index])
@@ -273,8 +299,7 @@ def again(draft: Draft, first: Draft, outcome: Appended) -> Appended:
         epoch=outcome.epoch,
         created_at=outcome.created_at,
         deduplicated=True,
-        conflict=outcome.conflict
-        or (first.content, first.content_type) != (draft.content, draft.content_type),
+        conflict=(first.content, first.content_type) != (draft.content, draft.content_type),
     )
 
 

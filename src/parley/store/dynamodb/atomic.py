@@ -19,15 +19,15 @@ from parley.store.dynamodb.appending import Desk, Placed, Run, Work, keyed
 from parley.store.dynamodb.changes import deeds_of
 from parley.store.dynamodb.client import ConditionFailed, Dynamo, Reason, TransactionCanceled
 from parley.store.dynamodb.committing import Lost, commit
-from parley.store.dynamodb.entries import put_void
-from parley.store.dynamodb.fences import Marks, put_if_new, ride, update_chat
+from parley.store.dynamodb.fences import Marks, ride, update_chat
+from parley.store.dynamodb.prefixes import FAILED, Prefixes
 from parley.store.dynamodb.states import COUNTERS, ChatState, ChatStates, is_whole, number
+from parley.store.dynamodb.together import repeated
 from parley.store.dynamodb.values import Item
 
 HEAD_RETRIES_MAX = 40
 HEAD_RETRY_SECONDS = 0.002
 HEAD_RETRY_SECONDS_MAX = 0.25
-FAILED = "ConditionalCheckFailed"
 
 HEAD_CONDITION = "sequence_counter = :head AND membership_revision = :revision"
 ADVANCE = "SET sequence_counter = :next, written_through = :next, updated_at = :now"
@@ -39,6 +39,7 @@ class AtomicAppends:
     def __init__(
         self,
         desk: Desk,
+        prefixes: Prefixes,
         make_ids: Ids,
         marks: Marks | None,
         random: Callable[[], float],
@@ -47,6 +48,7 @@ class AtomicAppends:
         self._desk = desk
         self._dynamo: Dynamo = desk.dynamo
         self._states: ChatStates = desk.states
+        self._prefixes = prefixes
         self._ids = make_ids
         self._marks = marks
         self._random = random
@@ -54,6 +56,7 @@ class AtomicAppends:
 
     async def append(self, work: Work, state: ChatState) -> None:
         """Write what is to do, one transaction after the other; this node's appends to a chat take turns."""
+        work.epoch = state.epoch
         async with state.lock:
             for attempt in range(1, HEAD_RETRIES_MAX + len(work.drafts)):
                 if not work.todo:
@@ -63,7 +66,8 @@ class AtomicAppends:
                 run = await self._desk.next_run(work, state, {})
                 if run.indices:
                     await self._write(work, state, run, attempt)
-            raise StoreUnavailable("too many nodes write to this chat at once")
+            if work.todo:
+                raise StoreUnavailable("too many nodes write to this chat at once")
 
     async def _write(self, work: Work, state: ChatState, run: Run, attempt: int) -> None:
         head = state.head
@@ -71,23 +75,24 @@ class AtomicAppends:
         placed = self._desk.place(work, state, run.indices, numbers)
         revision, actions = self._actions(state, run, placed)
         self._reach("before_write")
+        token = self._ids.next(EVENT, self._desk.clock())
         try:
-            await commit(self._dynamo, actions, self._ids.next(EVENT, self._desk.clock()), placed[0].entry)
+            await commit(self._dynamo, actions, token, [one.entry for one in placed])
         except (TransactionCanceled, Lost) as error:
             work.conflicts += 1
             work.put_back(run.indices)
             await self._learn(work, state, run, placed, error, attempt)
-        except OutcomeUnknown as error:
-            work.leave_open(run)
+            self._desk.answer_twins(work, run)
+        except OutcomeUnknown:
+            work.leave_open(placed)
+            self._desk.answer_twins(work, run)
             state.is_stale = True
-            raise StoreUnavailable("what came before it in this chat is not known to be stored") from error
+            raise
         else:
             self._reach("after_commit_before_ack")
             state.head = numbers[-1]
             state.is_stale = revision != state.revision
             self._desk.settle(work, state, run, placed)
-            return
-        self._desk.answer_twins(work, run)
 
     def _actions(self, state: ChatState, run: Run, placed: list[Placed]) -> tuple[str, list[Action]]:
         """The whole transaction, and the membership's revision after it."""
@@ -124,17 +129,16 @@ class AtomicAppends:
             bound = min(HEAD_RETRY_SECONDS_MAX, HEAD_RETRY_SECONDS * 2 ** min(attempt, 10))
             await asyncio.sleep(self._random() * bound)
             return
-        keys = reasons[1 + len(placed) :]
+        positions, keys = reasons[1 : 1 + len(placed)], reasons[1 + len(placed) :]
         duplicates = [
             (one, reason) for one, reason in zip(keyed(placed), keys, strict=False) if reason.code == FAILED
         ]
-        if any(reason.code == FAILED for reason in reasons[1 : 1 + len(placed)]):
-            await self._states.doubt(state)
+        if any(reason.code == FAILED for reason in positions):  # just being committed, or a counter is wrong
+            await self._states.look_closely(state)
         elif not duplicates:  # a member's row is not as it was: memory is wrong
-            await self._states.load(state.chat_id)
+            await self._states.refresh(state)
         for one, reason in duplicates:
-            assert reason.item is not None
-            answer = await self._desk.answer_key(one.draft, state, run.known, reason.item)
+            answer = await self._desk.answer_duplicate(one.draft, state, run.known, reason)
             work.outcomes[one.index] = answer
             work.todo.remove(one.index)
 
@@ -143,24 +147,33 @@ class AtomicAppends:
         if counter is not None and is_whole(counter) and counter.get("membership_revision") == state.revision:
             state.head = number(counter, "sequence_counter")
         else:
-            await self._states.load(state.chat_id)
+            await self._states.refresh(state)
 
     async def seal_strays(self, state: ChatState) -> None:
         """Voids at the numbers that the counter gave away, so that readers can go on."""
-        chat_id, through = state.chat_id, state.stray_through
-        strays = [put_void(chat_id, number, state.epoch) for number in range(state.head + 1, through + 1)]
-        await asyncio.gather(*(put_if_new(self._dynamo, void) for void in strays))
-        values: Item = {":through": through, ":revision": state.revision}
+        through = state.stray_through
+        strays = await self._prefixes.missing(state, state.head, through)
+        await self._prefixes.seal(state, strays)
+        if await self._mark_whole(state, through):
+            log.warning("Abandoned positions sealed", positions=len(strays), chats=[state.chat_id])
+            state.head, state.stray_through = through, 0
+        else:
+            await self._states.refresh(state)  # it moved meanwhile: the next look decides
+
+    async def _mark_whole(self, state: ChatState, through: int) -> bool:
+        """Say that nothing is missing up to the counter; False when it is another one by now."""
+        values: Item = {":through": through, ":revision": state.revision, ":epoch": state.epoch}
+        update = "SET written_through = :through, membership_revision = :revision, epoch = :epoch"
         try:
-            await self._dynamo.update(
-                COUNTERS,
-                {"chat_id": chat_id},
-                "SET written_through = :through, membership_revision = :revision",
-                values,
-                condition="sequence_counter = :through",
+            await repeated(
+                lambda: self._dynamo.update(
+                    COUNTERS,
+                    {"chat_id": state.chat_id},
+                    update,
+                    values,
+                    condition="sequence_counter = :through",
+                )
             )
         except ConditionFailed:
-            await self._states.load(chat_id)  # it moved meanwhile: the next look decides
-            return
-        log.warning("Abandoned positions sealed", positions=len(strays), chats=[chat_id])
-        state.head, state.stray_through = through, 0
+            return False
+        return True

@@ -11,6 +11,7 @@ from parley.model import Change, Draft, Role
 from parley.store.dynamodb.actions import Action, Delete, Put, Update
 from parley.store.dynamodb.client import Dynamo
 from parley.store.dynamodb.states import MEMBERSHIPS, ChatState, Known
+from parley.store.dynamodb.together import is_key
 from parley.store.dynamodb.values import Item
 from parley.store.rules import CHAT_FULL, NO_SUCH_USER, TOO_MANY_CHATS
 from parley.wire.limits import CHAT_MEMBERS_MAX, USER_CHATS_MAX
@@ -34,7 +35,7 @@ async def decide(dynamo: Dynamo, draft: Draft, state: ChatState, known: Known) -
     )
     if refusal is not None or change.action is not Deed.JOINED:
         return refusal
-    if await dynamo.get(USERS, {"user_id": change.user_id}) is None:
+    if not is_key(change.user_id) or await dynamo.get(USERS, {"user_id": change.user_id}) is None:
         return NO_SUCH_USER
     if state.members >= CHAT_MEMBERS_MAX:
         return CHAT_FULL
@@ -50,6 +51,11 @@ async def chats_of(dynamo: Dynamo, user_id: str) -> int:
         filter="has_left <> :left",
         maximum=USER_CHATS_MAX + 1,
     )
+
+
+def is_about_members(draft: Draft) -> bool:
+    """Whether it gives the membership a new revision."""
+    return draft.change is not None and draft.change.action is not Deed.RENAMED
 
 
 class Deeds(NamedTuple):

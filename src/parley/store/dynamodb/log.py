@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from parley.errors import NOT_A_MEMBER, OUTCOME_UNKNOWN, STORE_UNAVAILABLE, OutcomeUnknown, StoreError
+from parley.errors import NOT_A_MEMBER, STORE_UNAVAILABLE, OutcomeUnknown, StoreError, StoreUnavailable
 from parley.model import AppendResult, Draft, Head, Outcome, Page, Persisted
 from parley.store.counting import count_appended
 from parley.store.dynamodb.appending import MESSAGES_PER_TRANSACTION_MAX, Desk, Work
@@ -20,7 +20,7 @@ from parley.store.dynamodb.values import Item
 from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
 from parley.telemetry import Metrics
 
-READ_AGAIN_MAX = 5
+READ_AGAIN_SECONDS = (0.005, 0.02, 0.05, 0.2, 0.0)
 CHATS_AT_ONCE_MAX = 64
 
 
@@ -70,9 +70,9 @@ class DynamoLog:
                 work.refuse_rest(NOT_A_MEMBER)
                 return
             await self._appends.append(work, state)
-        except OutcomeUnknown:
+        except OutcomeUnknown:  # what is in doubt has its outcome by now: nothing else was sent
             self._metrics.commit_failures.inc()
-            work.refuse_rest(OUTCOME_UNKNOWN)
+            work.refuse_rest(STORE_UNAVAILABLE)
         except StoreError:
             self._metrics.sequence_allocation_errors += 1
             work.refuse_rest(STORE_UNAVAILABLE)
@@ -88,28 +88,33 @@ class DynamoLog:
     # Reading
 
     async def read(self, chat_id: str, after: int, limit: int) -> Page:
-        head = (await self.heads([chat_id])).get(chat_id)
-        if head is None or after >= head.sequence:
-            return page_of(chat_id, head.epoch if head else 0, [], after, head.sequence if head else 0)
+        head = (await self.heads([chat_id])).get(chat_id) or Head(0, 0)
         until = min(after + limit, head.sequence)
         rows: list[Row] = []
-        for _ in range(READ_AGAIN_MAX):
-            rows = fitting(contiguous(await self._rows(chat_id, after, until), after))
-            if rows:
-                break
+        if after < until:
+            rows = await self._resolved_rows(chat_id, after, until, forward=True)
         return page_of(chat_id, head.epoch, rows, after, head.sequence)
 
     async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
         head = (await self.heads([chat_id])).get(chat_id) or Head(0, 0)
         end = max(1, min(before, head.sequence + 1))
         rows: list[Row] = []
-        if end > 1:
-            rows = await self._rows(chat_id, max(0, end - 1 - limit), end - 1, forward=False)
-            rows = fitting(contiguous_down(rows, end))
+        if end > 1 and limit > 0:
+            rows = await self._resolved_rows(chat_id, max(0, end - 1 - limit), end - 1, forward=False)
         rows.reverse()
         return page_of(chat_id, head.epoch, rows, end - 1 - len(rows), head.sequence)
 
-    async def _rows(self, chat_id: str, after: int, until: int, forward: bool = True) -> list[Row]:
+    async def _resolved_rows(self, chat_id: str, after: int, until: int, *, forward: bool) -> list[Row]:
+        """At least the first, which is there: a page without it was read while it was being committed."""
+        for pause in READ_AGAIN_SECONDS:
+            rows = await self._rows(chat_id, after, until, forward)
+            rows = fitting(contiguous(rows, after) if forward else contiguous_down(rows, until + 1))
+            if rows:
+                return rows
+            await asyncio.sleep(pause)
+        raise StoreUnavailable(f"{chat_id} has nothing at {after + 1 if forward else until}")
+
+    async def _rows(self, chat_id: str, after: int, until: int, forward: bool) -> list[Row]:
         """Positions between two numbers, one page of the table; a Query may miss what is being committed."""
         values: Item = {":chat": chat_id, ":first": after + 1, ":last": until}
         page = await self._dynamo.query(
@@ -151,7 +156,8 @@ class DynamoLog:
             return None
         if state.stray_through > state.head and self._atomic is not None:
             async with state.lock:
-                await self._atomic.seal_strays(state)
+                if state.stray_through > state.head:
+                    await self._atomic.seal_strays(state)
         return Head(state.epoch, state.head)
 
     async def _heads_of_prefixes(self, chat_ids: list[str]) -> dict[str, Head]:
@@ -174,7 +180,7 @@ class DynamoLog:
         if place is None:
             return None
         tag, sequence = place
-        for chat_id in chat_ids:
+        for chat_id in filter(is_key, chat_ids):
             if tag_of(chat_id) == tag:
                 item = await self._dynamo.get(MESSAGES, {"chat_id": chat_id, "sequence": sequence})
                 if item is not None and item.get("message_id") == message_id:

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import blake2b
+from itertools import islice
 
 import structlog
 
 from parley.clock import Clock
+from parley.errors import StoreUnavailable
 from parley.model import Persisted, Stored
 from parley.store.dynamodb.actions import Action, Check
-from parley.store.dynamodb.client import Dynamo, TransactionCanceled
+from parley.store.dynamodb.client import Dynamo, Reason, TransactionCanceled
 from parley.store.dynamodb.entries import MESSAGES, put_void, sequence_of
-from parley.store.dynamodb.states import CHATS, ChatState, ChatStates
-from parley.store.dynamodb.values import Item
+from parley.store.dynamodb.states import CHATS, ChatState, ChatStates, dense_end
+from parley.store.dynamodb.together import repeated
+from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.wire.limits import SEQUENCE_MAX
 
 VOIDS_PER_TRANSACTION_MAX = 99
-POSITIONS_PER_LOOK_MAX = 1_000
 FAILED = "ConditionalCheckFailed"
 NOT_TRIMMED = "attribute_not_exists(trimmed_through) OR trimmed_through < :first"
 
@@ -44,41 +47,32 @@ class Prefixes:
         """Look how far a log is resolved by now."""
         while True:
             start = state.resolved
-            found = await self._after(state, start)
-            end = start
-            for sequence in found:
-                if sequence != end + 1:
-                    break
-                end = sequence
+            page = await self._states.positions(state.chat_id, start, SEQUENCE_MAX)
+            found = [sequence_of(item) for item in page.items]
+            end = dense_end(start, found)
             state.resolved = max(state.resolved, end)
             state.head = max(state.head, found[-1] if found else 0)
-            is_whole = end == start + len(found)
-            self._note(state.chat_id, end, None if is_whole else found[end - start])
-            if not is_whole or len(found) < POSITIONS_PER_LOOK_MAX:
+            self._note(state.chat_id, missing_in(end, found))
+            if end < start + len(found) or page.next_key is None:
                 return state.resolved
 
-    async def _after(self, state: ChatState, start: int) -> list[int]:
-        values: Item = {":chat": state.chat_id, ":start": start}
-        page = await self._dynamo.query(
-            MESSAGES,
-            "chat_id = :chat AND #s > :start",
-            values,
-            names={"#s": "sequence"},
-            projection="#s",
-            limit=POSITIONS_PER_LOOK_MAX,
-        )
-        return [sequence_of(item) for item in page.items]
+    def _note(self, chat_id: str, missing: Iterable[int]) -> None:
+        """Remember since when these positions are missing."""
+        before, now_ms = self._holes.pop(chat_id, {}), self._clock()
+        holes = {position: before.get(position, now_ms) for position in missing}
+        if holes:
+            self._holes[chat_id] = holes
 
-    def _note(self, chat_id: str, resolved: int, next_found: int | None) -> None:
-        """Remember since when the positions before `next_found` are missing."""
-        if next_found is None:
-            self._holes.pop(chat_id, None)
-            return
-        before = self._holes.get(chat_id, {})
-        now_ms = self._clock()
-        self._holes[chat_id] = {
-            position: before.get(position, now_ms) for position in range(resolved + 1, next_found)
-        }
+    async def missing(self, state: ChatState, after: int, until: int) -> list[int]:
+        """The positions of a stretch that do not exist."""
+        missing: list[int] = []
+        while after < until:
+            page = await self._states.positions(state.chat_id, after, until)
+            found = [sequence_of(item) for item in page.items]
+            end = until if page.next_key is None else found[-1]
+            missing += sorted(set(range(after + 1, end + 1)) - set(found))
+            after = end
+        return missing
 
     async def seal_due(self) -> list[Persisted]:
         """Seal every hole that has been there for long enough, in all chats."""
@@ -86,7 +80,7 @@ class Prefixes:
         for chat_id in list(self._holes):
             state = self._states.known(chat_id)
             if state is None:
-                del self._holes[chat_id]
+                self._holes.pop(chat_id, None)
                 continue
             await self.advance(state)
             positions = await self.seal_old(state)
@@ -103,33 +97,43 @@ class Prefixes:
         if not due:
             return []
         voids = await self.seal(state, due)
-        log.warning("Abandoned positions sealed", positions=len(voids), chats=[state.chat_id])
+        if voids:
+            log.warning("Abandoned positions sealed", positions=len(voids), chats=[state.chat_id])
         await self.advance(state)
         return voids
 
-    async def seal(self, state: ChatState, positions: list[int]) -> list[Stored]:
+    async def seal(self, state: ChatState, positions: Iterable[int]) -> list[Stored]:
         """Voids at these positions, except where somebody was faster or the log has been trimmed."""
         sealed: list[Stored] = []
-        for start in range(0, len(positions), VOIDS_PER_TRANSACTION_MAX):
-            sealed += await self._seal_some(state, positions[start : start + VOIDS_PER_TRANSACTION_MAX])
+        ordered = sorted(positions)
+        for start in range(0, len(ordered), VOIDS_PER_TRANSACTION_MAX):
+            sealed += await self._seal_some(state, ordered[start : start + VOIDS_PER_TRANSACTION_MAX])
         return sealed
 
     async def _seal_some(self, state: ChatState, positions: list[int]) -> list[Stored]:
-        left = list(positions)
+        left = [at for at in positions if at > state.trimmed]
         while left:
-            check = Check(CHATS, {"chat_id": state.chat_id}, NOT_TRIMMED, {":first": left[0]})
-            voids: list[Action] = [put_void(state.chat_id, at, state.epoch) for at in left]
             try:
-                await self._dynamo.transact([check, *voids], _token(state.chat_id, left))
+                await self._put_voids(state, left)
             except TransactionCanceled as error:
-                codes = [reason.code for reason in error.reasons]
-                if codes[0] == FAILED:
-                    left = left[1:]  # it has been trimmed: whoever could read it has passed it
-                else:
-                    left = [at for at, code in zip(left, codes[1:], strict=True) if code != FAILED]
+                still_open = _still_open(state, left, error.reasons)
+                if len(still_open) == len(left):
+                    raise StoreUnavailable(f"voids cannot be written: {error}") from error
+                left = still_open
             else:
-                return [Stored(at, None) for at in left]
-        return []
+                break
+        return [Stored(at, None) for at in left]
+
+    async def _put_voids(self, state: ChatState, positions: list[int]) -> None:
+        check = Check(CHATS, {"chat_id": state.chat_id}, NOT_TRIMMED, {":first": positions[0]})
+        voids: list[Action] = [put_void(state.chat_id, at, state.epoch) for at in positions]
+        token = self._token(state, positions)
+        await repeated(lambda: self._dynamo.transact([check, *voids], token))
+
+    def _token(self, state: ChatState, positions: list[int]) -> str:
+        """The same seal is the same request, whoever asks for it."""
+        request = f"{self._dynamo.table(MESSAGES)} {state.chat_id} {state.epoch} {positions}"
+        return blake2b(request.encode(), digest_size=16).hexdigest()
 
     def take(self, chat_id: str, numbers: Iterable[int]) -> None:
         self.under_way.setdefault(chat_id, set()).update(numbers)
@@ -143,6 +147,17 @@ class Prefixes:
                 del self.under_way[chat_id]
 
 
-def _token(chat_id: str, positions: list[int]) -> str:
-    """The same seal is the same request, whoever asks for it."""
-    return blake2b(f"{chat_id} {positions}".encode(), digest_size=16).hexdigest()
+def missing_in(resolved: int, found: list[int]) -> list[int]:
+    """The first numbers after `resolved` that are missing below the last one found."""
+    last, there = (found[-1] if found else 0), set(found)
+    return list(islice((at for at in range(resolved + 1, last) if at not in there), STRAY_POSITIONS_MAX))
+
+
+def _still_open(state: ChatState, positions: list[int], reasons: list[Reason]) -> list[int]:
+    """Which of these positions may still need a void after the first attempt met something there."""
+    fence, voids = reasons[0], reasons[1:]
+    if fence.code == FAILED:
+        if fence.item is not None:
+            state.see(fence.item)
+        return [at for at in positions[1:] if at > state.trimmed]
+    return [at for at, reason in zip(positions, voids, strict=True) if reason.code != FAILED]

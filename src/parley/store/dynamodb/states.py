@@ -10,11 +10,19 @@ import asyncio
 from collections.abc import Iterable
 from typing import NamedTuple, cast
 
-from parley.errors import COUNTER_INCONSISTENT, COUNTER_MISSING, InconsistentCounterError, Refusal
+from parley.errors import (
+    COUNTER_INCONSISTENT,
+    COUNTER_MISSING,
+    InconsistentCounterError,
+    Refusal,
+    StoreUnavailable,
+)
 from parley.model import ChatType, Role
+from parley.store.dynamodb.actions import Page
 from parley.store.dynamodb.client import Dynamo
 from parley.store.dynamodb.entries import MESSAGES, sequence_of
 from parley.store.dynamodb.message_ids import tag_of
+from parley.store.dynamodb.together import is_key
 from parley.store.dynamodb.values import Item
 from parley.store.rules import STRAY_POSITIONS_MAX
 
@@ -23,6 +31,9 @@ COUNTERS = "chat_counters"
 MEMBERSHIPS = "chat_memberships"
 CHATS_REMEMBERED_MAX = 20_000
 PEOPLE_REMEMBERED_MAX = 10_000
+POSITIONS_PER_LOOK_MAX = 1_000
+LOOK_AGAIN_SECONDS = (0.02, 0.1, 0.0)
+"""The items of one transaction do not appear at the same instant: what looks wrong is looked at again."""
 
 
 class ChatState:
@@ -59,24 +70,36 @@ class ChatState:
         """Something was written that is not remembered here: load it before it is used again."""
         self.head = 0
         """The end of the log in atomic; in two_phase the highest number known to be in it."""
-        self.resolved = number(chat, "resolved_through")
-        """How far every position is known to be resolved; in two_phase only."""
+        self.resolved = 0
+        """How far every position is known to be resolved; kept up in two_phase only."""
         self.stray_through = 0
         """Up to where the counter has given numbers that no atomic writer will write."""
+        self.trimmed = 0
+        self.epoch = number(chat, "epoch")
         self.trouble: Refusal | None = None
         self.last_keys: dict[str, bytes] = {}
         self.take(chat)
 
     def take(self, chat: Item) -> None:
         """What the chat's item says now; roles of another revision are forgotten."""
-        self.epoch = number(chat, "epoch")
+        self.see(chat)
         self.chat_type = ChatType(cast(str, chat["chat_type"]))
         self.open_to_join = bool(chat.get("open_to_join"))
         self.members = number(chat, "member_count")
         self.owners = number(chat, "owner_count")
-        self.trimmed = number(chat, "trimmed_through")
         self.revision = cast(str, chat["membership_revision"])
         self.roles: dict[str, Role] = {}
+
+    def see(self, chat: Item) -> None:
+        """What the chat's item says of the log alone. It may be older than what is known here."""
+        epoch = number(chat, "epoch")
+        if epoch != self.epoch:  # the log was rebuilt: nothing that was known of the old one counts
+            self.epoch, self.head, self.resolved, self.trimmed = epoch, 0, 0, 0
+            self.last_keys.clear()
+            self.is_stale = True
+        self.trimmed = max(self.trimmed, number(chat, "trimmed_through"))
+        self.resolved = max(self.resolved, self.trimmed, number(chat, "resolved_through"))
+        self.head = max(self.head, self.trimmed, number(chat, "last_sequence"))
 
 
 class Known(NamedTuple):
@@ -104,26 +127,34 @@ class ChatStates:
         """A chat, as remembered or as it is; None for one that does not exist."""
         state = self._states.get(chat_id)
         if state is None or state.is_stale or state.trouble is not None:
-            state = await self.load(chat_id)
+            return await self.load(chat_id)
+        self._states[chat_id] = self._states.pop(chat_id)  # the last used is the last to be forgotten
         return state
 
     async def load(self, chat_id: str) -> ChatState | None:
-        """A chat as it is, read strongly."""
+        """A chat as it is, read strongly; None for one that does not exist."""
         chat, counter = await asyncio.gather(self._chat(chat_id), self._counter(chat_id))
         if chat is None:
             self.forget(chat_id)
             return None
-        state = self._states.get(chat_id)
-        if state is None:
-            state = self.adopt(chat)
-        else:
-            state.take(chat)
-        if not self._is_atomic and state.is_stale:
-            state.head = max(state.head, await self.last_position(chat_id))
-        state.is_stale = False
-        if self._is_atomic:
-            await self.place(state, counter)
+        state = self.adopt(chat)
+        await self._fill(state, chat, counter)
         return state
+
+    async def refresh(self, state: ChatState) -> None:
+        """The same for a memory that is in use, whether or not the chat is still remembered."""
+        chat, counter = await asyncio.gather(self._chat(state.chat_id), self._counter(state.chat_id))
+        if chat is None:
+            raise StoreUnavailable(f"the chat {state.chat_id} is gone")
+        await self._fill(state, chat, counter)
+
+    async def _fill(self, state: ChatState, chat: Item, counter: Item | None) -> None:
+        state.take(chat)
+        if self._is_atomic:
+            await self._place(state, counter)
+        elif state.is_stale:
+            state.head = max(state.head, await self.last_position(state.chat_id))
+        state.is_stale = False
 
     async def _chat(self, chat_id: str) -> Item | None:
         return await self._dynamo.get(CHATS, {"chat_id": chat_id})
@@ -140,24 +171,58 @@ class ChatStates:
             state = ChatState(chat)
             state.is_stale = True
             self._states[state.chat_id] = state
+        else:
+            state.see(chat)
         return state
 
-    async def doubt(self, state: ChatState) -> None:
-        """The log goes further than its counter says: look at both."""
-        await self.place(state, None)
-        counter = await self._dynamo.get(COUNTERS, {"chat_id": state.chat_id})
-        state.trouble = trouble_of(counter, state.head)
-
-    async def place(self, state: ChatState, counter: Item | None) -> None:
-        """Where the log ends by its counter, or by its last entry if the counter cannot be right."""
+    async def _place(self, state: ChatState, counter: Item | None) -> None:
+        """Where the log ends by its counter, or by its entries if the counter does not say."""
         if counter is not None and is_whole(counter):
-            state.head, state.trouble = number(counter, "sequence_counter"), None
-            state.stray_through = 0
+            state.head, state.stray_through = number(counter, "sequence_counter"), 0
+            state.trouble = None
+        else:
+            await self.look_closely(state)
+
+    async def look_closely(self, state: ChatState) -> None:
+        """Compare the log with its counter, for atomic: is there one, and is it not behind?"""
+        last, counter = 0, Item()
+        for pause in LOOK_AGAIN_SECONDS:
+            last = max(state.trimmed, await self.last_position(state.chat_id))
+            counter = await self._counter(state.chat_id) or {}  # after the log: it cannot be behind it
+            state.trouble = trouble_of(counter, last)
+            if state.trouble is None:
+                break
+            await asyncio.sleep(pause)
+        state.head, state.stray_through = last, 0
+        if state.trouble is not None:
             return
-        state.head = await self.last_position(state.chat_id)
-        state.trouble = trouble_of(counter, state.head)
-        if counter is not None and state.trouble is None:
-            state.stray_through = number(counter, "sequence_counter")
+        state.head = given = number(counter, "sequence_counter")
+        if not is_whole(counter):
+            known = min(given, max(state.resolved, number(counter, "written_through")))
+            state.head, state.stray_through = await self._dense_end(state.chat_id, known, given), given
+
+    async def _dense_end(self, chat_id: str, start: int, until: int) -> int:
+        """Up to where no position is missing."""
+        end = start
+        while end < until:
+            page = await self.positions(chat_id, end, until)
+            found = [sequence_of(item) for item in page.items]
+            reached = dense_end(end, found)
+            if reached < end + len(found) or page.next_key is None:
+                return reached
+            end = reached
+        return end
+
+    async def positions(self, chat_id: str, after: int, until: int) -> Page:
+        """A page of the numbers that exist in a stretch of the log, read strongly."""
+        return await self._dynamo.query(
+            MESSAGES,
+            "chat_id = :chat AND #s BETWEEN :first AND :last",
+            {":chat": chat_id, ":first": after + 1, ":last": until},
+            names={"#s": "sequence"},
+            projection="#s",
+            limit=POSITIONS_PER_LOOK_MAX,
+        )
 
     async def last_position(self, chat_id: str) -> int:
         """The highest number in the log, read strongly; there may be holes below it in two_phase."""
@@ -175,15 +240,26 @@ class ChatStates:
 
     async def know(self, state: ChatState, user_ids: Iterable[str]) -> Known:
         """Roles, and a revision that is not newer than they are: a write that still finds it is right."""
-        known = Known(state.revision, state.roles)
-        unknown = {user_id for user_id in user_ids if user_id and user_id not in known.roles}
+        revision, roles = state.revision, state.roles
+        asked = {user_id for user_id in user_ids if is_key(user_id)}
+        unknown = sorted(asked - roles.keys())
+        if len(roles) + len(unknown) > PEOPLE_REMEMBERED_MAX:  # others may still hold the old ones
+            roles = state.roles = {user_id: roles[user_id] for user_id in asked & roles.keys()}
         if unknown:
-            keys: list[Item] = [{"chat_id": state.chat_id, "user_id": user_id} for user_id in sorted(unknown)]
-            if len(known.roles) + len(keys) > PEOPLE_REMEMBERED_MAX:
-                known.roles.clear()
+            keys: list[Item] = [{"chat_id": state.chat_id, "user_id": user_id} for user_id in unknown]
             for row in await self._dynamo.batch_get(MEMBERSHIPS, keys):
-                known.roles[cast(str, row["user_id"])] = Role(cast(str, row["role"]))
-        return known
+                roles[cast(str, row["user_id"])] = Role(cast(str, row["role"]))
+        return Known(revision, roles)
+
+
+def dense_end(start: int, found: Iterable[int]) -> int:
+    """The last of the numbers that follow each other from `start` on."""
+    end = start
+    for sequence in found:
+        if sequence != end + 1:
+            break
+        end = sequence
+    return end
 
 
 def is_whole(counter: Item) -> bool:
@@ -191,8 +267,8 @@ def is_whole(counter: Item) -> bool:
     return counter.get("sequence_counter") == counter.get("written_through") is not None
 
 
-def trouble_of(counter: Item | None, last: int) -> Refusal | None:
-    if counter is None or counter.get("sequence_counter") is None:
+def trouble_of(counter: Item, last: int) -> Refusal | None:
+    if counter.get("sequence_counter") is None:
         return COUNTER_MISSING
     value = number(counter, "sequence_counter")
     if value < last:

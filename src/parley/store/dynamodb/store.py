@@ -64,7 +64,7 @@ class DynamoStore:
         marks = self.outbox if publishes else None
         appends: AtomicAppends | TwoPhaseAppends
         if allocator is None:
-            appends = AtomicAppends(desk, ids, marks, chance, reach)
+            appends = AtomicAppends(desk, prefixes, ids, marks, chance, reach)
         else:
             appends = TwoPhaseAppends(desk, allocator, prefixes, ids, metrics, marks, reach, hold)
         self.log = DynamoLog(desk, appends, prefixes, metrics)

@@ -1,15 +1,19 @@
 """Sequencing `two_phase`: numbers are taken first, from any allocator, and written at second.
 
 The five steps of the design: look the key up, check membership, allocate, write the entries with their keys,
-publish. Made safe by three conditions of the write: each position is written once, the membership is still
-the one that was checked, and nothing at or above the first position has been trimmed. An ack is given only
-when its position is visible, that is when every number below it is written or sealed.
+publish. Made safe by the conditions of the write: each position is written once, the membership is still
+the one that was checked, nothing at or above the first position has been trimmed, and a change of the
+membership comes after everything that was written under the old one. An ack is given only when its position
+is visible, that is when every number below it is written or sealed.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+
+import structlog
+from msgspec import Struct, field
 
 from parley.clock import iso
 from parley.errors import (
@@ -27,7 +31,7 @@ from parley.ids import EVENT, Ids
 from parley.model import Appended, Outcome, Stored
 from parley.store.dynamodb.actions import Action, Update
 from parley.store.dynamodb.appending import Desk, Placed, Run, Work, keyed
-from parley.store.dynamodb.changes import deeds_of
+from parley.store.dynamodb.changes import deeds_of, is_about_members
 from parley.store.dynamodb.client import Reason, TransactionCanceled
 from parley.store.dynamodb.committing import Lost, commit
 from parley.store.dynamodb.entries import KEYS, is_live, key_of, put_void
@@ -46,8 +50,38 @@ VISIBLE_LOOK_SECONDS_MAX = 0.25
 FENCE = (
     "membership_revision = :revision AND (attribute_not_exists(trimmed_through) OR trimmed_through < :first)"
 )
+IS_LAST = "(attribute_not_exists(last_sequence) OR last_sequence < :last)"
+"""Nothing above it has been written. Whoever finds that he is overtaken writes without this, if he may."""
 
 Hold = Callable[[str], Awaitable[None] | None]
+
+log = structlog.get_logger("parley.store")
+
+
+class Attempt(Struct):
+    """The numbers that a run has taken: what is to be written there, and which of them are given up."""
+
+    run: Run
+    placed: list[Placed]
+    voids: list[int] = field(default_factory=list)
+
+    @property
+    def first(self) -> int:
+        return min([self.placed[0].entry.sequence, *self.voids])
+
+    @property
+    def last(self) -> int:
+        return self.placed[-1].entry.sequence
+
+    @property
+    def must_be_last(self) -> bool:
+        return is_about_members(self.placed[0].draft)
+
+    def give_up(self, work: Work) -> None:
+        """Other numbers must be taken for all that is left."""
+        work.put_back([one.index for one in self.placed])
+        self.voids += [one.entry.sequence for one in self.placed]
+        self.placed = []
 
 
 class TwoPhaseAppends:
@@ -72,17 +106,29 @@ class TwoPhaseAppends:
         self._hold = hold
 
     async def append(self, work: Work, state: ChatState) -> None:
-        """Write what is to do; each run of drafts takes its numbers, and again if they were sealed."""
+        """Write what is to do; what was written is acknowledged once it is visible, whatever fails later."""
+        work.epoch = state.epoch
+        failure: StoreError | None = None
+        try:
+            async with state.lock:
+                await self._write_all(work, state)
+        except StoreError as error:
+            failure = error
+        await self._await_visible(work, state)
+        if failure is not None:
+            raise failure
+
+    async def _write_all(self, work: Work, state: ChatState) -> None:
+        """Each run of drafts takes its numbers, and again if they were sealed."""
         for _ in range(ROUNDS_MAX + len(work.drafts)):
             if not work.todo:
-                break
+                return
             answered = await self._answer_known(work, state)
             run = await self._desk.next_run(work, state, answered)
             if run.indices:
                 await self._allocate_and_write(work, state, run)
         if work.todo:
             raise StoreUnavailable("its numbers were sealed too often")
-        await self._await_visible(work, state)
 
     async def _answer_known(self, work: Work, state: ChatState) -> dict[int, Outcome]:
         """Step 1, the fast path of retries. A key missed here is caught by the condition of the write."""
@@ -118,7 +164,7 @@ class TwoPhaseAppends:
             if held is not None:
                 await held
             placed = self._desk.place(work, state, run.indices, numbers)
-            await self._write(work, state, run, placed)
+            await self._write(work, state, Attempt(run, placed))
         finally:
             self._prefixes.give_back(state.chat_id, numbers)
             stored = sum(1 for at in work.positions[stored_before:] if at.wire is not None)
@@ -140,52 +186,60 @@ class TwoPhaseAppends:
                 return COUNTER_INCONSISTENT.because(f"Counter is {last} but the log ends at {end}")
         return list(range(first, last + 1))
 
-    async def _write(self, work: Work, state: ChatState, run: Run, placed: list[Placed]) -> None:
+    async def _write(self, work: Work, state: ChatState, attempt: Attempt) -> None:
         """Step 4, until every number is an entry or a void, or belongs to somebody who was faster."""
-        voids: list[int] = []
-        while placed:
+        for _ in range(ROUNDS_MAX):
+            if attempt.placed and attempt.must_be_last and state.head > attempt.last:
+                attempt.give_up(work)
+            if not attempt.placed:
+                await self._seal_given_up(work, state, attempt)
+                return
             self._reach("before_write")
-            actions = self._actions(state, run, placed, voids)
+            actions = self._actions(state, attempt)
             token = self._ids.next(EVENT, self._desk.clock())
             try:
-                await commit(self._desk.dynamo, actions, token, placed[0].entry)
-            except TransactionCanceled as error:
+                await commit(self._desk.dynamo, actions, token, [one.entry for one in attempt.placed])
+            except (TransactionCanceled, Lost) as error:
                 work.conflicts += 1
-                run, placed, voids = await self._reconsider(work, state, run, placed, voids, error.reasons)
-            except Lost:  # the first position was sealed: the conditions will tell about the others
-                work.conflicts += 1
-                work.put_back([placed[0].index])
-                placed = placed[1:]
-            except OutcomeUnknown as error:
-                work.leave_open(run)
+                await self._reconsider(work, state, attempt, error)
+            except OutcomeUnknown:
+                work.leave_open(attempt.placed)
+                self._desk.answer_twins(work, attempt.run)
                 state.is_stale = True
-                raise StoreUnavailable("what came before it is not known to be stored") from error
+                raise
             else:
                 self._reach("after_commit_before_ack")
-                self._settle(work, state, run, placed, voids)
+                self._settle(work, state, attempt)
                 return
-        work.epoch = state.epoch
-        work.positions += await self._prefixes.seal(state, voids) if voids else []
-        self._desk.answer_twins(work, run)
+        raise StoreUnavailable("the conditions of its write failed too often")
 
-    def _settle(self, work: Work, state: ChatState, run: Run, placed: list[Placed], voids: list[int]) -> None:
-        state.head = max(state.head, placed[-1].entry.sequence)
-        state.is_stale = state.is_stale or placed[0].draft.change is not None
-        work.positions += [Stored(void, None) for void in voids]
-        self._desk.settle(work, state, run, placed)
+    async def _seal_given_up(self, work: Work, state: ChatState, attempt: Attempt) -> None:
+        try:
+            work.positions += await self._prefixes.seal(state, attempt.voids)
+        except StoreError as error:  # they are holes now, which whoever meets them will seal
+            log.info("numbers given up", chat_id=state.chat_id, count=len(attempt.voids), reason=str(error))
+        self._desk.answer_twins(work, attempt.run)
 
-    def _actions(self, state: ChatState, run: Run, placed: list[Placed], voids: list[int]) -> list[Action]:
+    def _settle(self, work: Work, state: ChatState, attempt: Attempt) -> None:
+        state.head = max(state.head, attempt.last)
+        state.is_stale = state.is_stale or attempt.placed[0].draft.change is not None
+        work.positions += [Stored(void, None) for void in attempt.voids]
+        self._desk.settle(work, state, attempt.run, attempt.placed)
+
+    def _actions(self, state: ChatState, attempt: Attempt) -> list[Action]:
         """The whole transaction: the fence, entries, keys, and voids at the numbers that were given up."""
-        first = placed[0].entry.sequence
-        values: Item = {":revision": run.known.revision, ":first": first, ":resolved": state.resolved}
-        values[":write"] = placed[-1].entry.message_id
-        expression, names = "SET resolved_through = :resolved, last_write = :write", None
-        actions = self._desk.puts(placed)
-        actions += [put_void(state.chat_id, void, state.epoch) for void in voids]
-        draft = placed[0].draft
+        values: Item = {":revision": attempt.run.known.revision, ":first": attempt.first}
+        values[":resolved"] = state.resolved
+        expression, condition, names = "SET resolved_through = :resolved", FENCE, None
+        if state.head < attempt.last:
+            values[":last"] = attempt.last
+            expression, condition = f"{expression}, last_sequence = :last", f"{FENCE} AND {IS_LAST}"
+        actions = self._desk.puts(attempt.placed)
+        actions += [put_void(state.chat_id, void, state.epoch) for void in attempt.voids]
+        draft = attempt.placed[0].draft
         if draft.change is not None:
             now = iso(self._desk.clock())
-            deeds = deeds_of(draft, state, run.known.roles, first, now)
+            deeds = deeds_of(draft, state, attempt.run.known.roles, attempt.last, now)
             if deeds.rows:
                 deeds.chat["membership_revision"] = self._ids.next(EVENT, self._desk.clock())
             clauses, names = set_clauses(deeds.chat, values)
@@ -193,66 +247,70 @@ class TwoPhaseAppends:
             actions += deeds.rows
         if self._marks is not None:
             expression += ride(self._marks, state.chat_id, values)
-        fence = Update(CHATS, {"chat_id": state.chat_id}, expression, values, FENCE, names)
-        return [fence, *actions]
+        return [Update(CHATS, {"chat_id": state.chat_id}, expression, values, condition, names), *actions]
 
     async def _reconsider(
-        self,
-        work: Work,
-        state: ChatState,
-        run: Run,
-        placed: list[Placed],
-        voids: list[int],
-        reasons: list[Reason],
-    ) -> tuple[Run, list[Placed], list[int]]:
+        self, work: Work, state: ChatState, attempt: Attempt, error: TransactionCanceled | Lost
+    ) -> None:
         """What is left to write after a condition failed, and which numbers are given up."""
-        if reasons[0].code == FAILED:
-            return await self._decide_again(work, state, run, placed, voids)
-        entries, rest = reasons[1 : 1 + len(placed)], reasons[1 + len(placed) :]
-        with_keys = keyed(placed)
-        keys = {one.index: reason for one, reason in zip(with_keys, rest, strict=False)}
-        left: list[Placed] = []
-        gone = list(zip(voids, rest[len(with_keys) :], strict=False))
-        voids = [void for void, reason in gone if reason.code != FAILED]
-        for one, position in zip(placed, entries, strict=True):
-            key = keys.get(one.index)
-            if position.code == FAILED:  # it was sealed: take another number
-                work.put_back([one.index])
-            elif key is not None and key.code == FAILED:
-                assert key.item is not None
-                work.outcomes[one.index] = await self._desk.answer_key(one.draft, state, run.known, key.item)
-                voids.append(one.entry.sequence)
-            else:
-                left.append(one)
-        if len(left) == len(placed) and len(voids) == len(gone):  # a member's row is not as it was
-            return await self._decide_again(work, state, run, placed, voids)
-        return run, left, voids
+        reasons = error.reasons if isinstance(error, TransactionCanceled) else []
+        if reasons and reasons[0].code == FAILED:
+            self._look_at_fence(work, state, attempt, reasons[0].item)
+        elif not await self._sort_out(work, state, attempt, reasons[1:]):
+            state.is_stale = True  # its first number was sealed, or a member's row is not as it was
+            attempt.give_up(work)
 
-    async def _decide_again(
-        self, work: Work, state: ChatState, run: Run, placed: list[Placed], voids: list[int]
-    ) -> tuple[Run, list[Placed], list[int]]:
-        """The membership has changed, or the log was trimmed: who may still write, and where."""
-        await self._desk.states.load(state.chat_id)
-        people = {one.draft.sender_id for one in placed}
-        people |= {one.draft.change.user_id for one in placed if one.draft.change is not None}
-        known = await self._desk.states.know(state, people)
-        left: list[Placed] = []
+    @staticmethod
+    def _look_at_fence(work: Work, state: ChatState, attempt: Attempt, chat: Item | None) -> None:
+        """Overtaken is no harm. After a change of the membership everything is decided again, further on."""
+        if chat is not None:
+            state.see(chat)
+            is_same = chat.get("membership_revision") == attempt.run.known.revision
+            if is_same and state.trimmed < attempt.first:
+                return
+        state.is_stale = True
+        attempt.give_up(work)
+
+    async def _sort_out(self, work: Work, state: ChatState, attempt: Attempt, reasons: list[Reason]) -> bool:
+        """Take out what cannot be written at its number; False when nothing says what that would be.
+
+        Drafts keep their order: where one has to take another number, so do all that come after it.
+        """
+        placed = attempt.placed
+        positions, rest = reasons[: len(placed)], reasons[len(placed) :]
+        sealed = {one.index for one, reason in zip(placed, positions, strict=False) if reason.code == FAILED}
+        with_keys = keyed(placed)
+        keys = {one.index: at for one, at in zip(with_keys, rest, strict=False) if at.code == FAILED}
+        gone = zip(attempt.voids, rest[len(with_keys) :], strict=False)
+        voids_gone = {void for void, reason in gone if reason.code == FAILED}
+        if not (sealed or keys or voids_gone):
+            return False
+        attempt.placed, attempt.voids = [], [void for void in attempt.voids if void not in voids_gone]
+        state.is_stale = state.is_stale or bool(sealed)
+        is_late, put_back = False, set[bytes | None]()
         for one in placed:
-            if one.entry.sequence <= state.trimmed:
+            draft, is_sealed = one.draft, one.index in sealed
+            follows = draft.after_key is not None and draft.after_key in put_back
+            if one.index in keys:
+                answer = await self._desk.answer_duplicate(draft, state, attempt.run.known, keys[one.index])
+                work.outcomes[one.index] = answer
+                if isinstance(answer, Refusal):
+                    put_back.add(draft.client_key)
+            elif is_sealed or is_late or follows:
                 work.put_back([one.index])
-                continue
-            refusal = await self._desk.decide_member(one.draft, state, known)
-            if refusal is None:
-                left.append(one)
+                put_back.add(draft.client_key)
+                is_late = is_late or is_sealed
             else:
-                stored = await self._desk.answer_stored(one.draft, state, known)
-                work.outcomes[one.index] = stored or refusal
-                voids.append(one.entry.sequence)
-        return Run(run.indices, run.twins, known), left, [void for void in voids if void > state.trimmed]
+                attempt.placed.append(one)
+                continue
+            if not is_sealed:
+                attempt.voids.append(one.entry.sequence)
+        return True
 
     async def _await_visible(self, work: Work, state: ChatState) -> None:
         """An ack means that every reader sees it: wait for the numbers below, or seal what was abandoned."""
-        last = max((at.sequence for at in work.positions if at.wire is not None), default=0)
+        appended = [outcome for outcome in work.outcomes.values() if isinstance(outcome, Appended)]
+        last = max((outcome.sequence for outcome in appended), default=0)
         loop = asyncio.get_running_loop()
         deadline, pause = loop.time() + VISIBLE_SECONDS_MAX, VISIBLE_LOOK_SECONDS
         while state.resolved < last:
@@ -264,15 +322,15 @@ class TwoPhaseAppends:
             except StoreError:
                 sealed = []
             if loop.time() > deadline:
-                self._doubt(work)
+                self._doubt(work, state.resolved)
                 return
             if not sealed:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, VISIBLE_LOOK_SECONDS_MAX)
 
     @staticmethod
-    def _doubt(work: Work) -> None:
+    def _doubt(work: Work, resolved: int) -> None:
         """It is stored, but nobody can see it yet: not to be acknowledged. A retry will find it."""
         for index, outcome in work.outcomes.items():
-            if isinstance(outcome, Appended) and not outcome.deduplicated:
+            if isinstance(outcome, Appended) and outcome.sequence > resolved:
                 work.outcomes[index] = OUTCOME_UNKNOWN
