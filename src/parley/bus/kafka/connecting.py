@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from typing import Any
 
 import structlog
+from aiokafka import AIOKafkaConsumer
 
 from parley.config import Kafka
 from parley.errors import ConfigError
@@ -16,6 +18,7 @@ REQUEST_MS_MAX = 10_000
 METADATA_MS_MAX = 30_000
 """How soon a partition that was added is noticed."""
 RETRY_MS = 100
+CLOSE_SECONDS_MAX = 5.0
 
 PROTOCOLS = {"plaintext": "PLAINTEXT", "tls": "SSL", "sasl_tls": "SASL_SSL"}
 
@@ -47,6 +50,15 @@ def _tls(authorities: str) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=authorities or None)
     except OSError as error:
         raise ConfigError(f"kafka.ca cannot be used: {authorities}: {error.strerror or error}") from error
+
+
+async def close_consumer(consumer: AIOKafkaConsumer) -> None:
+    """Without a broker the library lets the end of its own tasks out as ours, its connections still open."""
+    stopping = asyncio.create_task(consumer.stop())
+    await asyncio.wait([stopping], timeout=CLOSE_SECONDS_MAX)
+    if not stopping.done() or stopping.cancelled() or stopping.exception() is not None:
+        stopping.cancel()
+        await consumer._client.close()
 
 
 class _Handler(logging.Handler):

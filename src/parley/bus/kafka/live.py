@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
 from parley.bus import events
-from parley.bus.kafka.connecting import options
+from parley.bus.kafka.connecting import close_consumer, options
 from parley.config import Kafka
 from parley.model import Persisted
 from parley.telemetry import Metrics
@@ -58,7 +58,7 @@ class LiveReader:
             await self._consumer.start()
             self._next = await self._consumer.end_offsets(self._known())
         except BaseException:
-            await self._consumer.stop()
+            await close_consumer(self._consumer)
             raise
         self._take_places()
         self._metrics.consumer_lags[READER] = self._lag
@@ -68,7 +68,7 @@ class LiveReader:
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
-            await self._consumer.stop()
+            await close_consumer(self._consumer)
 
     def _known(self) -> list[TopicPartition]:
         partitions = self._consumer.partitions_for_topic(self._topic) or ()

@@ -11,6 +11,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from parley.bus import events
+from parley.bus.kafka.connecting import close_consumer
 from parley.bus.ports import Handle
 from parley.clock import MS_PER_SECOND
 from parley.core.backoff import backoff_ms
@@ -103,7 +104,7 @@ class Member(ConsumerRebalanceListener):  # type: ignore[misc]
         finally:
             committing.cancel()
             await self.on_partitions_revoked(list(self._shares))
-            await self._consumer.stop()
+            await close_consumer(self._consumer)
 
     def _fetched(self, partition: TopicPartition, records: list[ConsumerRecord]) -> None:
         share = self._shares.get(partition)

@@ -110,9 +110,11 @@ class KafkaSink:
         )
         try:
             await producer.start()
-        except KafkaError as error:
+        except BaseException as error:
             await producer.stop()
-            raise NotPublished(str(error) or type(error).__name__) from error
+            if isinstance(error, KafkaError):
+                raise NotPublished(str(error) or type(error).__name__) from error
+            raise
         return Connection(producer)
 
     def _replace(self, connection: Connection) -> None:
