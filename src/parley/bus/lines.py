@@ -86,13 +86,19 @@ class Line:
         """Everything up to here is on the bus; returns how many bytes need not be kept any more."""
         if self.mark is not None and through <= self.mark:
             return 0
-        done = [sequence for sequence in self.pending if sequence <= through]
-        freed = sum(self.pending.pop(sequence).size for sequence in done)
+        freed = sum(self.pending.pop(sequence).size for sequence in self._kept_up_to(through))
         self.mark, self.target = through, max(self.target, through)
         self.is_behind = self.is_behind and through < self.target
         self.moved_at = now
         self._tell_waiters(through)
         return freed
+
+    def _kept_up_to(self, through: int) -> list[int]:
+        """Usually a few, of the many that wait while the bus is away."""
+        first = 0 if self.mark is None else self.mark + 1
+        if through - first < len(self.pending):
+            return [sequence for sequence in range(first, through + 1) if sequence in self.pending]
+        return [sequence for sequence in self.pending if sequence <= through]
 
     def _tell_waiters(self, through: int) -> None:
         for sequence, future in self.waiters:
