@@ -11,8 +11,6 @@ from parley.cli.options import AsJson, ChatName, ConfigFile, Data
 from parley.model import ChatType, Role
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from parley.cli.chatting import Changed
     from parley.model import Chat
 
@@ -85,13 +83,11 @@ def list_chats(
     """List chats."""
     from parley.cli.naming import require_user
     from parley.cli.output import print_json, print_table
-    from parley.store.sqlite import listing
-    from parley.store.sqlite.beside import connect_beside
+    from parley.cli.places import find_place
+    from parley.cli.records import records_of
 
-    folder = _folder(data, config)
-    user_id = require_user(folder, of) if of else None
-    with connect_beside(folder, read_only=True) as connection:
-        found = list(listing.chats(connection, user_id))
+    records = records_of(find_place(data, config))
+    found = records.chats(require_user(records, of) if of else None)
     if json:
         print_json({"chats": found})
         return
@@ -107,13 +103,12 @@ def show(chat: ChatName, data: Data = None, config: ConfigFile = None, json: AsJ
     """Show a chat and its members."""
     from parley.cli.naming import require_chat
     from parley.cli.output import print_json, print_table, printable
-    from parley.store.sqlite import listing
-    from parley.store.sqlite.beside import connect_beside
+    from parley.cli.places import find_place
+    from parley.cli.records import records_of
 
-    folder = _folder(data, config)
-    found = require_chat(folder, chat)
-    with connect_beside(folder, read_only=True) as connection:
-        members = listing.members(connection, found.chat_id)
+    records = records_of(find_place(data, config))
+    found = require_chat(records, chat)
+    members = records.members(found.chat_id)
     if json:
         print_json({"chat": found, "members": members})
         return
@@ -204,12 +199,6 @@ def _tell_changed(changed: Changed, says: str, json: bool) -> None:
         print_json(changed)
     else:
         print(printable(f"{says}, since #{changed.sequence}"))
-
-
-def _folder(data: Path | None, config: Path | None) -> Path:
-    from parley.cli.places import find_place
-
-    return find_place(data, config).require_store()
 
 
 def _last(counter: int | None) -> str:

@@ -10,9 +10,8 @@ from parley.chats.membership import Membership
 from parley.cli.naming import require_chat, require_user
 from parley.cli.opening import open_desk, run
 from parley.cli.places import CommandFailed, Place
+from parley.cli.records import Records, records_of
 from parley.model import Appended, Chat, ChatType, Role
-from parley.store.sqlite import listing
-from parley.store.sqlite.beside import connect_beside
 
 
 class Changed(Struct):
@@ -27,8 +26,8 @@ def create(
     place: Place, chat_type: ChatType, owner: str, members: Sequence[str], title: str | None
 ) -> tuple[Chat, bool]:
     """The chat, and whether it is new."""
-    folder = place.require_store()
-    owner_id, *member_ids = (require_user(folder, name) for name in (owner, *members))
+    records = records_of(place)
+    owner_id, *member_ids = (require_user(records, name) for name in (owner, *members))
 
     async def make() -> tuple[Chat, bool]:
         async with open_desk(place) as desk:
@@ -38,36 +37,37 @@ def create(
 
 
 def add(place: Place, chat: str, person: str, role: Role, actor: str | None) -> Changed:
-    chat_id, actor_id = _acting(place, chat, actor)
-    user_id = require_user(place.folder, person)
+    records = records_of(place)
+    chat_id, actor_id = _acting(records, chat, actor)
+    user_id = require_user(records, person)
     return _change(place, chat_id, lambda membership: membership.add(chat_id, actor_id, user_id, role))
 
 
 def remove(place: Place, chat: str, person: str, actor: str | None) -> Changed:
-    chat_id, actor_id = _acting(place, chat, actor)
-    user_id = require_user(place.folder, person)
+    records = records_of(place)
+    chat_id, actor_id = _acting(records, chat, actor)
+    user_id = require_user(records, person)
     return _change(place, chat_id, lambda membership: membership.remove(chat_id, actor_id, user_id))
 
 
 def set_role(place: Place, chat: str, person: str, role: Role, actor: str | None) -> Changed:
-    chat_id, actor_id = _acting(place, chat, actor)
-    user_id = require_user(place.folder, person)
+    records = records_of(place)
+    chat_id, actor_id = _acting(records, chat, actor)
+    user_id = require_user(records, person)
     return _change(place, chat_id, lambda membership: membership.set_role(chat_id, actor_id, user_id, role))
 
 
 def rename(place: Place, chat: str, title: str, actor: str | None) -> Changed:
-    chat_id, actor_id = _acting(place, chat, actor)
+    chat_id, actor_id = _acting(records_of(place), chat, actor)
     return _change(place, chat_id, lambda membership: membership.rename(chat_id, actor_id, title))
 
 
-def _acting(place: Place, chat: str, actor: str | None) -> tuple[str, str]:
+def _acting(records: Records, chat: str, actor: str | None) -> tuple[str, str]:
     """The chat, and in whose name it is changed: whoever was named, else one of its owners."""
-    folder = place.require_store()
-    chat_id = require_chat(folder, chat).chat_id
+    chat_id = require_chat(records, chat).chat_id
     if actor is not None:
-        return chat_id, require_user(folder, actor)
-    with connect_beside(folder, read_only=True) as connection:
-        members = listing.members(connection, chat_id)
+        return chat_id, require_user(records, actor)
+    members = records.members(chat_id)
     owner = next((member.user_id for member in members if member.role == Role.OWNER), None)
     if owner is None:
         raise CommandFailed("this chat has no owner; say with --as in whose name it is changed")

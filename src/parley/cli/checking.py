@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from msgspec import Struct
 
 from parley.cli.output import plural, print_json, print_table, printable
-from parley.store.checks import INVARIANTS, Breach, Findings, Progress, silently
-from parley.store.sqlite.check import check_folder
+from parley.cli.records import Keeping
+from parley.store.checks import Breach, Findings, Progress, silently
 
 PROGRESS_SECONDS = 0.1
 
@@ -31,10 +30,10 @@ class Report(Struct):
     breaches_not_listed: int
 
 
-def check(folder: Path, chat_ids: Sequence[str] | None, *, whole_file: bool) -> tuple[Findings, float]:
+def check(records: Keeping, chat_ids: Sequence[str] | None, *, whole: bool) -> tuple[Findings, float]:
     started = time.monotonic()
     tell = ProgressLine() if sys.stderr.isatty() else silently
-    findings = check_folder(folder, chat_ids, tell, whole_file=whole_file)
+    findings = records.check(chat_ids, tell, whole=whole)
     if isinstance(tell, ProgressLine):
         tell.clear()
     return findings, time.monotonic() - started
@@ -74,7 +73,7 @@ def report(findings: Findings, seconds: float, as_json: bool) -> None:
     numbers = (findings.chats, findings.entries, findings.voids, findings.open_allocations)
     print_table(headings, [(*(f"{number:,}" for number in numbers), f"{seconds:.2f}")])
     if findings.is_clean:
-        print(f"\nAll {len(INVARIANTS)} invariants hold.")
+        print(f"\nAll {len(findings.shown)} invariants hold.")
 
 
 def tell_breach(breach: Breach) -> None:
@@ -94,7 +93,7 @@ def _report_json(findings: Findings, seconds: float) -> None:
             voids=findings.voids,
             open_allocations=findings.open_allocations,
             seconds=round(seconds, 3),
-            invariants={name: findings.counts[name] for name in INVARIANTS},
+            invariants={name: findings.counts[name] for name in findings.shown},
             breaches=findings.breaches,
             breaches_not_listed=findings.counts.total() - len(findings.breaches),
         )

@@ -11,6 +11,8 @@ from parley.cli.options import AsJson, ConfigFile, Data
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from parley.cli.records import Records
+
 Chats = Annotated[
     list[str] | None, typer.Argument(metavar="CHAT", help="Only these: ids or titles.  [default: all]")
 ]
@@ -19,7 +21,11 @@ Chats = Annotated[
 def check(
     chats: Chats = None,
     skip_file: Annotated[
-        bool, typer.Option("--skip-file", help="Do not check the file's own structure (long for many GB).")
+        bool,
+        typer.Option(
+            "--skip-file",
+            help="Leave out what is long for many GB: the file's own structure, strays in large tables.",
+        ),
     ] = False,
     data: Data = None,
     config: ConfigFile = None,
@@ -31,8 +37,8 @@ def check(
     """
     from parley.cli import checking
 
-    folder, chat_ids = _chosen(data, config, chats)
-    findings, seconds = checking.check(folder, chat_ids, whole_file=not skip_file)
+    records, chat_ids = _chosen(data, config, chats)
+    findings, seconds = checking.check(records, chat_ids, whole=not skip_file)
     checking.report(findings, seconds, json)
     raise typer.Exit(0 if findings.is_clean else 1)
 
@@ -60,16 +66,19 @@ def recover(
     """
     from parley.cli import recovering
 
-    folder, chat_ids = _chosen(data, config, chats)
+    records, chat_ids = _chosen(data, config, chats)
     if bool(chat_ids) == everything:
         raise typer.BadParameter("name a chat, or say --all for every chat that has no counter")
-    if not recovering.recover(folder, chat_ids, apply=apply, seal_holes=seal_holes, as_json=json):
+    if not recovering.recover(records, chat_ids, apply=apply, seal_holes=seal_holes, as_json=json):
         raise typer.Exit(1)
 
 
-def _chosen(data: Path | None, config: Path | None, names: list[str] | None) -> tuple[Path, list[str] | None]:
+def _chosen(
+    data: Path | None, config: Path | None, names: list[str] | None
+) -> tuple[Records, list[str] | None]:
     from parley.cli.naming import require_chat
     from parley.cli.places import find_place
+    from parley.cli.records import records_of
 
-    folder = find_place(data, config).require_store()
-    return folder, [require_chat(folder, name).chat_id for name in names] if names else None
+    records = records_of(find_place(data, config))
+    return records, [require_chat(records, name).chat_id for name in names] if names else None

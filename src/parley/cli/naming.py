@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from parley.cli.places import CommandFailed
+from parley.cli.records import Listing
 from parley.store.listed import ListedChat
-from parley.store.sqlite import listing
-from parley.store.sqlite.beside import connect_beside
 
 CANDIDATES_TOLD_MAX = 5
 
 
-def require_user(folder: Path, name: str) -> str:
+def require_user(records: Listing, name: str) -> str:
     """The user_id of a name or id."""
-    with connect_beside(folder, read_only=True) as connection:
-        user_id = listing.user_id_of(connection, name)
+    user_id = records.user_id_of(name)
     if user_id is None:
         raise CommandFailed(
             f"there is nobody called {name}"
@@ -24,10 +20,9 @@ def require_user(folder: Path, name: str) -> str:
     return user_id
 
 
-def require_chat(folder: Path, name: str) -> ListedChat:
+def require_chat(records: Listing, name: str) -> ListedChat:
     """The one chat that is meant."""
-    with connect_beside(folder, read_only=True) as connection:
-        found = listing.find_chats(connection, name)
+    found = records.find_chats(name)
     if not found:
         raise CommandFailed(f"there is no chat {name}\nparley chat list shows all of them")
     if len(found) > 1:

@@ -37,7 +37,7 @@ def add(
     from parley.model import User
 
     place = find_place(data, config)
-    if not place.has_store:
+    if not (place.is_shared or place.has_store):
         note(f"making a new store in {place.folder}")
     password, is_made = _password(password_stdin)
 
@@ -79,12 +79,9 @@ def list_users(data: Data = None, config: ConfigFile = None, json: AsJson = Fals
     """List everybody."""
     from parley.cli.output import print_json, print_table
     from parley.cli.places import find_place
-    from parley.clock import wall_clock
-    from parley.store.sqlite import listing
-    from parley.store.sqlite.beside import connect_beside
+    from parley.cli.records import records_of
 
-    with connect_beside(find_place(data, config).require_store(), read_only=True) as connection:
-        found = list(listing.users(connection, wall_clock()))
+    found = records_of(find_place(data, config)).users()
     if json:
         print_json({"users": found})
         return

@@ -31,6 +31,11 @@ class Place(Struct):
     unknown_variables: list[str]
 
     @property
+    def is_shared(self) -> bool:
+        """Whether the store is one that the configuration names, and not in the folder."""
+        return self.settings.store.engine != "sqlite"
+
+    @property
     def has_store(self) -> bool:
         return (self.folder / FILE_NAME).is_file()
 

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from msgspec import Struct
 
 from parley.cli.checking import tell_breach
 from parley.cli.output import note, print_json, print_table
 from parley.cli.problems import complain, explain
-from parley.clock import wall_clock
+from parley.cli.records import Keeping
 from parley.errors import InconsistentCounterError, StoreError
 from parley.store.checks import Breach
 from parley.store.recovery import Recovery
-from parley.store.sqlite import repair
 from parley.telemetry import configure_logs
 
 
@@ -32,25 +30,25 @@ class Outcome(Struct, omit_defaults=True):
 
 
 def recover(
-    folder: Path, chat_ids: Sequence[str] | None, *, apply: bool, seal_holes: bool, as_json: bool
+    records: Keeping, chat_ids: Sequence[str] | None, *, apply: bool, seal_holes: bool, as_json: bool
 ) -> bool:
     """Look at each chat and repair it if asked to; whether all are, or would be, well."""
     configure_logs("warning", as_json=False)
-    chosen = repair.chats_without_counter(folder) if chat_ids is None else list(chat_ids)
+    chosen = records.chats_without_counter() if chat_ids is None else list(chat_ids)
     if not chosen and not as_json:
         print("Every chat has its counter.")
-    outcomes = [_recover_one(folder, chat_id, apply, seal_holes, as_json) for chat_id in chosen]
+    outcomes = [_recover_one(records, chat_id, apply, seal_holes, as_json) for chat_id in chosen]
     if as_json:
         print_json({"chats": outcomes})
     return all(outcome.error is None and not outcome.breaches for outcome in outcomes)
 
 
-def _recover_one(folder: Path, chat_id: str, apply: bool, seal_holes: bool, as_json: bool) -> Outcome:
+def _recover_one(records: Keeping, chat_id: str, apply: bool, seal_holes: bool, as_json: bool) -> Outcome:
     try:
-        recovery = repair.recover(folder, chat_id, wall_clock, apply=apply, seal_holes=seal_holes)
+        recovery = records.recover(chat_id, apply=apply, seal_holes=seal_holes)
     except StoreError as error:
         if not as_json:
-            complain(f"{chat_id}: {explain(error)}{_next_step(error, folder, chat_id)}")
+            complain(f"{chat_id}: {explain(error)}{_next_step(error, records, chat_id)}")
         return Outcome(
             chat_id,
             "inconsistent" if isinstance(error, InconsistentCounterError) else "failed",
@@ -84,6 +82,7 @@ def _outcome(recovery: Recovery) -> Outcome:
 
 def _sources(recovery: Recovery) -> dict[str, int | None]:
     found = recovery.found
+    trimmed = {"trimmed_through": found.trimmed} if found.trimmed else {}
     return {
         "sequence_counter": found.counter,
         "entries": found.entries,
@@ -92,16 +91,16 @@ def _sources(recovery: Recovery) -> dict[str, int | None]:
         "idempotency_keys": found.keys,
         "user_device_cursors": found.device_cursors,
         "delivery_state": found.delivery_state,
+        **trimmed,
     }
 
 
-def _next_step(error: StoreError, folder: Path, chat_id: str) -> str:
+def _next_step(error: StoreError, records: Keeping, chat_id: str) -> str:
     if not isinstance(error, InconsistentCounterError):
         return ""
     return (
         "\nA counter that is there is never overwritten. Find out who lowered it (a restored backup?), then:"
-        f"\nsqlite3 {folder}/parley.db \"DELETE FROM chat_counters WHERE chat_id = '{chat_id}'\""
-        f"\nparley recover {chat_id} --data {folder} --apply"
+        f"\n{records.how_to_delete_counter(chat_id)}"
     )
 
 

@@ -65,9 +65,12 @@ def identified(place: Place, name: str | None, token: str | None, url: str | Non
         return
     if name is None:
         raise CommandFailed("say who you are: --as NAME beside the data folder, or a token in PARLEY_TOKEN")
-    place.require_store()
-    if url is None and place.server_process() is None:
-        raise CommandFailed(f"no server runs on {place.folder}\nstart it: parley serve --data {place.folder}")
+    if not place.is_shared:
+        place.require_store()
+        if url is None and place.server_process() is None:
+            raise CommandFailed(
+                f"no server runs on {place.folder}\nstart it: parley serve --data {place.folder}"
+            )
     token, session = make_token(place, name, DEVICE_ID)
     try:
         with _explained(url or place.server_url(), place):
