@@ -5,18 +5,34 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from msgspec import Struct, field
 
 from bench.processes import machine_busy_seconds
 from bench.roles import Load
-from bench.server import Server
 
 GENERATOR_SATURATED_SHARE = 0.9
 OTHERS_CORES_MAX = 0.25
 DRAIN_SECONDS_MAX = 10
 POLL_SECONDS = 0.02
 NS_PER_MS = 1e6
+
+
+class Measured(Protocol):
+    """A server, or several, with counters that only rise."""
+
+    def cpu_seconds(self) -> float:
+        """Of the processes whose cost is asked for."""
+        ...
+
+    def helpers_cpu_seconds(self) -> float:
+        """Of what works for them, such as a database in a process of its own."""
+        ...
+
+    async def batches(self) -> tuple[float, float]:
+        """Messages that were made durable, and in how many batches."""
+        ...
 
 
 class Stretch(Struct):
@@ -27,6 +43,7 @@ class Stretch(Struct):
     delivered: float
     cpu_seconds: float
     generator_share: float
+    helpers_cores: float
     others_cores: float
     batch: float | None
     ack_ms: tuple[float, float]
@@ -43,6 +60,7 @@ class Reading(Struct):
     time: float
     generator_cpu: float
     server_cpu: float
+    helpers_cpu: float
     machine_cpu: float
     acks: int
     delivered: int
@@ -57,20 +75,21 @@ def percentiles_ms(samples_ns: list[int]) -> tuple[float, float]:
     return ranked[len(ranked) // 2] / NS_PER_MS, ranked[len(ranked) * 99 // 100] / NS_PER_MS
 
 
-async def read(load: Load, server: Server) -> Reading:
-    batches = await server.metrics()
+async def read(load: Load, server: Measured) -> Reading:
+    batches = await server.batches()
     return Reading(
         time=time.perf_counter(),
         generator_cpu=time.process_time(),
         server_cpu=server.cpu_seconds(),
+        helpers_cpu=server.helpers_cpu_seconds(),
         machine_cpu=machine_busy_seconds(),
         acks=load.acks,
         delivered=load.delivered,
-        batches=(batches.get("parley_batch_messages_sum", 0), batches.get("parley_batch_messages_count", 0)),
+        batches=batches,
     )
 
 
-async def measure(load: Load, server: Server, seconds: float, warm_up_seconds: float) -> Stretch:
+async def measure(load: Load, server: Measured, seconds: float, warm_up_seconds: float) -> Stretch:
     """Watch a load that is already running."""
     await asyncio.sleep(warm_up_seconds)
     load.ack_ns.clear()
@@ -83,7 +102,8 @@ async def measure(load: Load, server: Server, seconds: float, warm_up_seconds: f
         after.server_cpu - before.server_cpu,
         after.generator_cpu - before.generator_cpu,
     )
-    others_cpu = after.machine_cpu - before.machine_cpu - server_cpu - generator_cpu
+    helpers_cpu = after.helpers_cpu - before.helpers_cpu
+    others_cpu = after.machine_cpu - before.machine_cpu - server_cpu - generator_cpu - helpers_cpu
     messages, batches = (later - sooner for later, sooner in zip(after.batches, before.batches, strict=True))
     stretch = Stretch(
         seconds=elapsed,
@@ -91,6 +111,7 @@ async def measure(load: Load, server: Server, seconds: float, warm_up_seconds: f
         delivered=(after.delivered - before.delivered) / elapsed,
         cpu_seconds=server_cpu,
         generator_share=generator_cpu / elapsed,
+        helpers_cores=helpers_cpu / elapsed,
         others_cores=others_cpu / elapsed,
         batch=messages / batches if batches else None,
         ack_ms=percentiles_ms(load.ack_ns),

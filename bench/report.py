@@ -51,7 +51,8 @@ def print_rows(rows: Iterable[Row], pinned: bool) -> None:
         table.add_row(*_figures(row), goals, target.best_peer, _verdict(row))
     console = _console()
     console.print(table)
-    console.print(f"Peers: {PEERS_SOURCE}.", highlight=False)
+    if any(TARGETS.get(row.name, NO_TARGET).best_peer for row in rows):
+        console.print(f"Peers: {PEERS_SOURCE}.", highlight=False)
     for row in rows:
         for note in row.notes:
             console.print(f"{row.label}: {note}", highlight=False)
@@ -92,7 +93,7 @@ def median_of(runs: list[Row]) -> Row:
     return msgspec.structs.replace(middle, runs=[row.value for row in runs])
 
 
-def as_json(ceilings: list[Row], rows: list[Row], pinned: bool) -> bytes:
+def as_json(engine: str, ceilings: list[Row], rows: list[Row], pinned: bool) -> bytes:
     report: dict[str, Any] = {
         "measured_at": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
         "machine": {
@@ -101,6 +102,7 @@ def as_json(ceilings: list[Row], rows: list[Row], pinned: bool) -> bytes:
             "system": platform.platform(),
             "load_average": os.getloadavg(),
         },
+        "engine": engine,
         "pinned": pinned,
         "ceilings": ceilings,
         "rows": [{**msgspec.structs.asdict(row), "verdicts": verdicts(row)} for row in rows],

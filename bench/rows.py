@@ -40,6 +40,11 @@ def pages_row(name: str, label: str, stretch: Stretch) -> Row:
     return _row(name, label, "entries/s", stretch.delivered, stretch.ack_ms, stretch)
 
 
+def ratio_row(name: str, label: str, ratio: float, notes: list[str]) -> Row:
+    """One figure of a run against another of the same run."""
+    return Row(name=name, label=label, unit="×", value=ratio, notes=notes)
+
+
 def _row(name: str, label: str, unit: str, rate: float, ms: tuple[float, float], stretch: Stretch) -> Row:
     return Row(
         name=name,

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -42,11 +43,14 @@ def serve_command(parley: Path, data: Path) -> list[str]:
 class Server:
     """A command that serves on a port and says when it is ready. It keeps its port over restarts."""
 
-    def __init__(self, command: list[str], log: Path, cores: set[int]) -> None:
+    def __init__(
+        self, command: list[str], log: Path, cores: set[int], environment: Mapping[str, str] | None = None
+    ) -> None:
         self.address = Address(HOST, free_port())
         self._command = [*command, "--port", str(self.address.port)]
         self._cores = cores
         self._log = log
+        self._environment = None if environment is None else {**os.environ, **environment}
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -62,6 +66,7 @@ class Server:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                env=self._environment,
                 preexec_fn=lambda: os.sched_setaffinity(0, self._cores),
             )
 
@@ -100,16 +105,30 @@ class Server:
     def rss_bytes(self) -> int:
         return processes.rss_bytes(self.pid)
 
+    def helpers_cpu_seconds(self) -> float:
+        """Nobody works for this server beside its own processes."""
+        return 0.0
+
+    async def batches(self) -> tuple[float, float]:
+        """Messages that were made durable so far, and in how many batches."""
+        metrics = await self.metrics()
+        return metrics.get("parley_batch_messages_sum", 0), metrics.get("parley_batch_messages_count", 0)
+
     async def metrics(self) -> dict[str, float]:
-        """Every sample of /metrics by its name; those that differ by labels only are added up."""
-        text = await asyncio.to_thread(_fetch, f"http://{self.address.host}:{self.address.port}/metrics")
-        sums: dict[str, float] = {}
-        for line in text.splitlines():
-            if line and not line.startswith("#"):
-                name, value = line.rsplit(" ", 1)
-                name = name.partition("{")[0]
+        """What the server says of itself: see `samples_in`."""
+        url = f"http://{self.address.host}:{self.address.port}/metrics"
+        return samples_in(await asyncio.to_thread(_fetch, url))
+
+
+def samples_in(text: str) -> dict[str, float]:
+    """What a page of metrics says: each sample with its labels, and by its name alone the sum over them."""
+    sums: dict[str, float] = {}
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            labelled, value = line.rsplit(" ", 1)
+            for name in {labelled, labelled.partition("{")[0]}:
                 sums[name] = sums.get(name, 0.0) + float(value)
-        return sums
+    return sums
 
 
 def _fetch(url: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
@@ -25,6 +26,11 @@ class Stage:
         self._parley = parley
         self.server_cores = server_cores
         self.quick = quick
+
+    @property
+    def own_cores(self) -> set[int]:
+        """Where the generator runs."""
+        return os.sched_getaffinity(0)
 
     def pick(self, full: int, quick: int) -> int:
         """A size that fits the patience of whoever runs this."""

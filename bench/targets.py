@@ -14,8 +14,11 @@ from bench.rows import Row
 PEERS_SOURCE = "measured on the same kind of machine, date unknown"
 
 
+FIGURE_UNITS = {"cpu_us": " µs", "batch": " in a batch"}
+
+
 class Goal(Struct, frozen=True):
-    """A bound on one figure of a row: `value`, or `cpu_us`, the server's CPU for each unit."""
+    """A bound on one figure of a row: `value`, `batch`, or `cpu_us`, the server's CPU for each unit."""
 
     bound: float
     figure: str = "value"
@@ -29,7 +32,7 @@ class Goal(Struct, frozen=True):
 
     def __str__(self) -> str:
         sign = "≤" if self.at_most else "≥"
-        return f"{sign} {self.bound:,g}{' µs' if self.figure == 'cpu_us' else ''}"
+        return f"{sign} {self.bound:,g}{FIGURE_UNITS.get(self.figure, '')}"
 
 
 class Target(Struct, frozen=True):
@@ -56,6 +59,12 @@ TARGETS: dict[str, Target] = {
     "flat_sync": Target((Goal(1.5, at_most=True),)),
     "flat_members": Target((Goal(1.5, at_most=True),)),
     "slow_reader": Target((Goal(OUTBOXES_OF_STUCK_READERS_MIB + SLACK_MIB, at_most=True),)),
+    # On engines that nodes share, only ratios within a run and counts are asked for.
+    "shared_hot_chat": Target((Goal(20, "batch"),)),
+    "shared_batching": Target((Goal(2),)),
+    "shared_client_ratio": Target((Goal(0.25, at_most=True),)),
+    "shared_units_atomic_49": Target((Goal(5, at_most=True),)),
+    "shared_units_two_phase_49": Target((Goal(5, at_most=True),)),
 }
 NO_TARGET = Target(())
 
@@ -70,7 +79,7 @@ def verdicts(row: Row) -> list[Verdict]:
     """How a row stands against each of its goals."""
     found = []
     for goal in TARGETS.get(row.name, NO_TARGET).goals:
-        measured = row.value if goal.figure == "value" else row.cpu_us
+        measured: float | None = getattr(row, goal.figure)
         if measured is not None:
             ratio = goal.ratio(measured)
             found.append(Verdict(str(goal), ratio >= 1, ratio))

@@ -16,6 +16,7 @@ from uuid import uuid4
 from msgspec import Struct
 
 from parley import ids
+from parley.app.engines import Store
 from parley.clock import MS_PER_DAY, iso, wall_clock
 from parley.model import Chat, ChatType, Draft, Session, User
 from parley.store.sqlite.store import SqliteStore
@@ -25,6 +26,8 @@ from parley.wire.limits import SESSION_DAYS
 DEVICE_ID = "bench"
 NO_PASSWORD = "!"
 FILL_BATCH_MESSAGES = 1_000
+PEOPLE_AT_ONCE = 25
+"""A database in a process of its own answers one by one, and its client does not wait long."""
 CONTENT = "x" * 128
 
 
@@ -37,13 +40,17 @@ class Person(Struct, frozen=True):
 class World:
     """Writes with a store's own classes, so that what is measured is what users get."""
 
-    def __init__(self, store: SqliteStore, make_ids: ids.Ids) -> None:
+    def __init__(self, store: Store, make_ids: ids.Ids) -> None:
         self._store = store
         self._ids = make_ids
 
     async def people(self, count: int) -> list[Person]:
         """New people, each with the session of one device."""
-        return list(await asyncio.gather(*(self._person() for _ in range(count))))
+        made: list[Person] = []
+        while len(made) < count:
+            some = min(PEOPLE_AT_ONCE, count - len(made))
+            made += await asyncio.gather(*(self._person() for _ in range(some)))
+        return made
 
     async def _person(self) -> Person:
         now_ms, token = wall_clock(), "prl_" + secrets.token_urlsafe(32)
