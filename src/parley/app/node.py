@@ -22,6 +22,7 @@ from parley.clock import Clock, wall_clock
 from parley.config import Config
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
+from parley.errors import ConfigError
 from parley.gateway.hub import Hub
 from parley.gateway.server import CLEANUP_SECONDS_MAX, CLOSE_SECONDS_MAX, Gateway
 from parley.gateway.services import Services
@@ -165,6 +166,7 @@ class App:
         self._lock = lock_folder(self.folder)
         await self.engine.open()
         await self._buses.start()
+        await self._check_ephemeral()
         await self.ephemeral.start()
         self.local_sending.start()
         jobs = self.engine.jobs(self.hub, self.bus) + self._buses.jobs()
@@ -174,6 +176,19 @@ class App:
         else:
             self.bus.subscribe(self.hub)
         return await self.gateway.start(self.config.server.host, self.config.server.port)
+
+    async def _check_ephemeral(self) -> None:
+        """A Redis that is away is waited for; one that can never be used is a mistake to tell of now."""
+        if not self.config.redis.url:
+            return
+        from parley.ephemeral.redis.checking import check_redis, is_away
+
+        try:
+            await check_redis(self.config.redis.url)
+        except ConfigError as error:
+            if not is_away(error):
+                raise
+            log.warning("starting without Redis", reason=str(error))
 
     async def _abandon(self) -> None:
         leave = [self.cluster.withdraw, self.cluster.stop] if self.cluster is not None else []

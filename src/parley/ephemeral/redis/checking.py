@@ -54,6 +54,15 @@ async def check_redis(url: str) -> RedisFacts:
     return _facts(info, address, int(seconds) * MS_PER_SECOND + int(microseconds) // 1_000)
 
 
+def is_away(error: ConfigError) -> bool:
+    """Whether `check_redis` found nobody there, which may pass; everything else is a mistake."""
+    cause = error.__cause__
+    is_mistake = isinstance(cause, AuthenticationError | AuthorizationError | ResponseError)
+    return isinstance(cause, BusyLoadingError) or (
+        isinstance(cause, RedisConnectionError | RedisTimeoutError | OSError) and not is_mistake
+    )
+
+
 def _address(redis: Redis) -> str:
     settings = redis.connection_pool.connection_kwargs
     return settings.get("path") or f"{settings.get('host', 'localhost')}:{settings.get('port', 6379)}"
