@@ -88,6 +88,14 @@ def ephemeral_available(available: bool) -> Play:
     return lambda scene: setattr(scene.metrics, "is_ephemeral_available", lambda: available)
 
 
+def stalled(seconds: float) -> Play:
+    return lambda scene: setattr(scene.metrics, "publish_stalled_seconds", lambda: seconds)
+
+
+def lagging(events: int) -> Play:
+    return lambda scene: scene.metrics.consumer_lags.update(live=lambda: events)
+
+
 CASES = [
     Case(
         "ParleySequenceAllocationSlow",
@@ -119,6 +127,13 @@ CASES = [
     Case("ParleyDown", instead(up=1), instead(up=0)),
     Case("ParleyStoreUnavailable", store_available(True), store_available(False)),
     Case("ParleyEphemeralUnavailable", ephemeral_available(True), ephemeral_available(False)),
+    Case("ParleyPublishStalled", stalled(30), stalled(30.1)),
+    Case("ParleyConsumerLag", lagging(10_000), lagging(10_001)),
+    Case(
+        "ParleyEventsSwept",
+        lambda scene: scene.metrics.swept.inc(0),
+        lambda scene: scene.metrics.swept.inc(1),
+    ),
     Case(
         "ParleyCommitFailed",
         lambda scene: scene.metrics.commit_failures.inc(0),
