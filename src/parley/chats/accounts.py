@@ -40,7 +40,8 @@ TOKEN_PREFIX = "prl_"
 TOKEN_BYTES = 32
 HASH_THREADS = 2
 HASHES_WAITING_MAX = 256
-USED_EVERY_MS = 60_000
+USED_EVERY_MS = 60 * 60 * 1_000
+"""How exact "last used" is. Each note is a write of its own on DynamoDB, for everybody who is connected."""
 USERNAME = re.compile(rf"[a-z0-9._-]{{1,{USERNAME_LETTERS_MAX}}}")
 
 BAD_USERNAME = BAD_REQUEST.because(f"a username is 1 to {USERNAME_LETTERS_MAX} of a-z 0-9 . _ -")
