@@ -17,6 +17,7 @@ from parley.sequencing.dynamodb import DynamoAllocator
 from parley.sequencing.redis import RedisAllocator
 from parley.sequencing.remote import RemoteAllocator
 from parley.sequencing.service import Sequencer
+from parley.store.dynamodb.calling import DEADLINE_SECONDS
 from parley.store.dynamodb.check import check_tables_of
 from parley.store.dynamodb.client import Dynamo
 from parley.store.dynamodb.recover import recover
@@ -56,6 +57,7 @@ class DynamoOpenStore:
         self.metrics = Metrics(self.clock)
         self._allocator_name = allocator
         self._faults = options.pop("faults", None)
+        self._deadline_seconds = options.pop("deadline_seconds", DEADLINE_SECONDS)
         # One process: what it has not under way itself is abandoned, so nothing has to be waited for.
         self._options = {"seal_after_ms": 0, **options}
         self._closing: list[Any] = []
@@ -86,7 +88,13 @@ class DynamoOpenStore:
         await self.open()
 
     def _client(self, faults: Any) -> Dynamo:
-        return Dynamo(dynamodb_endpoint(), REGION, prefix=self.prefix, faults=faults)
+        return Dynamo(
+            dynamodb_endpoint(),
+            REGION,
+            prefix=self.prefix,
+            faults=faults,
+            deadline_seconds=self._deadline_seconds,
+        )
 
     async def open(self) -> None:
         dynamo = self._client(self._faults)
