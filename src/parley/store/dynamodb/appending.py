@@ -85,6 +85,7 @@ class Work:
         self.outcomes: dict[int, Outcome] = {}
         self.positions: list[Stored] = []
         self.epoch = 0
+        self.published: int | None = None
         self.conflicts = 0
 
     def refuse_rest(self, refusal: Refusal) -> None:
@@ -106,7 +107,8 @@ class Work:
     def news(self) -> Persisted | None:
         if not self.positions:
             return None
-        return Persisted(self.chat_id, self.epoch, sorted(self.positions, key=lambda at: at.sequence))
+        positions = sorted(self.positions, key=lambda at: at.sequence)
+        return Persisted(self.chat_id, self.epoch, positions, self.published)
 
 
 class Run(NamedTuple):
@@ -258,7 +260,7 @@ class Desk:
 
     def settle(self, work: Work, state: ChatState, run: Run, placed: list[Placed]) -> None:
         """It is durable: tell everybody what became of their drafts."""
-        work.epoch = state.epoch
+        work.epoch, work.published = state.epoch, state.published
         if len(state.last_keys) > PEOPLE_REMEMBERED_MAX:
             state.last_keys.clear()
         for one in placed:

@@ -146,6 +146,7 @@ class AtomicAppends:
         counter = reason.item if reason is not None else None
         if counter is not None and is_whole(counter) and counter.get("membership_revision") == state.revision:
             state.head = number(counter, "sequence_counter")
+            state.published = number(counter, "published_through")
         else:
             await self._states.refresh(state)
 

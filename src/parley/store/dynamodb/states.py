@@ -51,6 +51,7 @@ class ChatState:
         "members",
         "open_to_join",
         "owners",
+        "published",
         "resolved",
         "revision",
         "roles",
@@ -75,6 +76,8 @@ class ChatState:
         self.stray_through = 0
         """Up to where the counter has given numbers that no atomic writer will write."""
         self.trimmed = 0
+        self.published: int | None = None
+        """Up to where the log was on the bus when this was read; None where nobody has looked."""
         self.epoch = number(chat, "epoch")
         self.trouble: Refusal | None = None
         self.last_keys: dict[str, bytes] = {}
@@ -150,6 +153,8 @@ class ChatStates:
 
     async def _fill(self, state: ChatState, chat: Item, counter: Item | None) -> None:
         state.take(chat)
+        marked = counter if self._is_atomic else chat
+        state.published = number(marked, "published_through") if marked is not None else None
         if self._is_atomic:
             await self._place(state, counter)
         elif state.is_stale:
