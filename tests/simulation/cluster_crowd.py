@@ -13,6 +13,7 @@ from aiohttp import ClientSession
 from parley.testing.clients import Frame, HttpClient, Person, RawClient, Unexpected
 from parley.testing.cluster import ClusterProcess
 from parley.testing.server import ServerProcess
+from tests.ack_first import AckFirst, AckOrder
 from tests.simulation.crowd import Crowd, Reader, Writer
 from tests.waiting import eventually
 
@@ -20,6 +21,8 @@ PATIENCE_SECONDS = 3.0
 """After so long without an answer a writer goes to another node; no node may notice that at once."""
 TRY_AGAIN_SECONDS = 0.1
 LOOK_SECONDS = 0.2
+READ_SHARE = 0.3
+"""How often a follower reads the log as well: it must reach what was acknowledged by then."""
 GO_ON_SECONDS_MAX = 45.0
 WRITERS = ("ann", "ben", "dan")
 
@@ -31,16 +34,17 @@ class ClusterCrowd(Crowd):
         self.nodes = list(cluster)
         super().__init__(self.nodes[0], session, random)
         self.is_settled = False
+        self.order = AckOrder()
         self._followers: list[Follower] = []
 
     async def gather(self) -> None:
-        """Accounts, two chats that all are in, and connections to every node."""
+        """Accounts, chats that all are in, and connections to every node."""
         http = HttpClient(self.session, self.server.url)
         writers = await asyncio.gather(*(http.newcomer(name) for name in WRITERS))
         names = [f"reader{number}" for number in range(len(self.nodes))]
         readers = await asyncio.gather(*(http.newcomer(name) for name in names))
         everybody = [*writers, *readers]
-        self.chat_ids = [await http.of(owner).create_group(*_but(everybody, owner)) for owner in writers[:2]]
+        self.chat_ids = [await http.of(owner).create_group(*_but(everybody, owner)) for owner in writers]
         self.acknowledged = dict.fromkeys(self.chat_ids, 0)
         desk = await http.login(WRITERS[0], "desk")
         self._members = [Roamer(self, person) for person in (*writers, desk)]
@@ -95,7 +99,9 @@ class Roamer(Writer):
             self.crowd.session,
             node.url,
             self.person,
-            observer=self.crowd.recording(self.person),
+            observer=AckFirst(
+                self.crowd.history, self.person, self.crowd.new_name(self.person), self.crowd.order
+            ),
             deadline_seconds=PATIENCE_SECONDS,
         )
 
@@ -128,6 +134,8 @@ class Follower(Reader):
             if client.ended is not None:
                 raise client.ended
             await self._move_cursors(client)
+            if self.random.random() < READ_SHARE:
+                await self._catch_up(client, self.random.choice(self.crowd.chat_ids))
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _catch_up(self, client: RawClient, chat_id: str) -> None:

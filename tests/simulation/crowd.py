@@ -79,8 +79,10 @@ class Crowd:
 
     def recording(self, person: Person) -> Recording:
         """What a new connection of this person says and hears."""
-        name = f"{person.username}/{person.device_id}#{next(self._connections)}"
-        return Recording(self.history, person, name)
+        return Recording(self.history, person, self.new_name(person))
+
+    def new_name(self, person: Person) -> str:
+        return f"{person.username}/{person.device_id}#{next(self._connections)}"
 
     def failed_member(self) -> BaseException | None:
         """What broke somebody's own expectations, if anything did."""

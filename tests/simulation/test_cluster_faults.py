@@ -14,12 +14,14 @@ from aiohttp import ClientSession
 
 from parley.ephemeral.ports import NODE_LEASE_SECONDS
 from parley.testing.cluster import ClusterProcess
+from parley.testing.faults import CRASH
 from parley.testing.history import check
 from parley.testing.server import ServerProcess
 from parley.testing.tables import Tables
-from tests.services import OwnServices, fresh_prefix
+from tests.clusters import MODES, cluster_of, own_names
+from tests.services import OwnServices
 from tests.simulation.cluster_crowd import ClusterCrowd
-from tests.simulation.test_kill_minus_nine import ROUNDS, SEED
+from tests.simulation.test_kill_minus_nine import ROUNDS, SEED, until_dead
 
 ROUNDS_PER_TURN = 30
 TURNS = max(1, ROUNDS // ROUNDS_PER_TURN)
@@ -29,38 +31,57 @@ SAID_BETWEEN = 40
 """So many messages are acknowledged before, and again after each fault."""
 SAID_MEANWHILE = 10
 
+CRASH_SECONDS_MAX = 6.0
+"""A node that does not come to the point where it was to crash is killed wherever it is."""
+REACHED_MAX = 40
+
 NODES = ("n1", "n2", "n3")
-FAULTS = [*(f"kill {name}" for name in NODES), "kill kafka", "kill redis", "pause", "roll"]
-MODES = {
-    "atomic": {"PARLEY_STORE_SEQUENCING": "atomic"},
-    "dynamodb": {"PARLEY_STORE_SEQUENCING": "two_phase", "PARLEY_STORE_ALLOCATOR": "dynamodb"},
-    "redis": {"PARLEY_STORE_SEQUENCING": "two_phase", "PARLEY_STORE_ALLOCATOR": "redis"},
+SERVICES = ("dynamodb", "redis", "kafka")
+FAULTS = (
+    "crash n1 before_write",
+    "crash n2 after_commit_before_ack",
+    "crash n3 mid_fanout",
+    "kill kafka",
+    "kill redis",
+    "pause",
+    "roll",
+)
+CRASH_BETWEEN_PHASES = "crash n1 after_allocate"
+SHORT = {
+    "atomic": FAULTS,
+    "dynamodb": (CRASH_BETWEEN_PHASES, "pause"),
+    "redis": (CRASH_BETWEEN_PHASES, "kill redis"),
 }
-FAULTS_OF_MODE = {"atomic": FAULTS, "dynamodb": ["kill n1", "pause"], "redis": ["kill n1", "kill redis"]}
+LONG = {
+    "atomic": FAULTS,
+    "dynamodb": (CRASH_BETWEEN_PHASES, *FAULTS),
+    "redis": (CRASH_BETWEEN_PHASES, *FAULTS),
+}
 
 
 @pytest.fixture(scope="module")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServices]:
     with OwnServices(tmp_path_factory.mktemp("cluster") / "services") as own:
-        own.up("dynamodb", "redis", "kafka")
+        own.up(*SERVICES)
         yield own
 
 
-@pytest.mark.timeout(120 + TURNS * len(FAULTS) * FAULT_SECONDS_MAX)
+@pytest.mark.timeout(120 + TURNS * (1 + len(FAULTS)) * FAULT_SECONDS_MAX)
 @pytest.mark.parametrize("mode", MODES)
 async def test_nothing_is_lost_doubled_reordered_or_skipped(
     mode: str, services: OwnServices, tmp_path: Path
 ) -> None:
     """Whatever dies or stands still, what everybody was told agrees with the store, on every node."""
     random = Random(f"{SEED} cluster {mode}")
-    cluster = ClusterProcess(tmp_path, environment_of(services, mode), NODES)
+    environment = {**services.environment(), **own_names(), **MODES[mode]}
+    cluster = cluster_of(tmp_path, environment, NODES)
     async with ClientSession() as session:
         try:
             await asyncio.to_thread(cluster.__enter__)
             crowd = ClusterCrowd(cluster, session, random)
             await crowd.gather()
             for turn in range(TURNS):
-                faults = FAULTS if turn else FAULTS_OF_MODE[mode]
+                faults = LONG[mode] if turn else SHORT[mode]
                 for fault in random.sample(faults, len(faults)):
                     await crowd.until_said(SAID_BETWEEN)
                     await suffer(crowd, cluster, services, fault)
@@ -71,32 +92,30 @@ async def test_nothing_is_lost_doubled_reordered_or_skipped(
             await asyncio.to_thread(cluster.kill)
 
 
-def environment_of(services: OwnServices, mode: str) -> dict[str, str]:
-    prefix = fresh_prefix()
-    return {
-        **services.environment(),
-        **MODES[mode],
-        "PARLEY_DYNAMODB_PREFIX": prefix,
-        "PARLEY_KAFKA_PREFIX": prefix,
-    }
-
-
 async def suffer(crowd: ClusterCrowd, cluster: ClusterProcess, services: OwnServices, fault: str) -> None:
     """One fault and its end, with the crowd talking all the while."""
-    name = fault.removeprefix("kill ")
-    if fault == "roll":
-        await roll(crowd, cluster)
-    elif fault == "pause":
-        await pause(crowd, crowd.random.choice(crowd.nodes))
-    elif name in NODES:
-        await asyncio.to_thread(cluster[name].kill)
-        await crowd.until_said(SAID_MEANWHILE)
-        await asyncio.to_thread(cluster[name].start)
-    else:
-        await asyncio.to_thread(services.kill, name)
-        if not is_needed(cluster, name):
-            await crowd.until_said(SAID_MEANWHILE)
-        await asyncio.to_thread(services.start, name)
+    match fault.split():
+        case ["roll"]:
+            await roll(crowd, cluster)
+        case ["pause"]:
+            await pause(crowd, crowd.random.choice(crowd.nodes))
+        case ["crash", name, label]:
+            await crash(crowd, cluster[name], label)
+        case ["kill", service]:
+            await asyncio.to_thread(services.kill, service)
+            if not is_needed(cluster, service):
+                await crowd.until_said(SAID_MEANWHILE)
+            await asyncio.to_thread(services.start, service)
+
+
+async def crash(crowd: ClusterCrowd, node: ServerProcess, label: str) -> None:
+    """kill -9 at any moment, and once more at a labelled one."""
+    await asyncio.to_thread(node.kill)
+    await crowd.until_said(SAID_MEANWHILE)
+    await asyncio.to_thread(node.start, {CRASH: f"{label}:{crowd.random.randint(1, REACHED_MAX)}"})
+    await until_dead(node, CRASH_SECONDS_MAX)
+    await crowd.until_said(SAID_MEANWHILE)
+    await asyncio.to_thread(node.start)
 
 
 def is_needed(cluster: ClusterProcess, service: str) -> bool:

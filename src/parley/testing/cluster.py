@@ -11,6 +11,7 @@ Methods block; from a coroutine call them with `asyncio.to_thread`.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -18,11 +19,11 @@ from types import TracebackType
 from parley.testing.server import ServerFailed, ServerProcess, run_parley
 
 INIT_SECONDS_MAX = 60.0
-SECRET = "a secret that only these nodes share"
+SECRET_BYTES = 16
 
 
 class ClusterProcess:
-    """`settings`: what one node has beside the others', by its name; `roles` as `parley serve` takes them."""
+    """`settings`: what one node has beside the others, by its name. Each cluster has a secret of its own."""
 
     def __init__(
         self,
@@ -33,9 +34,10 @@ class ClusterProcess:
     ) -> None:
         self.environment = {
             "PARLEY_STORE_ENGINE": "dynamodb",
-            "PARLEY_CLUSTER_SECRET": SECRET,
+            "PARLEY_CLUSTER_SECRET": secrets.token_hex(SECRET_BYTES),
             **environment,
         }
+        self.names = list(names)
         self._nodes = {
             name: ServerProcess(
                 folder / name,
