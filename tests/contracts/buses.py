@@ -62,6 +62,10 @@ class Node:
         live = LiveReader(kafka, topic, name, wants, own.persisted, self.metrics)
         self.bus = KafkaBus(self.sink, self.publisher, own, self.others, live)
 
+    def told(self, name: str) -> float:
+        """A metric as an operator sees it."""
+        return self.metrics.registry.get_sample_value(name) or 0.0
+
 
 @asynccontextmanager
 async def node(
