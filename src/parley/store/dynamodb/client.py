@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random as chance
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 from parley.clock import Clock, wall_clock
@@ -42,6 +42,7 @@ from parley.store.dynamodb.calling import (
     Faults,
 )
 from parley.store.dynamodb.credentials import FindCredentials, credentials_from
+from parley.store.dynamodb.together import together
 from parley.store.dynamodb.values import Item, Value, from_item, to_item
 from parley.telemetry import Metrics
 
@@ -68,7 +69,6 @@ BATCHES_AT_ONCE_MAX = 8
 TOKEN_LETTERS_MAX = 36
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 class Dynamo:
@@ -160,7 +160,7 @@ class Dynamo:
             answers = await self._drain("BatchGetItem", wanted, "UnprocessedKeys")
             return [from_item(found) for answer in answers for found in answer["Responses"].get(name, ())]
 
-        found = await _each(_chunks(keys, BATCH_GET_MAX), get_chunk)
+        found = await together(get_chunk, _chunks(keys, BATCH_GET_MAX), BATCHES_AT_ONCE_MAX)
         return [item for items in found for item in items]
 
     async def query(
@@ -310,7 +310,7 @@ class Dynamo:
         async def write_chunk(chunk: Sequence[dict[str, Any]]) -> None:
             await self._drain("BatchWriteItem", {name: list(chunk)}, "UnprocessedItems")
 
-        await _each(_chunks(writes, BATCH_WRITE_MAX), write_chunk)
+        await together(write_chunk, _chunks(writes, BATCH_WRITE_MAX), BATCHES_AT_ONCE_MAX)
 
     async def _drain(self, operation: str, wanted: dict[str, Any], unprocessed: str) -> list[dict[str, Any]]:
         """Ask again for what was left over, until nothing is."""
@@ -360,20 +360,3 @@ def _page(answer: dict[str, Any]) -> Page:
 
 def _chunks(things: Sequence[T], size: int) -> Iterable[Sequence[T]]:
     return (things[first : first + size] for first in range(0, len(things), size))
-
-
-async def _each(chunks: Iterable[Sequence[T]], work: Callable[[Sequence[T]], Awaitable[R]]) -> list[R]:
-    """The work of every chunk, a few at once. The first failure ends the others and is raised."""
-    gate = asyncio.Semaphore(BATCHES_AT_ONCE_MAX)
-
-    async def work_on(chunk: Sequence[T]) -> R:
-        async with gate:
-            return await work(chunk)
-
-    tasks = [asyncio.create_task(work_on(chunk)) for chunk in chunks]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
