@@ -128,7 +128,7 @@ def test_the_command_says_what_it_made(prefix: str) -> None:
     assert f"{prefix}messages: made" in first.lines
     assert f"{len(TABLES)} tables made" in first.stderr
     assert "all tables were there" in init(prefix).stderr
-    assert init(prefix, "--json").json == {"made": []}
+    assert init(prefix, "--json").json == {"made": [], "topics": []}
 
 
 def test_the_command_refuses_an_engine_without_tables(prefix: str) -> None:
