@@ -31,6 +31,8 @@ from tests.services import dynamodb_endpoint, fresh_prefix, redis_url
 
 REGION = "local"
 SECRET = "the nodes of a test"
+START_MS = 4_102_444_800_000
+"""2100-01-01. The emulator forgets keys whose time has run out by its own clock, in the midst of any test."""
 
 
 @cache
@@ -50,7 +52,7 @@ class DynamoOpenStore:
     """`options` go to the store as they are, for tests that look inside."""
 
     def __init__(self, allocator: str | None, options: dict[str, Any]) -> None:
-        self.clock = VirtualClock()
+        self.clock = VirtualClock(START_MS)
         self.prefix = fresh_prefix()
         chance = random.Random(self.prefix)
         self.ids = Ids(chance.getrandbits)
