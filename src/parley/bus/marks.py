@@ -19,10 +19,17 @@ class Marks:
         """The chats with unpublished entries and their marks, as of some moment after this call."""
         if self._next is None:
             self._next = asyncio.create_task(self._look(self._looking))
-        return dict(await asyncio.shield(self._next))
+            self._next.add_done_callback(_seen)
+        return await asyncio.shield(self._next)
 
     async def _look(self, before: asyncio.Task[dict[str, int]] | None) -> dict[str, int]:
         if before is not None:
             await asyncio.wait([before])
         self._looking, self._next = self._next, None
         return await self._outbox.unpublished()
+
+
+def _seen(task: asyncio.Task[dict[str, int]]) -> None:
+    """Whoever asked may have gone: then nobody misses the answer, nor the error."""
+    if not task.cancelled():
+        task.exception()
