@@ -34,8 +34,8 @@ class ClusterWorld:
         self.chat_id = ""
 
     async def populate(self) -> None:
-        first, *_, last = [*self.cluster, *self.cluster]
-        self.ann, self.ben = await asyncio.gather(self.newcomer(first), self.newcomer(last))
+        first = next(iter(self.cluster))
+        self.ann, self.ben = await asyncio.gather(self.newcomer(first), self.newcomer(first))
         self.chat_id = await self.http(first, self.ann).create_group(self.ben)
 
     def http(self, node: ServerProcess, person: Person | None = None) -> HttpClient:

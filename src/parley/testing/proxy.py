@@ -14,11 +14,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections import Counter
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from types import TracebackType
+from typing import Self
 
 from parley.testing.splitting import Piece, Splitter, TooLong
 
@@ -90,7 +91,7 @@ class ChaosProxy:
         """How many connections stand now."""
         return len(self._links)
 
-    async def __aenter__(self) -> ChaosProxy:
+    async def __aenter__(self) -> Self:
         self._listener = await asyncio.start_server(self._accept, self._server_address[0], 0)
         self.port = self._listener.sockets[0].getsockname()[1]
         return self
@@ -204,6 +205,27 @@ class ChaosProxy:
         happens = share > 0 and self._random.random() < share
         self.happened[what] += happens
         return happens
+
+
+class Balancer(ChaosProxy):
+    """The same in front of several servers: each connection goes to the next one that takes it."""
+
+    def __init__(self, server_ports: Sequence[int], random: Random, chaos: Chaos | None = None) -> None:
+        super().__init__(server_ports[0], random, chaos)
+        self._ports = deque(server_ports)
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        for _ in range(len(self._ports) - 1):
+            try:
+                return await self._connect_next()
+            except OSError:
+                self.happened["passed over"] += 1
+        return await self._connect_next()
+
+    async def _connect_next(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self._ports.rotate()
+        self._server_address = self._server_address[0], self._ports[0]
+        return await super()._connect()
 
 
 def _reset_on_close(writer: asyncio.StreamWriter) -> None:
