@@ -1,4 +1,7 @@
-"""Every contract test that takes `engine` runs once per engine."""
+"""Every contract test that takes `engine` runs once per engine.
+
+Engines that differ only in who gives the numbers run the suites that numbers matter to: those of the log.
+"""
 
 from pathlib import Path
 
@@ -6,8 +9,18 @@ import pytest
 
 from tests.contracts.engines import ENGINES, Engine, SqliteEngine
 
+OTHER_ALLOCATORS = {"dynamodb-redis", "dynamodb-sequencer"}
+SUITES_OF_THE_LOG = ("test_log_", "test_store_model")
 
-@pytest.fixture(params=ENGINES)
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "engine" in metafunc.fixturenames:
+        is_log = metafunc.module.__name__.rpartition(".")[2].startswith(SUITES_OF_THE_LOG)
+        names = [name for name in ENGINES if is_log or name not in OTHER_ALLOCATORS]
+        metafunc.parametrize("engine", names, indirect=True)
+
+
+@pytest.fixture
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
     return ENGINES[request.param](tmp_path)
 
