@@ -106,6 +106,7 @@ class Gateway:
             self.application(),
             handle_signals=False,
             access_log=None,
+            max_line_size=limits.REQUEST_LINE_BYTES_MAX,  # the token of an overview travels in it
             logger=http_logger(),
             shutdown_timeout=CLEANUP_SECONDS_MAX / CLEANUP_STEPS,
         )

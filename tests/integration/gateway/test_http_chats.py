@@ -1,5 +1,6 @@
 """Chats and their members over HTTP."""
 
+from parley.store.dynamodb.overview_token import TOKEN_LETTERS_USUAL_MAX
 from parley.testing.clients import Answer, Frame, HttpClient, Person
 from tests.integration.gateway.serving import Place, assert_refused, message
 
@@ -47,6 +48,16 @@ async def test_a_wrong_chat_is_400(place: Place) -> None:
         (ann,) = await served.people("ann")
         for body in WRONG_CHATS:
             assert_refused(await served.as_(ann).post("/v1/chats", body), 400, "bad_request")
+
+
+async def test_a_long_token_of_the_chat_list_is_read(place: Place) -> None:
+    """A token as long as that of a person with 5,000 chats reaches the store, which decides about it."""
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        token = "A" * TOKEN_LETTERS_USUAL_MAX
+        answer = await served.as_(ann).get(f"/v1/chats?changed_since={token}")
+        assert_refused(answer, 400, "bad_request")
+        assert "changed_since" in answer.body["reason"]
 
 
 async def test_a_chat_with_somebody_unknown_is_404(place: Place) -> None:
