@@ -17,7 +17,7 @@ from parley.bus.publisher import Publisher
 from parley.bus.topics import PERSISTED, topic_name
 from parley.clock import wall_clock
 from parley.config import Kafka
-from parley.model import Persisted
+from parley.model import Head, Persisted
 from parley.telemetry import Metrics
 from tests.services import fresh_prefix, kafka_brokers
 from tests.unit.bus.world import FakeLog, FakeOutbox
@@ -47,8 +47,24 @@ async def fresh_topics(partitions: int = PARTITIONS) -> Kafka:
     return kafka
 
 
+class Herald:
+    """Passes on what is in no log, as the cluster's own does."""
+
+    def __init__(self, elsewhere: Listeners) -> None:
+        self._elsewhere = elsewhere
+
+    def persisted(self, news: list[Persisted]) -> None:
+        """The bus itself brings this to everybody."""
+
+    def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
+        self._elsewhere.joined(chat_id, head, user_ids)
+
+    def sessions_ended(self, session_ids: list[str]) -> None:
+        self._elsewhere.sessions_ended(session_ids)
+
+
 class Node:
-    """A process with a bus on Kafka. What it says directly goes to those in `others`."""
+    """A process with a bus on Kafka."""
 
     def __init__(self, kafka: Kafka, name: str, log: FakeLog, wants: Callable[[str], bool]) -> None:
         topic = topic_name(kafka, PERSISTED)
@@ -58,9 +74,9 @@ class Node:
         self.publisher = Publisher(
             log, self.outbox, self.sink, self.metrics, name, wall_clock, random.Random(7).random
         )
-        own, self.others = Listeners(), Listeners()
+        own = Listeners()
         live = LiveReader(kafka, topic, name, wants, own.persisted, self.metrics)
-        self.bus = KafkaBus(self.sink, self.publisher, own, self.others, live)
+        self.bus = KafkaBus(self.sink, self.publisher, own, live)
 
     def told(self, name: str) -> float:
         """A metric as an operator sees it."""
@@ -83,7 +99,7 @@ async def node(
 async def on_kafka() -> AsyncIterator[Places]:
     kafka, log = await fresh_topics(), FakeLog()
     async with node(kafka, "one", log) as one, node(kafka, "two", log) as two:
-        one.others.add(two.bus.own)
+        one.bus.subscribe(Herald(two.bus.own))
         yield Places(one.bus, two.bus, log)
 
 

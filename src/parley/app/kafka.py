@@ -21,21 +21,10 @@ from parley.clock import Clock
 from parley.config import Config
 from parley.errors import ConfigError
 from parley.gateway.hub import Hub
-from parley.model import Head
 from parley.store.ports import Outbox
 from parley.telemetry import Metrics
 
 log = structlog.get_logger("parley.app")
-
-
-class Nobody:
-    """Other nodes hear of chats and sessions from the herald, which listens on this bus itself."""
-
-    def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
-        """Not this way."""
-
-    def sessions_ended(self, session_ids: list[str]) -> None:
-        """Not this way."""
 
 
 class KafkaBusEngine:
@@ -53,7 +42,7 @@ class KafkaBusEngine:
         live = None
         if "gateway" in config.cluster.roles:
             live = LiveReader(config.kafka, topic, node_id, hub.hears, own.persisted, metrics)
-        self.bus = KafkaBus(sink, publisher, own, Nobody(), live)
+        self.bus = KafkaBus(sink, publisher, own, live)
         self.confirm: Confirm | None = publisher.confirm if config.bus.ack == "published" else None
         self._sweeper = Sweeper(outbox, store.log, publisher, metrics, clock)
 

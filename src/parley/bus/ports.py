@@ -34,18 +34,6 @@ class Listener(Protocol):
         ...
 
 
-class Others(Protocol):
-    """The other nodes, for what is in no log: told as well as it goes, without waiting."""
-
-    def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
-        """A chat was created with these members."""
-        ...
-
-    def sessions_ended(self, session_ids: list[str]) -> None:
-        """These sessions may no longer be used."""
-        ...
-
-
 class Bus(Protocol):
     """At most a hint: whoever misses news finds it in the log."""
 

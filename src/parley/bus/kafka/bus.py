@@ -1,6 +1,6 @@
 """The `Bus` port on Kafka: this process's own listeners hear at once, those of other nodes through a topic.
 
-What is no part of a log (a new chat, ended sessions) goes to other nodes directly, by whoever reaches them.
+What is in no log (a new chat, ended sessions) stays here: a listener that reaches other nodes passes it on.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from aiokafka.errors import KafkaError
 from parley.bus.kafka.live import LiveReader
 from parley.bus.kafka.producer import KafkaSink
 from parley.bus.listeners import Listeners
-from parley.bus.ports import Listener, Others
+from parley.bus.ports import Listener
 from parley.bus.publisher import NotPublished, Publisher
 from parley.errors import ConfigError
 from parley.model import Head, Persisted
@@ -25,12 +25,11 @@ class KafkaBus:
     """
 
     def __init__(
-        self, sink: KafkaSink, publisher: Publisher, own: Listeners, others: Others, live: LiveReader | None
+        self, sink: KafkaSink, publisher: Publisher, own: Listeners, live: LiveReader | None
     ) -> None:
         self.own = own
         self._sink = sink
         self._publisher = publisher
-        self._others = others
         self._live = live
 
     async def start(self) -> None:
@@ -59,8 +58,6 @@ class KafkaBus:
 
     def publish_joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
         self.own.joined(chat_id, head, user_ids)
-        self._others.joined(chat_id, head, user_ids)
 
     def publish_sessions_ended(self, session_ids: list[str]) -> None:
         self.own.sessions_ended(session_ids)
-        self._others.sessions_ended(session_ids)
