@@ -26,6 +26,8 @@ STEPS = {
     READING: "gateway of the readers: consume, fan out",
     NOBODY: "gateway of nobody: consume, pass over",
 }
+SETTLE_SECONDS = 2.0
+"""A node that has just started is not idle yet."""
 
 Begin = Callable[[Load, Nodes], Awaitable[None]]
 
@@ -51,6 +53,7 @@ async def _play(
 ) -> list[Row]:
     load = Load()
     async with stage.nodes(*ROLES, endpoint=endpoint) as nodes:
+        await asyncio.sleep(SETTLE_SECONDS)
         idle = await _cpu_rates(nodes, stage.seconds)
         await begin(load, nodes)
         watching = asyncio.create_task(measure(load, nodes, stage.seconds, stage.warm_up_seconds))

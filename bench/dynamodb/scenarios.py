@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from bench.dynamodb import client, hops, hot_chat, publishing, two_nodes, units
+from bench.dynamodb import client, hops, hot_chat, idle, publishing, two_nodes, units
 from bench.dynamodb.stage import SharedStage
 from bench.rows import Row
 
@@ -18,4 +18,5 @@ SCENARIOS: dict[str, Scenario] = {
     "two_nodes": two_nodes.two_nodes,
     "hops": hops.hops,
     "publishing": publishing.publishing,
+    "idle": idle.idle,
 }

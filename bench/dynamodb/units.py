@@ -104,6 +104,7 @@ async def _beside(stage: SharedStage, person: Person, chats: list[str]) -> list[
         position = await _writes(meter, store.cursors.flush)
         session = await _reads(store, lambda: store.accounts.session_by_token(hash_token(person.token)))
         heads = await _reads(store, lambda: store.log.heads(chats)) / len(chats)
+        membership = await _reads(store, lambda: store.directory.chat_ids_of(person.user_id))
         page = await _reads(store, lambda: store.log.read(chats[0], 0, 100))
     index = "1 more each when the chat enters and leaves the index of unpublished chats"
     return [
@@ -111,6 +112,7 @@ async def _beside(stage: SharedStage, person: Person, chats: list[str]) -> list[
         _units("shared_units_position", "position of one device", position, "write units"),
         _units("shared_units_session", "session of a heartbeat", session, "read units"),
         _units("shared_units_head", "head of one chat, looked at", heads, "read units"),
+        _units("shared_units_membership", f"the {len(chats)} chats of a person", membership, "read units"),
         _units("shared_units_page", "page of 100 messages of 128 bytes", page, "read units"),
     ]
 
