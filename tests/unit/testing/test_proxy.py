@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientError, ClientSession, ClientWebSocketResponse, WSMsgType, web
 from aiohttp.test_utils import TestServer
 
-from parley.testing.proxy import Chaos, ChaosProxy
+from parley.testing.proxy import Balancer, Chaos, ChaosProxy
 
 DEADLINE_SECONDS = 10
 
@@ -179,3 +179,22 @@ async def survivors(seed: int) -> list[str]:
             while (text := await heard(wire)) != named("mark"):
                 back.append(text)
         return back
+
+
+async def test_a_balancer_passes_over_a_server_that_is_gone() -> None:
+    """Connections go to the servers in turn, and to the other one when one does not listen."""
+    app = web.Application()
+    app.add_routes([web.get("/", greet)])
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        async with TestServer(app) as server:
+            assert server.port is not None
+            async with Balancer([nobody.getsockname()[1], server.port], Random(1)) as proxy:
+                assert [await greeting(proxy) for _ in range(4)] == ["hello"] * 4
+                assert proxy.happened["passed over"] > 0
+
+
+async def greeting(proxy: ChaosProxy) -> str:
+    """What is said on a connection of its own."""
+    async with ClientSession() as session, session.get(proxy.url) as answer:
+        return await answer.text()

@@ -1,5 +1,6 @@
 """The harness around a server process, tried on a stand-in that behaves or misbehaves on purpose."""
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -52,6 +53,19 @@ def test_terminate_tells_the_exit_status(stand_in: ServerProcess) -> None:
     stand_in.start()
     stand_in.kill()
     assert stand_in.wait() == -signal.SIGKILL
+
+
+def test_a_paused_server_stands_still_until_it_is_resumed(stand_in: ServerProcess) -> None:
+    """It ends by SIGTERM only after it was resumed, and by kill even while it is paused."""
+    with stand_in as server:
+        server.pause()
+        os.kill(server.pid, signal.SIGTERM)
+        with pytest.raises(ServerFailed, match="did not end"):
+            server.wait(timeout_seconds=0.3)
+    with stand_in as server:
+        server.pause()
+        server.resume()
+        assert server.terminate() == 0
 
 
 def test_the_environment_of_one_run_is_for_that_run(stand_in: ServerProcess) -> None:
