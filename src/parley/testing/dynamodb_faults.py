@@ -182,7 +182,7 @@ class Tearing:
             del self._readers[this]
         added = [item for transaction in meanwhile for item in transaction]
         if added and answer.status == 200:
-            for items in answer.body.get("Responses", {"": answer.body.get("Items")}).values():
+            for items in answer.body.get("Responses", {"": answer.body.get("Items", [])}).values():
                 items[:] = [item for item in items if not self._is_hidden(item, added)]
         return answer
 
