@@ -53,8 +53,11 @@ class Prefixes:
             state.resolved = max(state.resolved, end)
             state.head = max(state.head, found[-1] if found else 0)
             self._note(state.chat_id, missing_in(end, found))
-            if end < start + len(found) or page.next_key is None:
-                return state.resolved
+            has_hole = end < start + len(found)
+            if has_hole:
+                await self._states.look(state)  # it may be missing because the log was cut off above it
+            if state.resolved == end and (has_hole or page.next_key is None):
+                return end
 
     def _note(self, chat_id: str, missing: Iterable[int]) -> None:
         """Remember since when these positions are missing."""

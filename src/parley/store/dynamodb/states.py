@@ -151,6 +151,12 @@ class ChatStates:
             raise StoreUnavailable(f"the chat {state.chat_id} is gone")
         await self._fill(state, chat, counter)
 
+    async def look(self, state: ChatState) -> None:
+        """What the chat's item says of the log by now."""
+        chat = await self._chat(state.chat_id)
+        if chat is not None:
+            state.see(chat)
+
     async def _fill(self, state: ChatState, chat: Item, counter: Item | None) -> None:
         state.take(chat)
         marked = counter if self._is_atomic else chat
