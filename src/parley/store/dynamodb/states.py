@@ -262,6 +262,12 @@ class ChatStates:
                 roles[cast(str, row["user_id"])] = Role(cast(str, row["role"]))
         return Known(revision, roles)
 
+    async def joined(self, state: ChatState, user_ids: Iterable[str]) -> dict[str, int]:
+        """Since which position each of these is a member, for those who are."""
+        keys: list[Item] = [{"chat_id": state.chat_id, "user_id": user_id} for user_id in user_ids]
+        rows = await self._dynamo.batch_get(MEMBERSHIPS, keys)
+        return {cast(str, row["user_id"]): number(row, "joined_sequence") for row in rows}
+
 
 def dense_end(start: int, found: Iterable[int]) -> int:
     """The last of the numbers that follow each other from `start` on."""

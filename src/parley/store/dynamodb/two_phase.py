@@ -10,7 +10,7 @@ is visible, that is when every number below it is written or sealed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 
 import structlog
 from msgspec import Struct, field
@@ -53,6 +53,8 @@ FENCE = (
 IS_LAST = "(attribute_not_exists(last_sequence) OR last_sequence < :last)"
 """Nothing above it has been written. Whoever finds that he is overtaken writes without this, if he may."""
 
+NONE: Set[int] = frozenset()
+
 Hold = Callable[[str], Awaitable[None] | None]
 
 log = structlog.get_logger("parley.store")
@@ -79,9 +81,30 @@ class Attempt(Struct):
 
     def give_up(self, work: Work) -> None:
         """Other numbers must be taken for all that is left."""
-        work.put_back([one.index for one in self.placed])
-        self.voids += [one.entry.sequence for one in self.placed]
-        self.placed = []
+        self.sort(work, late={one.index for one in self.placed})
+
+    def sort(
+        self, work: Work, *, out: Set[int] = NONE, late: Set[int] = NONE, taken: Set[int] = NONE
+    ) -> None:
+        """Keep what can still be written at its number; the rest is decided again, if it has no outcome.
+
+        `out`: what may not be written. `late`: what must take another number, and for the order's sake all
+        that come after it. `taken`: whose number is somebody else's, so that it needs no void.
+        """
+        placed, self.placed = self.placed, []
+        is_late, unwritten = False, set[bytes | None]()
+        for one in placed:
+            is_late = is_late or one.index in late
+            follows = one.draft.after_key is not None and one.draft.after_key in unwritten
+            if not (is_late or follows or one.index in out):
+                self.placed.append(one)
+                continue
+            if one.index not in work.outcomes:
+                work.put_back([one.index])
+            if not isinstance(work.outcomes.get(one.index), Appended):
+                unwritten.add(one.draft.client_key)
+            if one.index not in taken:
+                self.voids.append(one.entry.sequence)
 
 
 class TwoPhaseAppends:
@@ -255,56 +278,55 @@ class TwoPhaseAppends:
         """What is left to write after a condition failed, and which numbers are given up."""
         reasons = error.reasons if isinstance(error, TransactionCanceled) else []
         if reasons and reasons[0].code == FAILED:
-            self._look_at_fence(work, state, attempt, reasons[0].item)
+            await self._look_at_fence(work, state, attempt, reasons[0].item or {})
         elif not await self._sort_out(work, state, attempt, reasons[1:]):
             state.is_stale = True  # its first number was sealed, or a member's row is not as it was
             attempt.give_up(work)
 
-    @staticmethod
-    def _look_at_fence(work: Work, state: ChatState, attempt: Attempt, chat: Item | None) -> None:
-        """Overtaken is no harm. After a change of the membership everything is decided again, further on."""
-        if chat is not None:
+    async def _look_at_fence(self, work: Work, state: ChatState, attempt: Attempt, chat: Item) -> None:
+        """The membership has changed, the log was cut off, or somebody has overtaken us, which is no harm."""
+        if chat:
             state.see(chat)
-            is_same = chat.get("membership_revision") == attempt.run.known.revision
-            if is_same and state.trimmed < attempt.first:
-                return
-        state.is_stale = True
-        attempt.give_up(work)
+        attempt.voids = [void for void in attempt.voids if void > state.trimmed]
+        if attempt.placed[0].entry.sequence <= state.trimmed:
+            attempt.give_up(work)
+        elif chat.get("membership_revision") != attempt.run.known.revision:
+            await self._decide_again(work, state, attempt)
+
+    async def _decide_again(self, work: Work, state: ChatState, attempt: Attempt) -> None:
+        """Who was in the chat before his number, and still is, may write there; others are looked at anew."""
+        states, placed = self._desk.states, attempt.placed
+        await states.refresh(state)
+        known = await states.know(state, [one.draft.sender_id for one in placed])
+        joined = await states.joined(state, known.roles.keys() & {one.draft.sender_id for one in placed})
+        attempt.run = attempt.run._replace(known=known)
+        attempt.sort(
+            work,
+            out={one.index for one in placed if one.draft.sender_id not in joined},
+            late={
+                one.index
+                for one in placed
+                if one.draft.change is not None or joined.get(one.draft.sender_id, 0) >= one.entry.sequence
+            },
+        )
 
     async def _sort_out(self, work: Work, state: ChatState, attempt: Attempt, reasons: list[Reason]) -> bool:
-        """Take out what cannot be written at its number; False when nothing says what that would be.
-
-        Drafts keep their order: where one has to take another number, so do all that come after it.
-        """
-        placed = attempt.placed
+        """Take out what is stored already or was sealed; False when the reasons name neither."""
+        placed, with_keys = attempt.placed, keyed(attempt.placed)
         positions, rest = reasons[: len(placed)], reasons[len(placed) :]
-        sealed = {one.index for one, reason in zip(placed, positions, strict=False) if reason.code == FAILED}
-        with_keys = keyed(placed)
-        keys = {one.index: at for one, at in zip(with_keys, rest, strict=False) if at.code == FAILED}
+        sealed = {one.index for one, at in zip(placed, positions, strict=False) if at.code == FAILED}
+        keys = [(one, at) for one, at in zip(with_keys, rest, strict=False) if at.code == FAILED]
         gone = zip(attempt.voids, rest[len(with_keys) :], strict=False)
-        voids_gone = {void for void, reason in gone if reason.code == FAILED}
+        voids_gone = {void for void, at in gone if at.code == FAILED}
         if not (sealed or keys or voids_gone):
             return False
-        attempt.placed, attempt.voids = [], [void for void in attempt.voids if void not in voids_gone]
         state.is_stale = state.is_stale or bool(sealed)
-        is_late, put_back = False, set[bytes | None]()
-        for one in placed:
-            draft, is_sealed = one.draft, one.index in sealed
-            follows = draft.after_key is not None and draft.after_key in put_back
-            if one.index in keys:
-                answer = await self._desk.answer_duplicate(draft, state, attempt.run.known, keys[one.index])
-                work.outcomes[one.index] = answer
-                if isinstance(answer, Refusal):
-                    put_back.add(draft.client_key)
-            elif is_sealed or is_late or follows:
-                work.put_back([one.index])
-                put_back.add(draft.client_key)
-                is_late = is_late or is_sealed
-            else:
-                attempt.placed.append(one)
-                continue
-            if not is_sealed:
-                attempt.voids.append(one.entry.sequence)
+        for one, reason in keys:
+            answer = await self._desk.answer_duplicate(one.draft, state, attempt.run.known, reason)
+            work.outcomes[one.index] = answer
+        stored = {one.index for one, _ in keys}
+        attempt.voids = [void for void in attempt.voids if void not in voids_gone]
+        attempt.sort(work, out=stored, late=sealed - stored, taken=sealed)
         return True
 
     async def _await_visible(self, work: Work, state: ChatState) -> None:
