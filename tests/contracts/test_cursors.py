@@ -138,6 +138,24 @@ async def test_a_flush_covers_notes_made_during_another(engine: Engine) -> None:
         await first
 
 
+async def test_one_persons_flush_covers_all_of_theirs(engine: Engine) -> None:
+    """A flush of one person makes every position of theirs durable, however many others note at once."""
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        chats = [await add_group(store, ann, ben) for _ in range(3)]
+        for chat in chats:
+            await store.log.append([message(chat, ann) for _ in range(3)])
+            for person in (ann, ben):
+                store.cursors.note_acked(person, "phone", chat, 2, store.clock())
+                store.cursors.note_read(person, chat, 1, store.clock())
+        everybody = asyncio.create_task(store.cursors.flush())
+        await store.cursors.flush(ann)
+        for chat in chats:
+            at = await position_of(store, ann, chat)
+            assert (at.last_acked_sequence, at.read_up_to) == (2, 1)
+        await everybody
+
+
 async def test_many_notes_of_many_people_are_all_kept(engine: Engine) -> None:
     """A burst of notes loses none of them."""
     async with engine.opened() as store:

@@ -166,6 +166,34 @@ async def test_a_flush_that_is_cut_short_loses_nothing() -> None:
         assert await row(store, ann, chat) == (4, 0, 2)
 
 
+async def test_who_waits_for_one_person_waits_for_nobody_else() -> None:
+    """A flush of one person is done while another's write hangs, and says nothing of another's failure."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
+        ann, chat = await written(store, 9)
+        (ben,) = await add_people(store, "ben")
+        hanging = asyncio.Event()
+
+        async def hang(operation: str, request: Request, send: Send) -> Answer:
+            hanging.set()
+            await asyncio.Event().wait()
+            return await send(operation, request)
+
+        def hang_on_ben(operation: str, request: Request) -> Fault | None:
+            return hang if operation == "UpdateItem" and ben in str(request["Key"]) else None
+
+        faults.now = hang_on_ben
+        store.cursors.note_acked(ben, "phone", chat, 1, store.clock())
+        everybody = asyncio.create_task(store.cursors.flush())
+        await hanging.wait()
+        store.cursors.note_acked(ann, "phone", chat, 4, store.clock())
+        await store.cursors.flush(ann)
+        assert await row(store, ann, chat) == (4, 0, 2)
+        everybody.cancel()
+        await asyncio.wait([everybody])
+        faults.now = None
+
+
 async def test_a_failed_note_is_written_by_itself_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to ask again: what failed rides again after a while."""
     monkeypatch.setattr(cursors, "RIDE_AFTER_SECONDS", 0.02)

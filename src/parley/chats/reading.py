@@ -126,8 +126,8 @@ class Reading:
         page = await self._log.read_before(chat_id, SEQUENCE_MAX, LAST_ENTRY_LOOKBACK)
         return page.entries[-1] if page.entries else None
 
-    async def flush(self) -> None:
-        await self._cursors.flush()
+    async def flush(self, user_id: str) -> None:
+        await self._cursors.flush(user_id)
 
 
 def check_sequence(text: str, name: str, default: int) -> int:

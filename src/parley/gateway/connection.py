@@ -237,7 +237,7 @@ class Connection:
             if self._outbox.waiting_bytes > UNREAD_BYTES_MAX:
                 await self._until_read()
             if self._noted and type(request) in ANSWERED:
-                await self._services.reading.flush()
+                await self._services.reading.flush(self.user_id)
                 self._noted = False
             answer = await self._answer(request)
         except Refused as error:

@@ -130,7 +130,7 @@ class Cursors(Protocol):
     """How far each device and person is. Positions only rise."""
 
     def note_acked(self, user_id: str, device_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
-        """Remember a device's position; durable with the next commit, at the latest after 50 ms."""
+        """Remember a device's position; durable with the next commit, or after 50 ms; if shared, 2 s."""
         ...
 
     def note_read(self, user_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
@@ -141,8 +141,8 @@ class Cursors(Protocol):
         """Remember that a session was used; as `note_acked`."""
         ...
 
-    async def flush(self) -> None:
-        """Everything noted before the call is durable when it returns."""
+    async def flush(self, user_id: str | None = None) -> None:
+        """Everything noted before the call, of one person if named, is durable when it returns."""
         ...
 
     async def position(self, user_id: str, device_id: str, chat_id: str) -> int:

@@ -173,10 +173,10 @@ async def test_a_position_counts_after_a_flush_that_failed(
         _, ben, chat = await chat_of_two(served, "1", "2")
         flush, failures = served.app.reading.flush, iter([StoreUnavailable("on purpose")])
 
-        async def failing_once() -> None:
+        async def failing_once(user_id: str) -> None:
             for failure in failures:
                 raise failure
-            await flush()
+            await flush(user_id)
 
         monkeypatch.setattr(served.app.reading, "flush", failing_once)
         async with served.client(ben) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 
 from msgspec import Struct, field
@@ -42,6 +43,7 @@ class Moved(Struct):
 class CursorWriter:
     def __init__(self, dynamo: Dynamo) -> None:
         self._dynamo = dynamo
+        self._gate = asyncio.Semaphore(WRITES_AT_ONCE_MAX)
 
     async def write(self, notes: Notes) -> tuple[Notes, StoreError | None]:
         """Write everything; what could not be written, and why."""
@@ -50,7 +52,8 @@ class CursorWriter:
 
         async def write_one(thing: Moved | Used) -> None:
             try:
-                await (self._write_moved(thing) if isinstance(thing, Moved) else self._write_used(*thing))
+                async with self._gate:
+                    await (self._write_moved(thing) if isinstance(thing, Moved) else self._write_used(*thing))
             except StoreError as error:
                 first.append(error)
                 _note_again(failed, thing)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import AsyncIterator
 
 import structlog
 
 from parley.errors import StoreError
 from parley.model import Changed
 from parley.store.dynamodb.client import Dynamo
-from parley.store.dynamodb.cursor_writing import DEVICES, CursorWriter, device_key
+from parley.store.dynamodb.cursor_writing import DEVICES, WRITES_AT_ONCE_MAX, CursorWriter, device_key
 from parley.store.dynamodb.overview import Heads, Overviews
-from parley.store.dynamodb.together import is_key
+from parley.store.dynamodb.together import is_key, together
 from parley.store.notes import NOTHING, Notes
 
 RIDE_AFTER_SECONDS = 2.0
 """Acknowledgements come by the second; of those in between only the last is written."""
+
+NOBODY = ""
+"""Under whom the uses of sessions are noted: their tokens do not say whose they are."""
+NO_NOTES = Notes()
 
 log = structlog.get_logger("parley.store")
 
@@ -25,42 +31,61 @@ class DynamoCursors:
         self._dynamo = dynamo
         self._writer = CursorWriter(dynamo)
         self._overviews = Overviews(dynamo, heads, self)
-        self._notes = Notes()
-        self._riding = Notes()
-        self._writing = asyncio.Lock()
+        self._notes: dict[str, Notes] = {}
+        """By person, so that whoever waits for one waits for nobody else's."""
+        self._riding: dict[str, Notes] = {}
+        self._turns: dict[str, tuple[asyncio.Lock, int]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._ride: asyncio.Task[None] | None = None
 
     def note_acked(self, user_id: str, device_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
-        self._notes.note_acked(user_id, device_id, chat_id, (sequence, now_ms))
-        self._ride_soon()
+        self._notes_of(user_id).note_acked(user_id, device_id, chat_id, (sequence, now_ms))
 
     def note_read(self, user_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
-        self._notes.note_read(user_id, chat_id, (sequence, now_ms))
-        self._ride_soon()
+        self._notes_of(user_id).note_read(user_id, chat_id, (sequence, now_ms))
 
     def note_used(self, token_hash: bytes, now_ms: int) -> None:
-        self._notes.note_used(token_hash, now_ms)
-        self._ride_soon()
+        self._notes_of(NOBODY).note_used(token_hash, now_ms)
 
-    async def flush(self) -> None:
-        async with self._writing:
-            if self._notes:
-                await self._write()
+    def _notes_of(self, user_id: str) -> Notes:
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(RIDE_AFTER_SECONDS, self._ride_now)
+        return self._notes.setdefault(user_id, Notes())
 
-    async def _write(self) -> None:
-        """What fails, or is cut short, is noted again: nobody was told that it is durable."""
-        self._riding, self._notes = self._notes, Notes()
-        left = self._riding
+    async def flush(self, user_id: str | None = None) -> None:
+        people = [user_id] if user_id is not None else dict.fromkeys([*self._notes, *self._riding])
+        errors = await together(self._flush_person, people, WRITES_AT_ONCE_MAX)
+        for error in errors:
+            if error is not None:
+                raise error
+
+    async def _flush_person(self, user_id: str) -> StoreError | None:
+        async with self._turn(user_id):
+            return await self._write(user_id) if user_id in self._notes else None
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, user_id: str) -> AsyncIterator[None]:
+        """Writes for one person take turns: who has had theirs knows that the one before is done."""
+        lock, waiting = self._turns.get(user_id, (asyncio.Lock(), 0))
+        self._turns[user_id] = lock, waiting + 1
         try:
-            left, error = await self._writer.write(self._riding)
+            async with lock:
+                yield
         finally:
-            self._riding = Notes()
-            self._notes.merge(left)
+            lock, waiting = self._turns.pop(user_id)
+            if waiting > 1:
+                self._turns[user_id] = lock, waiting - 1
+
+    async def _write(self, user_id: str) -> StoreError | None:
+        """What fails, or is cut short, is noted again: nobody was told that it is durable."""
+        self._riding[user_id] = left = self._notes.pop(user_id)
+        try:
+            left, error = await self._writer.write(left)
+        finally:
+            del self._riding[user_id]
             if left:
-                self._ride_soon()
-        if error is not None:
-            raise error
+                self._notes_of(user_id).merge(left)
+        return error
 
     async def close(self) -> None:
         """Write what is noted, if that can be done now."""
@@ -71,10 +96,6 @@ class DynamoCursors:
             self._timer.cancel()
             self._timer = None
 
-    def _ride_soon(self) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(RIDE_AFTER_SECONDS, self._ride_now)
-
     def _ride_now(self) -> None:
         self._timer = None
         self._ride = asyncio.ensure_future(self._flush_quietly())
@@ -83,7 +104,7 @@ class DynamoCursors:
         try:
             await self.flush()
         except StoreError as error:
-            log.warning("positions not written yet", reason=str(error), waiting=len(self._notes.acked))
+            log.warning("positions not written yet", reason=str(error), people=len(self._notes))
 
     async def position(self, user_id: str, device_id: str, chat_id: str) -> int:
         """What is noted or on its way counts already."""
@@ -97,12 +118,15 @@ class DynamoCursors:
     def acked_of(self, user_id: str, device_id: str, chat_id: str) -> int:
         """The position of a device by what is noted alone."""
         device = user_id, device_id, chat_id
-        return max(0, *(notes.acked.get(device, NOTHING)[0] for notes in (self._notes, self._riding)))
+        return max(0, *(notes.acked.get(device, NOTHING)[0] for notes in self._noted(user_id)))
 
     def read_of(self, user_id: str, chat_id: str) -> int:
         """How far a person has read, by what is noted alone."""
         person = user_id, chat_id
-        return max(0, *(notes.read.get(person, NOTHING)[0] for notes in (self._notes, self._riding)))
+        return max(0, *(notes.read.get(person, NOTHING)[0] for notes in self._noted(user_id)))
+
+    def _noted(self, user_id: str) -> tuple[Notes, Notes]:
+        return self._notes.get(user_id, NO_NOTES), self._riding.get(user_id, NO_NOTES)
 
     async def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:
         return await self._overviews.changed(user_id, device_id, after, limit)

@@ -91,7 +91,8 @@ class SqliteCursors:
         self._notes.note_used(token_hash, now_ms)
         self._ride_soon()
 
-    async def flush(self) -> None:
+    async def flush(self, user_id: str | None = None) -> None:
+        """One commit takes everybody's."""
         if self._notes or self._riding:
             await self._writer.run(lambda _: None)
 
