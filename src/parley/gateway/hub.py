@@ -34,6 +34,8 @@ USERS_PER_TURN = 50
 
 log = structlog.get_logger("parley.hub")
 Key = TypeVar("Key")
+Hold = Callable[[str, Callable[[], None]], bool]
+"""Whether senders in a chat still wait for answers; if so, calls back when they have them."""
 
 
 class Subscriber(Protocol):
@@ -82,9 +84,12 @@ class LiveChat:
 
 
 class Hub:
+    """`hold`: what the log shows waits for the answers to drafts that other nodes append for this one."""
+
     def __init__(
         self, log: Log, directory: Directory, metrics: Metrics, reach: Callable[[str], None]
     ) -> None:
+        self.hold: Hold = lambda _, __: False
         self._log = log
         self._directory = directory
         self._metrics = metrics
@@ -332,6 +337,7 @@ class Hub:
         """Read up to `goal` what is resolved by now and was not told of meanwhile."""
         await asyncio.sleep(FILL_AFTER_SECONDS)
         try:
+            await self._until_answered(chat.chat_id)
             while chat.sent_through < goal and chat.holders:
                 page = await self._read(chat, min(goal - chat.sent_through, PAGE_ENTRIES_MAX))
                 if page.to_sequence <= chat.sent_through:
@@ -342,6 +348,12 @@ class Hub:
         finally:
             chat.filler = None
         self._fill_if_behind(chat)
+
+    async def _until_answered(self, chat_id: str) -> None:
+        """What is in the log by now is told to its senders first, if they sent it through this node."""
+        answered = asyncio.Event()
+        if self.hold(chat_id, answered.set):
+            await answered.wait()
 
     async def _read(self, chat: LiveChat, limit: int) -> Page:
         """While it waits for the store, what is told of goes to `pending`."""

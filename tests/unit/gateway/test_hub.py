@@ -1,7 +1,7 @@
 """The hub alone: what it sends when news comes late, out of order, or not at all."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -200,6 +200,30 @@ def test_news_during_a_read_is_sent_after_it() -> None:
         hub.persisted([news(5)])
         await asyncio.sleep(10 * hub_module.FILL_AFTER_SECONDS)
         assert ear.heard == [1, 2, 3, 4, 5]
+
+    run_virtual(scenario)
+
+
+def test_the_log_waits_for_answers_that_are_on_their_way() -> None:
+    """A head that is ahead of the news is not shown before the senders in its chat have their answers."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        log = FakeLog()
+        hub, ear = await listening(clock, log)
+        held: list[Callable[[], None]] = []
+
+        def hold(chat_id: str, tell: Callable[[], None]) -> bool:
+            held.append(tell)
+            return True
+
+        hub.hold = hold
+        log.fill(2)
+        await hub.check_heads()
+        await asyncio.sleep(10 * hub_module.FILL_AFTER_SECONDS)
+        assert (ear.heard, log.reads, len(held)) == ([], 0, 1)
+        held[0]()
+        await asyncio.sleep(hub_module.FILL_AFTER_SECONDS)
+        assert ear.heard == [1, 2]
 
     run_virtual(scenario)
 
