@@ -30,6 +30,7 @@ from parley.store.dynamodb.entries import (
     KEYS,
     MESSAGES,
     encode_entry,
+    encode_json,
     entry_in,
     entry_of,
     is_live,
@@ -46,11 +47,15 @@ from parley.wire.limits import KIB, MESSAGE_BYTES_MAX
 MESSAGES_PER_TRANSACTION_MAX = 49
 """100 actions: the fence, 49 entries, 49 keys, and one that a change of the fence may need."""
 TRANSACTION_BYTES_MAX = 4_000_000
+CONTENT_BYTES_PER_TRANSACTION_MAX = 3_300_000
+"""As it travels: a control character is six bytes in JSON, and too long a request is not even read."""
 ITEM_BYTES_BESIDE_CONTENT_MAX = 6 * KIB
-"""Four keys of up to 1 KiB, and names, times and types."""
-assert MESSAGES_PER_TRANSACTION_MAX * (MESSAGE_BYTES_MAX + 2 * ITEM_BYTES_BESIDE_CONTENT_MAX) < (
-    TRANSACTION_BYTES_MAX
-), "the largest messages fit into one transaction"
+"""Ids of up to 1 KiB each, names, times and types."""
+assert MESSAGES_PER_TRANSACTION_MAX * (MESSAGE_BYTES_MAX + 2) <= CONTENT_BYTES_PER_TRANSACTION_MAX
+assert (
+    CONTENT_BYTES_PER_TRANSACTION_MAX + 2 * MESSAGES_PER_TRANSACTION_MAX * ITEM_BYTES_BESIDE_CONTENT_MAX
+    < TRANSACTION_BYTES_MAX
+), "the entries and the keys of a full transaction fit"
 
 
 class Placed(Struct):
@@ -138,9 +143,12 @@ class Desk:
         known = await self.states.know(state, _people(work))
         run = Run([], [], known)
         keys: dict[bytes, int] = {}
+        content_bytes = 0
         while work.todo and len(run.indices) < MESSAGES_PER_TRANSACTION_MAX:
             draft = work.drafts[work.todo[0]]
-            if draft.change is not None and run.indices:
+            content_bytes += len(encode_json(draft.content))
+            is_full = draft.change is not None or content_bytes > CONTENT_BYTES_PER_TRANSACTION_MAX
+            if is_full and run.indices:
                 break
             index = work.todo.popleft()
             await self._sort_in(work, state, run, keys, index, answered)

@@ -23,7 +23,12 @@ NEW_POSITION = "attribute_not_exists(chat_id)"
 NEW_KEY = "attribute_not_exists(chat_id) OR #ttl < :now"
 TTL_NAME = {"#ttl": "ttl"}
 
-encode_entry = msgspec.json.Encoder().encode
+encode_json = msgspec.json.Encoder().encode
+
+
+def encode_entry(entry: Entry) -> bytes:
+    """An entry as it travels."""
+    return encode_json(entry)
 
 
 def entry_of(draft: Draft, sequence: int, epoch: int, message_id: str, created_at: str) -> Entry:
