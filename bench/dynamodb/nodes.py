@@ -10,11 +10,10 @@ from bench.server import Server, ServerFailed
 
 MEET_SECONDS_MAX = 20
 TRANSACTIONS = 'parley_dynamodb_requests_total{operation="TransactWriteItems"}'
-RETRIES = 'parley_dynamodb_retries_total{operation="TransactWriteItems"}'
 STORED = "parley_messages_stored_total"
 FORWARDED = "parley_forwarded_drafts_total"
 FORWARDED_BATCHES = "parley_forwarded_batches_total"
-PUBLISHED = "parley_events_published_total"
+FORWARD_FAILURES = "parley_forward_failures_total"
 KNOWN_NODES = "parley_nodes"
 
 

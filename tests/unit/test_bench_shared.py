@@ -3,7 +3,7 @@
 import pytest
 
 from bench.dynamodb.hops import INGEST, WRITING, hop_row
-from bench.dynamodb.nodes import FORWARDED, FORWARDED_BATCHES, STORED, TRANSACTIONS
+from bench.dynamodb.nodes import FORWARD_FAILURES, FORWARDED, FORWARDED_BATCHES, STORED, TRANSACTIONS
 from bench.dynamodb.transactions import FULL, actions_of
 from bench.dynamodb.two_nodes import forwarding_in
 from bench.dynamodb.units import Meter
@@ -65,7 +65,8 @@ def test_a_hop_costs_its_cpu_divided_by_the_messages() -> None:
 def test_forwarding_is_told_as_a_share_and_a_size() -> None:
     """Half of the messages in calls of twenty."""
     told = forwarding_in({STORED: 1_000, FORWARDED: 500, FORWARDED_BATCHES: 25})
-    assert told == "50% of the messages were forwarded, 20.0 in a call"
+    assert told == ["50% of the messages were forwarded, 20.0 in a call"]
+    assert len(forwarding_in({STORED: 1, FORWARD_FAILURES: 1})) == 2
 
 
 def test_a_goal_may_be_about_the_batch() -> None:
