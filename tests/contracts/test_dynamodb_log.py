@@ -1,11 +1,13 @@
 """The log on DynamoDB when DynamoDB fails: what the emulator never does by itself, in both modes."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from parley.errors import StoreUnavailable
+from parley.model import Action
 from parley.store.dynamodb import appending, committing, states
 from parley.store.dynamodb.answers import Answer
 from parley.store.dynamodb.calling import Fault, Faults, Request, Send
@@ -22,6 +24,7 @@ from parley.testing.dynamodb_faults import (
 from tests.contracts.acting import (
     add_group,
     add_people,
+    change,
     code_of,
     contents,
     head_of,
@@ -220,6 +223,49 @@ async def test_a_chat_that_fails_does_not_fail_its_neighbours(mode: str) -> None
         result = await node.log.append([message(quiet, node.ann), message(node.chat, node.ann, "through")])
         assert [told(each) for each in result.outcomes] == ["store_unavailable", "stored"]
         assert [news.chat_id for news in result.persisted] == [node.chat]
+
+
+class Late:
+    """The store goes away with a transaction on its way, which arrives when nobody waits for it any more."""
+
+    def __init__(self) -> None:
+        self._gone = Gone(self._delay)
+        self.arrive: Callable[[], Awaitable[Answer]] | None = None
+
+    def __call__(self, operation: str, request: Request) -> Fault | None:
+        return self._gone(operation, request)
+
+    async def _delay(self, operation: str, request: Request, send: Send) -> Answer:
+        self.arrive = partial(send, operation, request)
+        raise TimeoutError("no answer yet (injected)")
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_write_that_arrives_after_its_retry_does_nothing(mode: str) -> None:
+    """The retry was stored through another node: what was on its way all the time is not stored again."""
+    async with world(mode, 2, deadline_seconds=DEADLINE_SECONDS) as (node, other):
+        draft, late = message(node.chat, node.ann, "once"), Late()
+        node.faults.now = late
+        assert await code_of(node, draft) == "outcome_unknown"
+        place = await stored(other, draft)
+        assert late.arrive is not None
+        assert (await late.arrive()).status == 400
+        assert (await stored(other, draft)).sequence == place.sequence
+        assert list((await other.items()).values()).count("once") == 1
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_write_that_arrives_after_a_removal_does_nothing(mode: str) -> None:
+    """Once its sender was refused because he was removed, what is still on its way is not stored either."""
+    async with world(mode, 2, deadline_seconds=DEADLINE_SECONDS) as (node, other):
+        draft, late = message(node.chat, node.ben, "refused"), Late()
+        node.faults.now = late
+        assert await code_of(node, draft) == "outcome_unknown"
+        await stored(other, change(node.chat, node.ann, Action.REMOVED, node.ben))
+        assert await code_of(other, draft) == "not_a_member"
+        assert late.arrive is not None
+        assert (await late.arrive()).status == 400
+        assert "refused" not in (await other.items()).values()
 
 
 async def test_numbers_that_cannot_be_had_are_an_outcome() -> None:
