@@ -366,9 +366,28 @@ class TwoPhaseMachine(StoreMachine):
     engine_name = "sqlite-two_phase"
 
 
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("machine", [AtomicMachine, TwoPhaseMachine], ids=["atomic", "two_phase"])
-def test_the_store_agrees_with_the_model(machine: type[StoreMachine]) -> None:
+class DynamoAtomicMachine(StoreMachine):
+    engine_name = "dynamodb-atomic"
+
+
+class DynamoTwoPhaseMachine(StoreMachine):
+    engine_name = "dynamodb-two_phase"
+
+
+FEW = settings(SETTINGS, max_examples=2)
+"""DynamoDB Local takes milliseconds for what SQLite does in microseconds."""
+MACHINES: dict[str, tuple[type[StoreMachine], settings]] = {
+    "sqlite-atomic": (AtomicMachine, SETTINGS),
+    "sqlite-two_phase": (TwoPhaseMachine, SETTINGS),
+    "dynamodb-atomic": (DynamoAtomicMachine, FEW),
+    "dynamodb-two_phase": (DynamoTwoPhaseMachine, FEW),
+}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", MACHINES)
+def test_the_store_agrees_with_the_model(name: str) -> None:
     """After any course of events log, members, outcomes, overviews and unread counts equal the model's."""
+    machine, chosen = MACHINES[name]
     with structlog.testing.capture_logs():
-        run_state_machine_as_test(machine, settings=SETTINGS)
+        run_state_machine_as_test(machine, settings=chosen)
