@@ -70,7 +70,7 @@ class SharedStage(Stage):
 
     @asynccontextmanager
     async def stand_in(self, delay_ms: float) -> AsyncIterator[str]:
-        """The address of something that says yes to every transaction, beside the generator's core."""
+        """The address of something that says yes to every write, beside the generator's core."""
         command = [sys.executable, "-m", "bench.dynamodb.stand_in", "--behind", self.services.endpoint]
         server = Server([*command, "--delay-ms", str(delay_ms)], self.folder / "stand-in.log", self.own_cores)
         server.launch()

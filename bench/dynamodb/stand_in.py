@@ -1,4 +1,4 @@
-"""Stands in for DynamoDB: says yes to every transaction after a while, and passes on everything else.
+"""Stands in for DynamoDB: says yes to every transaction and update after a while, and passes on the rest.
 
 DynamoDB Local takes 2 ms for each message, so behind it nothing else can be seen. Behind this one a node
 shows what it costs itself. Nothing that it accepts is stored: it is for measuring, and for nothing else.
@@ -14,7 +14,8 @@ import uvloop
 from aiohttp import web
 
 BODY_BYTES_MAX = 8 * 1024 * 1024
-TRANSACTION = "TransactWriteItems"
+ACCEPTED = ("TransactWriteItems", "UpdateItem")
+"""A mark of what it forgot must not reach the store behind it either."""
 PASSED_ON = ("Authorization", "Content-Type", "X-Amz-Date", "X-Amz-Target")
 CONTENT_TYPE = "application/x-amz-json-1.0"
 
@@ -27,7 +28,7 @@ class StandIn:
 
     async def answer(self, request: web.Request) -> web.Response:
         body = await request.read()
-        if request.headers.get("X-Amz-Target", "").endswith(TRANSACTION):
+        if request.headers.get("X-Amz-Target", "").endswith(ACCEPTED):
             await asyncio.sleep(self._delay_seconds)
             return web.Response(body=b"{}", content_type=CONTENT_TYPE)
         headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
