@@ -182,6 +182,22 @@ async def test_a_removal_while_a_draft_waits_counts(two_phase: SqliteEngine) -> 
         assert (page.voids, page.head) == ([1], 2)
 
 
+async def test_a_removal_never_stands_before_what_was_decided_without_it(two_phase: SqliteEngine) -> None:
+    """A change that was overtaken gives its number up: nobody has a message behind his own removal."""
+    gate = Gate()
+    async with two_phase.opened(hold=gate) as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        chat = await add_group(store, ann, ben)
+        removal = asyncio.create_task(stored(store, change(chat, ann, Action.REMOVED, ben)))
+        await gate.reached.wait()
+        message_place = await stored(store, message(chat, ben, "before"))
+        gate.opened.set()
+        removal_place = await removal
+        assert (message_place.sequence, removal_place.sequence) == (2, 3)
+        page = await store.log.read(chat, 0, 10)
+        assert (page.voids, page.head) == ([1], 3)
+
+
 async def test_what_was_written_before_a_failure_is_answered_as_written(
     two_phase: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

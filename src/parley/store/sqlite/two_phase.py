@@ -27,6 +27,7 @@ TAKE = (
     " WHERE chat_id = ? RETURNING sequence_counter"
 )
 OPEN = "INSERT INTO open_allocations (chat_no, sequence, allocated_at_ms) VALUES (?, ?, ?)"
+HIGHER = "SELECT 1 FROM entries WHERE chat_no = ? AND sequence > ? LIMIT 1"
 IS_RESOLVED = "SELECT 1 FROM entries WHERE chat_no = ? AND sequence = ?"
 
 
@@ -179,12 +180,22 @@ def _write_one(batch: Batch, draft: Draft, sequence: int) -> Outcome | None:
         decided = batch.decide(draft, state)
         if not isinstance(decided, Refusal):
             if draft.change is not None:
+                if _is_overtaken(batch, state, sequence):
+                    batch.void(state, sequence)
+                    return None
                 changes.apply(batch.transaction, draft, state, sequence, batch.created_at)
             return batch.place(draft, state, decided, sequence)
         outcome = decided
     if sequence:
         batch.void(state, sequence)
     return outcome
+
+
+def _is_overtaken(batch: Batch, state: ChatState, sequence: int) -> bool:
+    """Whether a higher number is written: a change there would count for what was decided without it."""
+    if any(row[0] == state.chat_no and row[1] > sequence for row in batch.rows):
+        return True
+    return batch.execute(HIGHER, (state.chat_no, sequence)).fetchone() is not None
 
 
 def _touch(transaction: Transaction, chat_id: str) -> None:
