@@ -21,9 +21,9 @@ from parley.store.dynamodb.calling import DEADLINE_SECONDS
 from parley.store.dynamodb.check import check_tables_of
 from parley.store.dynamodb.client import Dynamo
 from parley.store.dynamodb.recover import recover
-from parley.store.dynamodb.schema import create_tables
+from parley.store.dynamodb.schema import SCHEMA, TABLES, Table, create_tables
 from parley.store.dynamodb.store import DynamoStore
-from parley.store.dynamodb.values import from_item, to_item
+from parley.store.dynamodb.values import Item, from_item, to_item
 from parley.store.ports import Accounts, Allocator, Cursors, Directory, Log
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock
@@ -31,6 +31,8 @@ from tests.services import dynamodb_endpoint, fresh_prefix, redis_url
 
 REGION = "local"
 SECRET = "the nodes of a test"
+EMPTY_TABLES: list[str] = []
+"""Prefixes of tables that this process has made and no test uses: making them takes longer than emptying."""
 START_MS = 4_102_444_800_000
 """2100-01-01. The emulator forgets keys whose time has run out by its own clock, in the midst of any test."""
 
@@ -54,8 +56,7 @@ class DynamoOpenStore:
     def __init__(self, allocator: str | None, options: dict[str, Any]) -> None:
         self.clock = VirtualClock(START_MS)
         self.prefix = fresh_prefix()
-        chance = random.Random(self.prefix)
-        self.ids = Ids(chance.getrandbits)
+        self.ids = Ids(random.SystemRandom().getrandbits)
         self.metrics = Metrics(self.clock)
         self._allocator_name = allocator
         self._faults = options.pop("faults", None)
@@ -83,11 +84,28 @@ class DynamoOpenStore:
         return self.store.cursors
 
     async def create(self) -> None:
+        """On tables of its own: those that an earlier test has left empty, or new ones."""
+        if EMPTY_TABLES:
+            self.prefix = EMPTY_TABLES.pop()
+        else:
+            async with self._tables() as dynamo:
+                await create_tables(dynamo)
+        await self.open()
+
+    async def empty(self) -> None:
+        """Leave the tables to a later test, as if they were new."""
+        async with self._tables() as dynamo:
+            await asyncio.gather(*(_empty(dynamo, table) for table in TABLES if table is not SCHEMA))
+        EMPTY_TABLES.append(self.prefix)
+
+    @asynccontextmanager
+    async def _tables(self) -> AsyncIterator[Dynamo]:
         dynamo = self._client(None)
         await dynamo.open()
-        await create_tables(dynamo)
-        await dynamo.close()
-        await self.open()
+        try:
+            yield dynamo
+        finally:
+            await dynamo.close()
 
     def _client(self, faults: Any) -> Dynamo:
         return Dynamo(
@@ -109,7 +127,7 @@ class DynamoOpenStore:
             allocator=self.allocator,
             **self._options,
         )
-        await self.store.open()
+        await dynamo.open()  # a node would check its tables first: these are known to be right
 
     async def _make_allocator(self, dynamo: Dynamo) -> Allocator | None:
         match self._allocator_name:
@@ -217,6 +235,18 @@ class DynamoOpenStore:
         self.set_counter(chat_id, sequence)
 
 
+async def _empty(dynamo: Dynamo, table: Table) -> None:
+    start: Item | None = None
+    while True:
+        page = await dynamo.scan(table.name, start=start)
+        names = [key["AttributeName"] for key in table.keys]
+        keys: list[Item] = [{name: item[name] for name in names} for item in page.items]
+        await dynamo.batch_delete(table.name, keys)
+        start = page.next_key
+        if start is None:
+            return
+
+
 async def _with_redis(method: str, *arguments: Any) -> Any:
     redis = RedisAllocator(redis_url())
     try:
@@ -249,3 +279,4 @@ class DynamoEngine:
             yield store
         finally:
             await store.close()
+        await store.empty()
