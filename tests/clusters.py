@@ -1,14 +1,14 @@
 """Real nodes for tests: where their services are, and what can be seen of them from outside.
 
-    with nodes_on_shared_services(folder, ["n1", "n2"]) as cluster:
+    with nodes_on_shared_services(folder, ["n1", "n2"], ATOMIC) as cluster:
         ...cluster["n1"].url...
 
-Tables and topics have a fresh prefix on the services that all tests share. Redis is the cluster's own: it is
-where nodes find each other, and those of another test must not be found.
+Tables, topics and keys have a fresh prefix on the services that all tests share.
 """
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from aiohttp import ClientSession
@@ -19,7 +19,7 @@ from parley.ephemeral.redis.engine import RedisEphemeral
 from parley.testing.clients import HttpClient
 from parley.testing.cluster import ClusterProcess
 from parley.testing.server import ServerProcess
-from tests.services import OwnServices, fresh_prefix, service_environment
+from tests.services import fresh_prefix, service_environment
 from tests.waiting import eventually
 
 ATOMIC = {"PARLEY_STORE_SEQUENCING": "atomic"}
@@ -34,33 +34,25 @@ ACQUAINTED_SECONDS_MAX = 20.0
 
 
 def own_names() -> dict[str, str]:
-    """Tables and topics of one cluster alone."""
+    """Tables, topics and keys of one cluster alone."""
     prefix = fresh_prefix()
-    return {"PARLEY_DYNAMODB_PREFIX": prefix, "PARLEY_KAFKA_PREFIX": prefix}
+    return {f"PARLEY_{service}_PREFIX": prefix for service in ("DYNAMODB", "KAFKA", "REDIS")}
 
 
-@contextmanager
-def shared_environment(folder: Path) -> Iterator[dict[str, str]]:
-    """What nodes need to find the shared DynamoDB and Kafka, and a Redis of their own."""
-    shared = {**service_environment("dynamodb"), **service_environment("kafka")}
-    with OwnServices(folder / "redis") as own:
-        own.up("redis")
-        yield {**shared, **own.environment("redis"), **own_names()}
+def shared_environment() -> dict[str, str]:
+    """What nodes need to find the services that all tests share."""
+    found = [service_environment(name) for name in ("dynamodb", "kafka", "redis")]
+    return {name: value for variables in found for name, value in variables.items()} | own_names()
 
 
-@contextmanager
 def nodes_on_shared_services(
     folder: Path,
     names: Sequence[str],
     settings: Mapping[str, str],
     settings_of: Mapping[str, Mapping[str, str]] | None = None,
-) -> Iterator[ClusterProcess]:
-    """`settings_of`: what one node has beside the others, by its name."""
-    with (
-        shared_environment(folder) as environment,
-        cluster_of(folder, {**environment, **settings}, names, settings_of) as cluster,
-    ):
-        yield cluster
+) -> ClusterProcess:
+    """Enter it to start them. `settings_of`: what one node has beside the others, by its name."""
+    return cluster_of(folder, {**shared_environment(), **settings}, names, settings_of)
 
 
 def cluster_of(
@@ -74,6 +66,16 @@ def cluster_of(
     for node, port in zip(cluster, free_ports(len(names)), strict=True):
         node.port = port
     return cluster
+
+
+@asynccontextmanager
+async def running(cluster: ClusterProcess) -> AsyncIterator[ClusterProcess]:
+    """Tables, topics and nodes, for a block of a coroutine."""
+    try:
+        await asyncio.to_thread(cluster.__enter__)
+        yield cluster
+    finally:
+        await asyncio.to_thread(cluster.kill)
 
 
 async def until_acquainted(session: ClientSession, nodes: Sequence[ServerProcess]) -> None:
@@ -97,7 +99,8 @@ async def metric(session: ClientSession, node: ServerProcess, name: str) -> floa
 @asynccontextmanager
 async def redis_of(cluster: ClusterProcess) -> AsyncIterator[RedisEphemeral]:
     """What the nodes have told Redis, as another node would see it."""
-    ephemeral = RedisEphemeral(cluster.environment["PARLEY_REDIS_URL"], wall_clock)
+    url, prefix = (cluster.environment[f"PARLEY_REDIS_{name}"] for name in ("URL", "PREFIX"))
+    ephemeral = RedisEphemeral(url, wall_clock, prefix=prefix)
     try:
         yield ephemeral
     finally:

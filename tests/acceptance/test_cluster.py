@@ -20,7 +20,7 @@ from parley.testing.cluster import ClusterProcess
 from parley.testing.proxy import Chaos, ChaosProxy
 from parley.wire import codes
 from tests.acceptance.cluster_world import ClusterWorld, world_on
-from tests.clusters import MODES, metric, nodes_on_shared_services, redis_of
+from tests.clusters import ATOMIC, metric, nodes_on_shared_services, redis_of, running
 
 NAMES = ("n1", "n2")
 WRITERS = 100
@@ -33,7 +33,7 @@ ANSWER_DELAY_MS_MAX = 300
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess]:
     """Two nodes that nobody breaks."""
-    with nodes_on_shared_services(tmp_path_factory.mktemp("cluster"), NAMES, MODES["atomic"]) as started:
+    with nodes_on_shared_services(tmp_path_factory.mktemp("cluster"), NAMES, ATOMIC) as started:
         yield started
 
 
@@ -65,12 +65,8 @@ async def test_an_ack_comes_before_its_own_entry(tmp_path: Path) -> None:
     port = free_ports(1)[0]
     async with ChaosProxy(port, Random(1), Chaos(delay_ms_max=ANSWER_DELAY_MS_MAX)) as slow_way:
         settings = {"n2": {"PARLEY_CLUSTER_PORT": str(port), "PARLEY_CLUSTER_ADVERTISE": slow_way.url}}
-        started = nodes_on_shared_services(tmp_path, NAMES, MODES["atomic"], settings)
-        cluster = await asyncio.to_thread(started.__enter__)
-        try:
+        async with running(nodes_on_shared_services(tmp_path, NAMES, ATOMIC, settings)) as cluster:
             await _talk_and_listen(cluster)
-        finally:
-            await asyncio.to_thread(started.__exit__, None, None, None)
 
 
 async def _talk_and_listen(cluster: ClusterProcess) -> None:

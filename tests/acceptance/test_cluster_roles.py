@@ -17,7 +17,7 @@ from parley.testing.cluster import ClusterProcess
 from parley.testing.server import HOST, ServerProcess
 from parley.testing.tables import Tables
 from tests.acceptance.cluster_world import ClusterWorld, world_on
-from tests.clusters import TWO_PHASE, cluster_of, shared_environment
+from tests.clusters import TWO_PHASE, nodes_on_shared_services
 from tests.waiting import eventually
 
 GATEWAYS = ("g1", "g2")
@@ -43,20 +43,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         "PARLEY_STORE_ALLOCATOR": "sequencer",
         "PARLEY_CLUSTER_SEQUENCERS": f"http://{HOST}:{port}",
     }
-    with shared_environment(folder) as environment:
-        settings = {name: {"PARLEY_CLUSTER_ROLES": roles} for name, roles in ROLES.items()}
-        cluster = cluster_of(folder, {**environment, **asking}, list(ROLES), settings)
-        giving = {**cluster.environment, "PARLEY_STORE_ALLOCATOR": "dynamodb"}
-        sequencer = ServerProcess(folder / "s1", giving, ["--roles", "sequencer"])
-        sequencer.port = port
-        try:
-            cluster.init()
-            sequencer.start()
-            cluster.start()
-            yield Place(cluster, sequencer)
-        finally:
-            cluster.kill()
-            sequencer.kill()
+    settings = {name: {"PARLEY_CLUSTER_ROLES": roles} for name, roles in ROLES.items()}
+    cluster = nodes_on_shared_services(folder, list(ROLES), asking, settings)
+    giving = {**cluster.environment, "PARLEY_STORE_ALLOCATOR": "dynamodb"}
+    sequencer = ServerProcess(folder / "s1", giving, ["--roles", "sequencer"])
+    sequencer.port = port
+    try:
+        cluster.init()
+        sequencer.start()
+        cluster.start()
+        yield Place(cluster, sequencer)
+    finally:
+        cluster.kill()
+        sequencer.kill()
 
 
 @pytest.mark.timeout(120)

@@ -14,7 +14,7 @@ from parley.testing.events import Acknowledged, Refused
 from parley.testing.history import check
 from parley.testing.proxy import Balancer
 from parley.testing.tables import Tables
-from tests.clusters import MODES, nodes_on_shared_services, until_acquainted
+from tests.clusters import ATOMIC, nodes_on_shared_services, running, until_acquainted
 from tests.integration.sdk import Account, Recorder, client, new_group, newcomer
 from tests.simulation.test_kill_minus_nine import ROUNDS, SEED
 from tests.waiting import eventually
@@ -31,9 +31,7 @@ FOR_EVER = 2**53
 @pytest.mark.timeout(120 + ROLLS * ROLL_SECONDS_MAX)
 async def test_a_rolling_restart_costs_nobody_a_message(tmp_path: Path) -> None:
     """SDK users send and read on through it: each message is acknowledged, stored once and read in order."""
-    started = nodes_on_shared_services(tmp_path, NAMES, MODES["atomic"])
-    cluster = await asyncio.to_thread(started.__enter__)
-    try:
+    async with running(nodes_on_shared_services(tmp_path, NAMES, ATOMIC)) as cluster:
         ports = [node.port for node in cluster]
         async with Balancer(ports, Random(SEED)) as front:
             accounts = [await newcomer(cluster["n1"]) for _ in range(3)]
@@ -44,8 +42,6 @@ async def test_a_rolling_restart_costs_nobody_a_message(tmp_path: Path) -> None:
             await tables.read_into(recorder.history)
         breaches = check(recorder.history)
         assert not breaches, "\n".join(map(str, breaches[:20]))
-    finally:
-        await asyncio.to_thread(started.__exit__, None, None, None)
 
 
 async def use(recorder: Recorder, cluster: ClusterProcess, front: Balancer, accounts: list[Account]) -> None:

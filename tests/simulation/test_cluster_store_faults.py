@@ -1,6 +1,5 @@
 """Nodes whose requests to DynamoDB fail as the real one's may: conflicts, throttling, lost answers."""
 
-import asyncio
 from pathlib import Path
 from random import Random
 
@@ -8,7 +7,7 @@ import pytest
 from aiohttp import ClientSession
 
 from parley.testing.dynamodb_faults import VARIABLE
-from tests.clusters import MODES, nodes_on_shared_services
+from tests.clusters import MODES, nodes_on_shared_services, running
 from tests.simulation.cluster_crowd import ClusterCrowd
 from tests.simulation.test_cluster_faults import assert_promise_kept
 from tests.simulation.test_kill_minus_nine import ROUNDS, SEED
@@ -27,15 +26,11 @@ SHARES = (
 async def test_no_ack_is_false_whatever_the_store_answers(mode: str, tmp_path: Path) -> None:
     """Refusals are temporary and acks are true, on nodes where every third request or so goes wrong."""
     faults = {name: {VARIABLE: f"{SHARES},seed:{SEED + n}"} for n, name in enumerate(NAMES) if n}
-    started = nodes_on_shared_services(tmp_path, NAMES, MODES[mode], faults)
-    cluster = await asyncio.to_thread(started.__enter__)
-    try:
-        async with ClientSession() as session:
-            crowd = ClusterCrowd(cluster, session, Random(f"{SEED} store {mode}"))
-            await crowd.gather()
-            for _ in range(ROUNDS):
-                await crowd.until_said(SAID_PER_ROUND)
-            await crowd.finish()
-            await assert_promise_kept(crowd, cluster, tmp_path / "history.jsonl")
-    finally:
-        await asyncio.to_thread(started.__exit__, None, None, None)
+    nodes = nodes_on_shared_services(tmp_path, NAMES, MODES[mode], faults)
+    async with running(nodes) as cluster, ClientSession() as session:
+        crowd = ClusterCrowd(cluster, session, Random(f"{SEED} store {mode}"))
+        await crowd.gather()
+        for _ in range(ROUNDS):
+            await crowd.until_said(SAID_PER_ROUND)
+        await crowd.finish()
+        await assert_promise_kept(crowd, cluster, tmp_path / "history.jsonl")
