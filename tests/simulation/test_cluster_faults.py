@@ -25,7 +25,7 @@ from tests.simulation.test_kill_minus_nine import ROUNDS, SEED, until_dead
 
 pytestmark = pytest.mark.xdist_group("cluster faults")  # what its tests share is started once
 
-ROUNDS_PER_TURN = 30
+ROUNDS_PER_TURN = 60
 TURNS = max(1, ROUNDS // ROUNDS_PER_TURN)
 FAULT_SECONDS_MAX = 60
 PAUSE_SECONDS = NODE_LEASE_SECONDS + 1.5
