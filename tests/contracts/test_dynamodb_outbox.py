@@ -171,6 +171,21 @@ async def test_a_quiet_chat_is_taken_off_by_itself(mode: str | None, monkeypatch
 
 
 @pytest.mark.parametrize("mode", MODES)
+async def test_a_mark_that_is_noted_again_and_again_is_written(
+    mode: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sweeper notes the mark of what is listed for nothing at each look, and the chat is quiet even so."""
+    monkeypatch.setattr(outbox, "QUIET_SECONDS", 0.5)
+    async with spoken(mode) as (store, _, chat):
+
+        async def is_off() -> bool:
+            store.store.outbox.note_published(chat, 3)
+            return "unpublished" not in await item(store, table_of(mode), chat_id=chat)
+
+        await eventually(is_off, 5.0)
+
+
+@pytest.mark.parametrize("mode", MODES)
 async def test_marks_get_through_lost_answers(mode: str | None) -> None:
     """A lost answer leaves no mark behind."""
     faults = Later()

@@ -53,7 +53,8 @@ class DynamoOutbox:
         self._writing: asyncio.Task[None] | None = None
 
     def note_published(self, chat_id: str, through: int) -> None:
-        if through >= self._marks.get(chat_id, 0):
+        """Noting a mark again does not make its chat busy: whoever lists it does so all the time."""
+        if through > self._marks.get(chat_id, -1):
             self._marks[chat_id] = through
             self._noted_at[chat_id] = asyncio.get_running_loop().time()
         self._write_soon()
