@@ -22,8 +22,6 @@ from parley.wire import codes
 from tests.acceptance.cluster_world import ClusterWorld, world_on
 from tests.clusters import ATOMIC, metric, nodes_on_shared_services, redis_of, running
 
-pytestmark = pytest.mark.xdist_group("cluster")  # what its tests share is started once
-
 NAMES = ("n1", "n2")
 WRITERS = 100
 WINDOW = 8

@@ -20,8 +20,6 @@ from tests.acceptance.cluster_world import ClusterWorld, world_on
 from tests.clusters import TWO_PHASE, nodes_on_shared_services
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.xdist_group("cluster roles")  # what its tests share is started once
-
 GATEWAYS = ("g1", "g2")
 INGEST = "i1"
 ROLES = {**dict.fromkeys(GATEWAYS, "gateway"), INGEST: "ingest,delivery"}

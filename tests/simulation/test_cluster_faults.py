@@ -16,16 +16,14 @@ from parley.ephemeral.ports import NODE_LEASE_SECONDS
 from parley.testing.cluster import ClusterProcess
 from parley.testing.faults import CRASH
 from parley.testing.history import check
-from parley.testing.server import ServerProcess, run_parley
+from parley.testing.server import ServerProcess
 from parley.testing.tables import Tables
 from tests.clusters import MODES, cluster_of, own_names, running
 from tests.services import OwnServices
 from tests.simulation.cluster_crowd import ClusterCrowd
 from tests.simulation.test_kill_minus_nine import ROUNDS, SEED, until_dead
 
-pytestmark = pytest.mark.xdist_group("cluster faults")  # what its tests share is started once
-
-ROUNDS_PER_TURN = 60
+ROUNDS_PER_TURN = 30
 TURNS = max(1, ROUNDS // ROUNDS_PER_TURN)
 FAULT_SECONDS_MAX = 60
 PAUSE_SECONDS = NODE_LEASE_SECONDS + 1.5
@@ -144,5 +142,3 @@ async def assert_promise_kept(crowd: ClusterCrowd, cluster: ClusterProcess, hist
     crowd.history.write(history_file)
     breaches = [*crowd.order.overtaken, *check(crowd.history)]
     assert not breaches, f"seed {SEED}, history in {history_file}\n" + "\n".join(map(str, breaches[:20]))
-    checked = await asyncio.to_thread(run_parley, "check", environment=cluster.environment)
-    assert checked.returncode == 0, checked.stdout + checked.stderr

@@ -20,8 +20,6 @@ from tests.services import OwnServices
 from tests.simulation.test_kill_minus_nine import ROUNDS
 from tests.waiting import eventually
 
-pytestmark = pytest.mark.xdist_group("cluster outages")  # what its tests share is started once
-
 IS_LONG = ROUNDS > 100
 OUTAGE_SECONDS = 60.0 if IS_LONG else 5.0
 NAMES = ("n1", "n2")
