@@ -36,6 +36,35 @@ class Action(StrEnum):
     REMOVED = "removed"
     ROLE = "role"
     RENAMED = "renamed"
+    READ_RECEIPTS = "read_receipts"
+
+
+class ReadReceipts(StrEnum):
+    """What a chat tells of who has read: everybody by name, whether anybody, or nothing."""
+
+    FULL = "full"
+    SIMPLE = "simple"
+    NONE = "none"
+
+
+class Privacy(StrEnum):
+    """Whom a person lets see when they were last there."""
+
+    EVERYONE = "everyone"
+    CONTACTS = "contacts"
+    NOBODY = "nobody"
+
+
+class Relation(StrEnum):
+    """How one person holds another. Each is one-sided: it says nothing of the other's view."""
+
+    CONTACT = "contact"
+    BLOCK = "block"
+
+
+class ReceiptKind(StrEnum):
+    DELIVERED = "delivered"
+    READ = "read"
 
 
 class Change(Struct, frozen=True):
@@ -45,6 +74,7 @@ class Change(Struct, frozen=True):
     user_id: str = ""
     role: Role = Role.MEMBER
     title: str = ""
+    read_receipts: ReadReceipts | None = None
 
 
 class Draft(Struct, kw_only=True, gc=False):
@@ -139,6 +169,41 @@ class User(Struct, frozen=True):
     about: str
     is_operator: bool
     created_at: str
+    last_seen_privacy: Privacy = Privacy.EVERYONE
+    send_read_receipts: bool = True
+    last_seen: str | None = None
+    """When the person's last device went; None if that never happened."""
+
+
+class Related(Struct, frozen=True):
+    """A contact, or somebody who is blocked, and since when."""
+
+    user_id: str
+    since: str
+
+
+class Regard(Struct, frozen=True):
+    """How a person and whoever looks at them stand to each other."""
+
+    user: User
+    is_contact: bool
+    """The viewer has them as a contact."""
+    has_contact: bool
+    """They have the viewer as a contact."""
+    is_blocked: bool
+    """The viewer has blocked them."""
+    has_blocked: bool
+    """They have blocked the viewer."""
+    is_acquainted: bool
+    """They share a chat, or one of them has the other as a contact."""
+
+
+class Manners(Struct, frozen=True):
+    """What others may notice of what a person does."""
+
+    send_read_receipts: bool
+    blocked: frozenset[str]
+    """These notice nothing."""
 
 
 class Session(Struct, frozen=True):
@@ -162,6 +227,7 @@ class Chat(Struct, frozen=True):
     updated_at: str
     epoch: int
     open_to_join: bool = False
+    read_receipts: ReadReceipts = ReadReceipts.FULL
 
 
 class Member(Struct, frozen=True):
@@ -171,8 +237,32 @@ class Member(Struct, frozen=True):
     joined_sequence: int
 
 
+class Mark(Struct, frozen=True):
+    """How far one member is in a chat. Times say when the position last rose; None at position 0."""
+
+    user_id: str
+    joined_sequence: int
+    delivered_up_to: int
+    delivered_at: str | None
+    read_up_to: int
+    read_at: str | None
+
+
+class Moved(Struct, frozen=True):
+    """A person's position in a chat rose, and that is durable."""
+
+    user_id: str
+    chat_id: str
+    kind: ReceiptKind
+    up_to: int
+    at: str
+
+
 class Position(Struct, frozen=True):
-    """How far one device, and the person behind it, is in one chat."""
+    """How far one device, and the person behind it, is in one chat; and what a person reads of it.
+
+    `peer_id`: of a direct chat, the other one. `title` and `last_entry` are empty once the chat was left.
+    """
 
     chat_id: str
     epoch: int
@@ -182,6 +272,11 @@ class Position(Struct, frozen=True):
     unread: int
     unread_more: bool
     left: bool
+    chat_type: ChatType
+    title: str | None = None
+    peer_id: str | None = None
+    last_entry: bytes | None = None
+    muted_until: str | None = None
 
 
 class Changed(Struct):

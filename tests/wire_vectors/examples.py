@@ -20,7 +20,14 @@ from parley.wire.frames import (
     Messages,
     Overview,
     OverviewChat,
+    Peer,
+    PresenceChanged,
+    PresenceQuery,
+    PresenceState,
+    PresenceSubscribe,
+    PresenceView,
     ReadReceipt,
+    ReceiptFrame,
     RefusedFrame,
     Request,
     SendMessage,
@@ -28,11 +35,15 @@ from parley.wire.frames import (
     Sync,
     SyncOverview,
     SyncRequest,
+    Typing,
+    TypingStart,
+    TypingStop,
     Welcome,
 )
 
 CHAT = "chat_01JHV3Z8M4QK7N5X2R9T6WBCDE"
 USER = "user_01JHV3Z8M4QK7N5X2R9T6WBCDF"
+OTHER = "user_01JHV3Z8M4QK7N5X2R9T6WBCDJ"
 MESSAGE = "msg_01JHV3Z8M4QK7N5X2R9T6WBCDG"
 CLIENT_ID = "550e8400-e29b-41d4-a716-446655440000"
 PREVIOUS_ID = "6fa459ea-ee8a-4ca4-894e-db77e160355e"
@@ -105,6 +116,12 @@ REQUESTS: dict[str, Request] = {
     "delivery_receipt": DeliveryReceipt(conversation_id=CHAT, message_id=MESSAGE, delivered_at=TIME),
     "read_receipt by sequence": ReadReceipt(conversation_id=CHAT, read_up_to=47),
     "read_receipt by message": ReadReceipt(conversation_id=CHAT, read_up_to=MESSAGE, read_at=TIME),
+    "sync_overview of positions alone": SyncOverview(id=10, brief=True),
+    "typing_start": TypingStart(conv_id=CHAT),
+    "typing_stop": TypingStop(conv_id=CHAT),
+    "presence_subscribe": PresenceSubscribe(id=11, user_ids=[USER]),
+    "presence_subscribe to nobody": PresenceSubscribe(id=12, user_ids=[]),
+    "presence_query": PresenceQuery(id=13, user_ids=[USER, OTHER]),
     "heartbeat": Heartbeat(),
     "heartbeat with id": Heartbeat(id=2**53 - 1),
 }
@@ -145,6 +162,31 @@ def answers(codec: Codec) -> dict[str, ServerFrames]:
             [ENTRY], from_sequence=1, to_sequence=47, head=47, epoch=2, reset=True, voids=[*range(1, 47)]
         ),
         "overview": overview(),
+        "overview with what a person reads": Overview(
+            re=8,
+            chats=[
+                msgspec.structs.replace(
+                    overview().chats[0],
+                    muted=True,
+                    muted_until=TIME,
+                    type="group",
+                    title="Grüße",
+                    peer=None,
+                    last_entry=embedded(AWKWARD_ENTRY)[0],
+                ),
+                msgspec.structs.replace(
+                    overview().chats[0],
+                    chat_id=CHAT[:-1] + "G",
+                    muted_until=None,
+                    type="direct",
+                    title=None,
+                    peer=Peer(OTHER, "bob", "Bob", "offline", "unavailable"),
+                    last_entry=None,
+                ),
+            ],
+            token="414",
+            complete=True,
+        ),
         "overview of nothing": Overview(re=8, chats=[], token="0", complete=True),
         "heartbeat_ack": HeartbeatAck(server_time=TIME),
         "heartbeat_ack with heads": HeartbeatAck(re=9, server_time=TIME, heads={CHAT: 51}),
@@ -156,6 +198,25 @@ def answers(codec: Codec) -> dict[str, ServerFrames]:
             chat_id=CHAT, change="joined", user_id=USER, role="member", head=12, epoch=1
         ),
         "chat_changed renamed": ChatChanged(chat_id=CHAT, change="renamed", title="Grüße"),
+        "chat_changed read_receipts": ChatChanged(chat_id=CHAT, change="read_receipts", read_receipts="none"),
+        "chat_changed muted": ChatChanged(chat_id=CHAT, change="muted", muted_until=TIME),
+        "chat_changed no longer muted": ChatChanged(chat_id=CHAT, change="muted", muted_until=None),
+        "receipt delivered": ReceiptFrame(
+            chat_id=CHAT, user_id=OTHER, kind="delivered", up_to_sequence=47, at=TIME
+        ),
+        "receipt read": ReceiptFrame(chat_id=CHAT, user_id=OTHER, kind="read", up_to_sequence=2**32, at=TIME),
+        "typing": Typing(chat_id=CHAT, user_id=OTHER, expires_in_ms=5_000),
+        "typing no more": Typing(chat_id=CHAT, user_id=OTHER, expires_in_ms=0),
+        "presence_state": PresenceState(
+            re=13,
+            presences=[
+                PresenceView(USER, "online", TIME),
+                PresenceView(OTHER, "offline", None),
+            ],
+        ),
+        "presence_state of nobody": PresenceState(re=12, presences=[]),
+        "presence online": PresenceChanged(user_id=OTHER, status="online", last_seen=TIME),
+        "presence hidden": PresenceChanged(user_id=OTHER, status="offline", last_seen="unavailable"),
         "refused": RefusedFrame(re=2, code="not_a_member", reason="you are not a member", temporary=False),
         "refused for now": RefusedFrame(
             re=2.5, code="rate_limited", reason="too fast", temporary=True, retry_after_ms=1_000

@@ -15,7 +15,7 @@ from parley.config import Config
 from parley.errors import StoreError
 from parley.gateway.hub import Hub
 from parley.ids import Ids
-from parley.store.ports import Accounts, Cursors, Directory, Log
+from parley.store.ports import Accounts, Cursors, Directory, Log, Relations, Standings
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
 from parley.testing import faults
@@ -28,7 +28,7 @@ Job = Coroutine[None, None, None]
 
 
 class Store(Protocol):
-    """The four ports of a store."""
+    """The ports of a store."""
 
     @property
     def log(self) -> Log: ...
@@ -41,6 +41,12 @@ class Store(Protocol):
 
     @property
     def cursors(self) -> Cursors: ...
+
+    @property
+    def relations(self) -> Relations: ...
+
+    @property
+    def standings(self) -> Standings: ...
 
 
 class Engine(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from parley.model import Action, Change, Kind, Page, Role, Stored
+from parley.model import Action, Change, Kind, Page, ReadReceipts, Role, Stored
 from parley.wire.frames import Entry
 
 decode_entry = msgspec.json.Decoder(Entry).decode
@@ -15,6 +15,7 @@ class Recorded(msgspec.Struct):
     user_id: str = ""
     role: Role = Role.MEMBER
     title: str = ""
+    read_receipts: ReadReceipts | None = None
 
 
 def change_in(entry: Entry) -> Change | None:
@@ -22,7 +23,7 @@ def change_in(entry: Entry) -> Change | None:
     if entry.kind not in (Kind.MEMBER.value, Kind.CHAT.value):
         return None
     recorded = msgspec.json.decode(entry.content, type=Recorded)
-    return Change(recorded.action, recorded.user_id, recorded.role, recorded.title)
+    return Change(recorded.action, recorded.user_id, recorded.role, recorded.title, recorded.read_receipts)
 
 
 def positions_of(page: Page) -> list[Stored]:

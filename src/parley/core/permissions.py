@@ -32,13 +32,13 @@ def decide_change(
     if actor is None and not joins_alone:
         return NOT_A_MEMBER
     if chat_type is ChatType.DIRECT:
-        return DIRECT_IS_FIXED
+        return None if change.action is Action.READ_RECEIPTS else DIRECT_IS_FIXED
     match change.action:
         case Action.JOINED:
             if target is not None:
                 return ALREADY_MEMBER
             return None if joins_alone else _outranks(actor, change.role, at_least=Role.ADMIN)
-        case Action.RENAMED:
+        case Action.RENAMED | Action.READ_RECEIPTS:
             return None if actor is not None and RANK[actor] >= RANK[Role.ADMIN] else FORBIDDEN
         case Action.LEFT | Action.REMOVED | Action.ROLE:
             return _decide_about_member(change, actor_id, actor, target, owners)

@@ -17,12 +17,16 @@ from parley.wire.frames import (
     DeliveryReceipt,
     Heartbeat,
     Hello,
+    PresenceQuery,
+    PresenceSubscribe,
     ReadReceipt,
     Request,
     SendMessage,
     Sync,
     SyncOverview,
     SyncRequest,
+    TypingStart,
+    TypingStop,
 )
 
 
@@ -44,6 +48,10 @@ TABLE: dict[State, dict[type, State]] = {
         AckPosition: State.READY,
         DeliveryReceipt: State.READY,
         ReadReceipt: State.READY,
+        TypingStart: State.READY,
+        TypingStop: State.READY,
+        PresenceSubscribe: State.READY,
+        PresenceQuery: State.READY,
         Heartbeat: State.READY,
     },
     State.CLOSED: {},

@@ -65,14 +65,18 @@ class Registry(Protocol):
         """These have just connected to this node: each is there now, wherever it was before."""
         ...
 
-    async def disconnected(self, devices: Iterable[Device], node_id: str) -> None:
-        """They are not any more. Forgets only this node's claims: a device may be elsewhere by now."""
+    async def disconnected(self, devices: Iterable[Device], node_id: str) -> list[Presence]:
+        """They are not any more. Forgets only this node's claims: a device may be elsewhere by now.
+
+        Returns those who went offline by this very call: whoever made it stores when they were last there.
+        """
         ...
 
-    async def renew(self, devices: Sequence[Device], node_id: str) -> None:
+    async def renew(self, devices: Sequence[Device], node_id: str) -> list[Presence]:
         """These are still connected to this node, also if that had been forgotten.
 
-        Ends whatever has run out, on any node, and tells of it; so it is called even without devices.
+        Ends whatever has run out, on any node, and tells of it; so it is called even without devices. Returns
+        those who went offline by this very call, as `disconnected`.
         """
         ...
 
@@ -113,6 +117,21 @@ class Rates(Protocol):
         ...
 
 
+class Signals(Protocol):
+    """What people notice of each other right now, told to every node and kept by none. Lossy."""
+
+    def tell(self, signal: bytes) -> None:
+        """Everybody who listens hears it once, on this node too; those of one node in the order of its calls.
+
+        Never waits: what cannot be sent in time is dropped for the other nodes.
+        """
+        ...
+
+    def hear(self, heard: Callable[[bytes], None]) -> Callable[[], None]:
+        """Hear every signal from now on; the answer ends it."""
+        ...
+
+
 class Ephemeral(Protocol):
     """One engine. `is_shared`: whether other processes see the same."""
 
@@ -120,6 +139,7 @@ class Ephemeral(Protocol):
     nodes: Nodes
     registry: Registry
     rates: Rates
+    signals: Signals
 
     @property
     def available(self) -> bool:

@@ -5,7 +5,7 @@ An engine raises `StoreUnavailable` when nothing was written, and `OutcomeUnknow
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from parley.model import (
@@ -14,9 +14,15 @@ from parley.model import (
     Chat,
     Draft,
     Head,
+    Manners,
+    Mark,
     Member,
+    Moved,
     Page,
     Persisted,
+    Regard,
+    Related,
+    Relation,
     Role,
     Session,
     User,
@@ -106,7 +112,7 @@ class Accounts(Protocol):
         ...
 
     async def update_user(self, user: User, password_hash: str | None = None) -> None:
-        """Replace what a person may change; the hash only if one is given."""
+        """Replace what a person may change; the hash only if one is given. `last_seen` is not theirs."""
         ...
 
     async def add_session(self, session: Session, token_hash: bytes) -> None:
@@ -126,8 +132,61 @@ class Accounts(Protocol):
         ...
 
 
+class Relations(Protocol):
+    """Whom people know and whom they have blocked. Read strongly."""
+
+    async def relate(self, user_id: str, other_id: str, relation: Relation, since: str | None) -> None:
+        """Hold somebody so since then, or no more; repeating it changes nothing, not even `since`.
+
+        Durable before it returns. Somebody who is blocked can neither create the direct chat of the two nor
+        append to it from then on (`BLOCKED`), whatever is under way. Refused: unknown people, too many.
+        """
+        ...
+
+    async def related(
+        self, user_id: str, relation: Relation, after_user_id: str, limit: int
+    ) -> list[Related]:
+        """Those a person holds so, in the order of their ids, after one."""
+        ...
+
+    async def regards(
+        self, viewer_id: str, user_ids: Sequence[str], acquainted: bool = False
+    ) -> dict[str, Regard]:
+        """For each of these who exists, how they and the viewer stand to each other.
+
+        `acquainted`: the caller knows that they share a chat, so nobody looks. The viewer may be among them.
+        """
+        ...
+
+    async def manners(self, user_ids: Sequence[str]) -> dict[str, Manners]:
+        """For each of these who exists, what others may notice of them."""
+        ...
+
+    async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
+        """Those of these who exist."""
+        ...
+
+
+class Standings(Protocol):
+    """Where people stand in a chat. Read strongly; what is noted and not durable does not count."""
+
+    async def marks(self, chat_id: str) -> list[Mark]:
+        """Every member of a chat and how far they are, in the order of their ids."""
+        ...
+
+    async def mute(self, user_id: str, chat_id: str, until: str | None) -> None:
+        """Durable before it returns; the chat counts as changed for this person. None: not muted."""
+        ...
+
+
 class Cursors(Protocol):
     """How far each device and person is. Positions only rise."""
+
+    moved: Callable[[list[Moved]], None]
+    """Told which people's positions rose, once that is durable; those that did not rise are not told of.
+
+    What is read raises what is delivered, and both are told. Whoever wants to hear sets it.
+    """
 
     def note_acked(self, user_id: str, device_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
         """Remember a device's position; durable with the next commit, or after 50 ms; if shared, 2 s."""
@@ -141,8 +200,16 @@ class Cursors(Protocol):
         """Remember that a session was used; as `note_acked`."""
         ...
 
+    def note_seen(self, user_id: str, now_ms: int) -> None:
+        """Remember that a person was there then; as `note_acked`."""
+        ...
+
     async def flush(self, user_id: str | None = None) -> None:
         """Everything noted before the call, of one person if named, is durable when it returns."""
+        ...
+
+    async def forget_device(self, user_id: str, device_id: str) -> None:
+        """The positions of a device that is no more; those of the person stay. Durable before it returns."""
         ...
 
     async def position(self, user_id: str, device_id: str, chat_id: str) -> int:
@@ -150,7 +217,10 @@ class Cursors(Protocol):
         ...
 
     async def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:
-        """What changed for a person after a token, read strongly; every chat when there is none."""
+        """What changed for a person after a token, read strongly; every chat when there is none.
+
+        A page ends early when its last entries get longer than a page may be.
+        """
         ...
 
 

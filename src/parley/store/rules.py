@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refusal
-from parley.wire.limits import CHAT_MEMBERS_MAX, USER_CHATS_MAX
+from parley.model import Relation
+from parley.wire.limits import BLOCKS_MAX, CHAT_MEMBERS_MAX, CONTACTS_MAX, USER_CHATS_MAX
 
 CHAT_FULL = BAD_REQUEST.because(f"a chat has at most {CHAT_MEMBERS_MAX} members")
 TOO_MANY_CHATS = BAD_REQUEST.because(f"a person is in at most {USER_CHATS_MAX} chats")
+RELATIONS_MAX = {Relation.CONTACT: CONTACTS_MAX, Relation.BLOCK: BLOCKS_MAX}
+TOO_MANY_RELATED = {
+    Relation.CONTACT: BAD_REQUEST.because(f"a person has at most {CONTACTS_MAX} contacts"),
+    Relation.BLOCK: BAD_REQUEST.because(f"a person blocks at most {BLOCKS_MAX} others"),
+}
 NO_SUCH_USER = NOT_FOUND.because("there is no such user")
 NO_TOKEN = BAD_REQUEST.because("this changed_since is no token of an overview; leave it out to start over")
 

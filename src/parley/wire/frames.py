@@ -6,7 +6,7 @@ refused. `chat_id`, `conversation_id` and `conv_id` mean the same: `frame.chat` 
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -64,8 +64,11 @@ class Sync(ClientFrame, tag="sync", kw_only=True, gc=False):
 
 
 class SyncOverview(ClientFrame, tag="sync_overview", kw_only=True, gc=False):
+    """`brief`: positions alone, without titles, last entries and people."""
+
     changed_since: str | None = None
     limit: Limit = limits.OVERVIEW_CHATS_DEFAULT
+    brief: bool = False
 
 
 class AckPosition(ChatFrame, tag="ack", kw_only=True, gc=False):
@@ -82,6 +85,24 @@ class ReadReceipt(ChatFrame, tag="read_receipt", kw_only=True, gc=False):
     read_at: str | None = None
 
 
+class TypingStart(ChatFrame, tag="typing_start", kw_only=True, gc=False):
+    pass
+
+
+class TypingStop(ChatFrame, tag="typing_stop", kw_only=True, gc=False):
+    pass
+
+
+class PresenceSubscribe(ClientFrame, tag="presence_subscribe", kw_only=True):
+    """Whose presence this connection is told of from now on: these and nobody else."""
+
+    user_ids: list[str]
+
+
+class PresenceQuery(ClientFrame, tag="presence_query", kw_only=True):
+    user_ids: list[str]
+
+
 class Heartbeat(ClientFrame, tag="heartbeat", kw_only=True, gc=False):
     pass
 
@@ -95,6 +116,10 @@ Request = (
     | AckPosition
     | DeliveryReceipt
     | ReadReceipt
+    | TypingStart
+    | TypingStop
+    | PresenceSubscribe
+    | PresenceQuery
     | Heartbeat
 )
 
@@ -156,7 +181,27 @@ class MessageBatch(ServerFrame, tag="message_batch", kw_only=True):
     reset: bool
 
 
+class PresenceView(Struct):
+    """`last_seen`: when the person was last there, null if never; "unavailable" if you may not see it."""
+
+    user_id: str
+    status: Literal["online", "offline"]
+    last_seen: str | None
+
+
+class Peer(Struct):
+    """The other one of a direct chat."""
+
+    user_id: str
+    username: str
+    display_name: str
+    status: Literal["online", "offline"]
+    last_seen: str | None
+
+
 class OverviewChat(Struct, kw_only=True):
+    """One row of the chat list. What follows `muted` is left out of a brief overview."""
+
     chat_id: str
     epoch: int
     head: int
@@ -165,6 +210,12 @@ class OverviewChat(Struct, kw_only=True):
     unread: int
     unread_more: bool
     left: bool | UnsetType = UNSET
+    muted: bool = False
+    muted_until: str | None | UnsetType = UNSET
+    type: Literal["direct", "group"] | UnsetType = UNSET
+    title: str | None | UnsetType = UNSET
+    peer: Peer | None | UnsetType = UNSET
+    last_entry: Raw | None | UnsetType = UNSET
 
 
 class Overview(ServerFrame, tag="overview", kw_only=True):
@@ -197,6 +248,36 @@ class ChatChanged(ServerFrame, tag="chat_changed", kw_only=True):
     title: str | UnsetType = UNSET
     head: int | UnsetType = UNSET
     epoch: int | UnsetType = UNSET
+    read_receipts: str | UnsetType = UNSET
+    muted_until: str | None | UnsetType = UNSET
+
+
+class ReceiptFrame(ServerFrame, tag="receipt", kw_only=True, gc=False):
+    """How far a member has received or read. Your own: you read on another device."""
+
+    chat_id: str
+    user_id: str
+    kind: Literal["delivered", "read"]
+    up_to_sequence: int
+    at: str
+
+
+class Typing(ServerFrame, tag="typing", kw_only=True, gc=False):
+    """Somebody types; show it so long at most, 0 to hide it."""
+
+    chat_id: str
+    user_id: str
+    expires_in_ms: int
+
+
+class PresenceState(ServerFrame, tag="presence_state", kw_only=True):
+    presences: list[PresenceView]
+
+
+class PresenceChanged(ServerFrame, tag="presence", kw_only=True, gc=False):
+    user_id: str
+    status: Literal["online", "offline"]
+    last_seen: str | None
 
 
 class RefusedFrame(ServerFrame, tag="refused", kw_only=True):
@@ -207,7 +288,20 @@ class RefusedFrame(ServerFrame, tag="refused", kw_only=True):
     retry_after_ms: int | UnsetType = UNSET
 
 
-ServerFrames = Welcome | Ack | MessageBatch | Overview | HeartbeatAck | Messages | ChatChanged | RefusedFrame
+ServerFrames = (
+    Welcome
+    | Ack
+    | MessageBatch
+    | Overview
+    | HeartbeatAck
+    | Messages
+    | ChatChanged
+    | ReceiptFrame
+    | Typing
+    | PresenceState
+    | PresenceChanged
+    | RefusedFrame
+)
 
 
 def answer_to(request_id: RequestId) -> Answer:
