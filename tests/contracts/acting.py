@@ -17,9 +17,14 @@ from parley.model import (
     ChatType,
     Draft,
     Kind,
+    Mark,
+    Moved,
     Outcome,
     Page,
     Position,
+    ReadReceipts,
+    ReceiptKind,
+    Relation,
     Role,
     User,
 )
@@ -63,6 +68,24 @@ async def add_group(store: OpenStore, owner: str, *members: str, open_to_join: b
     return chat.chat_id
 
 
+async def add_direct(store: OpenStore, creator: str, other: str) -> str:
+    """The chat_id of the direct chat of two people."""
+    chat, _ = await store.directory.create_chat(new_chat(store, creator, ChatType.DIRECT), [other])
+    return chat.chat_id
+
+
+async def block(store: OpenStore, blocker: str, blocked: str) -> None:
+    await store.relations.relate(blocker, blocked, Relation.BLOCK, iso(store.clock()))
+
+
+async def unblock(store: OpenStore, blocker: str, blocked: str) -> None:
+    await store.relations.relate(blocker, blocked, Relation.BLOCK, None)
+
+
+async def add_contact(store: OpenStore, user_id: str, other_id: str) -> None:
+    await store.relations.relate(user_id, other_id, Relation.CONTACT, iso(store.clock()))
+
+
 def message(chat_id: str, sender: str, content: str = "hi", client_id: str = "", after: str = "") -> Draft:
     """A draft as `check_send` makes it; without an id, one is made."""
     client_id = client_id or new_id()
@@ -98,6 +121,19 @@ def rename(chat_id: str, actor: str, title: str) -> Draft:
         content_type="application/json",
         kind=Kind.CHAT.value,
         change=Change(Action.RENAMED, title=title),
+    )
+
+
+def show_receipts(chat_id: str, actor: str, read_receipts: ReadReceipts) -> Draft:
+    """A draft that says how much a chat tells of who has read."""
+    content = msgspec.json.encode({"action": "read_receipts", "read_receipts": read_receipts}).decode()
+    return Draft(
+        chat_id=chat_id,
+        sender_id=actor,
+        content=content,
+        content_type="application/json",
+        kind=Kind.CHAT.value,
+        change=Change(Action.READ_RECEIPTS, read_receipts=read_receipts),
     )
 
 
@@ -159,6 +195,24 @@ async def position_of(store: OpenStore, user_id: str, chat_id: str, device_id: s
     """A chat in a person's overview."""
     changed = await store.cursors.changed(user_id, device_id, None, 1000)
     return next(position for position in changed.positions if position.chat_id == chat_id)
+
+
+async def mark_of(store: OpenStore, user_id: str, chat_id: str) -> Mark:
+    """How far a member is, once everything noted is durable."""
+    await store.cursors.flush()
+    return next(mark for mark in await store.standings.marks(chat_id) if mark.user_id == user_id)
+
+
+def hearing(store: OpenStore) -> list[Moved]:
+    """What the store tells of positions that rose, from now until it is reopened."""
+    heard: list[Moved] = []
+    store.cursors.moved = heard.extend
+    return heard
+
+
+def rises(heard: list[Moved]) -> list[tuple[str, ReceiptKind, int]]:
+    """Who got how far, in the order of what was told."""
+    return [(moved.user_id, moved.kind, moved.up_to) for moved in heard]
 
 
 async def listed(

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import apsw
 
 from parley.ids import Ids
-from parley.store.ports import Accounts, Cursors, Directory, Log
+from parley.store.ports import Accounts, Cursors, Directory, Log, Relations, Standings
 from parley.store.sqlite.check import check_folder
 from parley.store.sqlite.database import FILE_NAME
 from parley.store.sqlite.repair import recover
@@ -47,6 +47,12 @@ class OpenStore(Protocol):
     @property
     def cursors(self) -> Cursors: ...
 
+    @property
+    def relations(self) -> Relations: ...
+
+    @property
+    def standings(self) -> Standings: ...
+
     async def reopen(self) -> None:
         """Close it properly, and open what it left behind."""
         ...
@@ -65,6 +71,10 @@ class OpenStore(Protocol):
 
     def breaches(self) -> list[str]:
         """What the operator's check finds wrong."""
+        ...
+
+    def durable_positions(self, user_id: str, chat_id: str) -> tuple[int, int]:
+        """What another program finds as how far a person's messages are delivered and read."""
         ...
 
     def remove_member(self, chat_id: str, user_id: str) -> None:
@@ -113,6 +123,14 @@ class SqliteOpenStore:
     def cursors(self) -> Cursors:
         return self.store.cursors
 
+    @property
+    def relations(self) -> Relations:
+        return self.store.relations
+
+    @property
+    def standings(self) -> Standings:
+        return self.store.standings
+
     async def open(self) -> None:
         self.store = SqliteStore(
             self._folder, clock=self.clock, ids=self.ids, metrics=self.metrics, **self._options
@@ -154,6 +172,13 @@ class SqliteOpenStore:
 
     def breaches(self) -> list[str]:
         return [str(breach) for breach in check_folder(self._folder).breaches]
+
+    def durable_positions(self, user_id: str, chat_id: str) -> tuple[int, int]:
+        ((delivered, read),) = self.foreign(
+            "SELECT last_acked_sequence, read_up_to FROM delivery_state WHERE user_id = ? AND chat_id = ?",
+            (user_id, chat_id),
+        )
+        return delivered, read
 
     def remove_member(self, chat_id: str, user_id: str) -> None:
         self.foreign("DELETE FROM chat_memberships WHERE chat_id = ? AND user_id = ?", (chat_id, user_id))

@@ -2,11 +2,12 @@
 
 import asyncio
 
+import pytest
 from msgspec.structs import replace
 
 from parley import ids
 from parley.clock import MS_PER_DAY, iso
-from parley.model import Session, User
+from parley.model import Privacy, Session, User
 from parley.wire.limits import SESSION_DAYS
 from tests.contracts.acting import add_person
 from tests.contracts.engines import Engine, OpenStore
@@ -54,6 +55,68 @@ async def test_a_profile_is_changed_without_the_password(engine: Engine) -> None
         await store.accounts.update_user(ann, "new")
         assert await store.accounts.user_by_name("ann") == (ann, "new")
         assert await store.accounts.user_by_name("ben") == (ben, "ben's")
+
+
+@pytest.mark.parametrize("privacy", Privacy)
+async def test_settings_are_kept(engine: Engine, privacy: Privacy) -> None:
+    """What a person lets others see is stored with the person, from the start and after every change."""
+    async with engine.opened() as store:
+        ann = replace(new_user(store, "ann"), last_seen_privacy=privacy, send_read_receipts=False)
+        await store.accounts.add_user(ann, "hash")
+        ben = new_user(store, "ben")
+        await store.accounts.add_user(ben, "hash")
+        ben = replace(ben, last_seen_privacy=privacy, send_read_receipts=False)
+        await store.accounts.update_user(ben)
+        for _ in range(2):
+            assert [await store.accounts.user(user.user_id) for user in (ann, ben)] == [ann, ben]
+            await store.reopen()
+
+
+async def test_being_seen_is_kept_and_only_rises(engine: Engine) -> None:
+    """The latest time counts, whichever was noted last, before a flush and after it, also after a restart."""
+    async with engine.opened() as store:
+        ann, ben = await add_person(store, "ann"), await add_person(store, "ben")
+        assert await last_seen(store, ann) is None
+        for later_ms in (5, 7, 3):
+            store.cursors.note_seen(ann, store.clock() + later_ms)
+        await store.cursors.flush()
+        store.cursors.note_seen(ann, store.clock() + 6)
+        await store.cursors.flush(ann)
+        for _ in range(2):
+            assert await last_seen(store, ann) == iso(store.clock() + 7)
+            assert await last_seen(store, ben) is None
+            await store.reopen()
+
+
+async def test_closing_keeps_who_was_seen(engine: Engine) -> None:
+    """What was noted before a proper end is kept without a flush."""
+    async with engine.opened() as store:
+        ann = await add_person(store, "ann")
+        store.cursors.note_seen(ann, store.clock())
+        await store.reopen()
+        assert await last_seen(store, ann) == iso(store.clock())
+
+
+async def test_nobody_changes_when_they_were_seen(engine: Engine) -> None:
+    """Changing a profile leaves alone when the person was seen, whatever it says of that."""
+    async with engine.opened() as store:
+        ann = new_user(store, "ann")
+        await store.accounts.add_user(ann, "hash")
+        store.cursors.note_seen(ann.user_id, store.clock())
+        await store.cursors.flush()
+        for said in (None, iso(store.clock() + 60_000)):
+            await store.accounts.update_user(replace(ann, about="new", last_seen=said), "hash")
+            found = await store.accounts.user(ann.user_id)
+            assert found == replace(ann, about="new", last_seen=iso(store.clock()))
+
+
+async def test_seeing_somebody_unknown_makes_nobody(engine: Engine) -> None:
+    """A note about a person who does not exist changes nothing."""
+    async with engine.opened() as store:
+        store.cursors.note_seen("user_unknown", store.clock())
+        await store.cursors.flush()
+        assert await store.accounts.user("user_unknown") is None
+        assert store.breaches() == []
 
 
 async def test_a_session_is_found_by_its_tokens_hash(engine: Engine) -> None:
@@ -139,6 +202,12 @@ async def test_one_device_may_have_many_sessions(engine: Engine) -> None:
         await add_session(store, ann, "phone", b"1")
         await add_session(store, ann, "phone", b"2")
         assert len(await store.accounts.sessions(ann)) == 2
+
+
+async def last_seen(store: OpenStore, user_id: str) -> str | None:
+    user = await store.accounts.user(user_id)
+    assert user is not None
+    return user.last_seen
 
 
 def new_user(store: OpenStore, username: str) -> User:

@@ -3,17 +3,21 @@
 import asyncio
 
 import pytest
+from msgspec.structs import replace
 
 from parley.errors import Refused
-from parley.model import Action, ChatType, Role
+from parley.model import Action, ChatType, ReadReceipts, Role
 from tests.contracts.acting import (
+    add_direct,
     add_group,
     add_people,
     change,
+    code_of,
     listed,
     message,
     new_chat,
     outcome,
+    show_receipts,
     stored,
     told,
 )
@@ -156,6 +160,42 @@ async def test_titles_are_kept_letter_by_letter(engine: Engine) -> None:
         await store.directory.create_chat(odd, [])
         await store.reopen()
         assert await store.directory.chat(chat.chat_id) == odd
+
+
+@pytest.mark.parametrize("said", ReadReceipts)
+async def test_a_chat_says_what_it_tells_of_readers(engine: Engine, said: ReadReceipts) -> None:
+    """How much is told of who has read is kept from the start, and after every change of it."""
+    async with engine.opened() as store:
+        (ann,) = await add_people(store, "ann")
+        kept = replace(new_chat(store, ann), read_receipts=said)
+        await store.directory.create_chat(kept, [])
+        chat = await add_group(store, ann)
+        store.clock.advance(1_000)
+        before = await store.directory.chat(chat)
+        assert before is not None
+        place = await stored(store, show_receipts(chat, ann, said))
+        for _ in range(2):
+            assert await store.directory.chat(kept.chat_id) == kept
+            found = await store.directory.chat(chat)
+            assert found == replace(before, read_receipts=said, updated_at=place.created_at)
+            await store.reopen()
+
+
+async def test_who_may_say_what_a_chat_tells_of_readers(engine: Engine) -> None:
+    """In a group its admins and owners, in a direct chat both people; a refusal changes nothing."""
+    async with engine.opened() as store:
+        ann, ben, cem = await add_people(store, "ann", "ben", "cem")
+        group, direct = await add_group(store, ann, ben), await add_direct(store, ann, ben)
+        assert await code_of(store, show_receipts(group, ben, ReadReceipts.NONE)) == "forbidden"
+        assert await code_of(store, show_receipts(direct, cem, ReadReceipts.NONE)) == "not_a_member"
+        for chat in (group, direct):
+            found = await store.directory.chat(chat)
+            assert found is not None
+            assert found.read_receipts is ReadReceipts.FULL
+        await stored(store, show_receipts(direct, ben, ReadReceipts.SIMPLE))
+        await stored(store, show_receipts(direct, ann, ReadReceipts.NONE))
+        await stored(store, change(group, ann, Action.ROLE, ben, Role.ADMIN))
+        await stored(store, show_receipts(group, ben, ReadReceipts.NONE))
 
 
 async def test_a_chat_is_usable_as_soon_as_it_is_created(engine: Engine) -> None:

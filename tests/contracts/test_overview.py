@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from parley.errors import Refused
-from parley.model import Action, Role
+from parley.model import Action, ReadReceipts, Role
 from tests.contracts.acting import (
     add_group,
     add_people,
@@ -15,6 +15,7 @@ from tests.contracts.acting import (
     position_of,
     rename,
     said,
+    show_receipts,
     stored,
 )
 from tests.contracts.engines import Engine, OpenStore
@@ -62,7 +63,9 @@ async def test_exactly_what_changed_is_listed(engine: Engine) -> None:
         assert sorted((await listed(store, ann, token))[0]) == sorted([chats[3], chats[1]])
 
 
-@pytest.mark.parametrize("what", ["message", "acked", "read", "joined", "left", "renamed", "created", "role"])
+@pytest.mark.parametrize(
+    "what", ["message", "acked", "read", "joined", "left", "renamed", "created", "role", "receipts"]
+)
 async def test_every_kind_of_change_counts(engine: Engine, what: str) -> None:
     """Messages, positions, people, titles, roles and new chats all show after the token."""
     async with engine.opened() as store:
@@ -87,8 +90,27 @@ async def test_every_kind_of_change_counts(engine: Engine, what: str) -> None:
                 chat = await add_group(store, ann, ben)
             case "role":
                 await stored(store, change(chat, ann, Action.ROLE, ben, Role.ADMIN))
+            case "receipts":
+                await stored(store, show_receipts(chat, ann, ReadReceipts.NONE))
         await store.cursors.flush()
         assert (await listed(store, ben, token))[0] == [chat]
+
+
+async def test_a_position_that_does_not_rise_is_no_change(engine: Engine) -> None:
+    """Acknowledging or reading again what was, or less, lists nothing."""
+    async with engine.opened() as store:
+        (ann,) = await add_people(store, "ann")
+        chat = await add_group(store, ann)
+        await said(store, chat, ann, "1", "2", "3")
+        store.cursors.note_acked(ann, "phone", chat, 3, store.clock())
+        store.cursors.note_read(ann, chat, 2, store.clock())
+        await store.cursors.flush()
+        _, token = await listed(store, ann, None)
+        for sequence in (3, 2, 1):
+            store.cursors.note_acked(ann, "phone", chat, sequence, store.clock())
+            store.cursors.note_read(ann, chat, min(sequence, 2), store.clock())
+            await store.cursors.flush()
+        assert (await listed(store, ann, token))[0] == []
 
 
 async def test_a_left_chat_is_told_once(engine: Engine) -> None:
