@@ -31,7 +31,6 @@ from parley.gateway.bodies import Problem
 from parley.gateway.calls import Endpoint
 from parley.telemetry import Metrics
 from parley.wire import codes, frames, limits
-from parley.wire.codec import KNOWN_TYPES
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("docs/PROTOCOL.md", "docs/OPERATING.md")
@@ -42,7 +41,6 @@ PART = re.compile(
 
 CHAT_NAMES = ("chat_id", "conversation_id", "conv_id")
 ENVELOPE = ("id", "re")
-RESERVED = ("typing_start", "typing_stop", "presence_subscribe", "presence_query")
 
 CONFIGURATION = {
     "server.host": "The address to listen on. On a loopback address, direct requests may register, read"
@@ -225,10 +223,8 @@ def overview_chat() -> str:
     return said(frames.OverviewChat)
 
 
-def reserved() -> str:
-    taken = KNOWN_TYPES.intersection(RESERVED)
-    assert not taken, f"{taken} is built: describe it and take it off the list"
-    return ", ".join(map(code, RESERVED))
+def presence_view() -> str:
+    return said(frames.PresenceView)
 
 
 # Codes and limits
@@ -386,7 +382,7 @@ PARTS: dict[str, Callable[[], str]] = {
     **frame_parts(),
     "entry": entry,
     "overview_chat": overview_chat,
-    "reserved": reserved,
+    "presence_view": presence_view,
     "refusals": refusals,
     "closes": closes,
     "limits": limit_table,

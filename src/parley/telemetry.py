@@ -142,6 +142,9 @@ class Metrics:
         self.connections = self._gauge("parley_connections", "Open WebSocket connections")
         self.outbox_bytes = self._gauge("parley_outbox_bytes", "Bytes waiting in all outboxes")
         self.closed = self._counter("parley_connections_closed", "Connections closed by the server", ["code"])
+        self.receipts_told = self._counter(
+            "parley_receipts_told", "Members told that somebody received or read, by kind", ["kind"]
+        )
         self.requests = self._counter("parley_http_requests", "HTTP requests", ["route", "status"])
         self.refusals = self._counter("parley_refusals", "Requests refused, by code", ["code"])
         self.dynamodb_requests = self._counter(

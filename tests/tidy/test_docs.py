@@ -6,7 +6,6 @@ import pytest
 
 from docs import generate
 from parley import config
-from parley.wire.codec import KNOWN_TYPES
 from tests.tidy.repository import ROOT, python_sources
 
 
@@ -36,7 +35,7 @@ def test_every_marker_is_understood() -> None:
 
 def test_a_stale_part_is_caught() -> None:
     """What stands between the markers is replaced as a whole, and the rest of the page is kept."""
-    stale = "before\n<!-- generated: reserved (make docs) -->\nold\n<!-- end of reserved -->\nafter\n"
+    stale = "before\n<!-- generated: entry (make docs) -->\nold\n<!-- end of entry -->\nafter\n"
     fresh = generate.render(stale)
     assert fresh != stale
     assert "old" not in fresh
@@ -49,11 +48,6 @@ def test_an_unknown_part_is_caught() -> None:
     """A part that nobody can make is an error, not an empty place."""
     with pytest.raises(KeyError):
         generate.render("<!-- generated: nothing (make docs) -->\n<!-- end of nothing -->")
-
-
-def test_reserved_types_are_not_built() -> None:
-    """What the page calls reserved is refused as unknown today."""
-    assert not KNOWN_TYPES.intersection(generate.RESERVED)
 
 
 def test_every_refusal_code_is_listed() -> None:

@@ -172,7 +172,7 @@ def answers(codec: Codec) -> dict[str, ServerFrames]:
                     type="group",
                     title="Grüße",
                     peer=None,
-                    last_entry=embedded(AWKWARD_ENTRY)[0],
+                    last_entry=AWKWARD_ENTRY,
                 ),
                 msgspec.structs.replace(
                     overview().chats[0],

@@ -18,6 +18,7 @@ from parley.chats.accounts import People
 from parley.chats.membership import Membership
 from parley.chats.reading import Reading
 from parley.chats.sending import Sender, Sending
+from parley.chats.social import Social
 from parley.clock import Clock, wall_clock
 from parley.config import Config
 from parley.ephemeral.local import LocalEphemeral
@@ -92,6 +93,9 @@ class App:
             config.password_letters_min,
         )
         self.reading = Reading(store.log, store.directory, store.cursors, clock)
+        self.social = social = self._make_social()
+        self.people.changed = social.person_changed
+        self.hub.changed = social.chat_changed
         self.services = Services(
             config=config,
             clock=clock,
@@ -100,6 +104,7 @@ class App:
             membership=Membership(store.directory, self.sending, bus, clock, make_ids),
             sending=self.sending,
             reading=self.reading,
+            social=social,
             hub=self.hub,
             ephemeral=self.ephemeral,
             node_id=self.node_id,
@@ -154,6 +159,22 @@ class App:
             routes=sequencer_routes(self.config, engine, self._clock, self.metrics),
         )
 
+    def _make_social(self) -> Social:
+        store = self.store
+        return Social(
+            log=store.log,
+            directory=store.directory,
+            accounts=store.accounts,
+            cursors=store.cursors,
+            relations=store.relations,
+            standings=store.standings,
+            ephemeral=self.ephemeral,
+            audience=self.hub,
+            tell_some=self.hub.tell_some,
+            clock=self._clock,
+            metrics=self.metrics,
+        )
+
     # Life
 
     async def start(self) -> int:
@@ -171,6 +192,7 @@ class App:
         await self._check_ephemeral()
         await self.ephemeral.start()
         self.local_sending.start()
+        self.social.start()
         jobs = self.engine.jobs(self.hub, self.bus) + self._buses.jobs()
         self._jobs = [asyncio.create_task(job) for job in jobs]
         if self.cluster is not None:
@@ -208,6 +230,7 @@ class App:
         await _within(FINISH_SECONDS_MAX, self._finish())
         await self.gateway.close()
         await self._end_jobs()
+        await self.social.close()
         await self.hub.close()
         self.people.close()
         await _within(STORE_CLOSE_SECONDS_MAX, self._close())

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import argon2
+from msgspec import Struct
 from msgspec.structs import replace
 
 from parley import ids
@@ -24,7 +25,7 @@ from parley.errors import (
     WRONG_PASSWORD,
     Refused,
 )
-from parley.model import Session, User
+from parley.model import Privacy, Session, User
 from parley.store.ports import Accounts, Cursors
 from parley.wire.limits import (
     DEVICE_ID_LETTERS_MAX,
@@ -51,6 +52,15 @@ BAD_DEVICE_NAME = BAD_REQUEST.because(f"device_name has at most {DEVICE_NAME_LET
 HASHER = argon2.PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 
+class Device(Struct, frozen=True):
+    """One device of a person, and how many sessions it has."""
+
+    device_id: str
+    device_name: str
+    last_used_at_ms: int
+    sessions: int
+
+
 class People:
     """Accounts and sessions, with the slow hashing on threads of its own."""
 
@@ -75,6 +85,8 @@ class People:
         self._hashing = 0
         self._updating = asyncio.Lock()
         self._decoy = ""
+        self.changed: Callable[[str], None] = lambda _: None
+        """Told of whoever changed their profile or settings."""
 
     async def register(self, username: str, password: str, is_operator: bool = False) -> User:
         check_username(username)
@@ -133,15 +145,13 @@ class People:
             raise Refused(NOT_FOUND.because("there is no such user"))
         return user
 
-    async def update(self, user_id: str, display_name: str | None, about: str | None) -> User:
+    async def update(self, user_id: str, **wanted: str | bool | Privacy | None) -> User:
+        """Change what is given of profile and settings; whoever may see less of it from then on, does."""
         async with self._updating:
             user = await self.user(user_id)
-            user = replace(
-                user,
-                display_name=user.display_name if display_name is None else display_name,
-                about=user.about if about is None else about,
-            )
+            user = replace(user, **{name: value for name, value in wanted.items() if value is not None})
             await self._accounts.update_user(user)
+        self.changed(user_id)
         return user
 
     async def change_password(self, session: Session, old: str, new: str) -> None:
@@ -159,9 +169,39 @@ class People:
         return [s for s in await self._accounts.sessions(user_id) if s.expires_at_ms > now_ms]
 
     async def revoke(self, user_id: str, session_id: str) -> None:
-        """End a session; its sockets close at once."""
+        """End a session; its sockets close at once. With its last session a device is forgotten."""
+        sessions = await self._accounts.sessions(user_id)
         if not await self._end(user_id, [session_id]):
             raise Refused(NOT_FOUND.because("there is no such session"))
+        left = {session.device_id for session in sessions if session.session_id != session_id}
+        for session in sessions:
+            if session.session_id == session_id and session.device_id not in left:
+                await self._forget_device(user_id, session.device_id)
+
+    async def devices(self, user_id: str) -> list[Device]:
+        """A person's devices, the last used first; each with the name it gave last."""
+        found: dict[str, Device] = {}
+        for session in await self.sessions(user_id):  # the last used first
+            known = found.get(session.device_id)
+            found[session.device_id] = (
+                Device(session.device_id, session.device_name, session.last_used_at_ms, 1)
+                if known is None
+                else replace(known, sessions=known.sessions + 1)
+            )
+        return list(found.values())
+
+    async def remove_device(self, user_id: str, device_id: str) -> None:
+        """End every session of a device, with their sockets, and forget how far it was."""
+        sessions = [s for s in await self._accounts.sessions(user_id) if s.device_id == device_id]
+        if not sessions:
+            raise Refused(NOT_FOUND.because("there is no such device"))
+        await self._end(user_id, [session.session_id for session in sessions])
+        await self._forget_device(user_id, device_id)
+
+    async def _forget_device(self, user_id: str, device_id: str) -> None:
+        """What its sockets said last is written before, lest it come back after."""
+        await self._cursors.flush(user_id)
+        await self._cursors.forget_device(user_id, device_id)
 
     async def _end(self, user_id: str, session_ids: list[str]) -> list[str]:
         ended = await self._accounts.end_sessions(user_id, session_ids)

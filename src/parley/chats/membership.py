@@ -11,12 +11,25 @@ from parley.bus.ports import Bus
 from parley.chats.sending import Sender
 from parley.clock import Clock, iso
 from parley.errors import BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Refused
-from parley.model import Action, Appended, Change, Chat, ChatType, Draft, Head, Kind, Member, Role
+from parley.model import (
+    Action,
+    Appended,
+    Change,
+    Chat,
+    ChatType,
+    Draft,
+    Head,
+    Kind,
+    Member,
+    ReadReceipts,
+    Role,
+)
 from parley.store.ports import Directory
 from parley.wire.limits import CHAT_MEMBERS_MAX, TITLE_LETTERS_MAX
 
 FIRST_EPOCH = 1
 NO_TITLE = BAD_REQUEST.because(f"a title has 1 to {TITLE_LETTERS_MAX} characters")
+ABOUT_THE_CHAT = (Action.RENAMED, Action.READ_RECEIPTS)
 TWO_PEOPLE = BAD_REQUEST.because("a direct chat is between you and exactly one other person")
 DIRECT_NO_TITLE = BAD_REQUEST.because("a direct chat has no title")
 TOO_MANY_MEMBERS = BAD_REQUEST.because(f"a chat has at most {CHAT_MEMBERS_MAX} members")
@@ -97,6 +110,10 @@ class Membership:
             raise Refused(NO_TITLE)
         return await self._change(chat_id, actor_id, Change(Action.RENAMED, title=title))
 
+    async def set_read_receipts(self, chat_id: str, actor_id: str, mode: ReadReceipts) -> Appended:
+        """What the chat tells of who has read, from this entry on and for every message."""
+        return await self._change(chat_id, actor_id, Change(Action.READ_RECEIPTS, read_receipts=mode))
+
     async def _change(self, chat_id: str, actor_id: str, change: Change) -> Appended:
         return await self._sending.send(
             Draft(
@@ -104,17 +121,20 @@ class Membership:
                 sender_id=actor_id,
                 content=_content(change),
                 content_type="application/json",
-                kind=Kind.CHAT.value if change.action is Action.RENAMED else Kind.MEMBER.value,
+                kind=Kind.CHAT.value if change.action in ABOUT_THE_CHAT else Kind.MEMBER.value,
                 change=change,
             )
         )
 
 
 def _content(change: Change) -> str:
+    body = {"action": change.action.value}
     if change.action is Action.RENAMED:
-        body = {"action": change.action.value, "title": change.title}
+        body["title"] = change.title
+    elif change.action is Action.READ_RECEIPTS and change.read_receipts is not None:
+        body["read_receipts"] = change.read_receipts.value
     else:
-        body = {"action": change.action.value, "user_id": change.user_id, "role": change.role.value}
+        body |= {"user_id": change.user_id, "role": change.role.value}
     return msgspec.json.encode(body).decode()
 
 

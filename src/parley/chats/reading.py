@@ -7,12 +7,11 @@ import msgspec
 from parley.clock import Clock
 from parley.core.sync import Start, decide_start, is_same_message
 from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Refused
-from parley.model import Changed, Head, Page
+from parley.model import Head, Page
 from parley.store.ports import Cursors, Directory, Log
 from parley.wire.frames import Entry, SyncRequest
-from parley.wire.limits import OVERVIEW_CHATS_MAX, PAGE_ENTRIES_MAX, SEQUENCE_MAX
+from parley.wire.limits import PAGE_ENTRIES_MAX, SEQUENCE_MAX
 
-LAST_ENTRY_LOOKBACK = 10
 SEQUENCE_DIGITS_MAX = len(str(SEQUENCE_MAX))
 
 decode_entry = msgspec.json.Decoder(Entry).decode
@@ -57,9 +56,6 @@ class Reading:
     async def history(self, user_id: str, chat_id: str, before: int, limit: int) -> Page:
         await self.check_member(chat_id, user_id)
         return await self._log.read_before(chat_id, before, min(limit, PAGE_ENTRIES_MAX))
-
-    async def overview(self, user_id: str, device_id: str, changed_since: str | None, limit: int) -> Changed:
-        return await self._cursors.changed(user_id, device_id, changed_since, min(limit, OVERVIEW_CHATS_MAX))
 
     async def find_send(self, user_id: str, chat_id: str, client_key: bytes) -> Entry:
         """What became of a message: only its sender may ask."""
@@ -120,11 +116,6 @@ class Reading:
 
     async def head(self, chat_id: str) -> int:
         return (await self._head(chat_id)).sequence
-
-    async def last_entry(self, chat_id: str) -> bytes | None:
-        """The newest entry of a chat, as it travels; voids are passed over within one short page."""
-        page = await self._log.read_before(chat_id, SEQUENCE_MAX, LAST_ENTRY_LOOKBACK)
-        return page.entries[-1] if page.entries else None
 
     async def flush(self, user_id: str) -> None:
         await self._cursors.flush(user_id)

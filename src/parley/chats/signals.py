@@ -28,6 +28,7 @@ class Receipted(Struct, frozen=True, tag="receipted"):
     """A person's position in a chat rose.
 
     `is_public`: other members are told too, but for those it is hidden from; the person's own devices always.
+    `is_named`: they are told who it is.
     """
 
     chat_id: str
@@ -36,6 +37,7 @@ class Receipted(Struct, frozen=True, tag="receipted"):
     up_to: int
     at: str
     is_public: bool
+    is_named: bool = True
     hidden_from: list[str] = []
 
 

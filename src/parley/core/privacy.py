@@ -24,11 +24,6 @@ def shows(privacy: Privacy, to_contact: bool, to_blocked: bool) -> bool:
     return privacy is Privacy.EVERYONE or (privacy is Privacy.CONTACTS and to_contact)
 
 
-def may_see_receipts(reader_id: str, viewer_id: str, blocked_by_reader: frozenset[str]) -> bool:
-    """Whether `viewer` may see what was delivered to `reader`."""
-    return viewer_id == reader_id or viewer_id not in blocked_by_reader
-
-
 def may_see_reads(reader_sends: bool, viewer_sends: bool) -> bool:
     """Whether read receipts of one are shown to the other: who sends none sees none."""
     return reader_sends and viewer_sends

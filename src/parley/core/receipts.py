@@ -17,9 +17,9 @@ class Status(StrEnum):
 
 
 class Seen(Struct, frozen=True):
-    """Who has received or read a message, and since when at the latest."""
+    """Somebody has received or read a message, at this time at the latest; without a name in `simple`."""
 
-    user_id: str
+    user_id: str | None
     at: str
 
 
@@ -45,10 +45,10 @@ def receipts_of(
 ) -> MessageReceipts:
     """The receipts of the message at `sequence`, as far as somebody may see them.
 
-    `simple` tells by the status alone whether anybody has received or read it; `full` says delivered or read
-    once everybody has.
+    It is delivered, or read, once everybody who counts has received or read it; in `simple` one reader is
+    enough, and who that is stays open.
     """
-    counted = [mark for mark in marks if mark.user_id != sender_id and mark.joined_sequence < sequence]
+    counted = [mark for mark in marks if counts(mark, sequence, sender_id)]
     delivered = [
         Seen(mark.user_id, mark.delivered_at or "")
         for mark in counted
@@ -59,17 +59,30 @@ def receipts_of(
         for mark in counted
         if mark.read_up_to >= sequence and may_see(mark) and may_see_reads(mark)
     ]
-    if mode is ReadReceipts.NONE:
-        read = []
-    wanted = 1 if mode is ReadReceipts.SIMPLE else len(counted)
-    status = status_of(len(delivered), len(read), wanted)
-    if mode is ReadReceipts.SIMPLE:
-        return MessageReceipts(len(counted), status, [], [])
-    return MessageReceipts(len(counted), status, delivered, read)
+    return MessageReceipts(
+        len(counted), status_of(len(delivered), len(read), len(counted), mode), delivered, shown(read, mode)
+    )
 
 
-def status_of(delivered: int, read: int, wanted: int) -> Status:
-    """`wanted`: how many must have received or read it for that to be its status."""
-    if wanted and read >= wanted:
+def counts(mark: Mark, sequence: int, sender_id: str) -> bool:
+    """Whether this member was meant by the message at `sequence`."""
+    return mark.user_id != sender_id and mark.joined_sequence < sequence
+
+
+def shown(read: list[Seen], mode: ReadReceipts) -> list[Seen]:
+    """Of those who have read, what a chat in this mode tells."""
+    match mode:
+        case ReadReceipts.FULL:
+            return read
+        case ReadReceipts.SIMPLE:
+            return [Seen(None, min(seen.at for seen in read))] if read else []
+        case ReadReceipts.NONE:
+            return []
+
+
+def status_of(delivered: int, read: int, members: int, mode: ReadReceipts) -> Status:
+    """The status of a message that so many have received and read, of so many who count."""
+    wanted = {ReadReceipts.FULL: members, ReadReceipts.SIMPLE: 1, ReadReceipts.NONE: members + 1}[mode]
+    if members and read >= wanted:
         return Status.READ
-    return Status.DELIVERED if wanted and delivered >= wanted else Status.SENT
+    return Status.DELIVERED if members and delivered >= members else Status.SENT

@@ -1,24 +1,25 @@
-"""The HTTP API of people: accounts, sessions, chats, messages. See docs/PROTOCOL.md."""
+"""The HTTP API: accounts, chats, messages and their receipts. See docs/PROTOCOL.md."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from msgspec import UNSET, Raw, Struct
+from msgspec import UNSET, structs
 
 from parley import ids
+from parley.chats.listing import Person
+from parley.chats.muting import is_muted
+from parley.chats.reading import check_sequence
 from parley.clock import iso
 from parley.core.sending import NO_CLIENT_ID, check_send
 from parley.errors import BAD_REQUEST, FORBIDDEN, RATE_LIMITED, Refusal, Refused
-from parley.gateway import bodies
-from parley.gateway.calls import REQUEST_ID, Call, Endpoint, address_of, is_limited, is_local
-from parley.model import Appended, Chat, ChatType, Draft, Page, Position, Role, User
+from parley.gateway import bodies, people_api
+from parley.gateway.calls import REQUEST_ID, Answer, Call, Endpoint, address_of, is_limited, is_local
+from parley.model import Appended, Chat, ChatType, Draft, Member, Page, ReadReceipts, Role
 from parley.wire import limits
 from parley.wire.codec import JSON
 from parley.wire.frames import SendMessage, SyncRequest
-
-Answer = tuple[int, Struct | None]
 
 REGISTRATION_CLOSED = FORBIDDEN.because(
     "this server does not take registrations; ask its operator for an account"
@@ -74,49 +75,6 @@ def _check_rate(wait_ms: int) -> None:
         raise Refused(RATE_LIMITED.after(wait_ms))
 
 
-async def list_sessions(call: Call) -> Answer:
-    found = [
-        bodies.SessionView(
-            session_id=session.session_id,
-            device_id=session.device_id,
-            device_name=session.device_name,
-            last_used_at=iso(session.last_used_at_ms),
-            expires_at=iso(session.expires_at_ms),
-            current=session.session_id == call.me.session_id,
-        )
-        for session in await call.services.people.sessions(call.user_id)
-    ]
-    return 200, bodies.SessionList(found)
-
-
-async def end_session(call: Call) -> Answer:
-    await call.services.people.revoke(call.user_id, call.path("session_id"))
-    return 204, None
-
-
-async def change_password(call: Call) -> Answer:
-    wanted = await call.body(bodies.NewPassword)
-    await call.services.people.change_password(call.me, wanted.old_password, wanted.new_password)
-    return 204, None
-
-
-async def show_me(call: Call) -> Answer:
-    return 200, _profile(await call.services.people.user(call.user_id))
-
-
-async def change_me(call: Call) -> Answer:
-    wanted = await call.body(bodies.ProfileChange)
-    return 200, _profile(await call.services.people.update(call.user_id, wanted.display_name, wanted.about))
-
-
-async def show_user(call: Call) -> Answer:
-    return 200, _profile(await call.services.people.user(call.path("user_id")))
-
-
-def _profile(user: User) -> bodies.Profile:
-    return bodies.Profile(user.user_id, user.username, user.display_name, user.about)
-
-
 async def create_chat(call: Call) -> Answer:
     wanted = await call.body(bodies.NewChat)
     chat, created = await call.services.membership.create(
@@ -133,12 +91,19 @@ async def show_chat(call: Call) -> Answer:
 
 async def change_chat(call: Call) -> Answer:
     wanted = await call.body(bodies.ChatChange)
+    services, chat_id = call.services, call.path("chat_id")
+    if wanted.muted_until is not UNSET:
+        await services.muting.mute(chat_id, call.user_id, wanted.muted_until)
     if wanted.title is not None:
-        await call.services.membership.rename(call.path("chat_id"), call.user_id, wanted.title)
+        await services.membership.rename(chat_id, call.user_id, wanted.title)
+    if wanted.read_receipts is not None:
+        mode = ReadReceipts(wanted.read_receipts)
+        await services.membership.set_read_receipts(chat_id, call.user_id, mode)
     return await show_chat(call)
 
 
 async def _chat_view(call: Call, chat: Chat, role: Role) -> bodies.ChatView:
+    muted_until = await call.services.muting.muted_until(chat.chat_id, call.user_id)
     return bodies.ChatView(
         chat_id=chat.chat_id,
         type=chat.chat_type.value,
@@ -151,37 +116,17 @@ async def _chat_view(call: Call, chat: Chat, role: Role) -> bodies.ChatView:
         role=role.value,
         member_count=await call.services.membership.count(chat.chat_id),
         open_to_join=chat.open_to_join,
+        read_receipts=chat.read_receipts.value,
+        muted=is_muted(muted_until, call.services.clock()),
+        muted_until=muted_until,
     )
 
 
 async def list_chats(call: Call) -> Answer:
     limit = call.limit(limits.OVERVIEW_CHATS_DEFAULT, limits.OVERVIEW_CHATS_MAX)
     since = call.text("changed_since") or None
-    changed = await call.services.reading.overview(call.user_id, call.me.device_id, since, limit)
-    listed = [await _listed(call, at) for at in changed.positions]
-    return 200, bodies.ChatList(
-        [chat for chat in listed if chat is not None], changed.token, changed.complete
-    )
-
-
-async def _listed(call: Call, at: Position) -> bodies.ListedChat | None:
-    chat = await call.services.membership.record(at.chat_id)
-    if chat is None:
-        return None
-    last = None if at.left else await call.services.reading.last_entry(at.chat_id)
-    return bodies.ListedChat(
-        chat_id=at.chat_id,
-        epoch=at.epoch,
-        head=at.head,
-        last_acked_sequence=at.last_acked_sequence,
-        read_up_to=at.read_up_to,
-        unread=at.unread,
-        unread_more=at.unread_more,
-        left=True if at.left else UNSET,
-        type=chat.chat_type.value,
-        title=None if at.left else chat.title,
-        last_entry=Raw(last) if last is not None else None,
-    )
+    listed = await call.services.listing.chats(call.user_id, call.me.device_id, since, limit)
+    return 200, bodies.ChatList(listed.chats, listed.token, listed.complete)
 
 
 async def list_members(call: Call) -> Answer:
@@ -189,8 +134,22 @@ async def list_members(call: Call) -> Answer:
     found = await call.services.membership.members(
         call.path("chat_id"), call.user_id, call.text("after"), limit
     )
-    views = [bodies.MemberView(m.user_id, m.role.value, m.joined_at, m.joined_sequence) for m in found]
+    known = await call.services.listing.members(call.user_id, found)
+    views = [_member_view(member, person) for member, person in known if person is not None]
     return 200, bodies.MemberList(views, found[-1].user_id if len(found) == limit else None)
+
+
+def _member_view(member: Member, person: Person) -> bodies.MemberView:
+    return bodies.MemberView(
+        user_id=member.user_id,
+        role=member.role.value,
+        joined_at=member.joined_at,
+        joined_sequence=member.joined_sequence,
+        username=person.user.username,
+        display_name=person.user.display_name,
+        status=person.presence.status,
+        last_seen=person.presence.last_seen,
+    )
 
 
 async def add_member(call: Call) -> Answer:
@@ -284,6 +243,26 @@ def _batch(page: Page) -> bodies.Batch:
     )
 
 
+async def list_receipts(call: Call) -> Answer:
+    sequence = check_sequence(call.path("sequence"), "sequence", 0)
+    mode, found = await call.services.receipts.of_message(call.user_id, call.path("chat_id"), sequence)
+    receipts = bodies.ReceiptList(
+        sequence=sequence,
+        member_count=found.member_count,
+        mode=mode.value,
+        status=found.status.value,
+        delivered=[bodies.SeenBy(seen.user_id, seen.at) for seen in found.delivered],
+        read=[bodies.SeenBy(seen.user_id, seen.at) for seen in found.read],
+    )
+    return 200, receipts
+
+
+async def list_marks(call: Call) -> Answer:
+    found = await call.services.receipts.of_chat(call.user_id, call.path("chat_id"))
+    marks = [bodies.MarkView(**structs.asdict(mark)) for mark in found.marks]
+    return 200, bodies.MarkList(found.mode.value, marks, found.read_by_anybody)
+
+
 async def find_send(call: Call) -> Answer:
     key = ids.client_key(call.path("client_message_id"))
     if key is None:
@@ -317,26 +296,20 @@ ENDPOINTS = [
         201,
         "nothing",
     ),
-    Endpoint("GET", "/v1/sessions", list_sessions, "Your devices", bodies.SessionList),
-    Endpoint("DELETE", "/v1/sessions/{session_id}", end_session, "Revoke a session", None, status=204),
-    Endpoint("GET", "/v1/me", show_me, "Your profile", bodies.Profile),
-    Endpoint("PATCH", "/v1/me", change_me, "Change your profile", bodies.Profile, bodies.ProfileChange),
-    Endpoint(
-        "POST",
-        "/v1/me/password",
-        change_password,
-        "Change your password; your other sessions end",
-        None,
-        bodies.NewPassword,
-        204,
-    ),
-    Endpoint("GET", "/v1/users/{user_id}", show_user, "Somebody's profile", bodies.Profile),
+    *people_api.ENDPOINTS,
     Endpoint(
         "POST", "/v1/chats", create_chat, "Create a chat", bodies.ChatView, bodies.NewChat, 201, again=200
     ),
     Endpoint("GET", "/v1/chats", list_chats, "Your chats", bodies.ChatList, query=("changed_since", "limit")),
     Endpoint("GET", CHAT, show_chat, "One chat", bodies.ChatView),
-    Endpoint("PATCH", CHAT, change_chat, "Rename a chat", bodies.ChatView, bodies.ChatChange),
+    Endpoint(
+        "PATCH",
+        CHAT,
+        change_chat,
+        "Rename a chat, choose its read receipts, or mute it for yourself",
+        bodies.ChatView,
+        bodies.ChatChange,
+    ),
     Endpoint(
         "GET", f"{CHAT}/members", list_members, "Its members", bodies.MemberList, query=("after", "limit")
     ),
@@ -371,6 +344,20 @@ ENDPOINTS = [
         "A page of the log: ?after= catches up, ?before= goes back",
         bodies.Batch,
         query=("after", "before", "limit", "epoch", "last_message_id"),
+    ),
+    Endpoint(
+        "GET",
+        f"{CHAT}/messages/{{sequence}}/receipts",
+        list_receipts,
+        "Who has received and read a message",
+        bodies.ReceiptList,
+    ),
+    Endpoint(
+        "GET",
+        f"{CHAT}/receipts",
+        list_marks,
+        "How far every member has received and read; in chats of up to 100 members",
+        bodies.MarkList,
     ),
     Endpoint(
         "GET",

@@ -7,10 +7,13 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from parley.wire import limits
-from parley.wire.frames import OverviewChat
+from parley.wire.frames import OverviewChat, PresenceView
 
 Title = Annotated[str, Meta(min_length=1, max_length=limits.TITLE_LETTERS_MAX)]
 RoleName = Literal["owner", "admin", "member"]
+PrivacyName = Literal["everyone", "contacts", "nobody"]
+ReadReceiptsName = Literal["full", "simple", "none"]
+StatusName = Literal["online", "offline"]
 
 
 class Problem(Struct):
@@ -65,16 +68,72 @@ class NewPassword(Struct):
     new_password: str
 
 
-class Profile(Struct):
+class DeviceView(Struct):
+    device_id: str
+    device_name: str
+    last_used_at: str
+    sessions: int
+    current: bool
+
+
+class DeviceList(Struct):
+    devices: list[DeviceView]
+
+
+class Me(Struct):
+    """Your profile and settings."""
+
     user_id: str
     username: str
     display_name: str
     about: str
+    last_seen_privacy: PrivacyName
+    send_read_receipts: bool
+
+
+class Profile(Struct):
+    """Somebody, as far as you may see them."""
+
+    user_id: str
+    username: str
+    display_name: str
+    about: str
+    status: StatusName
+    last_seen: str | None
+
+
+class PersonView(Struct):
+    """A contact, or somebody you have blocked."""
+
+    user_id: str
+    username: str
+    display_name: str
+    since: str
+
+
+class ContactList(Struct):
+    contacts: list[PersonView]
+    next_after: str | None
+
+
+class BlockList(Struct):
+    blocks: list[PersonView]
+    next_after: str | None
+
+
+class Named(Struct):
+    user_id: str
+
+
+class Presences(Struct):
+    presences: list[PresenceView]
 
 
 class ProfileChange(Struct):
     display_name: Annotated[str, Meta(min_length=1, max_length=limits.DISPLAY_NAME_LETTERS_MAX)] | None = None
     about: Annotated[str, Meta(max_length=limits.ABOUT_LETTERS_MAX)] | None = None
+    last_seen_privacy: PrivacyName | None = None
+    send_read_receipts: bool | None = None
 
 
 class NewChat(Struct):
@@ -96,22 +155,21 @@ class ChatView(Struct):
     role: RoleName
     member_count: int
     open_to_join: bool
+    read_receipts: ReadReceiptsName
+    muted: bool
+    muted_until: str | None
 
 
 class ChatChange(Struct):
+    """`muted_until` is yours alone: a time, or null to hear of the chat again."""
+
     title: Title | None = None
-
-
-class ListedChat(OverviewChat, kw_only=True):
-    """One row of the chat list: the overview's numbers, and what a person reads."""
-
-    type: Literal["direct", "group"]
-    title: str | None
-    last_entry: Raw | None
+    read_receipts: ReadReceiptsName | None = None
+    muted_until: str | UnsetType | None = UNSET
 
 
 class ChatList(Struct):
-    chats: list[ListedChat]
+    chats: list[OverviewChat]
     token: str
     complete: bool
 
@@ -127,6 +185,10 @@ class MemberView(Struct):
     role: RoleName
     joined_at: str
     joined_sequence: int
+    username: str
+    display_name: str
+    status: StatusName
+    last_seen: str | None
 
 
 class MemberList(Struct):
@@ -180,6 +242,43 @@ class Batch(Struct):
     head: int
     complete: bool
     reset: bool
+
+
+class SeenBy(Struct):
+    """`user_id` is null in a chat that does not say who has read."""
+
+    user_id: str | None
+    at: str
+
+
+class ReceiptList(Struct):
+    """Who has received and read one message; `member_count` are those it was for."""
+
+    sequence: int
+    member_count: int
+    mode: ReadReceiptsName
+    status: Literal["sent", "delivered", "read"]
+    delivered: list[SeenBy]
+    read: list[SeenBy]
+
+
+class MarkView(Struct):
+    """How far a member is; 0 where you may not see it."""
+
+    user_id: str
+    joined_sequence: int
+    delivered_up_to: int
+    delivered_at: str | None
+    read_up_to: int
+    read_at: str | None
+
+
+class MarkList(Struct):
+    """`read_by_anybody`: how far others have read, in a chat that does not say who."""
+
+    mode: ReadReceiptsName
+    marks: list[MarkView]
+    read_by_anybody: int
 
 
 class SendFound(Struct):

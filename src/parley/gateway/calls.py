@@ -70,7 +70,8 @@ class Call:
             raise Refused(BAD_REQUEST.because(str(error))) from error
 
 
-Handler = Callable[[Call], Awaitable[tuple[int, Struct | None]]]
+Answer = tuple[int, Struct | None]
+Handler = Callable[[Call], Awaitable[Answer]]
 
 
 class Endpoint(Struct, frozen=True):

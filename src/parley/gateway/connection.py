@@ -47,8 +47,20 @@ ABORT_AFTER_SECONDS = 1.5
 UNREAD_BYTES_MAX = limits.PAGE_BYTES_MAX
 READ_LOOK_SECONDS = 0.005
 assert limits.OUTBOX_BYTES_MAX > UNREAD_BYTES_MAX + 2 * limits.PAGE_BYTES_MAX, "a page fits beside it"
-ANSWERED = frozenset({frames.SyncRequest, frames.Sync, frames.SyncOverview, frames.Heartbeat})
+ANSWERED = frozenset(
+    {
+        frames.SyncRequest,
+        frames.Sync,
+        frames.SyncOverview,
+        frames.PresenceSubscribe,
+        frames.PresenceQuery,
+        frames.Heartbeat,
+    }
+)
 """An answer to these means that what the connection noted before is durable."""
+
+RELEASING = (codes.GOING_AWAY, codes.REVOKED)
+"""Closed so, a device is gone at once, as if it had said so; else it may come back before anybody notices."""
 
 log = structlog.get_logger("parley.connection")
 
@@ -61,6 +73,7 @@ class Connection:
         "_frame_count",
         "_hello_timer",
         "_in_flight",
+        "_is_released",
         "_loop",
         "_noted",
         "_outbox",
@@ -79,6 +92,7 @@ class Connection:
         "last_verified",
         "limited",
         "live",
+        "renewed_at",
         "session_id",
         "token",
         "user_id",
@@ -100,6 +114,7 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self._session = Session(codec)
         self._in_flight = 0
+        self._is_released = False
         self._noted = False
         self._hello_timer: asyncio.TimerHandle | None = None
         self._frame_count = 0
@@ -110,7 +125,7 @@ class Connection:
         self.codec = codec
         self.connection_id = connection_id
         self.limited = limited
-        self.last_heard = self.last_verified = self._loop.time()
+        self.last_heard = self.last_verified = self.renewed_at = self._loop.time()
         self.live = True
         self.user_id = self.device_id = self.session_id = self.token = ""
         self.chats: dict[str, LiveChat] = {}
@@ -125,6 +140,7 @@ class Connection:
             while not self._socket.closed:
                 message = await self._socket.receive()
                 if message.type is not WSMsgType.TEXT and message.type is not WSMsgType.BINARY:
+                    self._is_released |= message.type is WSMsgType.CLOSE
                     break
                 waiting = self._receive(message.data)
                 if waiting is not None:
@@ -133,8 +149,9 @@ class Connection:
             self._forget_hello()
             self._session.close()
             self._services.hub.unsubscribe(self)
+            self._services.presences.unsubscribe(self)
             if self.user_id:
-                self._services.lobby.left(self.user_id, self.device_id)
+                self._services.lobby.left(self.user_id, self.device_id, clean=self._is_released)
             self._services.left(self)
             if self._closing is not None:
                 await self._closing
@@ -282,6 +299,18 @@ class Connection:
                 self._check_chat(request.chat)
                 await self._services.reading.mark_read(self.user_id, request.chat, request.read_up_to)
                 self._noted = True
+            case frames.TypingStart():
+                self._check_chat(request.chat)
+                await self._services.typings.start(self.user_id, request.chat)
+            case frames.TypingStop():
+                self._check_chat(request.chat)
+                await self._services.typings.stop(self.user_id, request.chat)
+            case frames.PresenceSubscribe():
+                presences = await self._services.presences.subscribe(self, request.user_ids)
+                return frames.PresenceState(presences=presences)
+            case frames.PresenceQuery():
+                presences = await self._services.presences.query(self.user_id, request.user_ids)
+                return frames.PresenceState(presences=presences)
             case frames.Heartbeat():
                 return await self._heartbeat()
         return None
@@ -299,6 +328,7 @@ class Connection:
         self.user_id, self.device_id = session.user_id, session.device_id
         self.session_id, self.token, self.live = session.session_id, request.token, request.live
         services.lobby.arrived(self.user_id, self.device_id)
+        services.note_arrival(self.user_id)
         await services.hub.subscribe(self)
         if not self.live:
             self._told_heads = services.hub.heads_beyond(self, {})
@@ -318,10 +348,10 @@ class Connection:
         return self._services.batch_frame(page, self.codec)
 
     async def _overview(self, request: frames.SyncOverview) -> ServerFrame:
-        changed = await self._services.reading.overview(
-            self.user_id, self.device_id, request.changed_since, request.limit
+        listed = await self._services.listing.chats(
+            self.user_id, self.device_id, request.changed_since, request.limit, request.brief
         )
-        return self._services.overview_frame(changed)
+        return frames.Overview(chats=listed.chats, token=listed.token, complete=listed.complete)
 
     def _check_chat(self, chat_id: str) -> int:
         """The head in memory of one of this person's chats."""
@@ -394,6 +424,7 @@ class Connection:
     def close(self, close: Close) -> None:
         """End with a code; a peer that does not take it is cut off."""
         if self._closing is None:
+            self._is_released |= close in RELEASING
             self._session.close()
             self._outbox.flush()
             self._services.metrics.closed.labels(str(close.code)).inc()

@@ -84,12 +84,16 @@ class LiveChat:
 
 
 class Hub:
-    """`hold`: what the log shows waits for the answers to drafts that other nodes append for this one."""
+    """`hold`: what the log shows waits for the answers to drafts that other nodes append for this one.
+
+    `changed`: told of every change of a chat that is heard here, before its members are.
+    """
 
     def __init__(
         self, log: Log, directory: Directory, metrics: Metrics, reach: Callable[[str], None]
     ) -> None:
         self.hold: Hold = lambda _, __: False
+        self.changed: Callable[[str, Change], None] = lambda _, __: None
         self._log = log
         self._directory = directory
         self._metrics = metrics
@@ -151,6 +155,35 @@ class Hub:
             return {chat_id: chat.target for chat_id, chat in chats if chat.target > chat.sent_through}
         heads = {chat_id: chat.sent_through for chat_id, chat in chats}
         return {chat_id: head for chat_id, head in heads.items() if head > told.get(chat_id, -1)}
+
+    # What use cases tell in passing: see `chats.audience`
+
+    def people_in(self, chat_id: str) -> set[str]:
+        chat = self._chats.get(chat_id)
+        if chat is None:
+            return set()
+        return {listener.user_id for listeners in chat.listeners.values() for listener in listeners}
+
+    def tell_chat(self, chat_id: str, frame: ServerFrame, receives: Callable[[str], bool]) -> None:
+        chat = self._chats.get(chat_id)
+        if chat is not None:
+            heard_by = [list(listeners) for listeners in chat.listeners.values()]
+            self.tell_some((one for some in heard_by for one in some if receives(one.user_id)), frame)
+
+    def tell_people(self, user_ids: Iterable[str], frame: ServerFrame) -> None:
+        found = [list(self._users.get(user_id, ())) for user_id in user_ids]
+        self.tell_some((one for some in found for one in some if one.live), frame)
+
+    @staticmethod
+    def tell_some(subscribers: Iterable[Subscriber], frame: ServerFrame) -> None:
+        """One frame to these, encoded once per codec."""
+        encoded: dict[Codec, bytes] = {}
+        for subscriber in subscribers:
+            codec = subscriber.codec
+            data = encoded.get(codec)
+            if data is None:
+                data = encoded[codec] = framed(codec.encode(frame), codec.binary)
+            subscriber.offer(data)
 
     def hears(self, chat_id: str) -> bool:
         """Whether anybody here is a member of this chat."""
@@ -290,6 +323,7 @@ class Hub:
 
     def _apply(self, chat_id: str, epoch: int, sequence: int, change: Change) -> None:
         """Who hears the chat from now on."""
+        self.changed(chat_id, change)
         if change.action is Action.JOINED:
             for subscriber in list(self._users.get(change.user_id, ())):
                 chat = self._hold(subscriber, chat_id)
@@ -308,18 +342,20 @@ class Hub:
                 self._tell(subscriber, ChatChanged(chat_id=chat_id, change="left", user_id=change.user_id))
 
     def _announce(self, chat: LiveChat, change: Change) -> None:
-        """Titles and roles: tell those who stay."""
+        """Titles, roles and settings: tell those who stay."""
         if change.action is Action.RENAMED:
             frame = ChatChanged(chat_id=chat.chat_id, change="renamed", title=change.title)
         elif change.action is Action.ROLE:
             frame = ChatChanged(
                 chat_id=chat.chat_id, change="role", user_id=change.user_id, role=change.role.value
             )
+        elif change.action is Action.READ_RECEIPTS and change.read_receipts is not None:
+            frame = ChatChanged(
+                chat_id=chat.chat_id, change="read_receipts", read_receipts=change.read_receipts.value
+            )
         else:
             return
-        for listeners in chat.listeners.values():
-            for listener in list(listeners):
-                self._tell(listener, frame)
+        self.tell_chat(chat.chat_id, frame, lambda _: True)
 
     def _tell(self, subscriber: Subscriber, frame: ServerFrame) -> None:
         subscriber.offer(framed(subscriber.codec.encode(frame), subscriber.codec.binary))

@@ -1,38 +1,48 @@
 """Who is connected here, and telling the registry of it, which nobody who connects waits for.
 
 What has changed is gathered while the registry is told of earlier changes, so a crowd that comes at once
-costs few calls. Leases are renewed a part at a time. See docs/ephemeral.md.
+costs few calls. A lease is renewed for a device that was heard, not for one that merely has a socket here.
+See docs/ephemeral.md.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from itertools import islice
 
-from parley.ephemeral.ports import DEVICE_RENEW_SECONDS, Device, Registry
+import structlog
+
+from parley.ephemeral.ports import DEVICE_RENEW_SECONDS, Device, Presence, Registry
 
 STEP_SECONDS = 5.0
-"""How often leases that are due are renewed, and those that ran out are ended."""
+"""How often leases that ran out are ended, on whichever node they were."""
+RENEWED_SECONDS_MIN = DEVICE_RENEW_SECONDS - STEP_SECONDS
+"""Who was renewed less than this ago need not be; who heartbeats in time is renewed by each one."""
 DEVICES_PER_CALL_MAX = 1_000
 CHANGES_WAITING_MAX = 50_000
-"""Beyond it a device that came is told of with the next renewals, and one that went by its lease."""
-LONG_AGO = float("-inf")
-assert DEVICE_RENEW_SECONDS > STEP_SECONDS
+"""Beyond it a device that came is told of when it is heard again, and one that went by its lease."""
+
+log = structlog.get_logger("parley.lobby")
 
 
 class Lobby:
-    """The devices that are connected to this node."""
+    """The devices that are connected to this node.
+
+    `gone` is told who went offline by what this node told or found: exactly one node is told of each.
+    """
 
     def __init__(self, registry: Registry, node_id: str) -> None:
         self._registry = registry
         self.node_id = node_id
-        self._renewed_at: dict[Device, float] = {}
-        """Of every device that is here; who is due first stands in front."""
-        self._again: dict[Device, int] = {}
-        """How many more connections a device has than one."""
+        self.gone: Callable[[list[Presence]], None] = lambda _: None
+        self._here: dict[Device, int] = {}
+        """How many connections each device has."""
         self._changed: dict[Device, None] = {}
+        self._heard: dict[Device, None] = {}
         self._step_at = 0.0
+        self._is_closing = False
         self._woken = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
         self._end_watch = registry.on_return(self._renew_all)
@@ -40,20 +50,32 @@ class Lobby:
     def arrived(self, user_id: str, device_id: str) -> None:
         """A connection of this device is here. To be called before the log is read for it."""
         device = user_id, device_id
-        if device in self._renewed_at:
-            self._again[device] = self._again.get(device, 0) + 1
-        else:
-            self._renewed_at[device] = asyncio.get_running_loop().time()
+        self._here[device] = self._here.get(device, 0) + 1
         self._note(device)
 
-    def left(self, user_id: str, device_id: str) -> None:
-        """One connection of it has ended."""
+    def heard(self, user_id: str, device_id: str) -> None:
+        """It has said something since it was last renewed, `RENEWED_SECONDS_MIN` ago or more."""
         device = user_id, device_id
-        more = self._again.pop(device, 0)
-        if more > 1:
-            self._again[device] = more - 1
-        elif not more and self._renewed_at.pop(device, None) is not None:
-            self._note(device)
+        if device in self._here:
+            self._heard[device] = None
+            self._woken.set()
+
+    def left(self, user_id: str, device_id: str, clean: bool) -> None:
+        """One connection of it has ended.
+
+        `clean`: it said so, and with its last connection the device is gone at once. Otherwise it may be on
+        its way back: its lease runs out unless it is.
+        """
+        device = user_id, device_id
+        connections = self._here.pop(device, 0)
+        if connections > 1:
+            self._here[device] = connections - 1
+        elif connections:
+            self._heard.pop(device, None)
+            if clean:
+                self._note(device)
+            else:
+                self._changed.pop(device, None)
 
     def _note(self, device: Device) -> None:
         if len(self._changed) < CHANGES_WAITING_MAX:
@@ -62,9 +84,7 @@ class Lobby:
 
     def _renew_all(self) -> None:
         """The registry may have forgotten everybody."""
-        for device in self._renewed_at:
-            self._renewed_at[device] = LONG_AGO
-        self._step_at = LONG_AGO
+        self._heard = dict.fromkeys(self._here)
         self._woken.set()
 
     def start(self) -> None:
@@ -73,58 +93,62 @@ class Lobby:
     async def close(self) -> None:
         """Nobody is here any more, and the registry is told so."""
         self._end_watch()
+        self._is_closing = True
+        self._woken.set()
         if self._worker is not None:
-            self._worker.cancel()
+            # It ends what it is about: its answer may say who goes offline by it.
             await asyncio.gather(self._worker, return_exceptions=True)
-        gone = {**self._renewed_at, **self._changed}
-        self._renewed_at, self._again, self._changed = {}, {}, {}
+        gone = {**self._here, **self._changed}
+        self._here, self._heard, self._changed = {}, {}, {}
         if gone:
-            await self._registry.disconnected(gone, self.node_id)
+            self._tell_gone(await self._registry.disconnected(gone, self.node_id))
 
     async def _work(self) -> None:
         """One task tells everything, so the registry hears it in the order in which it happened."""
         loop = asyncio.get_running_loop()
         self._step_at = loop.time() + STEP_SECONDS
-        while True:
+        while not self._is_closing:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(self._step_at):
                     await self._woken.wait()
             self._woken.clear()
             await self._tell_changes()
-            if loop.time() >= self._step_at:
+            if self._heard or loop.time() >= self._step_at:
                 self._step_at = loop.time() + STEP_SECONDS
-                await self._renew_due(loop.time())
+                await self._renew_heard()
 
     async def _tell_changes(self) -> None:
-        while self._changed:
-            some = list(islice(self._changed, DEVICES_PER_CALL_MAX))
-            for device in some:
-                del self._changed[device]
-            came = [device for device in some if device in self._renewed_at]
-            gone = [device for device in some if device not in self._renewed_at]
+        while self._changed and not self._is_closing:
+            some = _taken(self._changed)
+            came = [device for device in some if device in self._here]
+            gone = [device for device in some if device not in self._here]
             if came:
                 await self._registry.connected(came, self.node_id)
             if gone:
-                await self._registry.disconnected(gone, self.node_id)
+                self._tell_gone(await self._registry.disconnected(gone, self.node_id))
             await asyncio.sleep(0)
 
-    async def _renew_due(self, now: float) -> None:
-        """At least one call, even for nobody: it ends what has run out elsewhere."""
-        while True:
-            due = self._take_due(now)
-            await self._registry.renew(due, self.node_id)
-            if len(due) < DEVICES_PER_CALL_MAX:
+    async def _renew_heard(self) -> None:
+        """At least one call, even for nobody: it ends what has run out, here or elsewhere."""
+        while not self._is_closing:
+            some = _taken(self._heard)
+            self._tell_gone(await self._registry.renew(some, self.node_id))
+            if not self._heard:
                 return
             await asyncio.sleep(0)
 
-    def _take_due(self, now: float) -> list[Device]:
-        """Those in front whose turn it is go to the back."""
-        due: list[Device] = []
-        for device, renewed_at in self._renewed_at.items():
-            if renewed_at > now - DEVICE_RENEW_SECONDS + STEP_SECONDS or len(due) == DEVICES_PER_CALL_MAX:
-                break
-            due.append(device)
-        for device in due:
-            del self._renewed_at[device]
-            self._renewed_at[device] = now
-        return due
+    def _tell_gone(self, gone: list[Presence]) -> None:
+        if not gone:
+            return
+        try:
+            self.gone(gone)
+        except Exception:  # whoever listens must not end the renewing of everybody's leases
+            log.exception("nobody noted who went offline")
+
+
+def _taken(devices: dict[Device, None]) -> list[Device]:
+    """Some of them, which are then no longer there."""
+    some = list(islice(devices, DEVICES_PER_CALL_MAX))
+    for device in some:
+        del devices[device]
+    return some

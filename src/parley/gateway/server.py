@@ -15,6 +15,7 @@ from msgspec import UNSET
 
 from parley import ids
 from parley.config import is_loopback
+from parley.ephemeral.ports import DEVICE_RENEW_SECONDS
 from parley.errors import (
     BAD_REQUEST,
     FORBIDDEN,
@@ -50,6 +51,8 @@ from parley.wire import codes, limits
 from parley.wire.codec import CODECS, JSON_PROTOCOL
 
 IDLE_SWEEP_SECONDS = 5.0
+RENEW_SECONDS = DEVICE_RENEW_SECONDS - IDLE_SWEEP_SECONDS
+"""A device that is heard from every DEVICE_RENEW_SECONDS is renewed each time."""
 REQUEST_SECONDS_MAX = 30.0
 CLOSE_SECONDS_MAX = 2.0
 CLEANUP_SECONDS_MAX = 1.0
@@ -148,6 +151,9 @@ class Gateway:
             await asyncio.sleep(IDLE_SWEEP_SECONDS)
             now = asyncio.get_running_loop().time()
             for connection in list(self._services.connections):
+                if connection.token and connection.last_heard - connection.renewed_at >= RENEW_SECONDS:
+                    connection.renewed_at = connection.last_heard
+                    self._services.lobby.heard(connection.user_id, connection.device_id)
                 if connection.idle_seconds > limits.IDLE_SECONDS_MAX:
                     connection.close(codes.IDLE)
                 elif connection.token and now - connection.last_verified > limits.IDLE_SECONDS_MAX:

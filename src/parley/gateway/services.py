@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from msgspec import UNSET
-
 from parley.chats.accounts import People
 from parley.chats.membership import Membership
 from parley.chats.reading import Reading
 from parley.chats.sending import Sender
+from parley.chats.social import Social
 from parley.clock import Clock
 from parley.config import Config
 from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
-from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
 from parley.errors import UNAUTHENTICATED
 from parley.gateway.connection import Connection
@@ -21,10 +19,10 @@ from parley.gateway.hub import Hub
 from parley.gateway.lobby import Lobby
 from parley.gateway.outbox import Flusher
 from parley.gateway.shared_rates import SharedRates
-from parley.model import Changed, Page
+from parley.model import Page
 from parley.telemetry import Metrics
 from parley.wire.codec import Codec
-from parley.wire.frames import MessageBatch, Overview, OverviewChat
+from parley.wire.frames import MessageBatch
 
 ALONE = "alone"
 """The name of a node that nobody else needs to know."""
@@ -45,8 +43,9 @@ class Services:
         membership: Membership,
         sending: Sender,
         reading: Reading,
+        social: Social,
         hub: Hub,
-        ephemeral: Ephemeral | None = None,
+        ephemeral: Ephemeral,
         node_id: str = ALONE,
     ) -> None:
         self.config = config
@@ -56,13 +55,21 @@ class Services:
         self.membership = membership
         self.sending = sending
         self.reading = reading
+        self.presences = social.presences
+        self.typings = social.typings
+        self.receipts = social.receipts
+        self.relating = social.relating
+        self.listing = social.listing
+        self.muting = social.muting
+        self.note_arrival = social.note_arrival
         self.hub = hub
         self.connections: set[Connection] = set()
         self.flusher = Flusher()
         self.draining = False
         self._gone: asyncio.Future[None] | None = None
-        self.ephemeral: Ephemeral = ephemeral or LocalEphemeral(clock)
-        self.lobby = Lobby(self.ephemeral.registry, node_id)
+        self.ephemeral = ephemeral
+        self.lobby = Lobby(ephemeral.registry, node_id)
+        self.lobby.gone = social.note_gone
         self.rates = SharedRates(self.ephemeral, clock)
         self.message_rate = self.rates.messages
         self.frame_rate = RateLimiter(FRAMES_PER_CONNECTION)
@@ -94,20 +101,3 @@ class Services:
             complete=page.complete,
             reset=page.reset,
         )
-
-    @staticmethod
-    def overview_frame(changed: Changed) -> Overview:
-        chats = [
-            OverviewChat(
-                chat_id=at.chat_id,
-                epoch=at.epoch,
-                head=at.head,
-                last_acked_sequence=at.last_acked_sequence,
-                read_up_to=at.read_up_to,
-                unread=at.unread,
-                unread_more=at.unread_more,
-                left=True if at.left else UNSET,
-            )
-            for at in changed.positions
-        ]
-        return Overview(chats=chats, token=changed.token, complete=changed.complete)

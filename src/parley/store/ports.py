@@ -178,6 +178,10 @@ class Standings(Protocol):
         """Durable before it returns; the chat counts as changed for this person. None: not muted."""
         ...
 
+    async def muted_until(self, user_id: str, chat_id: str) -> str | None:
+        """As it was set last."""
+        ...
+
 
 class Cursors(Protocol):
     """How far each device and person is. Positions only rise."""

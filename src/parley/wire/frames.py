@@ -211,11 +211,11 @@ class OverviewChat(Struct, kw_only=True):
     unread_more: bool
     left: bool | UnsetType = UNSET
     muted: bool = False
-    muted_until: str | None | UnsetType = UNSET
+    muted_until: str | UnsetType | None = UNSET
     type: Literal["direct", "group"] | UnsetType = UNSET
-    title: str | None | UnsetType = UNSET
-    peer: Peer | None | UnsetType = UNSET
-    last_entry: Raw | None | UnsetType = UNSET
+    title: str | UnsetType | None = UNSET
+    peer: Peer | UnsetType | None = UNSET
+    last_entry: Entry | UnsetType | None = UNSET
 
 
 class Overview(ServerFrame, tag="overview", kw_only=True):
@@ -249,14 +249,14 @@ class ChatChanged(ServerFrame, tag="chat_changed", kw_only=True):
     head: int | UnsetType = UNSET
     epoch: int | UnsetType = UNSET
     read_receipts: str | UnsetType = UNSET
-    muted_until: str | None | UnsetType = UNSET
+    muted_until: str | UnsetType | None = UNSET
 
 
 class ReceiptFrame(ServerFrame, tag="receipt", kw_only=True, gc=False):
-    """How far a member has received or read. Your own: you read on another device."""
+    """How far a member has received or read. Your own: you read on another device. Null: somebody has read."""
 
     chat_id: str
-    user_id: str
+    user_id: str | None
     kind: Literal["delivered", "read"]
     up_to_sequence: int
     at: str

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from parley.core.permissions import decide_change
-from parley.model import Action, Change, ChatType, Role
+from parley.model import Action, Change, ChatType, ReadReceipts, Role
 
 ME, OTHER = "user_me", "user_other"
 OK = "ok"
@@ -142,10 +142,24 @@ def test_an_open_group_lets_no_stranger_bring_others() -> None:
     assert decided(Change(Action.JOINED, OTHER), None, None, open_to_join=True) == NOT_A_MEMBER
 
 
-@pytest.mark.parametrize("action", Action)
+@pytest.mark.parametrize("actor", ACTORS)
+def test_choosing_read_receipts(actor: Role | None) -> None:
+    """In a group owners and admins choose what it tells of who has read."""
+    change = Change(Action.READ_RECEIPTS, read_receipts=ReadReceipts.NONE)
+    assert decided(change, actor) == RENAMES[actor]
+
+
+@pytest.mark.parametrize("actor", Role)
+def test_choosing_read_receipts_of_a_direct_chat(actor: Role) -> None:
+    """Either of the two chooses what a direct chat tells."""
+    change = Change(Action.READ_RECEIPTS, read_receipts=ReadReceipts.NONE)
+    assert decided(change, actor, None, ChatType.DIRECT) == OK
+
+
+@pytest.mark.parametrize("action", sorted(set(Action) - {Action.READ_RECEIPTS}))
 @pytest.mark.parametrize("actor", Role)
 def test_a_direct_chat_is_fixed(actor: Role, action: Action) -> None:
-    """Nothing about a direct chat changes, whoever asks."""
+    """Neither people nor title of a direct chat change, whoever asks."""
     assert decided(Change(action, OTHER), actor, MEMBER, ChatType.DIRECT) == BAD_REQUEST
 
 
