@@ -224,6 +224,64 @@ async def test_many_devices_are_told_of_at_once(world: World) -> None:
         await world.until(lambda: _as_coroutine(len(ear.heard) == 2 * len(crowd)))
 
 
+async def test_who_takes_somebody_offline_is_told(world: World) -> None:
+    """The call that ends a person's last claim returns them with the time, and no other call does."""
+    async with world.opened() as (one, two):
+        ear = Ear(two)
+        await one.registry.connected([ANN_PHONE, BEN_PHONE], "a")
+        await two.registry.connected([ANN_LAPTOP], "b")
+        assert await one.registry.disconnected([ANN_PHONE], "a") == []
+        assert await one.registry.disconnected([ANN_LAPTOP], "a") == []
+        gone = await two.registry.disconnected([ANN_LAPTOP, BEN_PHONE], "b")
+        assert await two.registry.disconnected([ANN_LAPTOP], "b") == []
+        assert [(found.user_id, found.is_online) for found in gone] == [("usr_ann", False)]
+        await world.until(lambda: _as_coroutine(gone[0] in ear.presences))
+
+
+async def test_one_of_two_nodes_is_told_who_ran_out(world: World) -> None:
+    """However many nodes look for what has run out, one of them is told, with when they were last there."""
+    async with world.opened() as (one, two):
+        ear = Ear(one)
+        await one.registry.connected([ANN_PHONE, BEN_PHONE], "dead")
+        await world.until(lambda: _as_coroutine(len(ear.presences) == 2))
+        gone: list[Presence] = []
+
+        async def both_are_gone() -> bool:
+            for found in await asyncio.gather(one.registry.renew([], "a"), two.registry.renew([], "b")):
+                gone.extend(found)
+            return len(gone) >= 2
+
+        await world.until(both_are_gone)
+        assert await one.registry.disconnected([ANN_PHONE, BEN_PHONE], "dead") == []
+        assert await two.registry.renew([], "b") == []
+        assert sorted(found.user_id for found in gone) == ["usr_ann", "usr_ben"]
+        assert [found.last_active_ms for found in gone] == [ear.presences[0].last_active_ms] * 2
+        assert not any(found.is_online for found in gone)
+
+
+async def test_the_last_claim_runs_out_in_its_own_time(world: World) -> None:
+    """A device that closes takes along neither the claim of a lost one nor what is left of its time."""
+    async with world.opened() as (one, two):
+        await one.registry.connected([ANN_PHONE], "lost")
+        (began,) = await one.registry.presences(["usr_ann"])
+
+        async def is_later() -> bool:
+            await two.registry.connected([ANN_LAPTOP, BEN_PHONE], "b")
+            (now,) = await two.registry.presences(["usr_ben"])
+            return now.last_active_ms >= began.last_active_ms + world.lease_seconds * 100
+
+        await world.until(is_later)
+        assert await two.registry.disconnected([ANN_LAPTOP], "b") == []
+        gone: list[Presence] = []
+
+        async def ann_is_gone() -> bool:
+            gone.extend(await two.registry.renew([BEN_PHONE], "b"))
+            return not await online(one, "usr_ann") and bool(gone)
+
+        await world.until(ann_is_gone)
+        assert gone == [Presence("usr_ann", False, began.last_active_ms)]
+
+
 # Rates
 
 
@@ -299,8 +357,57 @@ async def test_a_report_of_many_is_answered_for_each(world: World) -> None:
         assert left == pytest.approx({key: BURST - cost for key, cost in used.items()}, abs=0.01)
 
 
-def _fail(presence: Presence) -> None:
-    raise ZeroDivisionError(presence.user_id)
+# Signals
+
+
+class Hearing:
+    """What was told, in order."""
+
+    def __init__(self, engine: Ephemeral) -> None:
+        self.heard: list[bytes] = []
+        self.end = engine.signals.hear(self.heard.append)
+
+
+async def test_a_signal_is_heard_once_on_every_node(world: World) -> None:
+    """Those on the node that tells hear it before the call returns, those elsewhere soon, each once."""
+    async with world.opened() as (one, two):
+        here, there = Hearing(one), Hearing(two)
+        one.signals.tell(b"first")
+        assert here.heard == [b"first"]
+        await world.until(lambda: _as_coroutine(there.heard == [b"first"]))
+        two.signals.tell(b"second")
+        await world.until(lambda: _as_coroutine(here.heard == there.heard == [b"first", b"second"]))
+
+
+async def test_signals_of_a_node_come_in_order(world: World) -> None:
+    """However many are told, at once or one after the other, and however long they are."""
+    signals = [b"%d " % number + bytes(number % 997) for number in range(5_000)]
+    async with world.opened() as (one, two):
+        there = Hearing(two)
+        for start in range(0, len(signals), 1_700):
+            for signal in signals[start : start + 1_700]:
+                one.signals.tell(signal)
+            await asyncio.sleep(0)
+        await world.until(lambda: _as_coroutine(len(there.heard) == len(signals)))
+        assert there.heard == signals
+        assert one.signals.dropped == 0
+
+
+async def test_who_stopped_hearing_hears_nothing(world: World) -> None:
+    """Ending it ends it for that listener alone, and a listener that fails harms no other."""
+    async with world.opened() as (one, two):
+        gone, broken = Hearing(two), two.signals.hear(_fail)
+        left = Hearing(two)
+        gone.end()
+        one.signals.tell(b"signal")
+        two.signals.tell(b"signal")
+        await world.until(lambda: _as_coroutine(left.heard == [b"signal", b"signal"]))
+        broken()
+        assert gone.heard == []
+
+
+def _fail(told: object) -> None:
+    raise ZeroDivisionError(told)
 
 
 async def _as_coroutine(holds: bool) -> bool:

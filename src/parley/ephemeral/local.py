@@ -20,6 +20,7 @@ from parley.ephemeral.ports import (
     Presence,
     Rates,
     Registry,
+    Signals,
 )
 
 
@@ -57,54 +58,73 @@ class LocalRegistry:
         self._clock = clock
         self._lease_ms = round(lease_seconds * MS_PER_SECOND)
         self._people: dict[str, tuple[Claim, ...]] = {}
-        """Of all who were told to be online, who runs out first in front; of each, the newest claim last."""
+        """Of all who were told to be online; of each, the newest claim last."""
+        self._leases: dict[tuple[str, str, str], int] = {}
+        """(user_id, device_id, node_id) of every claim → its end; what runs out first stands in front."""
         self._watching = Listeners[Presence]()
 
     async def connected(self, devices: Sequence[Device], node_id: str) -> None:
         now_ms = self._clock()
         for user_id, device_id in devices:
-            known = self._people.pop(user_id, ())
-            others = [at for at in known if at.expires_ms > now_ms and not at.is_of(device_id, node_id)]
-            self._hold(user_id, (*others, self._claim(device_id, node_id, now_ms)), known, now_ms)
+            known = self._people.get(user_id, ())
+            others = [at for at in known if not at.is_of(device_id, node_id)]
+            self._hold(user_id, (*others, self._claim(user_id, device_id, node_id, now_ms)), now_ms)
 
-    async def renew(self, devices: Sequence[Device], node_id: str) -> None:
-        now_ms = self._clock()
-        for user_id, device_id in devices:
-            known = self._people.pop(user_id, ())
-            claim = self._claim(device_id, node_id, now_ms)
-            claims = tuple(claim if at.is_of(device_id, node_id) else at for at in known)
-            self._hold(user_id, claims if claim in claims else (*claims, claim), known, now_ms)
-        self._end_expired(now_ms)
-
-    def _claim(self, device_id: str, node_id: str, now_ms: int) -> Claim:
-        return Claim(device_id, node_id, now_ms + self._lease_ms)
-
-    def _hold(self, user_id: str, claims: tuple[Claim, ...], known: tuple[Claim, ...], now_ms: int) -> None:
-        self._people[user_id] = claims
-        if not known:
-            self._watching.tell(Presence(user_id, True, now_ms))
-
-    async def disconnected(self, devices: Iterable[Device], node_id: str) -> None:
+    async def renew(self, devices: Sequence[Device], node_id: str) -> list[Presence]:
         now_ms = self._clock()
         for user_id, device_id in devices:
             known = self._people.get(user_id, ())
-            left = tuple(at for at in known if not at.is_of(device_id, node_id))
-            if _expires_ms(left) > now_ms:
-                self._people[user_id] = left
-            elif len(left) < len(known):
-                self._end(user_id, now_ms)
+            claim = self._claim(user_id, device_id, node_id, now_ms)
+            claims = tuple(claim if at.is_of(device_id, node_id) else at for at in known)
+            self._hold(user_id, claims if claim in claims else (*claims, claim), now_ms)
+        return self._end_expired(now_ms)
 
-    def _end_expired(self, now_ms: int) -> None:
-        while self._people:
-            user_id, claims = next(iter(self._people.items()))
-            expires_ms = _expires_ms(claims)
+    def _claim(self, user_id: str, device_id: str, node_id: str, now_ms: int) -> Claim:
+        expires_ms = now_ms + self._lease_ms
+        self._leases.pop((user_id, device_id, node_id), None)
+        self._leases[user_id, device_id, node_id] = expires_ms
+        return Claim(device_id, node_id, expires_ms)
+
+    def _hold(self, user_id: str, claims: tuple[Claim, ...], now_ms: int) -> None:
+        is_news = user_id not in self._people
+        self._people[user_id] = claims
+        if is_news:
+            self._watching.tell(Presence(user_id, True, now_ms))
+
+    async def disconnected(self, devices: Iterable[Device], node_id: str) -> list[Presence]:
+        now_ms = self._clock()
+        gone: list[Presence] = []
+        for user_id, device_id in devices:
+            if self._leases.pop((user_id, device_id, node_id), None) is None:
+                continue
+            left = tuple(at for at in self._people[user_id] if not at.is_of(device_id, node_id))
+            self._people[user_id] = left
+            if _expires_ms(left) <= now_ms:
+                gone.append(self._end(user_id, now_ms))
+        return gone
+
+    def _end_expired(self, now_ms: int) -> list[Presence]:
+        gone: list[Presence] = []
+        while self._leases:
+            claim, expires_ms = next(iter(self._leases.items()))
             if expires_ms > now_ms:
-                return
-            self._end(user_id, expires_ms - self._lease_ms)
+                break
+            user_id, device_id, node_id = claim
+            claims = self._people[user_id]
+            last_ms = _expires_ms(claims)
+            if last_ms <= now_ms:
+                gone.append(self._end(user_id, last_ms - self._lease_ms))
+            else:
+                del self._leases[claim]
+                self._people[user_id] = tuple(at for at in claims if not at.is_of(device_id, node_id))
+        return gone
 
-    def _end(self, user_id: str, last_active_ms: int) -> None:
-        del self._people[user_id]
-        self._watching.tell(Presence(user_id, False, last_active_ms))
+    def _end(self, user_id: str, last_active_ms: int) -> Presence:
+        for at in self._people.pop(user_id):
+            del self._leases[user_id, at.device_id, at.node_id]
+        presence = Presence(user_id, False, last_active_ms)
+        self._watching.tell(presence)
+        return presence
 
     async def whereabouts(self, user_ids: Sequence[str]) -> dict[str, dict[str, str]]:
         now_ms = self._clock()
@@ -165,6 +185,21 @@ class LocalRates:
         return limiter
 
 
+class LocalSignals:
+    """Whoever tells waits until all have heard; a listener that fails harms neither it nor the others."""
+
+    dropped = 0
+
+    def __init__(self) -> None:
+        self._listeners = Listeners[bytes]()
+
+    def tell(self, signal: bytes) -> None:
+        self._listeners.tell(signal)
+
+    def hear(self, heard: Callable[[bytes], None]) -> Callable[[], None]:
+        return self._listeners.add(heard)
+
+
 class LocalEphemeral:
     """Everything in this process; nothing to start, nothing to lose but the process itself."""
 
@@ -181,6 +216,7 @@ class LocalEphemeral:
         self.nodes: Nodes = LocalNodes(clock, node_lease_seconds)
         self.registry: Registry = LocalRegistry(clock, device_lease_seconds)
         self.rates: Rates = LocalRates(clock)
+        self.signals: Signals = LocalSignals()
 
     async def start(self) -> None:
         """There is nobody to hear but this process."""

@@ -57,7 +57,8 @@ class Nodes(Protocol):
 class Registry(Protocol):
     """Which devices of which person are connected to which node.
 
-    A claim is (device, node). It is a lease of `DEVICE_LEASE_SECONDS`, renewed every `DEVICE_RENEW_SECONDS`.
+    A claim is (device, node). It is a lease of `DEVICE_LEASE_SECONDS`, renewed by what is heard from the
+    device, every `DEVICE_RENEW_SECONDS` at most.
     A person is online while any claim on any of their devices holds.
     """
 
@@ -119,6 +120,11 @@ class Rates(Protocol):
 
 class Signals(Protocol):
     """What people notice of each other right now, told to every node and kept by none. Lossy."""
+
+    @property
+    def dropped(self) -> int:
+        """How many were not told to other nodes, because these could not be reached in time."""
+        ...
 
     def tell(self, signal: bytes) -> None:
         """Everybody who listens hears it once, on this node too; those of one node in the order of its calls.

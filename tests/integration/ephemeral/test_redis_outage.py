@@ -100,6 +100,25 @@ async def test_changes_are_heard_again(own_redis: OwnRedis) -> None:
         await eventually(lambda: [presence.user_id for presence in heard] == ["usr_ann"])
 
 
+async def test_signals_reach_those_here_and_later_all(own_redis: OwnRedis) -> None:
+    """While Redis is away only this node hears what it tells; what others missed is counted, not told later."""
+    async with node(own_redis) as one, node(own_redis) as two:
+        here: list[bytes] = []
+        there: list[bytes] = []
+        one.signals.hear(here.append)
+        two.signals.hear(there.append)
+        await own_redis.kill()
+        await eventually(lambda: not one.is_listening and not two.is_listening)
+        one.signals.tell(b"without")
+        assert here == [b"without"]
+        await eventually(lambda: one.signals.dropped == 1)
+        await own_redis.start_empty()
+        await eventually(lambda: one.is_listening and two.is_listening)
+        one.signals.tell(b"with")
+        await eventually(lambda: there == [b"with"])
+        assert here == [b"without", b"with"]
+
+
 async def test_the_last_known_nodes_are_answered(own_redis: OwnRedis) -> None:
     """While Redis is away, and after it is back without its data, nodes that were alive are still listed."""
     async with node(own_redis) as one, node(own_redis) as two:
@@ -226,9 +245,11 @@ async def test_presence_is_kept_under_the_names_of_the_design(own_redis: OwnRedi
 
 
 async def test_nonsense_on_the_channel_is_passed_over(own_redis: OwnRedis) -> None:
-    """What another program says on the channel neither ends the listening nor counts as an outage."""
+    """What another program says on the channels neither ends the listening nor counts as an outage."""
     async with node(own_redis) as one, own_redis.asked() as redis:
-        await redis.publish("presence_channel", "nonsense")
+        for channel in ("presence_channel", "signals_channel"):
+            await redis.publish(channel, "nonsense")
+            await redis.publish(channel, b"\xff\xfe")
         heard: list[Presence] = []
         one.registry.watch(heard.append)
         await one.registry.connected([("usr_ann", "phone")], "a")

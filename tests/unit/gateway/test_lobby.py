@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from parley.ephemeral.local import LocalRegistry
-from parley.ephemeral.ports import DEVICE_LEASE_SECONDS, DEVICE_RENEW_SECONDS, Device
+from parley.ephemeral.ports import DEVICE_LEASE_SECONDS, DEVICE_RENEW_SECONDS, Device, Presence
 from parley.gateway import lobby as lobby_module
 from parley.gateway.lobby import STEP_SECONDS, Lobby
-from parley.testing.clock import VirtualClock, run_virtual
+from parley.testing.clock import START_MS, VirtualClock, run_virtual
 
 ANN, BEN = ("usr_ann", "phone"), ("usr_ben", "phone")
 CALL_SECONDS = 0.01
@@ -28,14 +28,14 @@ class SlowRegistry(LocalRegistry):
         await self._travel("connected", devices)
         await super().connected(devices, node_id)
 
-    async def disconnected(self, devices: Iterable[Device], node_id: str) -> None:
+    async def disconnected(self, devices: Iterable[Device], node_id: str) -> list[Presence]:
         devices = list(devices)
         await self._travel("disconnected", devices)
-        await super().disconnected(devices, node_id)
+        return await super().disconnected(devices, node_id)
 
-    async def renew(self, devices: Sequence[Device], node_id: str) -> None:
+    async def renew(self, devices: Sequence[Device], node_id: str) -> list[Presence]:
         await self._travel("renew", devices)
-        await super().renew(devices, node_id)
+        return await super().renew(devices, node_id)
 
     def on_return(self, returned: Callable[[], None]) -> Callable[[], None]:
         self._tell_returned = returned
@@ -43,6 +43,7 @@ class SlowRegistry(LocalRegistry):
 
     def forget(self) -> None:
         self._people.clear()
+        self._leases.clear()
         self._tell_returned()
 
     async def _travel(self, verb: str, devices: Sequence[Device]) -> None:
@@ -56,6 +57,8 @@ class World:
     def __init__(self, clock: VirtualClock) -> None:
         self.registry = SlowRegistry(clock)
         self.lobby = Lobby(self.registry, "a")
+        self.gone: list[Presence] = []
+        self.lobby.gone = self.gone.extend
 
     async def present(self) -> set[str]:
         return set(await self.registry.whereabouts(["usr_ann", "usr_ben", *crowd_ids()]))
@@ -80,6 +83,11 @@ def crowd_comes(lobby: Lobby) -> None:
         lobby.arrived(user_id, "phone")
 
 
+def crowd_is_heard(lobby: Lobby) -> None:
+    for user_id in crowd_ids():
+        lobby.heard(user_id, "phone")
+
+
 async def told() -> None:
     """Long enough for what has happened to be told, and shorter than a step."""
     await asyncio.sleep(STEP_SECONDS / 2)
@@ -94,7 +102,7 @@ def test_a_crowd_costs_few_calls() -> None:
             await told()
             assert len(await world.present()) == 2_000
             for user_id in crowd_ids():
-                world.lobby.left(user_id, "phone")
+                world.lobby.left(user_id, "phone", clean=True)
             await asyncio.sleep(STEP_SECONDS / 4)
             assert await world.present() == set()
             assert len([verb for verb, _ in world.registry.calls if verb != "renew"]) <= 6
@@ -102,22 +110,128 @@ def test_a_crowd_costs_few_calls() -> None:
     run_virtual(scenario)
 
 
-def test_leases_never_run_out_here() -> None:
-    """However long a device stays, it stays registered, and is renewed no more often than needed."""
+def test_who_is_heard_in_time_never_runs_out() -> None:
+    """However long a device heartbeats it stays registered, and each time it is heard is one renewal."""
 
     async def scenario(clock: VirtualClock) -> None:
         async with at_work(clock) as world:
             crowd_comes(world.lobby)
             await asyncio.sleep(1)
-            gone: list[str] = []
-            world.registry.watch(lambda presence: gone.append(presence.user_id))
             world.registry.calls.clear()
-            await asyncio.sleep(20 * DEVICE_LEASE_SECONDS)
-            assert gone == []
+            for _ in range(40):
+                await asyncio.sleep(DEVICE_RENEW_SECONDS)
+                crowd_is_heard(world.lobby)
+                crowd_is_heard(world.lobby)
+            assert world.gone == []
             assert len(await world.present()) == 2_000
-            renewed = sum(count for _, count in world.registry.calls)
-            rounds = 20 * DEVICE_LEASE_SECONDS / (DEVICE_RENEW_SECONDS - STEP_SECONDS)
-            assert renewed <= 2_000 * (rounds + 1)
+            await told()
+            assert sum(count for _, count in world.registry.calls) == 40 * 2_000
+            assert len(world.registry.calls) <= 40 * (2 + DEVICE_RENEW_SECONDS / STEP_SECONDS)
+
+    run_virtual(scenario)
+
+
+def test_a_silent_device_runs_out() -> None:
+    """A socket that says nothing holds no lease; whoever is heard meanwhile does, and so does who is back."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        async with at_work(clock) as world:
+            world.lobby.arrived(*ANN)
+            world.lobby.arrived(*BEN)
+            for _ in range(2):
+                await asyncio.sleep(DEVICE_RENEW_SECONDS)
+                world.lobby.heard(*BEN)
+            await asyncio.sleep(2 * STEP_SECONDS)
+            assert await world.present() == {"usr_ben"}
+            assert world.gone == [Presence("usr_ann", False, START_MS + round(CALL_SECONDS * 1000))]
+            world.lobby.heard(*ANN)
+            await told()
+            assert await world.present() == {"usr_ann", "usr_ben"}
+
+    run_virtual(scenario)
+
+
+def test_a_lost_connection_leaves_its_lease() -> None:
+    """Who is cut off is online until the lease ends, also if a renewal was under way; then they are gone."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        async with at_work(clock) as world:
+            world.lobby.arrived(*ANN)
+            await told()
+            world.lobby.heard(*ANN)
+            world.lobby.left(*ANN, clean=False)
+            world.lobby.heard(*ANN)
+            await asyncio.sleep(DEVICE_LEASE_SECONDS - 2 * STEP_SECONDS)
+            assert (await world.present(), world.gone) == ({"usr_ann"}, [])
+            await asyncio.sleep(3 * STEP_SECONDS)
+            assert await world.present() == set()
+            assert [presence.user_id for presence in world.gone] == ["usr_ann"]
+
+    run_virtual(scenario)
+
+
+def test_who_is_back_in_time_was_never_gone() -> None:
+    """A device that lost its connection and has a new one, here, goes with that one, and nobody noticed."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        async with at_work(clock) as world:
+            changes: list[bool] = []
+            world.registry.watch(lambda presence: changes.append(presence.is_online))
+            world.lobby.arrived(*ANN)
+            await told()
+            world.lobby.left(*ANN, clean=False)
+            await asyncio.sleep(DEVICE_LEASE_SECONDS / 2)
+            world.lobby.arrived(*ANN)
+            await asyncio.sleep(DEVICE_LEASE_SECONDS - STEP_SECONDS)
+            assert changes == [True]
+            world.lobby.left(*ANN, clean=True)
+            await told()
+            assert changes == [True, False]
+
+    run_virtual(scenario)
+
+
+def test_who_loses_one_of_two_connections_is_still_here() -> None:
+    """A lost socket of a device that has another one neither ends nor renews anything."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        async with at_work(clock) as world:
+            world.lobby.arrived(*ANN)
+            world.lobby.arrived(*ANN)
+            world.lobby.left(*ANN, clean=False)
+            await told()
+            assert await world.present() == {"usr_ann"}
+            world.lobby.left(*ANN, clean=True)
+            world.lobby.left(*ANN, clean=True)
+            await told()
+            assert await world.present() == set()
+
+    run_virtual(scenario)
+
+
+def test_who_goes_is_told_once_with_the_time() -> None:
+    """A clean close is told at once; a listener that fails ends nothing."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        async with at_work(clock) as world:
+            for device in (ANN, ("usr_ann", "laptop")):
+                world.lobby.arrived(*device)
+            await told()
+            world.lobby.left(*ANN, clean=True)
+            await told()
+            assert world.gone == []
+            world.lobby.left("usr_ann", "laptop", clean=True)
+            left_ms = clock()
+            await told()
+            assert world.gone == [Presence("usr_ann", False, left_ms + round(CALL_SECONDS * 1000))]
+            world.lobby.gone = _fail
+            world.lobby.arrived(*ANN)
+            await told()
+            world.lobby.left(*ANN, clean=True)
+            await told()
+            world.lobby.arrived(*BEN)
+            await told()
+            assert await world.present() == {"usr_ben"}
 
     run_virtual(scenario)
 
@@ -130,10 +244,10 @@ def test_a_device_leaves_with_its_last_connection() -> None:
             for _ in range(3):
                 world.lobby.arrived(*ANN)
             for _ in range(2):
-                world.lobby.left(*ANN)
+                world.lobby.left(*ANN, clean=True)
             await told()
             assert await world.present() == {"usr_ann"}
-            world.lobby.left(*ANN)
+            world.lobby.left(*ANN, clean=True)
             await told()
             assert await world.present() == set()
 
@@ -149,10 +263,10 @@ def test_who_is_back_before_it_was_told_has_never_left() -> None:
             world.registry.watch(lambda presence: changes.append(presence.is_online))
             world.lobby.arrived(*ANN)
             await asyncio.sleep(CALL_SECONDS / 2)
-            world.lobby.left(*ANN)
+            world.lobby.left(*ANN, clean=True)
             world.lobby.arrived(*ANN)
             world.lobby.arrived(*BEN)
-            world.lobby.left(*BEN)
+            world.lobby.left(*BEN, clean=True)
             await told()
             assert await world.present() == {"usr_ann"}
             assert changes == [True]
@@ -176,7 +290,7 @@ def test_everybody_is_told_of_again_when_forgotten() -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Too many changes are told of later: who came with the renewals, who went by the end of a lease."""
+    """Too many changes are told of later: who came when heard, who went by the end of a lease."""
     monkeypatch.setattr(lobby_module, "CHANGES_WAITING_MAX", 100)
 
     async def scenario(clock: VirtualClock) -> None:
@@ -184,10 +298,11 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             crowd_comes(world.lobby)
             await told()
             assert len(await world.present()) == 100
-            await asyncio.sleep(DEVICE_RENEW_SECONDS + STEP_SECONDS)
+            crowd_is_heard(world.lobby)
+            await told()
             assert len(await world.present()) == 2_000
             for user_id in crowd_ids():
-                world.lobby.left(user_id, "phone")
+                world.lobby.left(user_id, "phone", clean=True)
             await asyncio.sleep(DEVICE_LEASE_SECONDS + 2 * STEP_SECONDS)
             assert await world.present() == set()
 
@@ -195,7 +310,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_node_that_closes_leaves_nobody_behind() -> None:
-    """Whoever is still registered when the lobby closes is taken out."""
+    """Whoever is still registered when the lobby closes is taken out, and told to be gone."""
 
     async def scenario(clock: VirtualClock) -> None:
         async with at_work(clock) as world:
@@ -203,6 +318,7 @@ def test_a_node_that_closes_leaves_nobody_behind() -> None:
             await told()
             world.lobby.arrived(*BEN)
         assert await world.present() == set()
+        assert [presence.user_id for presence in world.gone] == ["usr_ann"]
 
     run_virtual(scenario)
 
@@ -219,3 +335,21 @@ def test_nobody_here_still_ends_what_ran_out_elsewhere() -> None:
             assert gone == ["usr_ann"]
 
     run_virtual(scenario)
+
+
+def test_closing_waits_for_what_is_being_told() -> None:
+    """Who goes offline by a call that is under way when the lobby closes is told to be gone."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        async with at_work(clock) as world:
+            world.lobby.arrived(*ANN)
+            await told()
+            world.lobby.left(*ANN, clean=True)
+            await asyncio.sleep(CALL_SECONDS / 2)
+        assert [presence.user_id for presence in world.gone] == ["usr_ann"]
+
+    run_virtual(scenario)
+
+
+def _fail(gone: list[Presence]) -> None:
+    raise ZeroDivisionError(gone)

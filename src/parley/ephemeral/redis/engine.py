@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from parley.clock import Clock
 from parley.ephemeral.local import LocalRates, LocalRegistry
-from parley.ephemeral.ports import DEVICE_LEASE_SECONDS, NODE_LEASE_SECONDS, Nodes, Rates, Registry
+from parley.ephemeral.ports import DEVICE_LEASE_SECONDS, NODE_LEASE_SECONDS, Nodes, Rates, Registry, Signals
+from parley.ephemeral.redis.channels import Channels
 from parley.ephemeral.redis.link import Link
 from parley.ephemeral.redis.nodes import RedisNodes
 from parley.ephemeral.redis.rates import RedisRates
 from parley.ephemeral.redis.registry import RedisRegistry
+from parley.ephemeral.redis.signals import RedisSignals
 
 
 class RedisEphemeral:
@@ -24,14 +26,16 @@ class RedisEphemeral:
         device_lease_seconds: float = DEVICE_LEASE_SECONDS,
     ) -> None:
         self._link = Link(url)
-        registry = RedisRegistry(
-            self._link, LocalRegistry(clock, device_lease_seconds), prefix, device_lease_seconds
-        )
-        self._channel = registry.channel
+        self._channels = Channels(self._link)
+        here = LocalRegistry(clock, device_lease_seconds)
+        self._signals = RedisSignals(self._link, self._channels, prefix)
         self.is_shared = True
         self.nodes: Nodes = RedisNodes(self._link, prefix, node_lease_seconds)
-        self.registry: Registry = registry
+        self.registry: Registry = RedisRegistry(
+            self._link, self._channels, here, prefix, device_lease_seconds
+        )
         self.rates: Rates = RedisRates(self._link, LocalRates(clock), prefix)
+        self.signals: Signals = self._signals
 
     @property
     def available(self) -> bool:
@@ -39,12 +43,13 @@ class RedisEphemeral:
 
     @property
     def is_listening(self) -> bool:
-        """Whether changes of presence are heard; not for a while after the start, or while Redis is away."""
-        return self._channel.is_listening
+        """Whether others are heard; not for a while after the start, or while Redis is away."""
+        return self._channels.is_listening
 
     async def start(self) -> None:
-        self._channel.start()
+        self._channels.start()
 
     async def close(self) -> None:
-        await self._channel.close()
+        await self._signals.close()
+        await self._channels.close()
         await self._link.close()

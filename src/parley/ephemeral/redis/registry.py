@@ -18,7 +18,7 @@ from parley.ephemeral.listeners import Listeners
 from parley.ephemeral.local import LocalRegistry
 from parley.ephemeral.ports import DEVICE_LEASE_SECONDS, Device, Presence
 from parley.ephemeral.redis import scripts
-from parley.ephemeral.redis.channel import Channel
+from parley.ephemeral.redis.channels import Channels
 from parley.ephemeral.redis.link import Link, Value, chunks
 
 CLAIMS_PER_CALL_MAX = 250
@@ -47,6 +47,7 @@ class RedisRegistry:
     def __init__(
         self,
         link: Link,
+        channels: Channels,
         here: LocalRegistry,
         prefix: str = "",
         lease_seconds: float = DEVICE_LEASE_SECONDS,
@@ -60,40 +61,51 @@ class RedisRegistry:
         self._end = link.script(scripts.END)
         self._whereabouts = link.script(scripts.WHEREABOUTS)
         self._watching = Listeners[Presence]()
-        self.channel = Channel(link, prefix + CHANNEL, self._heard)
+        self._channel = prefix + CHANNEL
+        channels.hear(self._channel, self._heard)
 
     async def connected(self, devices: Sequence[Device], node_id: str) -> None:
         await self._here.connected(devices, node_id)
         for some in chunks(devices, CLAIMS_PER_CALL_MAX):
             await self._claimed(some, node_id, is_new=True)
 
-    async def renew(self, devices: Sequence[Device], node_id: str) -> None:
-        await self._here.renew(devices, node_id)
+    async def renew(self, devices: Sequence[Device], node_id: str) -> list[Presence]:
+        gone_here = await self._here.renew(devices, node_id)
         run_out: list[bytes] | None = []
         for some in list(chunks(devices, CLAIMS_PER_CALL_MAX)) or [[]]:
             run_out = await self._claimed(some, node_id, is_new=False)
+        gone: list[Presence] = []
         while run_out:
-            run_out = await self._ended([user_id.decode() for user_id in run_out])
+            ended = await self._ended([user_id.decode() for user_id in run_out])
+            if ended is None:
+                break
+            run_out = ended[1]
+            gone += ended[0]
+        return gone_here if run_out is None else gone
 
     async def _claimed(self, devices: Sequence[Device], node_id: str, *, is_new: bool) -> list[bytes] | None:
         """Returns some of those whose leases have run out."""
         keys = self._keys(user_id for user_id, _ in devices)
-        values: list[Value] = [self.channel.name, PEOPLE_PER_CALL_MAX, node_id, self._lease_ms, int(is_new)]
+        values: list[Value] = [self._channel, PEOPLE_PER_CALL_MAX, node_id, self._lease_ms, int(is_new)]
         values += (part for device in devices for part in device)
         return await self._link.call(partial(self._claim, keys, values))
 
-    async def _ended(self, user_ids: list[str]) -> list[bytes] | None:
-        """Returns some of those who are left."""
-        values: list[Value] = [self.channel.name, PEOPLE_PER_CALL_MAX, self._lease_ms, *user_ids]
-        return await self._link.call(partial(self._end, self._keys(user_ids), values))
+    async def _ended(self, user_ids: list[str]) -> tuple[list[Presence], list[bytes]] | None:
+        """Returns those whom this call took offline, and some of those who are left."""
+        values: list[Value] = [self._channel, PEOPLE_PER_CALL_MAX, self._lease_ms, *user_ids]
+        told = await self._link.call(partial(self._end, self._keys(user_ids), values))
+        return None if told is None else (_presences(told[0]), told[1])
 
-    async def disconnected(self, devices: Iterable[Device], node_id: str) -> None:
+    async def disconnected(self, devices: Iterable[Device], node_id: str) -> list[Presence]:
         devices = list(devices)
-        await self._here.disconnected(devices, node_id)
+        gone: list[Presence] = []
         for some in chunks(devices, CLAIMS_PER_CALL_MAX):
+            gone_here = await self._here.disconnected(some, node_id)
             keys = self._keys(user_id for user_id, _ in some)
-            values = [self.channel.name, node_id, *(part for device in some for part in device)]
-            await self._link.call(partial(self._release, keys, values))
+            values = [self._channel, node_id, *(part for device in some for part in device)]
+            told = await self._link.call(partial(self._release, keys, values))
+            gone += gone_here if told is None else _presences(told)
+        return gone
 
     async def whereabouts(self, user_ids: Sequence[str]) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}
@@ -129,18 +141,22 @@ class RedisRegistry:
 
     def _heard(self, data: bytes) -> None:
         try:
-            news = decode_news(data)
+            news = _presences(data)
         except msgspec.DecodeError as error:
-            log.debug("not a presence", channel=self.channel.name, error=str(error))
+            log.debug("not a presence", channel=self._channel, error=str(error))
             return
-        for status in news:
-            self._watching.tell(status.presence(status.user_id))
+        for presence in news:
+            self._watching.tell(presence)
 
     def _keys(self, user_ids: Iterable[str]) -> list[str]:
         keys = [f"{self._prefix}presence_leases"]
         for user_id in user_ids:
             keys += f"{self._prefix}devices:{user_id}", f"{self._prefix}presence:{user_id}"
         return keys
+
+
+def _presences(news: bytes) -> list[Presence]:
+    return [status.presence(status.user_id) for status in decode_news(news)]
 
 
 def _latest(held: list[bytes]) -> dict[str, str]:

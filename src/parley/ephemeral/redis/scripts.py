@@ -6,6 +6,7 @@
     presence_leases     zset     user_id → lease end, of everybody who was told to be online
     rate:{name}:{key}   string   "<level> <updated at>", until it would be full
     presence_channel    channel  [{"user_id": …, "status": "online" | "offline", "last_active": …}, …]
+    signals_channel     channel  [who tells, [signal, …]] as MessagePack; no script touches it
 
 Times are milliseconds since 1970; only "connected at" has microseconds, so that no two are the same.
 """
@@ -45,28 +46,33 @@ end
 """
 
 PUBLISH = """
-if #news > 0 then redis.call('PUBLISH', channel, cjson.encode(news)) end
+local told = '[]'
+if #news > 0 then
+  told = cjson.encode(news)
+  redis.call('PUBLISH', channel, told)
+end
 """
 """One message for all: every node reads it, and a message costs a reader more than what is in it."""
 
 RUN_OUT = """
-return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, many)
+local run_out = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, many)
 """
 """People whose leases have run out and of whom nobody was told yet."""
 
 PRUNE = """
 local function prune(devices)
-  -- Forget claims that have run out; whether any is left.
-  local is_held = false
+  -- Forget claims that have run out; when the last of the others will, 0 if there is none.
+  local last = 0
   local all = redis.call('HGETALL', devices)
   for i = 1, #all, 2 do
-    if tonumber(string.match(all[i + 1], '%d+$')) > now then
-      is_held = true
+    local ends = tonumber(string.match(all[i + 1], '%d+$'))
+    if ends > now then
+      last = math.max(last, ends)
     else
       redis.call('HDEL', devices, all[i])
     end
   end
-  return is_held
+  return last
 end
 """
 
@@ -93,24 +99,34 @@ for i = 2, #KEYS, 2 do
   redis.call('SET', presence, present, 'PX', lease)
   if redis.call('ZADD', KEYS[1], ends, user_id) == 1 then tell(user_id, 'online', now) end
 end
-{PUBLISH}{RUN_OUT}"""
+{PUBLISH}{RUN_OUT}
+return run_out
+"""
 
 RELEASE = f"""{NOW}{PRUNE}
--- KEYS as above; ARGV: channel, node, then person and device of each claim.
+-- KEYS as above; ARGV: channel, node, then person and device of each claim. Answers what it told.
 local channel, node = ARGV[1], ARGV[2]
 {TELL}
 for i = 2, #KEYS, 2 do
   local devices, presence, user_id, device_id = KEYS[i], KEYS[i + 1], ARGV[i + 1], ARGV[i + 2]
-  local is_known = redis.call('HDEL', devices, device_id .. '\\31' .. node) == 1
-  if is_known and not prune(devices) then
-    redis.call('DEL', devices, presence)
-    if redis.call('ZREM', KEYS[1], user_id) == 1 then tell(user_id, 'offline', now) end
+  if redis.call('HDEL', devices, device_id .. '\\31' .. node) == 1 then
+    local last = prune(devices)
+    if last > 0 then
+      redis.call('ZADD', KEYS[1], 'XX', last, user_id)
+      redis.call('PEXPIREAT', devices, last)
+      redis.call('PEXPIREAT', presence, last)
+    else
+      redis.call('DEL', devices, presence)
+      if redis.call('ZREM', KEYS[1], user_id) == 1 then tell(user_id, 'offline', now) end
+    end
   end
 end
-{PUBLISH}"""
+{PUBLISH}
+return told
+"""
 
 END = f"""{NOW}
--- KEYS as above; ARGV: channel, how many to answer, lease, then each person.
+-- KEYS as above; ARGV: channel, how many to answer, lease, then each person. Answers also what it told.
 local channel, many, lease = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 {TELL}
 for i = 2, #KEYS, 2 do
@@ -122,7 +138,9 @@ for i = 2, #KEYS, 2 do
     tell(user_id, 'offline', ends - lease)
   end
 end
-{PUBLISH}{RUN_OUT}"""
+{PUBLISH}{RUN_OUT}
+return {{told, run_out}}
+"""
 
 WHEREABOUTS = f"""{NOW}
 -- For each person a list of device, node and connected at, one after the other.

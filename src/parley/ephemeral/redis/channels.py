@@ -1,4 +1,4 @@
-"""Listening to a channel for as long as there is somebody to hear."""
+"""Listening to channels for as long as there is somebody to hear."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ QUIET_SECONDS_MAX = 5.0
 """After so much silence Redis is asked whether it is there."""
 
 
-class Channel:
-    """Also the first to notice that Redis is gone, or was: it always waits for it."""
+class Channels:
+    """All over one connection. The first to notice that Redis is gone, or was: it always waits for it."""
 
-    def __init__(self, link: Link, name: str, heard: Callable[[bytes], None]) -> None:
+    def __init__(self, link: Link) -> None:
         self._link = link
-        self.name = name
-        self._heard = heard
+        self._heard: dict[bytes, Callable[[bytes], None]] = {}
         self._retry_seconds = RETRY_SECONDS_MIN
         self._task: asyncio.Task[None] | None = None
         self.is_listening = False
+
+    def hear(self, name: str, heard: Callable[[bytes], None]) -> None:
+        """Once it has started, `heard` is called with whatever is said there."""
+        self._heard[name.encode()] = heard
 
     def start(self) -> None:
         self._task = asyncio.get_running_loop().create_task(self._listen_always())
@@ -51,8 +54,9 @@ class Channel:
     async def _listen(self) -> None:
         """Until the connection fails."""
         async with self._link.listening.pubsub() as pubsub:
-            await pubsub.subscribe(self.name)
-            await self._next(pubsub)
+            await pubsub.subscribe(*self._heard)
+            for _ in self._heard:
+                await self._next(pubsub)
             self._retry_seconds = RETRY_SECONDS_MIN
             self.is_listening = True
             self._link.worked()
@@ -61,8 +65,7 @@ class Channel:
                 if message is None:
                     await pubsub.ping()
                     message = await self._next(pubsub)
-                if message["type"] == "message":
-                    self._heard(message["data"])
+                self._pass_on(message)
 
     async def _next(self, pubsub: PubSub) -> dict[str, Any]:
         """Whatever comes, be it the answer to what was just asked; TimeoutError if nothing does."""
@@ -70,3 +73,7 @@ class Channel:
         if message is None:
             raise TimeoutError("redis does not answer")
         return message
+
+    def _pass_on(self, message: dict[str, Any]) -> None:
+        if message["type"] == "message":
+            self._heard[message["channel"]](message["data"])
