@@ -12,7 +12,7 @@ Key = TypeVar("Key", bound=tuple[str, ...])
 
 
 class Notes:
-    __slots__ = ("acked", "read", "used")
+    __slots__ = ("acked", "read", "seen", "used")
 
     def __init__(self) -> None:
         self.acked: dict[tuple[str, str, str], Mark] = {}
@@ -21,9 +21,11 @@ class Notes:
         """By person and chat."""
         self.used: dict[bytes, int] = {}
         """By the token's hash."""
+        self.seen: dict[str, int] = {}
+        """By person."""
 
     def __bool__(self) -> bool:
-        return bool(self.acked or self.read or self.used)
+        return bool(self.acked or self.read or self.used or self.seen)
 
     def note_acked(self, user_id: str, device_id: str, chat_id: str, mark: Mark) -> None:
         _raise(self.acked, (user_id, device_id, chat_id), mark)
@@ -34,6 +36,21 @@ class Notes:
     def note_used(self, token_hash: bytes, now_ms: int) -> None:
         self.used[token_hash] = max(now_ms, self.used.get(token_hash, now_ms))
 
+    def note_seen(self, user_id: str, now_ms: int) -> None:
+        self.seen[user_id] = max(now_ms, self.seen.get(user_id, now_ms))
+
+    def forget_device(self, user_id: str, device_id: str) -> None:
+        """Positions of a device that is no more are not written after it."""
+        for device in [device for device in self.acked if device[:2] == (user_id, device_id)]:
+            del self.acked[device]
+
+    def delivered(self) -> dict[tuple[str, str], Mark]:
+        """The furthest of each person's devices in each chat; what was read was also delivered."""
+        furthest = dict(self.read)
+        for (user_id, _, chat_id), mark in self.acked.items():
+            _raise(furthest, (user_id, chat_id), mark)
+        return furthest
+
     def merge(self, other: Notes) -> None:
         """Take in what others hold; of each position the higher one stays."""
         for device, mark in other.acked.items():
@@ -42,6 +59,8 @@ class Notes:
             _raise(self.read, person, mark)
         for token_hash, now_ms in other.used.items():
             self.note_used(token_hash, now_ms)
+        for user_id, now_ms in other.seen.items():
+            self.note_seen(user_id, now_ms)
 
 
 def _raise(marks: dict[Key, Mark], key: Key, mark: Mark) -> None:

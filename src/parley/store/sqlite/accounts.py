@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.model import Session, User
+from parley.model import Privacy, Session, User
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
 
-USER = "SELECT user_id, username, display_name, about, is_operator, created_at, password_hash FROM users"
+USER_COLUMNS = (
+    "users.user_id, username, display_name, about, is_operator, users.created_at, last_seen_privacy,"
+    " send_read_receipts, last_seen"
+)
+USER_COLUMNS_COUNT = 9
+USER = f"SELECT {USER_COLUMNS}, password_hash FROM users"
 SESSION = (
     "SELECT session_id, user_id, device_id, device_name, created_at_ms, last_used_at_ms, expires_at_ms"
     " FROM sessions"
@@ -25,18 +30,26 @@ class SqliteAccounts:
 
     async def user(self, user_id: str) -> User | None:
         row = self._reads.row(f"{USER} WHERE user_id = ?", (user_id,))
-        return _user(row) if row else None
+        return user_of(row) if row else None
 
     async def user_by_name(self, username: str) -> tuple[User, str] | None:
         row = self._reads.row(f"{USER} WHERE username = ?", (username,))
-        return (_user(row), row[6]) if row else None
+        return (user_of(row), row[USER_COLUMNS_COUNT]) if row else None
 
     async def update_user(self, user: User, password_hash: str | None = None) -> None:
         def work(tx: Transaction) -> None:
             tx.execute(
-                "UPDATE users SET display_name = ?, about = ?, is_operator = ?,"
-                " password_hash = coalesce(?, password_hash) WHERE user_id = ?",
-                (user.display_name, user.about, int(user.is_operator), password_hash, user.user_id),
+                "UPDATE users SET display_name = ?, about = ?, is_operator = ?, last_seen_privacy = ?,"
+                " send_read_receipts = ?, password_hash = coalesce(?, password_hash) WHERE user_id = ?",
+                (
+                    user.display_name,
+                    user.about,
+                    int(user.is_operator),
+                    user.last_seen_privacy.value,
+                    int(user.send_read_receipts),
+                    password_hash,
+                    user.user_id,
+                ),
             )
 
         await self._writer.run(work)
@@ -80,15 +93,29 @@ class SqliteAccounts:
         return await self._writer.run(work)
 
 
-def _user(row: Row) -> User:
-    user_id, username, display_name, about, is_operator, created_at, _ = row
-    return User(user_id, username, display_name, about, bool(is_operator), created_at)
+def user_of(row: Row) -> User:
+    """A person, from a row that begins with `USER_COLUMNS`."""
+    user_id, username, display_name, about, is_operator, created_at, privacy, sends, last_seen = row[
+        :USER_COLUMNS_COUNT
+    ]
+    return User(
+        user_id,
+        username,
+        display_name,
+        about,
+        bool(is_operator),
+        created_at,
+        Privacy(privacy),
+        bool(sends),
+        last_seen,
+    )
 
 
 def _add_user(transaction: Transaction, user: User, password_hash: str) -> bool:
     transaction.execute(
-        "INSERT INTO users (user_id, username, password_hash, display_name, about, is_operator, created_at)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (username) DO NOTHING",
+        "INSERT INTO users (user_id, username, password_hash, display_name, about, is_operator, created_at,"
+        " last_seen_privacy, send_read_receipts)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (username) DO NOTHING",
         (
             user.user_id,
             user.username,
@@ -97,6 +124,8 @@ def _add_user(transaction: Transaction, user: User, password_hash: str) -> bool:
             user.about,
             int(user.is_operator),
             user.created_at,
+            user.last_seen_privacy.value,
+            int(user.send_read_receipts),
         ),
     )
     return transaction.connection.changes() == 1

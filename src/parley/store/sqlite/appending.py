@@ -16,7 +16,7 @@ import msgspec
 from parley import ids
 from parley.clock import iso
 from parley.core.idempotency import answer_again
-from parley.errors import DUPLICATE_ID, NOT_A_MEMBER, OUT_OF_TURN, Refusal
+from parley.errors import BLOCKED, DUPLICATE_ID, NOT_A_MEMBER, OUT_OF_TURN, Refusal
 from parley.model import Appended, AppendResult, Draft, Outcome, Persisted, Stored
 from parley.store.sqlite import changes, schema
 from parley.store.sqlite.states import ChatState, ChatStates
@@ -114,6 +114,8 @@ class Batch:
     def decide(self, draft: Draft, state: ChatState) -> int | Refusal:
         """The sender's number, or why this draft may not be written now."""
         person = state.person(self.execute, draft.sender_id)
+        if person is not None and person.is_blocked:
+            return BLOCKED
         if draft.change is not None:
             return changes.decide(self.execute, draft, state, person)
         if person is None:
@@ -124,7 +126,7 @@ class Batch:
             or state.last_keys.get(draft.sender_id) == after
             or self._is_stored(draft, state, after)
         ):
-            return person[1]
+            return person.number
         return OUT_OF_TURN
 
     def _is_stored(self, draft: Draft, state: ChatState, after: bytes) -> bool:

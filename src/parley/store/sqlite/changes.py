@@ -1,4 +1,4 @@
-"""Changes of a chat's members and title, decided and done at their own position of the log."""
+"""Changes of a chat's members, title and settings, decided and done at their own position of the log."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any, cast
 
 from parley.core.permissions import decide_change
 from parley.errors import Refusal
-from parley.model import Action, Change, Draft, Role
+from parley.model import Action, Change, Draft
 from parley.store.rules import CHAT_FULL, NO_SUCH_USER, TOO_MANY_CHATS
-from parley.store.sqlite.states import ChatState, Execute
+from parley.store.sqlite.states import ChatState, Execute, Person
 from parley.store.sqlite.writer import Transaction
 from parley.wire.limits import CHAT_MEMBERS_MAX, USER_CHATS_MAX
 
@@ -23,7 +23,7 @@ LEAVE_STATE = (
 )
 
 
-def decide(execute: Execute, draft: Draft, state: ChatState, actor: tuple[Role, int] | None) -> int | Refusal:
+def decide(execute: Execute, draft: Draft, state: ChatState, actor: Person | None) -> int | Refusal:
     """The actor's number, or why the change may not be made at this position."""
     change = draft.change
     assert change is not None
@@ -31,8 +31,8 @@ def decide(execute: Execute, draft: Draft, state: ChatState, actor: tuple[Role, 
     refusal = decide_change(
         change,
         draft.sender_id,
-        actor[0] if actor else None,
-        target[0] if target else None,
+        actor.role if actor else None,
+        target.role if target else None,
         state.chat_type,
         _count(execute, "chat_id = ? AND role = 'owner'", state.chat_id),
         state.open_to_join,
@@ -42,7 +42,7 @@ def decide(execute: Execute, draft: Draft, state: ChatState, actor: tuple[Role, 
     if change.action is Action.JOINED:
         return _decide_join(execute, change, draft.sender_id, state)
     assert actor is not None
-    return actor[1]
+    return actor.number
 
 
 def _decide_join(execute: Execute, change: Change, actor_id: str, state: ChatState) -> int | Refusal:
@@ -90,5 +90,11 @@ def apply(transaction: Transaction, draft: Draft, state: ChatState, sequence: in
         case Action.RENAMED:
             execute(
                 "UPDATE chats SET name = ?, updated_at = ? WHERE chat_id = ?", (change.title, now, chat_id)
+            )
+        case Action.READ_RECEIPTS:
+            assert change.read_receipts is not None
+            execute(
+                "UPDATE chats SET read_receipts = ?, updated_at = ? WHERE chat_id = ?",
+                (change.read_receipts.value, now, chat_id),
             )
     state.people.pop(user_id, None)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.errors import BAD_REQUEST, Refused
-from parley.model import Chat, ChatType, Member, Role
+from parley.errors import BAD_REQUEST, BLOCKED, Refused
+from parley.model import Chat, ChatType, Member, ReadReceipts, Role
 from parley.store.rules import TOO_MANY_CHATS, direct_key, no_user
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
 from parley.wire.limits import USER_CHATS_MAX
 
-CHAT = "SELECT chat_id, chat_type, name, created_by, created_at, updated_at, epoch, open_to_join FROM chats"
+CHAT = (
+    "SELECT chat_id, chat_type, name, created_by, created_at, updated_at, epoch, open_to_join, read_receipts"
+    " FROM chats"
+)
+HAS_BLOCKED = "SELECT 1 FROM relations WHERE user_id = ? AND other_id = ? AND blocked_since IS NOT NULL"
 
 
 class SqliteDirectory:
@@ -53,9 +57,17 @@ class SqliteDirectory:
 
 
 def _chat(row: Row) -> Chat:
-    chat_id, chat_type, name, created_by, created_at, updated_at, epoch, open_to_join = row
+    chat_id, chat_type, name, created_by, created_at, updated_at, epoch, open_to_join, read_receipts = row
     return Chat(
-        chat_id, ChatType(chat_type), name, created_by, created_at, updated_at, epoch, bool(open_to_join)
+        chat_id,
+        ChatType(chat_type),
+        name,
+        created_by,
+        created_at,
+        updated_at,
+        epoch,
+        bool(open_to_join),
+        ReadReceipts(read_receipts),
     )
 
 
@@ -63,13 +75,16 @@ def _create(transaction: Transaction, chat: Chat, people: list[str]) -> tuple[Ch
     execute = transaction.execute
     key = direct_key(people) if chat.chat_type is ChatType.DIRECT else None
     if key is not None:
+        for person in people:
+            if execute(HAS_BLOCKED, (person, chat.created_by)).fetchone():
+                raise Refused(BLOCKED)
         row = execute(f"{CHAT} WHERE direct_key = ?", (key,)).fetchone()
         if row:
             return _chat(row), False
     _check_people(transaction, people)
     execute(
         "INSERT INTO chats (chat_id, chat_type, name, created_by, created_at, updated_at, epoch, direct_key,"
-        " open_to_join) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " open_to_join, read_receipts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             chat.chat_id,
             chat.chat_type.value,
@@ -80,6 +95,7 @@ def _create(transaction: Transaction, chat: Chat, people: list[str]) -> tuple[Ch
             chat.epoch,
             key,
             int(chat.open_to_join),
+            chat.read_receipts.value,
         ),
     )
     change, now = transaction.change, chat.created_at

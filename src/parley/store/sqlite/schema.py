@@ -167,7 +167,21 @@ CREATE TABLE consumer_offsets (
 """
 """How far each group of consumers is in the entries, in commit order."""
 
-MIGRATIONS = [VERSION_1, VERSION_2]
+VERSION_3 = """
+CREATE TABLE relations (
+    user_id TEXT NOT NULL,
+    other_id TEXT NOT NULL,
+    contact_since TEXT,
+    blocked_since TEXT,
+    PRIMARY KEY (user_id, other_id)
+) WITHOUT ROWID;
+CREATE INDEX blocked_by_user ON relations (user_id, other_id) WHERE blocked_since IS NOT NULL;
+
+ALTER TABLE delivery_state ADD COLUMN muted_until TEXT;
+"""
+"""Whom people know and whom they have blocked, a row while either holds; and what they have muted."""
+
+MIGRATIONS = [VERSION_1, VERSION_2, VERSION_3]
 """Step n brings a file from version n to n + 1. Never change one that was released; add the next."""
 
 

@@ -7,7 +7,7 @@ itself compares them with the rows, so a stale memory can refuse, never corrupt.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -20,6 +20,24 @@ Row = tuple[Any, ...]
 
 CHATS_REMEMBERED_MAX = 20_000
 PEOPLE_REMEMBERED_MAX = 10_000
+
+
+PERSON = """
+SELECT role, user_no, ?3 AND EXISTS (
+    SELECT 1 FROM chat_memberships AS peer JOIN relations ON relations.user_id = peer.user_id
+    WHERE peer.chat_id = ?1 AND relations.other_id = ?2 AND relations.blocked_since IS NOT NULL
+)
+FROM chat_memberships JOIN users USING (user_id) WHERE chat_id = ?1 AND user_id = ?2
+"""
+
+
+class Person(NamedTuple):
+    """A member, as whoever appends needs to know them."""
+
+    role: Role
+    number: int
+    is_blocked: bool
+    """By the other one of a direct chat."""
 
 
 class ChatState:
@@ -51,15 +69,15 @@ class ChatState:
         self.head = 0
         self.open: set[int] = set()
         self.trouble: Refusal | None = None
-        self.people: dict[str, tuple[Role, int] | None] = {}
+        self.people: dict[str, Person | None] = {}
         self.last_keys: dict[str, bytes] = {}
 
     def settle(self) -> None:
         """The transaction is durable: the head is the end of the resolved prefix."""
         self.head = min(self.open) - 1 if self.open else self.allocated
 
-    def person(self, execute: Execute, user_id: str) -> tuple[Role, int] | None:
-        """A member's role and number, as of the open transaction."""
+    def person(self, execute: Execute, user_id: str) -> Person | None:
+        """A member, as of the open transaction."""
         try:
             return self.people[user_id]
         except KeyError:
@@ -67,12 +85,9 @@ class ChatState:
         if len(self.people) >= PEOPLE_REMEMBERED_MAX:
             self.people.clear()
             self.last_keys.clear()
-        row: Row | None = execute(
-            "SELECT role, user_no FROM chat_memberships JOIN users USING (user_id)"
-            " WHERE chat_id = ? AND user_id = ?",
-            (self.chat_id, user_id),
-        ).fetchone()
-        found = (Role(row[0]), int(row[1])) if row else None
+        is_direct = self.chat_type is ChatType.DIRECT
+        row: Row | None = execute(PERSON, (self.chat_id, user_id, is_direct)).fetchone()
+        found = Person(Role(row[0]), int(row[1]), bool(row[2])) if row else None
         self.people[user_id] = found
         return found
 
@@ -92,6 +107,13 @@ class ChatStates:
         """Forget the chats that the open transaction has asked for."""
         for chat_id in self._touched:
             self._states.pop(chat_id, None)
+
+    def forget_person(self, chat_id: str, user_id: str) -> None:
+        """What the open transaction has changed about a member is read again before they append."""
+        self._touched.add(chat_id)
+        state = self._states.get(chat_id)
+        if state is not None:
+            state.people.pop(user_id, None)
 
     def known(self, chat_id: str) -> ChatState | None:
         return self._states.get(chat_id)

@@ -17,6 +17,8 @@ from parley.store.sqlite.directory import SqliteDirectory
 from parley.store.sqlite.feed import SqliteFeed
 from parley.store.sqlite.log import Hold, SqliteLog
 from parley.store.sqlite.reads import Reads
+from parley.store.sqlite.relations import SqliteRelations
+from parley.store.sqlite.standings import SqliteStandings
 from parley.store.sqlite.states import ChatStates
 from parley.store.sqlite.writer import Reach, Writer
 from parley.telemetry import Metrics
@@ -27,7 +29,7 @@ def nowhere(_: str) -> None:
 
 
 class SqliteStore:
-    """Log, directory, accounts, cursors and feed over one file.
+    """Every port of the store over one file.
 
     `beside`: this is a tool and a server may be at work, whose open allocations are not abandoned.
     """
@@ -57,6 +59,8 @@ class SqliteStore:
         self.directory = SqliteDirectory(reads, self.writer)
         self.accounts = SqliteAccounts(reads, self.writer)
         self.cursors = SqliteCursors(reads, self.writer)
+        self.relations = SqliteRelations(reads, self.writer, states)
+        self.standings = SqliteStandings(reads, self.writer)
         self.feed = SqliteFeed(reads, self.writer, metrics, sequencing == "atomic", chance)
 
     async def open(self) -> list[Persisted]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from parley.errors import NOT_A_MEMBER, Refusal
+from parley.errors import BLOCKED, NOT_A_MEMBER, Refusal
 from parley.model import AppendResult, Draft, Outcome, Persisted
 from parley.store.sqlite import changes
 from parley.store.sqlite.appending import CLOSE, Batch
@@ -123,6 +123,8 @@ def _decide_early(batch: Batch, draft: Draft, changing: set[str]) -> tuple[Outco
 def _refuse_early(batch: Batch, draft: Draft, state: ChatState) -> Refusal | None:
     """Who may not write takes no number: a stranger must not leave voids in somebody's chat."""
     person = state.person(batch.execute, draft.sender_id)
+    if person is not None and person.is_blocked:
+        return BLOCKED
     if draft.change is None:
         return None if person else NOT_A_MEMBER
     decided = changes.decide(batch.execute, draft, state, person)

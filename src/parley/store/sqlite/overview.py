@@ -1,0 +1,146 @@
+"""What changed for a person, in the order of the changes: a page costs the same however long the logs are."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from parley.errors import Refused
+from parley.model import Changed, ChatType, Position
+from parley.store.rules import NO_TOKEN, UNREAD_LOOKED_AT_MAX
+from parley.store.sqlite.reads import Reads
+from parley.wire.limits import PAGE_BYTES_MAX, UNREAD_MAX
+
+CHAT_NO_MAX = 2**62
+TOKEN_PART = re.compile(r"[0-9]{1,18}|4611686018427387904", re.ASCII)
+
+# Without its counter nobody knows when a chat last changed: it counts as changed, for nothing may be missed.
+CHANGED = """
+SELECT latest, chat_no, chat_id, chat_type, epoch, head, has_left, acked, read_up_to, title, direct_key,
+    muted_until
+FROM (
+    SELECT chats.chat_id, chats.chat_no, chats.chat_type, chats.epoch, chats.direct_key, d.has_left,
+        d.read_up_to, d.muted_until,
+        CASE WHEN d.has_left THEN NULL ELSE chats.name END AS title,
+        coalesce(u.last_acked_sequence, 0) AS acked,
+        CASE
+            WHEN d.has_left THEN d.change
+            ELSE max(d.change, coalesce(c.change, (SELECT last FROM changes)))
+        END AS latest,
+        CASE
+            WHEN d.has_left THEN d.left_sequence
+            ELSE coalesce(
+                (SELECT min(sequence) - 1 FROM open_allocations AS o WHERE o.chat_no = chats.chat_no),
+                (SELECT max(sequence) FROM entries AS e WHERE e.chat_no = chats.chat_no),
+                0
+            )
+        END AS head
+    FROM delivery_state AS d JOIN chats USING (chat_id)
+    LEFT JOIN chat_counters AS c USING (chat_id)
+    LEFT JOIN user_device_cursors AS u ON u.user_id = ?1 AND u.device_id = ?2 AND u.chat_id = d.chat_id
+    WHERE d.user_id = ?1
+)
+WHERE (latest, chat_no) > (?3, ?4) AND (NOT has_left OR ?3 >= 0)
+ORDER BY latest, chat_no LIMIT ?5
+"""
+LAST_ENTRY = (
+    "SELECT wire FROM entries WHERE chat_no = ? AND sequence <= ? AND kind <> 0"
+    " ORDER BY sequence DESC LIMIT 1"
+)
+UNREAD = (
+    "SELECT count(*) FROM (SELECT 1 FROM entries WHERE chat_no = ? AND sequence > ? AND sequence <= ?"
+    " AND kind = 1 AND sender_no <> ? LIMIT ?)"
+)
+
+
+class Listed(NamedTuple):
+    """A chat on a page, before anything is read from its log."""
+
+    latest: int
+    chat_no: int
+    chat_id: str
+    chat_type: str
+    epoch: int
+    head: int
+    has_left: int
+    acked: int
+    read_up_to: int
+    title: str | None
+    direct_key: str | None
+    muted_until: str | None
+
+
+class Overviews:
+    def __init__(self, reads: Reads) -> None:
+        self._reads = reads
+
+    def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:
+        """The store's last change is read first: what commits in between is answered again, never missed."""
+        change, chat_no = (-1, 0) if after is None else _parse(after)
+        last = self._reads.row(
+            "SELECT last, (SELECT user_no FROM users WHERE user_id = ?) FROM changes", (user_id,)
+        )
+        assert last is not None
+        rows = self._reads.rows(CHANGED, (user_id, device_id, change, chat_no, limit + 1))
+        chats = [Listed._make(row) for row in rows]
+        positions = self._fitting(user_id, last[1], chats[:limit])
+        if len(positions) < len(chats):
+            end = chats[len(positions) - 1]
+            return Changed(positions, f"{end.latest}.{end.chat_no}", False)
+        return Changed(positions, f"{max(last[0], change)}.{CHAT_NO_MAX}", True)
+
+    def _fitting(self, user_id: str, user_no: int, chats: list[Listed]) -> list[Position]:
+        """The first chats whose last entries fit into a page, the first one in any case."""
+        positions: list[Position] = []
+        size = 0
+        for chat in chats:
+            entry = None if chat.has_left else self._last_entry(chat)
+            size += len(entry or b"")
+            if size > PAGE_BYTES_MAX and positions:
+                break
+            positions.append(self._position(user_id, user_no, chat, entry))
+        return positions
+
+    def _last_entry(self, chat: Listed) -> bytes | None:
+        row = self._reads.row(LAST_ENTRY, (chat.chat_no, chat.head))
+        return row[0] if row else None
+
+    def _position(self, user_id: str, user_no: int, chat: Listed, last_entry: bytes | None) -> Position:
+        unread = 0 if chat.has_left else self._unread(chat, user_no)
+        return Position(
+            chat.chat_id,
+            chat.epoch,
+            chat.head,
+            chat.acked,
+            chat.read_up_to,
+            min(unread, UNREAD_MAX),
+            unread > UNREAD_MAX,
+            bool(chat.has_left),
+            ChatType(chat.chat_type),
+            chat.title,
+            _peer(chat.direct_key, user_id),
+            last_entry,
+            chat.muted_until,
+        )
+
+    def _unread(self, chat: Listed, user_no: int) -> int:
+        """What others said after what was read; one more than the limit at most."""
+        after = max(chat.read_up_to, chat.head - UNREAD_LOOKED_AT_MAX)
+        if after >= chat.head:
+            return 0
+        row = self._reads.row(UNREAD, (chat.chat_no, after, chat.head, user_no, UNREAD_MAX + 1))
+        return int(row[0]) if row else 0
+
+
+def _peer(direct_key: str | None, user_id: str) -> str | None:
+    """Of the two who share a direct chat, the other one."""
+    people = direct_key.split("|") if direct_key is not None else []
+    return next((person for person in people if person != user_id), None)
+
+
+def _parse(token: str) -> tuple[int, int]:
+    """A token names the last change that was answered, and within it the last chat."""
+    change, dot, chat_no = token.partition(".")
+    if not (dot and TOKEN_PART.fullmatch(change) and TOKEN_PART.fullmatch(chat_no)):
+        raise Refused(NO_TOKEN)
+    return int(change), int(chat_no)
