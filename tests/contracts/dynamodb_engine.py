@@ -22,9 +22,10 @@ from parley.store.dynamodb.check import check_tables_of
 from parley.store.dynamodb.client import Dynamo
 from parley.store.dynamodb.recover import recover
 from parley.store.dynamodb.schema import SCHEMA, TABLES, Table, create_tables
+from parley.store.dynamodb.states import number
 from parley.store.dynamodb.store import DynamoStore
 from parley.store.dynamodb.values import Item, from_item, to_item
-from parley.store.ports import Accounts, Allocator, Cursors, Directory, Log
+from parley.store.ports import Accounts, Allocator, Cursors, Directory, Log, Relations, Standings
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock
 from tests.services import dynamodb_endpoint, fresh_prefix, redis_url
@@ -82,6 +83,14 @@ class DynamoOpenStore:
     @property
     def cursors(self) -> Cursors:
         return self.store.cursors
+
+    @property
+    def relations(self) -> Relations:
+        return self.store.relations
+
+    @property
+    def standings(self) -> Standings:
+        return self.store.standings
 
     async def create(self) -> None:
         """On tables of its own: those that an earlier test has left empty, or new ones."""
@@ -203,6 +212,15 @@ class DynamoOpenStore:
 
         found: list[str] = elsewhere(self._as_operator(run))
         return found
+
+    def durable_positions(self, user_id: str, chat_id: str) -> tuple[int, int]:
+        found = other_program().get_item(
+            TableName=self.prefix + "delivery_state",
+            Key=to_item({"user_id": user_id, "chat_id": chat_id}),
+            ConsistentRead=True,
+        )
+        row = from_item(found["Item"])
+        return number(row, "last_acked_sequence"), number(row, "read_up_to")
 
     async def _as_operator(self, work: Callable[[Dynamo, Allocator | None], Coroutine[Any, Any, Any]]) -> Any:
         """With clients of its own; only counters in Redis are not in the tables."""

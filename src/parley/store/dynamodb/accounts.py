@@ -8,7 +8,7 @@ from typing import cast
 from parley.clock import Clock
 from parley.errors import OutcomeUnknown
 from parley.ids import EVENT, Ids
-from parley.model import Session, User
+from parley.model import Privacy, Session, User
 from parley.store.dynamodb.actions import Action, Delete, Put
 from parley.store.dynamodb.changes import USERS
 from parley.store.dynamodb.client import ConditionFailed, Dynamo, Item, TransactionCanceled
@@ -19,6 +19,10 @@ from parley.store.dynamodb.together import is_key, repeated, together
 USERNAMES = "usernames"
 USER_SESSIONS = "user_sessions"
 ENDED_AT_ONCE_MAX = 8
+UPDATE_USER = (
+    "SET display_name = :display_name, about = :about, is_operator = :is_operator,"
+    " last_seen_privacy = :last_seen_privacy, send_read_receipts = :send_read_receipts"
+)
 
 
 class DynamoAccounts:
@@ -57,7 +61,7 @@ class DynamoAccounts:
 
     async def user(self, user_id: str) -> User | None:
         item = await self._user_item(user_id)
-        return _user(item) if item is not None else None
+        return user_in(item) if item is not None else None
 
     async def _user_item(self, user_id: str) -> Item | None:
         return await self._dynamo.get(USERS, {"user_id": user_id}) if is_key(user_id) else None
@@ -65,15 +69,10 @@ class DynamoAccounts:
     async def user_by_name(self, username: str) -> tuple[User, str] | None:
         user_id = await self._user_id_of(username)
         item = await self._user_item(user_id) if user_id is not None else None
-        return (_user(item), cast(str, item["password_hash"])) if item is not None else None
+        return (user_in(item), cast(str, item["password_hash"])) if item is not None else None
 
     async def update_user(self, user: User, password_hash: str | None = None) -> None:
-        expression = "SET display_name = :display_name, about = :about, is_operator = :is_operator"
-        values: Item = {
-            ":display_name": user.display_name,
-            ":about": user.about,
-            ":is_operator": user.is_operator,
-        }
+        expression, values = UPDATE_USER, {f":{name}": value for name, value in _own(user).items()}
         if password_hash is not None:
             expression, values = f"{expression}, password_hash = :hash", values | {":hash": password_hash}
         key: Item = {"user_id": user.user_id}
@@ -126,19 +125,30 @@ class DynamoAccounts:
         return True
 
 
-def _user_item(user: User, password_hash: str) -> Item:
+def _own(user: User) -> Item:
+    """What a person may change, or an operator for them."""
     return {
-        "user_id": user.user_id,
-        "username": user.username,
-        "password_hash": password_hash,
         "display_name": user.display_name,
         "about": user.about,
         "is_operator": user.is_operator,
-        "created_at": user.created_at,
+        "last_seen_privacy": user.last_seen_privacy.value,
+        "send_read_receipts": user.send_read_receipts,
     }
 
 
-def _user(item: Item) -> User:
+def _user_item(user: User, password_hash: str) -> Item:
+    seen: Item = {"last_seen": user.last_seen} if user.last_seen is not None else {}
+    return seen | {
+        "user_id": user.user_id,
+        "username": user.username,
+        "password_hash": password_hash,
+        "created_at": user.created_at,
+        **_own(user),
+    }
+
+
+def user_in(item: Item) -> User:
+    """A person by their item; those of version 1 have no settings."""
     return User(
         user_id=cast(str, item["user_id"]),
         username=cast(str, item["username"]),
@@ -146,6 +156,9 @@ def _user(item: Item) -> User:
         about=cast(str, item["about"]),
         is_operator=bool(item["is_operator"]),
         created_at=cast(str, item["created_at"]),
+        last_seen_privacy=Privacy(cast(str, item.get("last_seen_privacy", Privacy.EVERYONE))),
+        send_read_receipts=bool(item.get("send_read_receipts", True)),
+        last_seen=cast("str | None", item.get("last_seen")),
     )
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from parley.clock import Clock, iso
 from parley.core.idempotency import answer_again
 from parley.errors import (
+    BLOCKED,
     DUPLICATE_ID,
     NOT_A_MEMBER,
     OUT_OF_TURN,
@@ -202,6 +203,8 @@ class Desk:
 
     async def decide_member(self, draft: Draft, state: ChatState, known: Known) -> Refusal | None:
         """Whether its sender may write this, as far as the membership goes."""
+        if draft.sender_id in known.blocked:
+            return BLOCKED
         if draft.change is not None:
             return await changes.decide(self.dynamo, draft, state, known)
         return None if draft.sender_id in known.roles else NOT_A_MEMBER
@@ -298,6 +301,8 @@ def keyed(placed: list[Placed]) -> list[Placed]:
 
 def taken(draft: Draft, known: Known) -> Refusal:
     """Only a member learns that an id is taken; to anybody else the chat does not exist."""
+    if draft.sender_id in known.blocked:
+        return BLOCKED
     return DUPLICATE_ID if draft.sender_id in known.roles else NOT_A_MEMBER
 
 

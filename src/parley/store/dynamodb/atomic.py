@@ -14,14 +14,14 @@ import structlog
 from parley.clock import iso
 from parley.errors import OutcomeUnknown, StoreUnavailable
 from parley.ids import EVENT, Ids
-from parley.store.dynamodb.actions import Action, Update
+from parley.store.dynamodb.actions import Action, Check, Update
 from parley.store.dynamodb.appending import Desk, Placed, Run, Work, keyed
 from parley.store.dynamodb.changes import deeds_of
-from parley.store.dynamodb.client import ConditionFailed, Dynamo, Reason, TransactionCanceled
+from parley.store.dynamodb.client import Dynamo, Reason, TransactionCanceled
 from parley.store.dynamodb.committing import Lost, commit
 from parley.store.dynamodb.fences import Marks, ride, update_chat
 from parley.store.dynamodb.prefixes import FAILED, Prefixes
-from parley.store.dynamodb.states import COUNTERS, ChatState, ChatStates, is_whole, number
+from parley.store.dynamodb.states import CHATS, COUNTERS, ChatState, ChatStates, is_whole, number
 from parley.store.dynamodb.together import repeated
 from parley.store.dynamodb.values import Item
 
@@ -30,6 +30,7 @@ HEAD_RETRY_SECONDS = 0.002
 HEAD_RETRY_SECONDS_MAX = 0.25
 
 HEAD_CONDITION = "sequence_counter = :head AND membership_revision = :revision"
+MARK_WHOLE = "SET written_through = :through, membership_revision = :revision, epoch = :epoch"
 ADVANCE = "SET sequence_counter = :next, written_through = :next, updated_at = :now"
 
 log = structlog.get_logger("parley.store")
@@ -162,19 +163,20 @@ class AtomicAppends:
             await self._states.refresh(state)  # it moved meanwhile: the next look decides
 
     async def _mark_whole(self, state: ChatState, through: int) -> bool:
-        """Say that nothing is missing up to the counter; False when it is another one by now."""
+        """Say that nothing is missing up to the counter; False when it is another one by now.
+
+        The counter takes the revision that is remembered here, so it must still be the chat's: a block gives
+        another one without a number.
+        """
+        key: Item = {"chat_id": state.chat_id}
         values: Item = {":through": through, ":revision": state.revision, ":epoch": state.epoch}
-        update = "SET written_through = :through, membership_revision = :revision, epoch = :epoch"
+        actions: list[Action] = [
+            Update(COUNTERS, key, MARK_WHOLE, values, "sequence_counter = :through"),
+            Check(CHATS, key, "membership_revision = :revision", {":revision": state.revision}),
+        ]
+        token = self._ids.next(EVENT, self._desk.clock())
         try:
-            await repeated(
-                lambda: self._dynamo.update(
-                    COUNTERS,
-                    {"chat_id": state.chat_id},
-                    update,
-                    values,
-                    condition="sequence_counter = :through",
-                )
-            )
-        except ConditionFailed:
+            await repeated(lambda: self._dynamo.transact(actions, token))
+        except TransactionCanceled:
             return False
         return True

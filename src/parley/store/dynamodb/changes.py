@@ -1,4 +1,4 @@
-"""Changes of a chat's members and title, decided and done at their own position of the log."""
+"""Changes of a chat's members, title and settings, decided and done at their own position of the log."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def chats_of(dynamo: Dynamo, user_id: str) -> int:
 
 def is_about_members(draft: Draft) -> bool:
     """Whether it gives the membership a new revision."""
-    return draft.change is not None and draft.change.action is not Deed.RENAMED
+    return draft.change is not None and draft.change.action not in (Deed.RENAMED, Deed.READ_RECEIPTS)
 
 
 class Deeds(NamedTuple):
@@ -71,6 +71,9 @@ def deeds_of(draft: Draft, state: ChatState, roles: dict[str, Role], sequence: i
     assert change is not None
     if change.action is Deed.RENAMED:
         return Deeds({"name": change.title, "updated_at": now}, [])
+    if change.action is Deed.READ_RECEIPTS:
+        assert change.read_receipts is not None
+        return Deeds({"read_receipts": change.read_receipts.value, "updated_at": now}, [])
     target = roles.get(change.user_id)
     counts: Item = {"updated_at": now}
     after = change.role if change.action in (Deed.JOINED, Deed.ROLE) else None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 from msgspec import Struct, field
 
 from parley.clock import MS_PER_DAY, iso
-from parley.errors import StoreError
-from parley.store.dynamodb.changes import DELIVERY
+from parley.errors import OutcomeUnknown, StoreError
+from parley.model import Moved, ReceiptKind
+from parley.store.dynamodb.changes import DELIVERY, USERS
 from parley.store.dynamodb.client import ConditionFailed, Dynamo, Item
 from parley.store.dynamodb.together import is_key, repeated, together
 from parley.store.notes import Mark, Notes
@@ -21,11 +23,12 @@ WRITES_AT_ONCE_MAX = 32
 SEPARATOR = "\x1f"
 """Between a device and a chat; no device_id has it, for it cannot be printed."""
 
-Used = tuple[bytes, int]
-"""A session by its token's hash, and when it was used."""
+Tell = Callable[[list[Moved]], None]
+Write = Callable[[], Awaitable[None]]
+Again = Callable[[Notes], None]
 
 
-class Moved(Struct):
+class Advance(Struct):
     """What was noted for one person in one chat."""
 
     user_id: str
@@ -39,63 +42,114 @@ class Moved(Struct):
         marks = [*self.devices.values(), *([self.read] if self.read is not None else [])]
         return max(marks, key=lambda mark: mark[0], default=None)
 
+    def note_again(self, notes: Notes) -> None:
+        for device_id, mark in self.devices.items():
+            notes.note_acked(self.user_id, device_id, self.chat_id, mark)
+        if self.read is not None:
+            notes.note_read(self.user_id, self.chat_id, self.read)
+
 
 class CursorWriter:
-    def __init__(self, dynamo: Dynamo) -> None:
+    """`tell`: hears of each person's position that rose, right after it did."""
+
+    def __init__(self, dynamo: Dynamo, tell: Tell) -> None:
         self._dynamo = dynamo
+        self._tell = tell
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE_MAX)
+        self._in_doubt: set[tuple[str, str]] = set()
+        """People and chats of whose last write nobody knows: it may have raised what stands there now."""
 
     async def write(self, notes: Notes) -> tuple[Notes, StoreError | None]:
         """Write everything; what could not be written, and why."""
         failed, first = Notes(), list[StoreError]()
-        things: list[Moved | Used] = [*_moved(notes), *notes.used.items()]
 
-        async def write_one(thing: Moved | Used) -> None:
+        async def write_one(write: Write, again: Again) -> None:
             try:
                 async with self._gate:
-                    await (self._write_moved(thing) if isinstance(thing, Moved) else self._write_used(*thing))
+                    await write()
             except StoreError as error:
                 first.append(error)
-                _note_again(failed, thing)
+                again(failed)
 
-        await together(write_one, things, WRITES_AT_ONCE_MAX)
+        await together(lambda one: write_one(*one), self._writes(notes), WRITES_AT_ONCE_MAX)
         return failed, first[0] if first else None
 
-    async def _write_moved(self, moved: Moved) -> None:
-        if not is_key(moved.user_id, moved.chat_id):
-            return  # nobody could have such a row
-        for device_id, mark in moved.devices.items():
-            await repeated(partial(self._raise_device, moved, device_id, mark[0]))
-        await repeated(partial(self._raise_person, moved))
+    def _writes(self, notes: Notes) -> list[tuple[Write, Again]]:
+        """Each thing to write, and how it is noted again."""
+        writes: list[tuple[Write, Again]] = [
+            (partial(self._write_advance, one), one.note_again) for one in _advances(notes)
+        ]
+        for token_hash, now_ms in notes.used.items():
+            again = partial(Notes.note_used, token_hash=token_hash, now_ms=now_ms)
+            writes.append((partial(self._write_used, token_hash, now_ms), again))
+        for user_id, now_ms in notes.seen.items():
+            again = partial(Notes.note_seen, user_id=user_id, now_ms=now_ms)
+            writes.append((partial(self._write_seen, user_id, now_ms), again))
+        return writes
 
-    async def _raise_device(self, moved: Moved, device_id: str, sequence: int) -> None:
+    async def _write_advance(self, advance: Advance) -> None:
+        if not is_key(advance.user_id, advance.chat_id):
+            return  # nobody could have such a row
+        for device_id, mark in advance.devices.items():
+            await repeated(partial(self._raise_device, advance, device_id, mark[0]))
+        rose = await repeated(partial(self._raise_person, advance))
+        if rose:
+            self._tell(rose)
+
+    async def _raise_device(self, advance: Advance, device_id: str, sequence: int) -> None:
         try:
             await self._dynamo.update(
                 DEVICES,
-                device_key(moved.user_id, device_id, moved.chat_id),
+                device_key(advance.user_id, device_id, advance.chat_id),
                 "SET last_acked_sequence = :at, device_id = :device, chat_id = :chat",
-                {":at": sequence, ":device": device_id, ":chat": moved.chat_id},
+                {":at": sequence, ":device": device_id, ":chat": advance.chat_id},
                 condition="attribute_not_exists(user_id) OR last_acked_sequence < :at",
             )
         except ConditionFailed:
             return  # it is there already, or further
 
-    async def _raise_person(self, moved: Moved) -> None:
+    async def _raise_person(self, advance: Advance) -> list[Moved]:
         """Both positions at once; if one does not rise, the other alone. The row must be there."""
-        acked, read = moved.acked, moved.read
+        place, rose = (advance.user_id, advance.chat_id), list[Moved]()
+        acked, read = advance.acked, advance.read
         while acked is not None or read is not None:
             try:
                 await self._dynamo.update(
                     DELIVERY,
-                    {"user_id": moved.user_id, "chat_id": moved.chat_id},
+                    {"user_id": advance.user_id, "chat_id": advance.chat_id},
                     _setting(acked, read),
                     _values(acked, read),
                     condition=_rising(acked, read),
                 )
-                return
+                rose += _moved(advance, acked, read)
+                acked = read = None
+            except OutcomeUnknown:
+                self._in_doubt.add(place)
+                raise
             except ConditionFailed as failed:
+                if place in self._in_doubt:
+                    rose += _moved(advance, *_ours(acked, read, failed.item or {}))
                 acked = _above(acked, failed.item, "last_acked_sequence")
                 read = _above(read, failed.item, "read_up_to")
+        self._in_doubt.discard(place)
+        return rose
+
+    async def _write_seen(self, user_id: str, now_ms: int) -> None:
+        if not is_key(user_id):
+            return
+        try:
+            await repeated(
+                lambda: self._dynamo.update(
+                    USERS,
+                    {"user_id": user_id},
+                    "SET last_seen = :now",
+                    {":now": iso(now_ms)},
+                    condition="attribute_exists(user_id)"
+                    " AND (attribute_not_exists(last_seen) OR last_seen < :now)",
+                )
+            )
+        except ConditionFailed:
+            return  # they were seen later still, or do not exist
 
     async def _write_used(self, token_hash: bytes, now_ms: int) -> None:
         try:
@@ -113,26 +167,39 @@ class CursorWriter:
 
 
 def device_key(user_id: str, device_id: str, chat_id: str) -> Item:
-    return {"user_id": user_id, "device_chat": f"{device_id}{SEPARATOR}{chat_id}"}
+    return {"user_id": user_id, "device_chat": f"{device_prefix(device_id)}{chat_id}"}
 
 
-def _moved(notes: Notes) -> list[Moved]:
-    moved: dict[tuple[str, str], Moved] = {}
+def device_prefix(device_id: str) -> str:
+    """What the keys of all rows of a device begin with."""
+    return f"{device_id}{SEPARATOR}"
+
+
+def _advances(notes: Notes) -> list[Advance]:
+    advances: dict[tuple[str, str], Advance] = {}
     for (user_id, device_id, chat_id), mark in notes.acked.items():
-        moved.setdefault((user_id, chat_id), Moved(user_id, chat_id)).devices[device_id] = mark
+        advances.setdefault((user_id, chat_id), Advance(user_id, chat_id)).devices[device_id] = mark
     for (user_id, chat_id), mark in notes.read.items():
-        moved.setdefault((user_id, chat_id), Moved(user_id, chat_id)).read = mark
-    return list(moved.values())
+        advances.setdefault((user_id, chat_id), Advance(user_id, chat_id)).read = mark
+    return list(advances.values())
 
 
-def _note_again(notes: Notes, thing: Moved | Used) -> None:
-    if not isinstance(thing, Moved):
-        notes.note_used(*thing)
-        return
-    for device_id, mark in thing.devices.items():
-        notes.note_acked(thing.user_id, device_id, thing.chat_id, mark)
-    if thing.read is not None:
-        notes.note_read(thing.user_id, thing.chat_id, thing.read)
+def _moved(advance: Advance, acked: Mark | None, read: Mark | None) -> list[Moved]:
+    kinds = ((ReceiptKind.DELIVERED, acked), (ReceiptKind.READ, read))
+    return [
+        Moved(advance.user_id, advance.chat_id, kind, mark[0], iso(mark[1]))
+        for kind, mark in kinds
+        if mark is not None
+    ]
+
+
+def _ours(acked: Mark | None, read: Mark | None, item: Item) -> tuple[Mark | None, Mark | None]:
+    """Those of the two that stand there as they would if an attempt in doubt was done."""
+    is_acked = acked is not None and (
+        (item.get("last_acked_sequence"), item.get("delivered_at")) == (acked[0], iso(acked[1]))
+    )
+    is_read = read is not None and ((item.get("read_up_to"), item.get("read_at")) == (read[0], iso(read[1])))
+    return acked if is_acked else None, read if is_read else None
 
 
 def _setting(acked: Mark | None, read: Mark | None) -> str:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import structlog
 
 from parley.errors import StoreError
-from parley.model import Changed
+from parley.model import Changed, Moved
 from parley.store.dynamodb.client import Dynamo
-from parley.store.dynamodb.cursor_writing import DEVICES, WRITES_AT_ONCE_MAX, CursorWriter, device_key
+from parley.store.dynamodb.cursor_writing import (
+    DEVICES,
+    WRITES_AT_ONCE_MAX,
+    CursorWriter,
+    device_key,
+    device_prefix,
+)
 from parley.store.dynamodb.overview import Heads, Overviews
-from parley.store.dynamodb.together import is_key, together
+from parley.store.dynamodb.together import is_key, repeated, together
 from parley.store.notes import NOTHING, Notes
 
 RIDE_AFTER_SECONDS = 2.0
@@ -26,10 +32,15 @@ NO_NOTES = Notes()
 log = structlog.get_logger("parley.store")
 
 
+def nobody_hears(_: list[Moved]) -> None:
+    """Until somebody wants to."""
+
+
 class DynamoCursors:
     def __init__(self, dynamo: Dynamo, heads: Heads) -> None:
+        self.moved: Callable[[list[Moved]], None] = nobody_hears
         self._dynamo = dynamo
-        self._writer = CursorWriter(dynamo)
+        self._writer = CursorWriter(dynamo, self._tell)
         self._overviews = Overviews(dynamo, heads, self)
         self._notes: dict[str, Notes] = {}
         """By person, so that whoever waits for one waits for nobody else's."""
@@ -46,6 +57,16 @@ class DynamoCursors:
 
     def note_used(self, token_hash: bytes, now_ms: int) -> None:
         self._notes_of(NOBODY).note_used(token_hash, now_ms)
+
+    def note_seen(self, user_id: str, now_ms: int) -> None:
+        self._notes_of(user_id).note_seen(user_id, now_ms)
+
+    def _tell(self, moved: list[Moved]) -> None:
+        """It is durable, whatever whoever hears of it makes of it."""
+        try:
+            self.moved(moved)
+        except Exception:
+            log.exception("positions rose, and telling it failed")
 
     def _notes_of(self, user_id: str) -> Notes:
         if self._timer is None:
@@ -86,6 +107,23 @@ class DynamoCursors:
             if left:
                 self._notes_of(user_id).merge(left)
         return error
+
+    async def forget_device(self, user_id: str, device_id: str) -> None:
+        """What it had received raises the person first. Another node may still write what it had noted."""
+        if not is_key(user_id):
+            return
+        async with self._turn(user_id):
+            error = await self._write(user_id) if user_id in self._notes else None
+            if error is not None:
+                raise error
+            rows = await self._dynamo.query_all(
+                DEVICES,
+                "user_id = :user AND begins_with(device_chat, :device)",
+                {":user": user_id, ":device": device_prefix(device_id)},
+                projection="user_id, device_chat",
+            )
+            await repeated(lambda: self._dynamo.batch_delete(DEVICES, rows))
+            self._notes.get(user_id, NO_NOTES).forget_device(user_id, device_id)
 
     async def close(self) -> None:
         """Write what is noted, if that can be done now."""

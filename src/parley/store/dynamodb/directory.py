@@ -8,18 +8,19 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 import structlog
 
 from parley.clock import Clock
-from parley.errors import BAD_REQUEST, OutcomeUnknown, Refused, StoreError, StoreUnavailable
+from parley.errors import BAD_REQUEST, BLOCKED, OutcomeUnknown, Refused, StoreError, StoreUnavailable
 from parley.ids import EVENT, Ids
-from parley.model import Chat, ChatType, Member, Role
+from parley.model import Chat, ChatType, Member, ReadReceipts, Role
 from parley.store.dynamodb.actions import Action, Put
+from parley.store.dynamodb.blocks import Blocks, blocks_between, still
 from parley.store.dynamodb.changes import DELIVERY, USERS, chats_of
 from parley.store.dynamodb.client import Dynamo, Item, TransactionCanceled
-from parley.store.dynamodb.states import CHATS, COUNTERS, MEMBERSHIPS, number
+from parley.store.dynamodb.states import CHATS, COUNTERS, IS_BLOCKED, MEMBERSHIPS, number
 from parley.store.dynamodb.together import is_key, repeated, together
 from parley.store.ports import Allocator
 from parley.store.rules import TOO_MANY_CHATS, direct_key, no_user
@@ -29,11 +30,19 @@ DIRECT_CHATS = "direct_chats"
 MEMBERS_AT_ONCE_MAX = 45
 COUNTS_AT_ONCE_MAX = 16
 ACTIONS_MAX = 100
-assert 2 * MEMBERS_AT_ONCE_MAX + 3 < ACTIONS_MAX, "a chat, its counter and its direct key come with them"
+assert 2 * MEMBERS_AT_ONCE_MAX + 2 < ACTIONS_MAX, "a chat and its counter come with them"
 
 log = structlog.get_logger("parley.store")
 
 NEW = "attribute_not_exists({})"
+
+
+class Direct(NamedTuple):
+    """A direct chat to be: what it is known by, who the other one is, and who of the two blocks whom."""
+
+    key: str
+    other_id: str | None = None
+    blocks: Blocks = Blocks()
 
 
 class DynamoDirectory:
@@ -47,9 +56,9 @@ class DynamoDirectory:
 
     async def create_chat(self, chat: Chat, member_ids: Sequence[str]) -> tuple[Chat, bool]:
         people = sorted({*member_ids, chat.created_by})
-        key = direct_key(people) if chat.chat_type is ChatType.DIRECT else None
-        if key is not None:
-            found = await self._direct_chat(key)
+        direct = await self._direct(chat, people) if chat.chat_type is ChatType.DIRECT else None
+        if direct is not None:
+            found = await self._direct_chat(direct.key)
             if found is not None:
                 return found, False
         await self._check_people(people)
@@ -59,10 +68,20 @@ class DynamoDirectory:
         last = [person for person in people if person not in set(early)]
         await self._write_early(chat, early)
         try:
-            return await self._commit(chat, self._actions(chat, key, last, len(people)), key)
+            return await self._commit(chat, self._actions(chat, direct, last, len(people)), direct)
         except (Refused, StoreUnavailable):
             await self._forget_early(chat, early)
             raise
+
+    async def _direct(self, chat: Chat, people: list[str]) -> Direct:
+        """Refused when the other one has blocked whoever wants the chat."""
+        others = [person for person in people if person != chat.created_by]
+        if len(others) != 1 or not is_key(chat.created_by, *others):
+            return Direct(direct_key(people))
+        blocks = await blocks_between(self._dynamo, chat.created_by, others[0])
+        if blocks.by_other:
+            raise Refused(BLOCKED)
+        return Direct(direct_key(people), others[0], blocks)
 
     async def _direct_chat(self, key: str) -> Chat | None:
         if not is_key(key):
@@ -101,23 +120,28 @@ class DynamoDirectory:
         except StoreError as error:
             log.info("rows of an unfinished chat stay", chat_id=chat.chat_id, reason=str(error))
 
-    def _actions(self, chat: Chat, key: str | None, people: list[str], member_count: int) -> list[Action]:
-        """What makes the chat exist. The chat's own item is the first, its direct key the last."""
+    def _actions(
+        self, chat: Chat, direct: Direct | None, people: list[str], member_count: int
+    ) -> list[Action]:
+        """What makes the chat exist. A direct one rests on who has blocked whom: see `relating`."""
         revision = self._ids.next(EVENT, self._clock())
+        key = direct.key if direct is not None else None
+        blocked = direct.other_id if direct is not None and direct.blocks.by_actor else None
         actions: list[Action] = [
             Put(CHATS, _chat_item(chat, key, member_count, revision), NEW.format("chat_id"))
         ]
         if self._allocator is None:
             actions.append(Put(COUNTERS, _counter(chat, revision), NEW.format("chat_id")))
-        actions += [Put(MEMBERSHIPS, _membership(chat, person)) for person in people]
+        actions += [Put(MEMBERSHIPS, _membership(chat, person, person == blocked)) for person in people]
         actions += [Put(DELIVERY, _delivery(chat, person)) for person in people]
-        if key is not None:
-            actions.append(
-                Put(DIRECT_CHATS, {"direct_key": key, "chat_id": chat.chat_id}, NEW.format("direct_key"))
-            )
+        if direct is not None:
+            place: Item = {"direct_key": direct.key, "chat_id": chat.chat_id}
+            actions.append(Put(DIRECT_CHATS, place, NEW.format("direct_key")))
+            if direct.other_id is not None:
+                actions += still(chat.created_by, direct.other_id, direct.blocks)
         return actions
 
-    async def _commit(self, chat: Chat, actions: list[Action], key: str | None) -> tuple[Chat, bool]:
+    async def _commit(self, chat: Chat, actions: list[Action], direct: Direct | None) -> tuple[Chat, bool]:
         token = self._ids.next(EVENT, self._clock())
         try:
             await repeated(lambda: self._dynamo.transact(actions, token))
@@ -125,14 +149,16 @@ class DynamoDirectory:
             if await self.chat(chat.chat_id) is None:
                 raise
         except TransactionCanceled:
-            return await self._winner(chat, key)
+            return await self._winner(chat, direct)
         return chat, True
 
-    async def _winner(self, chat: Chat, key: str | None) -> tuple[Chat, bool]:
+    async def _winner(self, chat: Chat, direct: Direct | None) -> tuple[Chat, bool]:
         """Nothing was written now: by an earlier attempt of ours, or because the other one was faster."""
         if await self.chat(chat.chat_id) is not None:
             return chat, True
-        found = await self._direct_chat(key) if key is not None else None
+        if direct is not None and direct.other_id is not None:
+            await self._direct(chat, [chat.created_by, direct.other_id])
+        found = await self._direct_chat(direct.key) if direct is not None else None
         if found is None:
             raise StoreUnavailable("the chat could not be written")
         return found, False
@@ -199,6 +225,7 @@ def _chat_item(chat: Chat, key: str | None, member_count: int, revision: str) ->
         "updated_at": chat.updated_at,
         "epoch": chat.epoch,
         "open_to_join": chat.open_to_join,
+        "read_receipts": chat.read_receipts.value,
         "member_count": member_count,
         "owner_count": 1,
         "membership_revision": revision,
@@ -221,9 +248,10 @@ def _counter(chat: Chat, revision: str) -> Item:
     }
 
 
-def _membership(chat: Chat, user_id: str) -> Item:
+def _membership(chat: Chat, user_id: str, is_blocked: bool = False) -> Item:
     role = Role.OWNER if user_id == chat.created_by else Role.MEMBER
-    return {
+    mark: Item = {IS_BLOCKED: True} if is_blocked else {}
+    return mark | {
         "chat_id": chat.chat_id,
         "user_id": user_id,
         "role": role.value,
@@ -254,6 +282,7 @@ def _chat(item: Item) -> Chat:
         updated_at=cast(str, item["updated_at"]),
         epoch=number(item, "epoch"),
         open_to_join=bool(item.get("open_to_join")),
+        read_receipts=ReadReceipts(cast(str, item.get("read_receipts", ReadReceipts.FULL))),
     )
 
 

@@ -1,6 +1,7 @@
 """The tables, how they come to be, and the mark that says of which version they are.
 
-`parley store init` makes what is missing and changes nothing that is there; a server only checks.
+`parley store init` makes what is missing and changes nothing that is there; a server only checks. Tables of
+an older version lack something, and what they hold is still good: made whole, they are of this version.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from parley.store.dynamodb.answers import Rejected
 from parley.store.dynamodb.client import ConditionFailed, Dynamo
 from parley.store.dynamodb.values import Item
 
-VERSION = 1
+VERSION = 2
+"""2: relations; people with settings, chats with read receipts. What lacks them has the usual ones."""
 MARK: Item = {"name": "parley"}
 """The key of the item in `schema` that holds the version."""
 
@@ -89,6 +91,7 @@ TABLES = (
     Table("direct_chats", "direct_key"),
     Table("sessions", "token_hash", hash_kind="B"),
     Table("user_sessions", "user_id", "session_id"),
+    Table("relations", "user_id", "other_id"),
     SCHEMA,
 )
 
@@ -97,15 +100,19 @@ async def create_tables(dynamo: Dynamo, report: Report = lambda _: None) -> list
     """Make every table that is missing, all at once, and wait until they can be used; safe to repeat.
 
     Returns the names of those it made. ConfigError when the tables there are not Parley's, or are newer.
+    The mark comes last: until then no server of this version starts on them.
     """
     await dynamo.check()
-    if await _version_if_any(dynamo) not in (None, VERSION):
+    before = await _version_if_any(dynamo)
+    if before is not None and before > VERSION:
         await check_version(dynamo)
     made = await _all_of([_create(dynamo, table, report) for table in TABLES])
     await _all_of([_expire(dynamo, table) for table in TABLES if table.ttl is not None])
     for finding in sorted(set(await _all_of([_recoverable(dynamo, table) for table in TABLES]))):
         report(finding)
     await _mark(dynamo)
+    if before is not None and before < VERSION:
+        report(f"raised from version {before} to {VERSION}")
     return [name for name in made if name is not None]
 
 
@@ -214,8 +221,9 @@ async def _mark(dynamo: Dynamo) -> None:
         await dynamo.put(
             SCHEMA.name,
             {**MARK, "version": VERSION},
-            condition="attribute_not_exists(#name)",
-            names={"#name": "name"},
+            condition="attribute_not_exists(#name) OR #version < :version",
+            values={":version": VERSION},
+            names={"#name": "name", "#version": "version"},
         )
     except ConditionFailed:
         await check_version(dynamo)

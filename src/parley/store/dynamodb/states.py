@@ -1,7 +1,8 @@
 """What a node remembers of each chat between transactions. It may be forgotten at any time.
 
 Every write compares it with the items: the head and the membership's revision. So a stale memory costs a
-retry, never an entry. Who is *not* a member is never remembered: no write would notice that it has changed.
+retry, never an entry. Who is *not* a member, or is blocked, is never remembered: no write would notice that
+this has changed.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from parley.store.rules import STRAY_POSITIONS_MAX
 CHATS = "chats"
 COUNTERS = "chat_counters"
 MEMBERSHIPS = "chat_memberships"
+IS_BLOCKED = "is_blocked"
+"""The mark on a membership of a direct chat: the other one has blocked this one."""
 CHATS_REMEMBERED_MAX = 20_000
 PEOPLE_REMEMBERED_MAX = 10_000
 POSITIONS_PER_LOOK_MAX = 1_000
@@ -106,10 +109,11 @@ class ChatState:
 
 
 class Known(NamedTuple):
-    """Who has which role, as of one revision of the membership."""
+    """Who has which role, as of one revision of the membership; `blocked` have none, and may not write."""
 
     revision: str
     roles: dict[str, Role]
+    blocked: frozenset[str] = frozenset()
 
 
 class ChatStates:
@@ -125,6 +129,12 @@ class ChatStates:
 
     def forget(self, chat_id: str) -> None:
         self._states.pop(chat_id, None)
+
+    def doubt(self, chat_id: str) -> None:
+        """Its membership has changed: look before it is used again, rather than let a write fail."""
+        state = self._states.get(chat_id)
+        if state is not None:
+            state.is_stale = True
 
     async def get(self, chat_id: str) -> ChatState | None:
         """A chat, as remembered or as it is; None for one that does not exist."""
@@ -256,11 +266,15 @@ class ChatStates:
         unknown = sorted(asked - roles.keys())
         if len(roles) + len(unknown) > PEOPLE_REMEMBERED_MAX:  # others may still hold the old ones
             roles = state.roles = {user_id: roles[user_id] for user_id in asked & roles.keys()}
-        if unknown:
-            keys: list[Item] = [{"chat_id": state.chat_id, "user_id": user_id} for user_id in unknown]
-            for row in await self._dynamo.batch_get(MEMBERSHIPS, keys):
-                roles[cast(str, row["user_id"])] = Role(cast(str, row["role"]))
-        return Known(revision, roles)
+        if not unknown:
+            return Known(revision, roles)
+        keys: list[Item] = [{"chat_id": state.chat_id, "user_id": user_id} for user_id in unknown]
+        rows = {cast(str, row["user_id"]): row for row in await self._dynamo.batch_get(MEMBERSHIPS, keys)}
+        blocked = frozenset(user_id for user_id, row in rows.items() if row.get(IS_BLOCKED))
+        roles |= {
+            person: Role(cast(str, row["role"])) for person, row in rows.items() if person not in blocked
+        }
+        return Known(revision, roles, blocked)
 
     async def joined(self, state: ChatState, user_ids: Iterable[str]) -> dict[str, int]:
         """Since which position each of these is a member, for those who are."""

@@ -17,7 +17,10 @@ from parley.store.dynamodb.directory import DynamoDirectory
 from parley.store.dynamodb.log import DynamoLog
 from parley.store.dynamodb.outbox import DynamoOutbox
 from parley.store.dynamodb.prefixes import Prefixes
+from parley.store.dynamodb.relating import Relating
+from parley.store.dynamodb.relations import DynamoRelations
 from parley.store.dynamodb.schema import check_tables
+from parley.store.dynamodb.standings import DynamoStandings
 from parley.store.dynamodb.states import CHATS, COUNTERS, ChatStates
 from parley.store.dynamodb.two_phase import Hold, TwoPhaseAppends
 from parley.store.ports import Allocator
@@ -32,7 +35,7 @@ def nowhere(_: str) -> None:
 
 
 class DynamoStore:
-    """Log, directory, accounts, cursors and outbox over one set of tables.
+    """Log, directory, accounts, relations, cursors, standings and outbox over one set of tables.
 
     `allocator`: who gives the numbers in two_phase; None is `atomic`. `publishes`: whether there is a bus
     beyond this process, for which appends are marked.
@@ -70,6 +73,9 @@ class DynamoStore:
         self.log = DynamoLog(desk, appends, prefixes, metrics)
         self.directory = DynamoDirectory(dynamo, clock, ids, allocator)
         self.accounts = DynamoAccounts(dynamo, clock, ids)
+        relating = Relating(dynamo, states, clock, ids)
+        self.relations = DynamoRelations(dynamo, relating, self.directory.chat_ids_of)
+        self.standings = DynamoStandings(dynamo)
         self.cursors = DynamoCursors(dynamo, self.log.heads)
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
