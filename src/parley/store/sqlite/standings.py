@@ -31,3 +31,9 @@ class SqliteStandings:
             tx.execute(MUTE, (until, tx.change, user_id, chat_id))
 
         await self._writer.run(work)
+
+    async def muted_until(self, user_id: str, chat_id: str) -> str | None:
+        row = self._reads.row(
+            "SELECT muted_until FROM delivery_state WHERE user_id = ? AND chat_id = ?", (user_id, chat_id)
+        )
+        return row[0] if row else None
