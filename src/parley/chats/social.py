@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from parley.chats.audience import Audience
 from parley.chats.facts import ChatFacts
 from parley.chats.listing import Listing
 from parley.chats.muting import Muting
-from parley.chats.presence import Presences, Watcher
+from parley.chats.presence import Presences
 from parley.chats.receipts import Receipts
 from parley.chats.relating import Relating
 from parley.chats.remembering import Remembered
@@ -21,7 +22,8 @@ from parley.store.ports import Accounts, Cursors, Directory, Log, Relations, Sta
 from parley.telemetry import Metrics
 from parley.wire.frames import ChatChanged, ServerFrame
 
-TellSome = Callable[[Iterable[Watcher], ServerFrame], None]
+TellSome = Callable[[Iterable[Any], ServerFrame], None]
+"""A frame to some connections, which are what this node has as such."""
 
 
 class Social:
@@ -50,7 +52,7 @@ class Social:
         self._manners = manners = Remembered[Manners](relations.manners, clock)
         self.signals = signals = Signalling(ephemeral.signals)
         self.presences = Presences(ephemeral.registry, relations, clock, metrics, tell_some)
-        self.typings = Typings(facts, manners, relations, directory, signals, audience, clock, metrics)
+        self.typings = Typings(facts, manners, directory, signals, audience, clock, metrics)
         self.receipts = Receipts(
             log=log,
             directory=directory,

@@ -85,6 +85,15 @@ class HttpClient:
     async def post(self, path: str, body: object) -> Answer:
         return await self.request("POST", path, body)
 
+    async def put(self, path: str) -> Answer:
+        return await self.request("PUT", path)
+
+    async def patch(self, path: str, body: object) -> Answer:
+        return await self.request("PATCH", path, body)
+
+    async def delete(self, path: str) -> Answer:
+        return await self.request("DELETE", path)
+
     async def _made(self, path: str, body: object) -> Any:
         answer = await self.post(path, body)
         if answer.status not in (200, 201):
@@ -310,6 +319,16 @@ class RawClient:
             await asyncio.wait([self._reading])
         assert self.ended is not None
         return self.ended
+
+    def heard(self, kind: str, /, **fields: Any) -> list[Frame]:
+        """The frames of a type, with these fields, that came unasked, in the order they came."""
+        wanted = {"type": kind, **fields}
+        return [frame for frame in self.unasked if all(frame.get(k) == v for k, v in wanted.items())]
+
+    async def hear(self, kind: str, /, **fields: Any) -> Frame:
+        """Wait until such a frame came unasked; the last one."""
+        await self.until(lambda client: bool(client.heard(kind, **fields)))
+        return self.heard(kind, **fields)[-1]
 
     def live_entries(self, chat_id: str) -> list[Frame]:
         """The entries of a chat that came unasked, in the order they came."""
