@@ -11,6 +11,7 @@ What it promises an application, and what it asks of it, is in `docs/sdk-python.
 """
 
 from parley.client.api import login, register
+from parley.client.bodies import ChatInfo, Device, Me, Profile, Receipts, Related
 from parley.client.chat import Chat
 from parley.client.client import Client, connect
 from parley.client.errors import (
@@ -23,26 +24,43 @@ from parley.client.errors import (
     ReadElsewhere,
     RequestRefused,
 )
-from parley.client.sending import Sending
+from parley.client.live import Update, What
+from parley.client.opened import Member, Members
+from parley.client.sending import MessageStatus, Sending
 from parley.client.timing import Timing
-from parley.wire.frames import Ack, Entry, OverviewChat
+from parley.model import Privacy, ReadReceipts
+from parley.wire.frames import Ack, Entry, OverviewChat, PresenceView
 
 __all__ = [
     "Ack",
     "BadToken",
     "CannotConnect",
     "Chat",
+    "ChatInfo",
     "Client",
     "ClientError",
     "Closed",
+    "Device",
     "Entry",
+    "Me",
+    "Member",
+    "Members",
+    "MessageStatus",
     "OutboxFull",
     "OutboxUnusable",
     "OverviewChat",
+    "PresenceView",
+    "Privacy",
+    "Profile",
     "ReadElsewhere",
+    "ReadReceipts",
+    "Receipts",
+    "Related",
     "RequestRefused",
     "Sending",
     "Timing",
+    "Update",
+    "What",
     "connect",
     "login",
     "register",

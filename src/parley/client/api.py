@@ -8,107 +8,33 @@ from urllib.parse import quote
 
 import aiohttp
 import msgspec
-from msgspec import Struct
 
+from parley.client.bodies import (
+    Account,
+    ChatInfo,
+    ChatList,
+    ChatMarks,
+    History,
+    Login,
+    MemberInfo,
+    MemberList,
+    PresenceList,
+    Problem,
+    SendFound,
+    Sessions,
+)
 from parley.client.errors import BadToken, CannotConnect, RequestRefused
+from parley.client.opened import Picture
 from parley.errors import Refusal
-from parley.model import ChatType, Role
+from parley.model import ChatType
 from parley.wire import limits
-from parley.wire.frames import Entry, OverviewChat
+from parley.wire.frames import OverviewChat, PresenceView
 
 HTTP_SECONDS_MAX = 30
 DEVICE_ID_DEFAULT = "python-sdk"
 UNAUTHENTICATED = 401
 
 Answer = TypeVar("Answer")
-
-
-class Account(Struct):
-    user_id: str
-
-
-class Login(Struct):
-    """A session of a device; the token is shown this once."""
-
-    token: str
-    user_id: str
-    session_id: str
-    expires_at: str
-
-
-class SessionInfo(Struct):
-    session_id: str
-    device_id: str
-    current: bool = False
-
-
-class Sessions(Struct):
-    sessions: list[SessionInfo]
-
-
-class ChatInfo(Struct):
-    chat_id: str
-    type: ChatType
-    title: str | None
-    created_by: str
-    created_at: str
-    updated_at: str
-    epoch: int
-    head: int
-    role: Role
-    member_count: int
-
-
-class ListedChat(OverviewChat, kw_only=True):
-    """One row of the chat list: how far this device and person are, and what a person reads."""
-
-    type: ChatType
-    title: str | None
-    last_entry: Entry | None
-
-
-class ChatList(Struct):
-    chats: list[ListedChat]
-    token: str
-    complete: bool
-
-
-class MemberInfo(Struct):
-    user_id: str
-    role: Role
-    joined_at: str
-    joined_sequence: int
-
-
-class MemberList(Struct):
-    members: list[MemberInfo]
-    next_after: str | None
-
-
-class SendFound(Struct):
-    """Where a message of one's own is stored."""
-
-    message_id: str
-    sequence: int
-    epoch: int
-    created_at: str
-
-
-class History(Struct):
-    """A stretch of a log, ascending, as a page read over HTTP."""
-
-    entries: list[Entry]
-    voids: list[int]
-    from_sequence: int
-    to_sequence: int
-    head: int
-
-
-class _Refusal(Struct):
-    code: str
-    reason: str
-    temporary: bool
-    retry_after_ms: int | None = None
 
 
 class Api:
@@ -147,11 +73,11 @@ class Api:
         return await self.call("POST", "chats", ChatInfo, body)
 
     async def history(self, chat_id: str, params: dict[str, str]) -> History:
-        return await self.call("GET", f"chats/{quote(chat_id, safe='')}/messages", History, params=params)
+        return await self.call("GET", f"{chat_path(chat_id)}/messages", History, params=params)
 
-    async def chats(self) -> list[ListedChat]:
-        """Every chat of the person."""
-        chats: list[ListedChat] = []
+    async def chats(self) -> list[OverviewChat]:
+        """Every chat of the person, as a person reads it."""
+        chats: list[OverviewChat] = []
         params = {"limit": str(limits.OVERVIEW_CHATS_MAX)}
         while True:
             page = await self.call("GET", "chats", ChatList, params=params)
@@ -165,13 +91,32 @@ class Api:
         members: list[MemberInfo] = []
         params = {"limit": str(limits.PAGE_ENTRIES_MAX)}
         while True:
-            page = await self.call(
-                "GET", f"chats/{quote(chat_id, safe='')}/members", MemberList, params=params
-            )
+            page = await self.call("GET", f"{chat_path(chat_id)}/members", MemberList, params=params)
             members += page.members
             if page.next_after is None:
                 return members
             params["after"] = page.next_after
+
+    async def picture(self, chat_id: str) -> Picture:
+        """A chat with its members and, if there are not too many, how far each is."""
+        info = await self.call("GET", chat_path(chat_id), ChatInfo)
+        members = await self.members(chat_id)
+        try:
+            marks = await self.call("GET", f"{chat_path(chat_id)}/receipts", ChatMarks)
+        except RequestRefused as error:
+            if error.code != "bad_request":
+                raise
+            marks = None
+        return Picture(info, members, marks)
+
+    async def presence(self, user_ids: list[str]) -> list[PresenceView]:
+        """Who is there, as far as one may see it."""
+        views: list[PresenceView] = []
+        for first in range(0, len(user_ids), limits.PRESENCE_BATCH_MAX):
+            asked = ",".join(user_ids[first : first + limits.PRESENCE_BATCH_MAX])
+            found = await self.call("GET", "presence", PresenceList, params={"user_ids": asked})
+            views += found.presences
+        return views
 
     async def find_send(self, chat_id: str, client_message_id: str) -> SendFound | None:
         """What became of a message of one's own; None if nothing did."""
@@ -206,12 +151,16 @@ class Api:
 
     def _refused(self, status: int, payload: bytes) -> RequestRefused | BadToken | CannotConnect:
         try:
-            told = msgspec.json.decode(payload, type=_Refusal)
+            told = msgspec.json.decode(payload, type=Problem)
         except msgspec.DecodeError:
             return CannotConnect(f"what answers at {self._url} is no Parley server (HTTP status {status})")
         if status == UNAUTHENTICATED and self._token is not None:
             return BadToken(told.reason)
         return RequestRefused(Refusal(told.code, told.reason, told.temporary, told.retry_after_ms, status))
+
+
+def chat_path(chat_id: str) -> str:
+    return f"chats/{quote(chat_id, safe='')}"
 
 
 def open_http() -> aiohttp.ClientSession:

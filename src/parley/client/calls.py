@@ -78,11 +78,12 @@ class Calls:
         self._to_send.clear()
         return [*frames, Heartbeat(id=barrier)]
 
-    def heartbeat_answered(self, request_id: int) -> list[int]:
+    def heartbeat_answered(self, request_id: int) -> list[Call]:
         """The calls that have taken effect by that."""
-        done = [number for number in self._barriers.pop(request_id, []) if self._is_sent(number)]
-        for number in done:
-            self.drop(number)
+        numbers = self._barriers.pop(request_id, [])
+        done = [self._calls[number] for number in numbers if self._is_sent(number)]
+        for call in done:
+            self.drop(call.number)
         return done
 
     def refused(self, request_id: int, refusal: Refusal, now_ms: int) -> int | None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import TYPE_CHECKING, Self
 from urllib.parse import quote
 
-from parley.client.api import ChatInfo, History, MemberInfo
+from parley.client.api import chat_path
+from parley.client.bodies import ChatInfo, History, Receipts
 from parley.client.errors import ReadElsewhere, RequestRefused
-from parley.client.sending import Sending
-from parley.model import Role
+from parley.client.live import Update
+from parley.client.opened import Members
+from parley.client.sending import MessageStatus, Sending, status_of
+from parley.client.updates import Updates
+from parley.clock import MS_PER_SECOND, iso
+from parley.core.receipts import MessageReceipts
+from parley.model import ReadReceipts, Role
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_DEFAULT
 
@@ -18,11 +25,15 @@ if TYPE_CHECKING:
 
 
 class Chat:
-    """One chat. `async for entry in chat` yields its log from where this device is, and then lives on."""
+    """One chat. `async for entry in chat` yields its log from where this device is, and then lives on.
+
+    `unread`, `muted` and `typing` are always up to date; `members` and what became of messages are from
+    `open` until `close`. `updates` tells when to look again.
+    """
 
     def __init__(self, client: Client, chat_id: str) -> None:
         self._client = client
-        self._path = f"chats/{quote(chat_id, safe='')}"
+        self._path = chat_path(chat_id)
         self.chat_id = chat_id
 
     def send(
@@ -62,6 +73,81 @@ class Chat:
         """The person has read everything up to a sequence or a message_id; known to all when it returns."""
         await self._client.mark_read(self.chat_id, up_to)
 
+    # What is live
+
+    @property
+    def unread(self) -> int:
+        """Messages of others that the person has not read on any device, up to 999."""
+        return self._client.engine.live.unread(self.chat_id).count
+
+    @property
+    def unread_more(self) -> bool:
+        """Whether there are more than 999."""
+        return self._client.engine.live.unread(self.chat_id).more
+
+    @property
+    def muted(self) -> bool:
+        return self._client.is_muted(self.chat_id)
+
+    @property
+    def typing(self) -> list[str]:
+        """The user_ids of those who type right now."""
+        return self._client.engine.live.typists.of(self.chat_id)
+
+    async def open(self) -> Self:
+        """Keep `members`, and what becomes of messages, up to date until `close`; the chat itself comes back.
+
+        RequestRefused if one may not see it.
+        """
+        await self._client.open_chat(self.chat_id)
+        return self
+
+    def close(self) -> None:
+        """The chat is not looked at any more: less is asked for."""
+        self._client.close_chat(self.chat_id)
+
+    @property
+    def is_open(self) -> bool:
+        return self._client.engine.live.opened(self.chat_id) is not None
+
+    @property
+    def members(self) -> Members:
+        """Everybody in it, with names, roles, presence and how far they are. Empty while it is not open."""
+        opened = self._client.engine.live.opened(self.chat_id)
+        return Members({} if opened is None else opened.by_id)
+
+    def status(self, message: Entry | int) -> MessageStatus:
+        """What became of a message: an entry, or the sequence of one's own. "sent" while it is not open."""
+        return status_of(self._client.engine, self.chat_id, *self._placed(message))
+
+    def seen(self, message: Entry | int) -> MessageReceipts | None:
+        """Who has received and read a message, without asking; None while the chat is not open."""
+        return self._client.engine.live.receipts(self.chat_id, *self._placed(message))
+
+    def updates(self) -> Updates:
+        """A loop over what changes in this chat. See `Update`."""
+        return self._client.hear(self._concerns)
+
+    def type(self) -> None:
+        """The person types: call it at every key. Others are told at most every 3 s; lost while offline."""
+        self._client.type(self.chat_id)
+
+    def stop_typing(self) -> None:
+        """The person does not type any more, and sends nothing: sending says so itself."""
+        self._client.stop_typing(self.chat_id)
+
+    def _placed(self, message: Entry | int) -> tuple[int, str]:
+        if isinstance(message, int):
+            return message, self._client.user_id
+        return message.sequence, message.sender_id
+
+    def _concerns(self, update: Update) -> bool:
+        if update.user_id is not None:
+            return self.members.get(update.user_id) is not None
+        return update.chat_id == self.chat_id
+
+    # What is asked
+
     async def info(self) -> ChatInfo:
         return await self._client.api.call("GET", self._path, ChatInfo)
 
@@ -69,9 +155,6 @@ class Chat:
         """The entries before a sequence, or the latest; no cursor moves."""
         end = str(2**53 - 1 if before is None else before)
         return await self._client.api.history(self.chat_id, {"before": end, "limit": str(limit)})
-
-    async def members(self) -> list[MemberInfo]:
-        return await self._client.api.members(self.chat_id)
 
     async def add_member(self, user_id: str, role: Role = Role.MEMBER) -> None:
         body: dict[str, object] = {"user_id": user_id, "role": role.value}
@@ -82,7 +165,25 @@ class Chat:
         await self._client.api.call("DELETE", f"{self._path}/members/{quote(user_id, safe='')}", object)
 
     async def rename(self, title: str) -> ChatInfo:
-        return await self._client.api.call("PATCH", self._path, ChatInfo, {"title": title})
+        return await self._change(title=title)
+
+    async def set_read_receipts(self, mode: ReadReceipts | str) -> ChatInfo:
+        """What members learn of who has read: everybody by name, whether anybody, or nothing."""
+        return await self._change(read_receipts=ReadReceipts(mode))
+
+    async def mute(self, until: datetime) -> ChatInfo:
+        """For this person, on every device."""
+        return await self._change(muted_until=iso(round(until.timestamp() * MS_PER_SECOND)))
+
+    async def unmute(self) -> ChatInfo:
+        return await self._change(muted_until=None)
+
+    async def receipts(self, sequence: int) -> Receipts:
+        """Who has received and read a message, asked from the server: in a chat of any size, open or not."""
+        return await self._client.api.call("GET", f"{self._path}/messages/{sequence}/receipts", Receipts)
+
+    async def _change(self, **settings: object) -> ChatInfo:
+        return await self._client.api.call("PATCH", self._path, ChatInfo, settings)
 
 
 class Entries:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from random import Random, SystemRandom
@@ -13,27 +13,30 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 
 from parley import ids
-from parley.client.api import Api, ChatInfo, ListedChat, MemberInfo, base_url, open_http
+from parley.client.api import Api, base_url, open_http
 from parley.client.chat import AllEntries, Chat, Entries
-from parley.client.engine import Engine, Event, MustCheck
+from parley.client.engine import Engine, Event, MustCheck, MustLoad
 from parley.client.errors import CannotConnect, ClientError, Closed, RequestRefused
 from parley.client.keeping import Cursor, Outgoing, open_keeper
 from parley.client.line import Line, dial
 from parley.client.link import Link, cause_of
+from parley.client.live import Update
 from parley.client.looking import find_stored
+from parley.client.people import People
 from parley.client.sending import Sending
 from parley.client.settings import Settings
 from parley.client.timing import Timing
+from parley.client.updates import Updates
 from parley.client.waiting import Waiting
 from parley.clock import Clock, wall_clock
 from parley.errors import BAD_REQUEST
 from parley.model import ChatType
 from parley.wire.client_codec import CLIENT_CODECS
-from parley.wire.frames import Entry, Hello, OverviewChat, Welcome
+from parley.wire.frames import Entry, Hello, OverviewChat, PresenceView, Welcome
 
 log = logging.getLogger("parley.client")
 
-LOOKUPS_AT_ONCE_MAX = 4
+ERRANDS_AT_ONCE_MAX = 4
 CLOSED = "this client is closed; what it had queued is sent by the next one with the same outbox file"
 NO_UUID = BAD_REQUEST.because("a client_message_id is a UUIDv4")
 STILL_QUEUED = BAD_REQUEST.because("a message with this client_message_id is on its way")
@@ -78,7 +81,7 @@ def connect(
     return Client(settings)
 
 
-class Client:
+class Client(People):
     """One person on one device. Use it as `async with`, on one event loop."""
 
     api: Api
@@ -88,8 +91,8 @@ class Client:
         self._settings = settings
         self._waiting = Waiting()
         self._stack = AsyncExitStack()
-        self._lookups: set[asyncio.Task[None]] = set()
-        self._lookups_at_once = asyncio.Semaphore(LOOKUPS_AT_ONCE_MAX)
+        self._errands: set[asyncio.Task[None]] = set()
+        self._errands_at_once = asyncio.Semaphore(ERRANDS_AT_ONCE_MAX)
         self.device_id = settings.device_id
 
     async def __aenter__(self) -> Self:
@@ -110,7 +113,7 @@ class Client:
             settings.codec, settings.timing, settings.random.random, kept, durable=self._keeper.blocking
         )
         for message in kept.outgoing:
-            self._waiting.sendings[message.key] = Sending(message, self.engine.outbox, is_kept=True)
+            self._waiting.sendings[message.key] = Sending(message, self.engine, is_kept=True)
         self._link = Link(
             self.engine,
             self._dial,
@@ -188,7 +191,7 @@ class Client:
         )
         self._check_id(message)
         self.engine.send(message)
-        sending = Sending(message, self.engine.outbox, is_kept=not self._keeper.blocking)
+        sending = Sending(message, self.engine, is_kept=not self._keeper.blocking)
         self._waiting.sendings[message.key] = sending
         self._link.poke()
         return sending
@@ -206,13 +209,13 @@ class Client:
     async def overview(self) -> list[OverviewChat]:
         """Every chat of the person: its head, how far this device is, what is unread. Asked anew."""
         self.check_open()
-        wanted_round = self.engine.refresh_overview()
+        wanted_round = self.engine.overviews.ask()
         self._link.poke()
         await self._waiting.for_overview(wanted_round)
         return list(self.engine.reading.positions.values())
 
-    async def chats(self) -> list[ListedChat]:
-        """Every chat of the person, with title and last entry."""
+    async def chats(self) -> list[OverviewChat]:
+        """Every chat of the person as a person reads it, with title, last entry and whom it is with."""
         return await self.api.chats()
 
     async def create_chat(self, member_ids: list[str], title: str | None = None) -> Chat:
@@ -223,11 +226,65 @@ class Client:
         """The chat with one other person; there is only ever one."""
         return self.chat((await self.api.create_chat(ChatType.DIRECT, [user_id], None)).chat_id)
 
-    async def members(self, chat_id: str) -> list[MemberInfo]:
-        return await self.api.members(chat_id)
+    # What is live
 
-    async def info(self, chat_id: str) -> ChatInfo:
-        return await self.chat(chat_id).info()
+    def updates(self) -> Updates:
+        """A loop over everything that changes in what is shown beside the log. See `Update`."""
+        return self.hear(lambda _: True)
+
+    def hear(self, concerns: Callable[[Update], bool]) -> Updates:
+        """The same for some of it."""
+        self.check_open()
+        return self._waiting.updates(concerns)
+
+    async def open_chat(self, chat_id: str) -> None:
+        """See `Chat.open`."""
+        self.check_open()
+        self.engine.live.open(chat_id)
+        self._link.poke()
+        await self._waiting.for_opening(chat_id)
+
+    def close_chat(self, chat_id: str) -> None:
+        """See `Chat.close`."""
+        self.engine.live.close(chat_id)
+        self._link.poke()
+
+    def type(self, chat_id: str) -> None:
+        """See `Chat.type`."""
+        self.check_open()
+        self.engine.type(chat_id, self._link.now_ms())
+        self._link.poke()
+
+    def stop_typing(self, chat_id: str) -> None:
+        """See `Chat.stop_typing`."""
+        self.check_open()
+        self.engine.live.typists.stop(chat_id)
+        self._link.poke()
+
+    def is_muted(self, chat_id: str) -> bool:
+        return self.engine.live.is_muted(chat_id, self._settings.clock())
+
+    def watch_presence(self, user_ids: Iterable[str]) -> None:
+        """Keep these people's presence live, beside that of members of open chats; replaces the last call.
+
+        At most 500 people are watched in all, these first. `presence` then answers at once, and `updates`
+        tells what changes.
+        """
+        self.check_open()
+        self.engine.live.presences.watch(user_ids)
+        self._link.poke()
+
+    async def presence(self, user_ids: Iterable[str]) -> list[PresenceView]:
+        """Who of these people is there, and when each last was; what was asked is remembered for 30 s."""
+        self.check_open()
+        presences, wanted = self.engine.live.presences, list(dict.fromkeys(user_ids))
+        known = {user_id: presences.recall(user_id, self._link.now_ms()) for user_id in wanted}
+        unknown = [user_id for user_id, view in known.items() if view is None]
+        if unknown:
+            asked = await self.api.presence(unknown)
+            presences.note_asked(asked, self._link.now_ms())
+            known |= {view.user_id: view for view in asked}
+        return [view for view in known.values() if view is not None]
 
     # What the loops use
 
@@ -306,9 +363,9 @@ class Client:
                 log.warning("%d messages are not yet acknowledged", len(self._waiting.sendings))
 
     async def _stop_running(self) -> None:
-        for task in [self._running, *self._lookups]:
+        for task in [self._running, *self._errands]:
             task.cancel()
-        await asyncio.wait([self._running, *self._lookups])
+        await asyncio.wait([self._running, *self._errands])
 
     async def _dial(self) -> tuple[Line, Welcome]:
         settings = self._settings
@@ -333,17 +390,23 @@ class Client:
 
     def _tell(self, events: list[Event]) -> None:
         for event in events:
-            if isinstance(event, MustCheck):
-                task = asyncio.create_task(self._look_for(event.message))
-                self._lookups.add(task)
-                task.add_done_callback(self._lookups.discard)
-            else:
-                self._waiting.tell(event)
+            match event:
+                case MustCheck():
+                    self._send_for(self._look_for(event.message))
+                case MustLoad():
+                    self._send_for(self._load(event.chat_id))
+                case _:
+                    self._waiting.tell(event)
+
+    def _send_for(self, errand: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
 
     async def _look_for(self, message: Outgoing) -> None:
         """Before an old message goes out again: it may be stored, and its id forgotten."""
         try:
-            async with self._lookups_at_once:
+            async with self._errands_at_once:
                 ack = await find_stored(self.api, message)
         except ClientError as error:
             log.info("cannot tell whether an old message is stored, asking again later: %s", error)
@@ -353,6 +416,19 @@ class Client:
                 self.engine.outbox.not_stored(message.key, self._settings.clock())
             else:
                 self.engine.stored(message.key, ack, self._link.now_ms())
+        self._link.poke()
+
+    async def _load(self, chat_id: str) -> None:
+        """An open chat, as it is now."""
+        try:
+            async with self._errands_at_once:
+                picture = await self.api.picture(chat_id)
+        except ClientError as error:
+            refusal = error.refusal if isinstance(error, RequestRefused) else None
+            log.info("cannot look at chat %s: %s", chat_id, error)
+            self.engine.live.load_failed(chat_id, refusal, self._link.now_ms())
+        else:
+            self.engine.live.loaded(chat_id, picture)
         self._link.poke()
 
     def _new_id(self) -> str:

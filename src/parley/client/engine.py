@@ -21,11 +21,15 @@ from parley.client.calls import CALL_TIMER, Calls
 from parley.client.cursors import FLUSH_TIMER, RETRY_TIMER, Cursors
 from parley.client.errors import RequestRefused
 from parley.client.keeping import Changes, Kept, MessageKey, Outgoing
+from parley.client.live import LOAD_TIMER, Live, Opening, Update
 from parley.client.outbox import ACK_TIMER, RESUME_TIMER, Outbox
+from parley.client.overviews import OVERVIEW_TIMER, Overviews
+from parley.client.presences import PRESENCE_TIMER
 from parley.client.reading import Reading, found_in
 from parley.client.syncing import SYNC_TIMER, Syncing
 from parley.client.timers import Timers
 from parley.client.timing import Timing
+from parley.client.typists import TYPING_TIMER
 from parley.clock import MS_PER_SECOND
 from parley.errors import TOO_LARGE, Refusal
 from parley.wire import limits
@@ -39,17 +43,19 @@ from parley.wire.frames import (
     MessageBatch,
     Messages,
     Overview,
+    PresenceChanged,
+    PresenceState,
     ReadReceipt,
+    ReceiptFrame,
     RefusedFrame,
     Request,
     ServerFrames,
-    SyncOverview,
+    Typing,
     Welcome,
 )
 
 HEARTBEAT = ("heartbeat", "")
 SILENCE = ("silence", "")
-OVERVIEW = ("overview", "")
 JSON_GROWTH_MAX = 6
 FRAME_OVERHEAD_BYTES = 2_048
 """More than everything in a send_message frame but its content."""
@@ -81,6 +87,12 @@ class MessagesKept(Struct, frozen=True):
     keys: list[MessageKey]
 
 
+class MustLoad(Struct, frozen=True):
+    """A picture of an open chat is wanted."""
+
+    chat_id: str
+
+
 class ChatReady(Struct, frozen=True):
     """A chat has something to take, or an end to tell."""
 
@@ -105,7 +117,17 @@ class Complaint(Struct, frozen=True):
 
 
 Event = (
-    Acked | SendRefused | MustCheck | MessagesKept | ChatReady | CallAnswered | OverviewComplete | Complaint
+    Acked
+    | SendRefused
+    | MustCheck
+    | MustLoad
+    | MessagesKept
+    | ChatReady
+    | CallAnswered
+    | OverviewComplete
+    | Opening
+    | Update
+    | Complaint
 )
 
 
@@ -122,12 +144,6 @@ class Engine:
         self._added: list[Outgoing] = []
         self._removed: list[MessageKey] = []
         self._flush_due = False
-        self._overview_token: str | None = None
-        self._overview_id: int | None = None
-        self._overview_due = False
-        self._overview_again = False
-        self._overview_round = 0
-        self._overview_paging = False
         self._heartbeat_ms = limits.HEARTBEAT_SECONDS * MS_PER_SECOND
         self._heartbeat_id: int | None = None
         self._heartbeat_due = False
@@ -139,6 +155,8 @@ class Engine:
         self.syncing = Syncing(timing, self._timers, self._next_id, chance)
         self.reading = Reading(self.cursors, self.syncing)
         self.calls = Calls(timing, self._timers, self._next_id, chance)
+        self.overviews = Overviews(timing, self._timers, self._next_id)
+        self.live = Live(timing, self._timers, self._next_id, chance, self.overviews.ask)
         for message in kept.outgoing:
             self.outbox.add(message, kept=True)
 
@@ -148,25 +166,24 @@ class Engine:
         """Queue a message. OutboxFull if there is no room, RequestRefused if no server could take it."""
         check_size(message)
         self.outbox.add(message, kept=not self._durable)
+        self.live.typists.said(message.chat_id)
         if self._durable:
             self._added.append(message)
 
     def mark_read(self, chat_id: str, read_up_to: int | str) -> int:
         return self.calls.add(ReadReceipt(chat_id=chat_id, read_up_to=read_up_to))
 
-    def refresh_overview(self) -> int:
-        """Ask which chats changed; the round whose `OverviewComplete`, or a later one, has the answer."""
-        if self._overview_id is None and not self._overview_paging:
-            self._overview_due = True
-        else:
-            self._overview_again = True
-        return self._overview_round + 1
+    def type(self, chat_id: str, now_ms: int) -> None:
+        """Tell others that one types, unless that was told a moment ago; lost without a connection."""
+        if self.online:
+            self.live.typists.start(chat_id, now_ms)
 
     def stored(self, key: MessageKey, ack: Ack, now_ms: int) -> None:
         """A message was found in the log."""
         if self.outbox.acknowledged(key, now_ms) is not None:
             self._forget(key, now_ms)
             self._events.append(Acked(key, ack))
+            self.live.stored(ack.chat_id)
 
     # What the connection tells.
 
@@ -175,19 +192,21 @@ class Engine:
         self.user_id = welcome.user_id
         self._heartbeat_ms = max(1, welcome.heartbeat_seconds) * MS_PER_SECOND
         self._timers.set(HEARTBEAT, now_ms + self._heartbeat_ms)
-        self._overview_due, self._overview_again, self._overview_paging = True, False, False
+        self.overviews.connected()
         self.reading.connected()
+        self.live.connected(welcome.user_id)
 
     def disconnected(self) -> None:
         self.online = False
-        self._overview_id = self._heartbeat_id = None
-        self._heartbeat_due = False
-        for key in (HEARTBEAT, SILENCE, OVERVIEW):
+        self._heartbeat_id, self._heartbeat_due = None, False
+        for key in (HEARTBEAT, SILENCE):
             self._timers.cancel(key)
+        self.overviews.disconnected()
         self.outbox.disconnected()
         self.cursors.disconnected()
         self.reading.disconnected()
         self.calls.disconnected()
+        self.live.disconnected()
 
     def receive(self, frame: ServerFrames, now_ms: int) -> None:
         match frame:
@@ -196,20 +215,40 @@ class Engine:
             case Messages():
                 entries = self._entries(frame.entries, now_ms)
                 voids = [] if frame.voids is UNSET else frame.voids
-                self.reading.live(frame.chat_id, frame.epoch, found_in(entries, voids))
+                found = found_in(entries, voids)
+                self.reading.live(frame.chat_id, frame.epoch, found)
+                self.live.live(frame.chat_id, frame.epoch, found)
             case MessageBatch():
                 found = found_in(self._entries(frame.entries, now_ms), frame.voids)
                 self.reading.page(frame, found, now_ms)
+                self.live.page(frame, found)
             case Overview():
                 self._receive_overview(frame)
             case HeartbeatAck():
                 self._receive_heartbeat(frame)
             case ChatChanged():
-                self.reading.changed(frame, left=frame.change == "left" and frame.user_id == self.user_id)
+                left = frame.change == "left" and frame.user_id == self.user_id
+                self.reading.changed(frame, left=left)
+                self.live.changed(frame, left=left)
             case RefusedFrame():
                 self._receive_refusal(frame, now_ms)
             case Welcome():
                 pass  # Taken by the handshake; a second one changes nothing.
+            case _:
+                self._receive_signal(frame, now_ms)
+
+    def _receive_signal(
+        self, frame: ReceiptFrame | Typing | PresenceState | PresenceChanged, now_ms: int
+    ) -> None:
+        match frame:
+            case ReceiptFrame():
+                self.live.receipt(frame)
+            case Typing():
+                self.live.typing(frame, now_ms)
+            case PresenceState():
+                self.live.presence_state(frame)
+            case PresenceChanged():
+                self.live.presence_changed(frame)
 
     def tick(self, now_ms: int) -> None:
         """Everything whose time has come."""
@@ -219,8 +258,8 @@ class Engine:
                     self._heartbeat_due = True
                 case "silence":
                     self.silent = True
-                case "overview":
-                    self._overview_id, self._overview_due = None, True
+                case _ if kind == OVERVIEW_TIMER:
+                    self.overviews.is_late()
                 case _ if kind == ACK_TIMER:
                     self.outbox.unanswered(whose, now_ms)
                 case _ if kind == RESUME_TIMER:
@@ -233,6 +272,10 @@ class Engine:
                     self._flush_due = True
                 case _ if kind == RETRY_TIMER:
                     self.cursors.retry()
+                case _ if kind == TYPING_TIMER:
+                    self.live.typing_expired(whose)
+                case _:
+                    assert kind in (LOAD_TIMER, PRESENCE_TIMER), "its rest is over, and that is all"
 
     # What follows.
 
@@ -240,17 +283,21 @@ class Engine:
         """What may go out now, each frame once. The heartbeat comes last: its answer covers the rest."""
         if not self.online:
             return []
-        frames: list[Request] = [*self._overview_request(now_ms), *self.syncing.requests(now_ms)]
+        frames: list[Request] = [*self.overviews.request(now_ms), *self.syncing.requests(now_ms)]
+        frames += self.live.presences.frames()
+        frames += self.live.typists.frames()
         frames += self.outbox.transmit(now_ms, wall_ms)
         frames += self.cursors.acks()
         frames += self.calls.transmit()
         frames += self._heartbeat(now_ms)
         self._events += [MustCheck(message) for message in self.outbox.to_check()]
+        self._events += [MustLoad(chat_id) for chat_id in self.live.to_load()]
         return frames
 
     def events(self) -> list[Event]:
         events, self._events = self._events, []
-        return [*events, *(ChatReady(chat_id) for chat_id in self.reading.fresh())]
+        ready = [ChatReady(chat_id) for chat_id in self.reading.fresh()]
+        return [*events, *ready, *self.live.openings(), *self.live.updates()]
 
     def flush(self) -> None:
         """Write the cursors down without waiting for their time."""
@@ -293,17 +340,12 @@ class Engine:
         return entries
 
     def _receive_overview(self, frame: Overview) -> None:
-        if frame.re != self._overview_id:
+        if not self.overviews.answered(frame):
             return
-        self._timers.cancel(OVERVIEW)
-        self._overview_id = None
-        self._overview_token = frame.token
-        self._overview_paging = not frame.complete
-        self._overview_due = self._overview_paging or self._overview_again
         self.reading.overview(frame.chats, frame.complete)
+        self.live.overview(frame.chats, frame.complete)
         if frame.complete:
-            self._overview_again = False
-            self._events.append(OverviewComplete(self._overview_round))
+            self._events.append(OverviewComplete(self.overviews.round))
 
     def _receive_heartbeat(self, frame: HeartbeatAck) -> None:
         if frame.re == self._heartbeat_id:
@@ -311,9 +353,13 @@ class Engine:
             self._timers.cancel(SILENCE)
             self.cursors.heartbeat_answered()
         if isinstance(frame.re, int):
-            self._events += [CallAnswered(number) for number in self.calls.heartbeat_answered(frame.re)]
+            for call in self.calls.heartbeat_answered(frame.re):
+                self._events.append(CallAnswered(call.number))
+                if call.request is not None:
+                    self.live.read(call.request.chat_id, call.request.read_up_to)
         if frame.heads is not UNSET:
             self.reading.heads(frame.heads)
+            self.live.heads(frame.heads)
 
     def _receive_refusal(self, frame: RefusedFrame, now_ms: int) -> None:
         retry_after_ms = None if frame.retry_after_ms is UNSET else frame.retry_after_ms
@@ -330,33 +376,18 @@ class Engine:
         elif request_id == self._heartbeat_id:
             self._heartbeat_id = None
             self._timers.cancel(SILENCE)
-        elif request_id == self._overview_id:
-            self._overview_refused(refusal, now_ms)
-        elif not self.reading.sync_refused(request_id, refusal, now_ms) and not refusal.temporary:
-            self._events.append(Complaint(refusal))
+        else:
+            self._refused_otherwise(request_id, refusal, now_ms)
 
-    def _overview_refused(self, refusal: Refusal, now_ms: int) -> None:
-        """A token that the server does not take is given up: the next overview lists everything."""
-        self._overview_id = None
+    def _refused_otherwise(self, request_id: int, refusal: Refusal, now_ms: int) -> None:
+        """Overviews and pages are asked for again, or their chat tells; of the rest nobody would hear."""
+        if self.overviews.refused(request_id, refusal, now_ms):
+            return
+        if self.reading.sync_refused(request_id, refusal, now_ms):
+            return
+        self.live.presences.refused(request_id, refusal, now_ms)
         if not refusal.temporary:
-            self._overview_token = None
-        delay_ms = refusal.retry_after_ms or self._timing.backoff_base_ms
-        self._timers.set(OVERVIEW, now_ms + delay_ms)
-
-    def _overview_request(self, now_ms: int) -> list[SyncOverview]:
-        if not self._overview_due or self._overview_id is not None:
-            return []
-        self._overview_due = False
-        self._overview_round += not self._overview_paging
-        self._overview_id = self._next_id()
-        self._timers.set(OVERVIEW, now_ms + self._timing.answer_ms)
-        return [
-            SyncOverview(
-                id=self._overview_id,
-                changed_since=self._overview_token,
-                limit=limits.OVERVIEW_CHATS_MAX,
-            )
-        ]
+            self._events.append(Complaint(refusal))
 
     def _heartbeat(self, now_ms: int) -> list[Heartbeat]:
         if not self._heartbeat_due or self._heartbeat_id is not None:

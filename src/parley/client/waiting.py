@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
+from weakref import WeakSet
 
 from parley.client.chat import AllEntries, Entries
 from parley.client.engine import (
@@ -18,7 +20,9 @@ from parley.client.engine import (
 )
 from parley.client.errors import ClientError, RequestRefused
 from parley.client.keeping import MessageKey
+from parley.client.live import Opening, Update
 from parley.client.sending import Sending
+from parley.client.updates import Updates
 from parley.errors import Refusal
 from parley.wire.frames import Ack
 
@@ -34,6 +38,9 @@ class Waiting:
         self.failure: ClientError | None = None
         self._calls: dict[int, asyncio.Future[None]] = {}
         self._overviews: list[tuple[int, asyncio.Future[None]]] = []
+        self._openings: dict[str, list[asyncio.Future[None]]] = {}
+        # A loop that is left is not closed but forgotten.
+        self._updates: WeakSet[Updates] = WeakSet()
 
     def check_open(self) -> None:
         if self.failure is not None:
@@ -53,6 +60,17 @@ class Waiting:
         self._overviews.append((wanted_round, complete))
         await complete
 
+    async def for_opening(self, chat_id: str) -> None:
+        """Until the chat is open. RequestRefused if it cannot be."""
+        opened = asyncio.get_running_loop().create_future()
+        self._openings.setdefault(chat_id, []).append(opened)
+        await opened
+
+    def updates(self, concerns: Callable[[Update], bool]) -> Updates:
+        updates = Updates(concerns, self.check_open)
+        self._updates.add(updates)
+        return updates
+
     def tell(self, event: Event) -> None:
         match event:
             case Acked():
@@ -69,6 +87,12 @@ class Waiting:
                 _answer(self._calls.get(event.number), event.refusal)
             case OverviewComplete():
                 self._overview_complete(event.round)
+            case Opening():
+                for opened in self._openings.pop(event.chat_id, []):
+                    _answer(opened, event.refusal)
+            case Update():
+                for updates in self._updates:
+                    updates.tell(event)
             case Complaint():
                 log.warning("the server refused a request: %s: %s", event.refusal.code, event.refusal.reason)
 
@@ -77,13 +101,17 @@ class Waiting:
         self.failure = failure
         for sending in self.sendings.values():
             sending.settle(failure)
-        for waiting in [*self._calls.values(), *(complete for _, complete in self._overviews)]:
+        openings = [opened for waiting in self._openings.values() for opened in waiting]
+        overviews = [complete for _, complete in self._overviews]
+        for waiting in [*self._calls.values(), *overviews, *openings]:
             if not waiting.done():
                 waiting.set_exception(failure)
         for reader in self.readers.values():
             reader.notify()
         if self.all_reader is not None:
             self.all_reader.notify()
+        for updates in self._updates:
+            updates.end()
         self.all_sent.set()
 
     def _overview_complete(self, done_round: int) -> None:

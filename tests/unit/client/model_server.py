@@ -1,11 +1,12 @@
 """A small server without sockets or time: the contract as an SDK sees it, for tests of the pure engine."""
 
 from collections import Counter
+from typing import Literal
 
 import msgspec
 from msgspec import Raw
 
-from parley.errors import BAD_REQUEST, NOT_A_MEMBER, OUT_OF_TURN, OUTCOME_UNKNOWN, Refusal
+from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, OUT_OF_TURN, OUTCOME_UNKNOWN, Refusal
 from parley.wire.frames import (
     Ack,
     AckPosition,
@@ -17,19 +18,31 @@ from parley.wire.frames import (
     Messages,
     Overview,
     OverviewChat,
+    PresenceQuery,
+    PresenceState,
+    PresenceSubscribe,
+    PresenceView,
     ReadReceipt,
+    ReceiptFrame,
     Request,
     SendMessage,
     ServerFrames,
     SyncOverview,
     SyncRequest,
+    Typing,
+    TypingStart,
+    TypingStop,
     Welcome,
     answer_to,
     refused,
 )
 
+UNREAD_MAX = 999
 FORBIDDEN_CONTENT = "forbidden"
 TIME = "2026-11-15T12:00:00.000Z"
+
+Answered = tuple[list[ServerFrames], list[ServerFrames]]
+"""What goes back to whoever asked, and what everybody hears."""
 
 
 def make_entry(
@@ -60,6 +73,12 @@ def raw(entry: Entry) -> Raw:
     return Raw(msgspec.json.encode(entry))
 
 
+def receipt(
+    chat_id: str, user_id: str | None, kind: Literal["delivered", "read"], up_to: int
+) -> ReceiptFrame:
+    return ReceiptFrame(chat_id=chat_id, user_id=user_id, kind=kind, up_to_sequence=up_to, at=TIME)
+
+
 class ModelServer:
     """Every chat's log; a None is a void. Whoever is connected is a member of every chat."""
 
@@ -67,6 +86,8 @@ class ModelServer:
         self.logs: dict[str, list[Entry | None]] = {chat_id: [] for chat_id in chat_ids}
         self.epochs = dict.fromkeys(chat_ids, 1)
         self.cursors: dict[tuple[str, str], int] = {}
+        self.reads: dict[tuple[str, str], int] = {}
+        self.online: set[str] = set()
         self.refuse_next: list[Refusal] = []
         self.store_when_unknown = True
         self.page_entries_max = 7
@@ -82,8 +103,7 @@ class ModelServer:
             limits={},
         )
 
-    def answer(self, request: Request, user_id: str) -> tuple[list[ServerFrames], list[Messages]]:
-        """What goes back to whoever asked, and what everybody hears."""
+    def answer(self, request: Request, user_id: str) -> Answered:
         if isinstance(request, ChatFrame) and request.chat not in self.logs:
             return [refused(NOT_A_MEMBER, request.id)], []
         match request:
@@ -94,15 +114,18 @@ class ModelServer:
             case SyncOverview():
                 return [self._overview(request, user_id)], []
             case AckPosition():
-                at = self.cursors.get((user_id, request.chat), 0)
-                self.cursors[user_id, request.chat] = max(at, request.last_acked_sequence)
+                return [], self._ack(request.chat, user_id, request.last_acked_sequence)
             case Heartbeat():
                 return [HeartbeatAck(re=answer_to(request.id), server_time=TIME)], []
             case ReadReceipt():
-                pass
+                return self._read(request, user_id)
+            case TypingStart() | TypingStop():
+                shown_ms = 5_000 if isinstance(request, TypingStart) else 0
+                return [], [Typing(chat_id=request.chat, user_id=user_id, expires_in_ms=shown_ms)]
+            case PresenceSubscribe() | PresenceQuery():
+                return [self._presence(request)], []
             case _:
                 return [refused(BAD_REQUEST, request.id)], []
-        return [], []
 
     def add_void(self, chat_id: str) -> Messages:
         self.logs[chat_id].append(None)
@@ -113,17 +136,51 @@ class ModelServer:
     def start_over(self, chat_id: str) -> None:
         """The log is lost and rebuilt under a higher epoch, with only its first half."""
         self.epochs[chat_id] += 1
+        self.reads = {key: read for key, read in self.reads.items() if key[1] != chat_id}
         kept = [entry for entry in self.logs[chat_id] if entry is not None]
         self.logs[chat_id] = [
             msgspec.structs.replace(entry, epoch=self.epochs[chat_id], sequence=number)
             for number, entry in enumerate(kept[: len(kept) // 2], 1)
         ]
 
+    def read_up_to(self, chat_id: str, user_id: str, sequence: int) -> list[ServerFrames]:
+        """Somebody has read so far on whatever device."""
+        before = self.reads.get((user_id, chat_id), 0)
+        self.reads[user_id, chat_id] = max(before, sequence)
+        return [] if sequence <= before else [receipt(chat_id, user_id, "read", sequence)]
+
+    def unread(self, chat_id: str, user_id: str) -> int:
+        """Counted from the log itself."""
+        read = self.reads.get((user_id, chat_id), 0)
+        entries = (entry for entry in self.logs[chat_id] if entry is not None)
+        return sum(entry.sequence > read and entry.sender_id != user_id for entry in entries)
+
     def stored_ids(self, chat_id: str, sender: str) -> list[str]:
         entries = [entry for entry in self.logs[chat_id] if entry is not None and entry.sender_id == sender]
         return [entry.client_message_id or "" for entry in entries]
 
-    def _send(self, request: SendMessage, user_id: str) -> tuple[list[ServerFrames], list[Messages]]:
+    def _ack(self, chat_id: str, user_id: str, sequence: int) -> list[ServerFrames]:
+        before = self.cursors.get((user_id, chat_id), 0)
+        self.cursors[user_id, chat_id] = max(before, sequence)
+        return [] if sequence <= before else [receipt(chat_id, user_id, "delivered", sequence)]
+
+    def _read(self, request: ReadReceipt, user_id: str) -> Answered:
+        wanted = request.read_up_to
+        if isinstance(wanted, str):
+            found = [entry for entry in self.logs[request.chat] if entry and entry.message_id == wanted]
+            wanted = found[0].sequence if found else len(self.logs[request.chat]) + 1
+        if wanted > len(self.logs[request.chat]):
+            return [refused(AHEAD_OF_LOG, request.id)], []
+        return [], self.read_up_to(request.chat, user_id, wanted)
+
+    def _presence(self, request: PresenceSubscribe | PresenceQuery) -> PresenceState:
+        views = [
+            PresenceView(user_id, "online" if user_id in self.online else "offline", None)
+            for user_id in request.user_ids
+        ]
+        return PresenceState(re=answer_to(request.id), presences=views)
+
+    def _send(self, request: SendMessage, user_id: str) -> Answered:
         refusal = self._refusal(request)
         if refusal is not None and not (refusal is OUTCOME_UNKNOWN and self.store_when_unknown):
             return [refused(refusal, request.id)], []
@@ -152,7 +209,7 @@ class ModelServer:
             return OUT_OF_TURN
         return self.refuse_next.pop(0) if self.refuse_next else None
 
-    def _store(self, request: SendMessage, user_id: str) -> tuple[Entry, list[Messages]]:
+    def _store(self, request: SendMessage, user_id: str) -> tuple[Entry, list[ServerFrames]]:
         found = self._find(request.chat, request.client_message_id)
         if found is not None:
             return found, []
@@ -197,9 +254,9 @@ class ModelServer:
                 epoch=self.epochs[chat_id],
                 head=len(log),
                 last_acked_sequence=self.cursors.get((user_id, chat_id), 0),
-                read_up_to=0,
-                unread=0,
-                unread_more=False,
+                read_up_to=self.reads.get((user_id, chat_id), 0),
+                unread=min(self.unread(chat_id, user_id), UNREAD_MAX),
+                unread_more=self.unread(chat_id, user_id) > UNREAD_MAX,
             )
             for chat_id, log in self.logs.items()
         ]

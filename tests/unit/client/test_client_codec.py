@@ -48,7 +48,7 @@ def test_answers_are_understood_in_both_codecs(vector: dict[str, Any]) -> None:
 def test_an_unknown_type_is_passed_over(name: str) -> None:
     """A frame that a newer server may send is no error."""
     encode = msgspec.json.encode if name == "json" else msgspec.msgpack.encode
-    assert CLIENT_CODECS[name].decode(encode({"type": "typing", "chat_id": "c"})) is None
+    assert CLIENT_CODECS[name].decode(encode({"type": "hologram", "chat_id": "c"})) is None
 
 
 @pytest.mark.parametrize("name", ["json", "msgpack"])

@@ -144,7 +144,7 @@ def test_an_overview_on_its_way_does_not_answer_a_later_question() -> None:
     harness = Harness()
     harness.connect()
     (first,) = of(SyncOverview, harness.frames())
-    assert harness.engine.refresh_overview() == 2
+    assert harness.engine.overviews.ask() == 2
     harness.receive(Overview(re=answer_to(first.id), chats=[], token="t1", complete=True))
     assert OverviewComplete(1) in harness.engine.events()
     harness.answer_overview(token="t2")
@@ -156,7 +156,7 @@ def test_a_token_that_is_not_taken_is_given_up() -> None:
     harness = Harness()
     harness.connect()
     harness.answer_overview(token="t7")
-    harness.engine.refresh_overview()
+    harness.engine.overviews.ask()
     (asked,) = of(SyncOverview, harness.frames())
     harness.receive(refused(BAD_REQUEST, asked.id))
     (again,) = of(SyncOverview, harness.pass_time(1_000))

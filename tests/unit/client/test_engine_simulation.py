@@ -24,6 +24,9 @@ ORDINARY = [
     "down",
     "take",
     "take all",
+    "read",
+    "read elsewhere",
+    "type",
 ]
 """What a good day is made of; after each, the shell takes its turn."""
 HURTFUL = [
@@ -63,6 +66,12 @@ def happen(world: World, person: Person, chat_id: str, what: str) -> None:
         case "take all":
             while person.take(chat_id):
                 pass
+        case "read":
+            person.read(chat_id)
+        case "read elsewhere":
+            world.read_elsewhere(person, chat_id)
+        case "type":
+            person.engine.type(chat_id, world.now_ms)
         case _:
             hurt(world, person, chat_id, what)
     for member in world.people:
@@ -121,6 +130,14 @@ def check_readers(world: World) -> None:
                 assert person.seen[chat_id] == shown, "every reader sees the whole log in its order, once"
             if log:
                 assert person.cursors[chat_id].sequence == len(log), "the cursor is written down"
+    check_unread(world)
+
+
+def check_unread(world: World) -> None:
+    for person in world.people:
+        for chat_id in CHAT_IDS:
+            counted = person.engine.live.unread(chat_id).count
+            assert counted == world.server.unread(chat_id, person.user_id), "unread is what the log says"
 
 
 def steps(hurtful: list[str]) -> st.SearchStrategy[list[tuple[str, int, str]]]:
@@ -154,3 +171,15 @@ def test_readers_follow_a_log_that_is_started_over(life: list[tuple[str, int, st
         happen(world, world.people[who], chat_id, what)
     world.settle()
     check_readers(world)
+
+
+@settings(max_examples=150, deadline=None)
+@given(steps(["void", "cut", "crash", "read", "read elsewhere"]), st.integers(0, 2**32))
+@pytest.mark.timeout(SHRINK_SECONDS_MAX)
+def test_unread_is_counted_along_exactly(life: list[tuple[str, int, str]], seed: int) -> None:
+    """Sends, reads on any device, pages and reconnects in any order leave the number that the log says."""
+    world = World(seed=seed)
+    for what, who, chat_id in life:
+        happen(world, world.people[who], chat_id, what)
+    world.settle(cut=False)
+    check_unread(world)

@@ -126,6 +126,11 @@ class Person:
             return seen
         return []
 
+    def read(self, chat_id: str) -> None:
+        """The person reads some of what is shown."""
+        if self.seen[chat_id]:
+            self.engine.mark_read(chat_id, self.world.random.choice(self.seen[chat_id]).sequence)
+
     def take(self, chat_id: str) -> bool:
         entry = self.engine.reading.take(chat_id, self.world.now_ms)
         if entry is not None:
@@ -169,14 +174,23 @@ class World:
             if person.engine.online:
                 person.down.append(news)
 
+    def read_elsewhere(self, person: Person, chat_id: str) -> None:
+        """The person reads on, on another device."""
+        log = self.server.logs[chat_id]
+        news = self.server.read_up_to(chat_id, person.user_id, self.random.randint(0, len(log)))
+        for member in self.people:
+            if member.engine.online:
+                member.down.extend(news)
+
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
 
-    def settle(self) -> None:
-        """A healthy network and patience, until nothing is left to do."""
+    def settle(self, *, cut: bool = True) -> None:
+        """A healthy network and patience, until nothing is left to do; on new connections, unless told so."""
         self.server.refuse_next.clear()
         for person in self.people:
-            person.cut()
+            if cut:
+                person.cut()
         for _ in range(SETTLE_STEPS_MAX):
             busy = [self._turn(person) for person in self.people]
             if not any(busy) and not self._jump():
