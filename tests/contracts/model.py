@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 
 from parley.core.permissions import decide_change
-from parley.errors import COUNTER_MISSING, DUPLICATE_ID, NOT_A_MEMBER, OUT_OF_TURN, Refusal
-from parley.model import Action, Appended, ChatType, Draft, Outcome, Role
+from parley.errors import BLOCKED, COUNTER_MISSING, DUPLICATE_ID, NOT_A_MEMBER, OUT_OF_TURN, Refusal
+from parley.model import Action, Appended, ChatType, Draft, Mark, Outcome, ReadReceipts, Role
 
 
 @dataclass
@@ -29,10 +29,18 @@ class KeptChat:
     entries: dict[int, Kept] = field(default_factory=dict)
     keys: dict[bytes, int] = field(default_factory=dict)
     left_at: dict[str, int] = field(default_factory=dict)
+    joined_at: dict[str, int] = field(default_factory=dict)
+    title: str | None = None
+    read_receipts: ReadReceipts = ReadReceipts.FULL
 
     @property
     def last(self) -> int:
         return max(self.entries, default=0)
+
+
+Rise = tuple[int, str | None]
+"""A position, and when it got there."""
+NEVER: Rise = (0, None)
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,10 @@ class Model:
     def __init__(self) -> None:
         self.chats: dict[str, KeptChat] = {}
         self.acked: dict[tuple[str, str, str], int] = {}
-        self.read: dict[tuple[str, str], int] = {}
+        self.delivered: dict[tuple[str, str], Rise] = {}
+        self.read: dict[tuple[str, str], Rise] = {}
+        self.muted: dict[tuple[str, str], str | None] = {}
+        self.blocks: set[tuple[str, str]] = set()
         self.must: dict[str, set[str]] = {}
         self.may: dict[str, set[str]] = {}
 
@@ -96,6 +107,8 @@ class Model:
 
     def _refusal(self, chat: KeptChat, draft: Draft, role: Role | None) -> Refusal | None:
         change = draft.change
+        if role is not None and self.is_blocked(chat, draft.sender_id):
+            return BLOCKED
         if change is not None:
             owners = list(chat.members.values()).count(Role.OWNER)
             target = chat.members.get(change.user_id)
@@ -109,6 +122,10 @@ class Model:
             if at is None or chat.entries[at].sender != draft.sender_id:
                 return OUT_OF_TURN
         return None
+
+    def is_blocked(self, chat: KeptChat, user: str) -> bool:
+        """By the other one of a direct chat."""
+        return chat.chat_type is ChatType.DIRECT and any((peer, user) in self.blocks for peer in chat.members)
 
     def touch(self, draft: Draft) -> None:
         """A draft that is not stored may still move a number of its chat."""
@@ -138,6 +155,7 @@ class Model:
             case Action.JOINED:
                 chat.members[change.user_id] = change.role
                 chat.left_at.pop(change.user_id, None)
+                chat.joined_at[change.user_id] = sequence
             case Action.ROLE:
                 chat.members[change.user_id] = change.role
             case Action.LEFT | Action.REMOVED:
@@ -145,17 +163,49 @@ class Model:
                 chat.left_at[change.user_id] = sequence
                 self.must[change.user_id].add(chat.chat_id)
             case Action.RENAMED:
-                pass
+                chat.title = change.title
+            case Action.READ_RECEIPTS:
+                assert change.read_receipts is not None
+                chat.read_receipts = change.read_receipts
 
-    def acknowledge(self, user: str, device: str, chat_id: str, sequence: int) -> None:
+    def acknowledge(self, user: str, device: str, chat_id: str, sequence: int, now: str) -> None:
+        """A device that catches up with another may be listed; a person's own rise must be."""
         known = self.acked.get((user, device, chat_id), 0)
         self.acked[user, device, chat_id] = max(known, sequence)
-        (self.must if sequence > known else self.may)[user].add(chat_id)
+        self.may[user].add(chat_id)
+        self._raise(self.delivered, user, chat_id, sequence, now)
 
-    def mark_read(self, user: str, chat_id: str, sequence: int) -> None:
-        if sequence > self.read.get((user, chat_id), 0):
-            self.read[user, chat_id] = sequence
+    def mark_read(self, user: str, chat_id: str, sequence: int, now: str) -> None:
+        self._raise(self.delivered, user, chat_id, sequence, now)
+        self._raise(self.read, user, chat_id, sequence, now)
+
+    def _raise(
+        self, rises: dict[tuple[str, str], Rise], user: str, chat_id: str, sequence: int, now: str
+    ) -> None:
+        if sequence > rises.get((user, chat_id), NEVER)[0]:
+            rises[user, chat_id] = sequence, now
             self.must[user].add(chat_id)
+
+    def forget_device(self, user: str, device: str) -> None:
+        for key in [key for key in self.acked if key[:2] == (user, device)]:
+            del self.acked[key]
+
+    def mute(self, user: str, chat_id: str, until: str | None) -> None:
+        if user in self.chats[chat_id].members:
+            is_new = self.muted.get((user, chat_id)) != until
+            self.muted[user, chat_id] = until
+            (self.must if is_new else self.may)[user].add(chat_id)
+
+    def marks(self, chat: KeptChat) -> list[Mark]:
+        return [
+            Mark(
+                user,
+                chat.joined_at.get(user, 0),
+                *self.delivered.get((user, chat.chat_id), NEVER),
+                *self.read.get((user, chat.chat_id), NEVER),
+            )
+            for user in sorted(chat.members)
+        ]
 
     def lose_counter(self, chat_id: str) -> None:
         self.chats[chat_id].has_counter = False
@@ -166,7 +216,7 @@ class Model:
             self.must[user].add(chat_id)
 
     def unread(self, user: str, chat: KeptChat) -> int:
-        after = self.read.get((user, chat.chat_id), 0)
+        after, _ = self.read.get((user, chat.chat_id), NEVER)
         return sum(
             kept.kind == "message" and kept.sender != user and kept.sequence > after
             for kept in chat.entries.values()

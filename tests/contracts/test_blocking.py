@@ -6,7 +6,7 @@ import pytest
 
 from parley import ids
 from parley.errors import BLOCKED, Refused
-from parley.model import ChatType, Draft, ReadReceipts
+from parley.model import ChatType, Draft, Outcome, ReadReceipts
 from tests.contracts.acting import (
     add_direct,
     add_group,
@@ -221,7 +221,7 @@ async def test_blocks_and_messages_take_turns(engine: Engine) -> None:
             assert told(await outcome(store, message(chat, ben))) == "stored"
 
 
-async def send_at_once(store: OpenStore, drafts: list[Draft]) -> list[object]:
+async def send_at_once(store: OpenStore, drafts: list[Draft]) -> list[Outcome]:
     return await asyncio.gather(*(outcome(store, draft) for draft in drafts))
 
 

@@ -151,6 +151,8 @@ async def test_a_muted_chat_stays_so(engine: Engine, until: str) -> None:
             for device in ("phone", "tablet"):
                 assert (await position_of(store, ann, chat, device)).muted_until == until
             assert (await position_of(store, ben, chat)).muted_until is None
+            found = [await store.standings.muted_until(person, chat) for person in (ann, ben)]
+            assert found == [until, None]
             await store.reopen()
 
 
@@ -162,6 +164,7 @@ async def test_muting_ends(engine: Engine) -> None:
         for until in ("2026-12-01T00:00:00.000Z", later, later, None, None):
             await store.standings.mute(ann, chat, until)
             assert (await position_of(store, ann, chat)).muted_until == until
+            assert await store.standings.muted_until(ann, chat) == until
 
 
 async def test_muting_is_a_change_for_that_person_alone(engine: Engine) -> None:
@@ -199,4 +202,6 @@ async def test_nobody_mutes_a_chat_they_are_not_in(engine: Engine) -> None:
         await store.standings.mute(ann, "chat_unknown", "2026-12-01T00:00:00.000Z")
         assert (await listed(store, ben, token))[0] == []
         assert (await listed(store, cem, None))[0] == []
+        for person, where in ((ben, chat), (cem, chat), (ann, "chat_unknown")):
+            assert await store.standings.muted_until(person, where) is None
         assert store.breaches() == []

@@ -21,11 +21,27 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from parley.model import Action, Appended, Changed, ChatType, Draft, Outcome, Role
+from parley.clock import iso
+from parley.errors import BLOCKED, Refused
+from parley.model import (
+    Action,
+    Appended,
+    Changed,
+    ChatType,
+    Draft,
+    Moved,
+    Outcome,
+    Position,
+    ReadReceipts,
+    ReceiptKind,
+    Role,
+)
 from parley.store.sqlite.log import SEAL_AFTER_MS
 from tests.contracts.acting import (
     add_person,
+    block,
     change,
+    decode_entry,
     entries_of,
     head_of,
     message,
@@ -33,9 +49,11 @@ from tests.contracts.acting import (
     outcome,
     rename,
     resolved,
+    show_receipts,
+    unblock,
 )
 from tests.contracts.engines import ENGINES, OpenStore
-from tests.contracts.model import KeptChat, Model
+from tests.contracts.model import NEVER, KeptChat, Model
 
 T = TypeVar("T")
 
@@ -43,6 +61,7 @@ PEOPLE = ("ann", "ben", "cem", "eve")
 DEVICES = ("phone", "tablet")
 CLIENT_IDS = [f"00000000-0000-4000-8000-0000000000{n:02x}" for n in range(12)]
 CONTENTS = ("a", "b", "nul \0", "😀")
+MUTED_UNTIL = ("2026-12-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z", None)
 CHATS_MAX = 3
 SETTINGS = settings(
     max_examples=40,
@@ -101,6 +120,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.people: list[str] = []
         self.tokens: dict[str, str] = {}
         self.chat_ids: list[str] = []
+        self.told: dict[tuple[str, str, ReceiptKind], tuple[int, str]] = {}
+        self.told_in_vain: list[Moved] = []
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
@@ -120,6 +141,7 @@ class StoreMachine(RuleBasedStateMachine):
         engine = ENGINES[self.engine_name](self._folder)
         self.is_atomic = engine.sequencing == "atomic"
         self.store = await self._stack.enter_async_context(engine.opened())
+        self.store.cursors.moved = self.hear
         for name in PEOPLE:
             user = await add_person(self.store, name)
             self.people.append(user)
@@ -131,8 +153,16 @@ class StoreMachine(RuleBasedStateMachine):
         chat = new_chat(self.store, creator, open_to_join=open_to_join)
         await self.store.directory.create_chat(chat, others)
         roles = dict.fromkeys(others, Role.MEMBER) | {creator: Role.OWNER}
-        self.model.add_chat(KeptChat(chat.chat_id, ChatType.GROUP, roles, open_to_join))
+        self.model.add_chat(KeptChat(chat.chat_id, ChatType.GROUP, roles, open_to_join, title=chat.title))
         self.chat_ids.append(chat.chat_id)
+
+    def hear(self, moved: list[Moved]) -> None:
+        """Of each position every rise is told once, in order."""
+        for one in moved:
+            place = one.user_id, one.chat_id, one.kind
+            if one.up_to <= self.told.get(place, (0, ""))[0]:
+                self.told_in_vain.append(one)
+            self.told[place] = one.up_to, one.at
 
     def chat_id(self, number: int) -> str:
         """One of the chats; one number in nine is a chat that does not exist."""
@@ -156,9 +186,13 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(one=places, step=st.integers(1, len(PEOPLE) - 1))
     def create_direct(self, one: int, step: int) -> None:
         creator, other = self.people[one], self.people[(one + step) % len(PEOPLE)]
-        chat, created = self.run(
-            self.store.directory.create_chat(new_chat(self.store, creator, ChatType.DIRECT), [other])
-        )
+        opening = self.store.directory.create_chat(new_chat(self.store, creator, ChatType.DIRECT), [other])
+        if (other, creator) in self.model.blocks:
+            with pytest.raises(Refused) as refused:
+                self.run(opening)
+            assert refused.value.refusal == BLOCKED
+            return
+        chat, created = self.run(opening)
         kept = self.model.chats.get(chat.chat_id)
         assert created == (kept is None)
         if kept is None:
@@ -179,6 +213,8 @@ class StoreMachine(RuleBasedStateMachine):
         actor, about = self.person(chat_id, wish.actor), self.person(chat_id, wish.about)
         if wish.action is Action.RENAMED:
             return rename(chat_id, actor, f"by {wish.actor}")
+        if wish.action is Action.READ_RECEIPTS:
+            return show_receipts(chat_id, actor, list(ReadReceipts)[wish.about % len(ReadReceipts)])
         return change(chat_id, actor, wish.action, about, wish.role)
 
     @rule(wishes=st.lists(says, min_size=3, max_size=10))
@@ -241,7 +277,7 @@ class StoreMachine(RuleBasedStateMachine):
             found = self.place(chat, user, share)
             if found is not None:
                 person, chat_id, sequence = found
-                self.model.acknowledge(person, device, chat_id, sequence)
+                self.model.acknowledge(person, device, chat_id, sequence, iso(self.store.clock()))
                 self.run(self._note_acked(person, device, chat_id, sequence))
 
     async def _note_acked(self, person: str, device: str, chat_id: str, sequence: int) -> None:
@@ -254,11 +290,34 @@ class StoreMachine(RuleBasedStateMachine):
         for chat, user, share in steps:
             found = self.place(chat, user, share)
             if found is not None:
-                self.model.mark_read(*found)
+                self.model.mark_read(*found, iso(self.store.clock()))
                 self.run(self._note_read(*found))
 
     async def _note_read(self, person: str, chat_id: str, sequence: int) -> None:
         self.store.cursors.note_read(person, chat_id, sequence, self.store.clock())
+
+    @rule(user=places, device=st.sampled_from(DEVICES))
+    def forget_device(self, user: int, device: str) -> None:
+        self.model.forget_device(self.people[user], device)
+        self.run(self.store.cursors.forget_device(self.people[user], device))
+
+    @rule(chat=chat_numbers, user=person_numbers, until=st.sampled_from(MUTED_UNTIL))
+    def mute(self, chat: int, user: int, until: str | None) -> None:
+        chat_id = self.chat_id(chat)
+        if chat_id in self.model.chats:
+            person = self.person(chat_id, user)
+            self.model.mute(person, chat_id, until)
+            self.run(self.store.standings.mute(person, chat_id, until))
+
+    @rule(one=places, step=st.integers(1, len(PEOPLE) - 1), is_block=st.booleans())
+    def block_or_unblock(self, one: int, step: int, is_block: bool) -> None:
+        blocker, blocked = self.people[one], self.people[(one + step) % len(PEOPLE)]
+        if is_block:
+            self.model.blocks.add((blocker, blocked))
+            self.run(block(self.store, blocker, blocked))
+        else:
+            self.model.blocks.discard((blocker, blocked))
+            self.run(unblock(self.store, blocker, blocked))
 
     @rule(user=places, limit=st.integers(1, CHATS_MAX))
     def ask_for_a_page(self, user: int, limit: int) -> None:
@@ -273,6 +332,7 @@ class StoreMachine(RuleBasedStateMachine):
             chat = self.model.chats[at.chat_id]
             assert at.left == (person not in chat.members)
             assert not at.left or (at.head, at.unread) == (chat.left_at[person], 0)
+            assert not at.left or (at.title, at.last_entry) == (None, None)
 
     async def _changed(self, person: str, limit: int) -> Changed:
         await self.store.cursors.flush()
@@ -285,6 +345,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def reopen(self) -> None:
         self.run(self.store.reopen())
+        self.store.cursors.moved = self.hear
 
     @rule()
     def seal(self) -> None:
@@ -336,6 +397,9 @@ class StoreMachine(RuleBasedStateMachine):
         for kept in self.model.chats.values():
             members = await self.store.directory.members(kept.chat_id, "", 100)
             assert {member.user_id: member.role for member in members} == kept.members
+            chat = await self.store.directory.chat(kept.chat_id)
+            assert chat is not None
+            assert (chat.title, chat.read_receipts) == (kept.title, kept.read_receipts)
         for person in self.people:
             chats = {kept.chat_id for kept in self.model.chats.values() if person in kept.members}
             assert set(await self.store.directory.chat_ids_of(person)) == chats
@@ -351,11 +415,35 @@ class StoreMachine(RuleBasedStateMachine):
             mine = {kept.chat_id: kept for kept in self.model.chats.values() if person in kept.members}
             assert {at.chat_id for at in changed.positions} == mine.keys()
             for at in changed.positions:
-                kept = mine[at.chat_id]
                 assert at.head == await head_of(self.store, at.chat_id)
-                assert at.last_acked_sequence == self.model.acked.get((person, "phone", at.chat_id), 0)
-                assert at.read_up_to == self.model.read.get((person, at.chat_id), 0)
-                assert (at.unread, at.left) == (self.model.unread(person, kept), False)
+                self._compare_position(person, at, mine[at.chat_id])
+
+    def _compare_position(self, person: str, at: Position, kept: KeptChat) -> None:
+        assert at.last_acked_sequence == self.model.acked.get((person, "phone", at.chat_id), 0)
+        assert at.read_up_to == self.model.read.get((person, at.chat_id), NEVER)[0]
+        assert (at.unread, at.left) == (self.model.unread(person, kept), False)
+        assert (at.chat_type, at.title) == (kept.chat_type, kept.title)
+        assert at.muted_until == self.model.muted.get((person, at.chat_id))
+        is_direct = kept.chat_type is ChatType.DIRECT
+        assert [at.peer_id] == ([user for user in kept.members if user != person] if is_direct else [None])
+        last = decode_entry(at.last_entry).sequence if at.last_entry is not None else 0
+        assert last == kept.last
+
+    @invariant()
+    def marks_are_equal(self) -> None:
+        self.run(self._compare_marks())
+
+    async def _compare_marks(self) -> None:
+        """How far everybody is, and that they were told so, is what their events come to."""
+        await self.store.cursors.flush()
+        for kept in self.model.chats.values():
+            marks = await self.store.standings.marks(kept.chat_id)
+            assert marks == self.model.marks(kept)
+            head = await head_of(self.store, kept.chat_id)
+            assert all(mark.read_up_to <= mark.delivered_up_to <= head for mark in marks)
+        rises = {(*place, ReceiptKind.DELIVERED): rise for place, rise in self.model.delivered.items()}
+        rises |= {(*place, ReceiptKind.READ): rise for place, rise in self.model.read.items()}
+        assert (self.told, self.told_in_vain) == (rises, [])
 
 
 class AtomicMachine(StoreMachine):
@@ -387,7 +475,7 @@ MACHINES: dict[str, tuple[type[StoreMachine], settings]] = {
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", MACHINES)
 def test_the_store_agrees_with_the_model(name: str) -> None:
-    """After any course of events log, members, outcomes, overviews and unread counts equal the model's."""
+    """After any course of events log, members, overviews, marks and what is told equal the model's."""
     machine, chosen = MACHINES[name]
     with structlog.testing.capture_logs():
         run_state_machine_as_test(machine, settings=chosen)
