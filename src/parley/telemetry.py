@@ -142,9 +142,6 @@ class Metrics:
         self.connections = self._gauge("parley_connections", "Open WebSocket connections")
         self.outbox_bytes = self._gauge("parley_outbox_bytes", "Bytes waiting in all outboxes")
         self.closed = self._counter("parley_connections_closed", "Connections closed by the server", ["code"])
-        self.receipts_told = self._counter(
-            "parley_receipts_told", "Members told that somebody received or read, by kind", ["kind"]
-        )
         self.requests = self._counter("parley_http_requests", "HTTP requests", ["route", "status"])
         self.refusals = self._counter("parley_refusals", "Requests refused, by code", ["code"])
         self.dynamodb_requests = self._counter(
@@ -164,6 +161,7 @@ class Metrics:
         )
         self.notices_lost = self._counter("parley_notices_lost", "Notices that a node never acknowledged")
         self._count_events()
+        self._count_people()
         for code in WATCHED_REFUSALS:
             self.refusals.labels(code)
         for code in WATCHED_CLOSES:
@@ -181,6 +179,17 @@ class Metrics:
             "parley_publish_failures", "Batches of events that the bus did not take, or not in time"
         )
         self.swept = self._counter("parley_chats_swept", "Chats whose events were published by a sweeper")
+
+    def _count_people(self) -> None:
+        """What people notice of each other."""
+        self.signals_dropped: Callable[[], int] = lambda: 0
+        self.receipts_told = self._counter(
+            "parley_receipts_told", "Members told that somebody received or read, by kind", ["kind"]
+        )
+        self.presence_told = self._counter(
+            "parley_presence_told", "Frames that told of a change of presence, or of a right to see it"
+        )
+        self.typing_told = self._counter("parley_typing_told", "Signals that somebody types, or stopped")
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
@@ -229,6 +238,9 @@ class _SourceNames(Collector):
             m.publish_stalled_seconds(),
         )
         yield self._lags()
+        dropped = Metric("parley_signals_dropped", "Signals that other nodes never got", "counter")
+        dropped.add_sample("parley_signals_dropped_total", {}, m.signals_dropped())
+        yield dropped
         deliveries = Metric("parley_deliveries", "Live frames offered to outboxes", "counter")
         deliveries.add_sample("parley_deliveries_total", {}, m.deliveries)
         yield deliveries
