@@ -69,6 +69,31 @@ BREAKING = {
 }
 
 
+MORE_BREAKING = [
+    (
+        "delivery_state_consistency",
+        "has read up to 5, and only 3 was delivered",
+        f"UPDATE delivery_state SET read_up_to = 5 {GROUP} AND user_id = 'user_ben'",
+    ),
+    (
+        "references",
+        "relations: user_gone belongs to nothing",
+        "INSERT INTO relations (user_id, other_id, contact_since) VALUES ('user_gone', 'user_ann', 'now')",
+    ),
+    (
+        "references",
+        "relations: user_gone belongs to nothing",
+        "INSERT INTO relations (user_id, other_id, blocked_since) VALUES ('user_ann', 'user_gone', 'now')",
+    ),
+    (
+        "references",
+        "chat_gone belongs to nothing",
+        "INSERT INTO chat_memberships VALUES ('chat_gone', 'user_ann', 'member', 'now', 0)",
+    ),
+]
+"""Other ways to break what is broken above."""
+
+
 def test_a_whole_store_keeps_every_invariant(data: Path) -> None:
     """Nothing is found in a store that only its own rooms have written."""
     findings = check_folder(data)
@@ -83,6 +108,16 @@ def test_a_broken_invariant_is_named(invariant: str, data: Path) -> None:
     found = [breach for breach in check_folder(data).breaches if breach.invariant == invariant]
     assert found
     assert all(breach.says and breach.remedy for breach in found)
+
+
+@pytest.mark.parametrize(("invariant", "says", "statement"), MORE_BREAKING)
+def test_each_way_to_break_an_invariant_is_found(
+    invariant: str, says: str, statement: str, data: Path
+) -> None:
+    """A breach is told in its own words, under the name of what it breaks."""
+    change(data, statement)
+    found = [(breach.invariant, breach.says) for breach in check_folder(data).breaches]
+    assert [name for name, words in found if says in words] == [invariant], found
 
 
 def test_a_damaged_page_is_named(data: Path) -> None:

@@ -55,13 +55,15 @@ SELECT chat_no, chat_id, chat_type, direct_key,
     (SELECT count(*) FROM chats AS twin WHERE twin.direct_key = chats.direct_key)
 FROM chats WHERE chat_no > ? AND (chat_type = 'direct' OR direct_key IS NOT NULL) ORDER BY chat_no LIMIT ?
 """
-STRAYS = {
-    "chat_counters": ("chat_id", "chats", "chat_id"),
-    "chat_memberships": ("chat_id", "chats", "chat_id"),
-    "open_allocations": ("chat_no", "chats", "chat_no"),
-    "sessions": ("session_id", "users", "user_id"),
-}
-"""For each table, what names its rows and the table and column that they refer to."""
+STRAYS = [
+    ("chat_counters", "chat_id", "chat_id", "chats", "chat_id"),
+    ("chat_memberships", "chat_id", "chat_id", "chats", "chat_id"),
+    ("open_allocations", "chat_no", "chat_no", "chats", "chat_no"),
+    ("sessions", "session_id", "user_id", "users", "user_id"),
+    ("relations", "user_id", "user_id", "users", "user_id"),
+    ("relations", "other_id", "other_id", "users", "user_id"),
+]
+"""A table, what names its rows, a column of it, and the table and column that this refers to."""
 STRAYS_TOLD_MAX = 10
 
 Row = tuple[Any, ...]
@@ -123,6 +125,10 @@ class PeopleCheck:
         if furthest > (last or 0):
             says = f"{table}: {whose} is at {furthest}, the log ends at {last or 0}"
             self._breach("delivery_state_consistency", chat_id, furthest, says, remedy)
+        if furthest > acked:
+            says = f"{table}: {whose} has read up to {furthest}, and only {acked} was delivered"
+            mend = "UPDATE delivery_state SET last_acked_sequence = read_up_to WHERE …"
+            self._breach("delivery_state_consistency", chat_id, furthest, says, mend)
         if not is_there:
             says = f"{table}: {whose} acknowledged {acked}, which is not in the log"
             self._breach("ack_implies_persistence", chat_id, acked, says, remedy)
@@ -152,10 +158,10 @@ class PeopleCheck:
         self._breach("direct_uniqueness", chat_id, None, says, FROM_BACKUP)
 
     def check_references(self) -> None:
-        for table, (named_by, target, column) in STRAYS.items():
+        for table, named_by, column, target, target_column in STRAYS:
             sql = (
                 f"SELECT DISTINCT {named_by} FROM {table} WHERE NOT EXISTS"
-                f" (SELECT 1 FROM {target} WHERE {target}.{column} = {table}.{column})"
+                f" (SELECT 1 FROM {target} WHERE {target}.{target_column} = {table}.{column})"
                 f" LIMIT {STRAYS_TOLD_MAX}"
             )
             for (name,) in self._connection.execute(sql).fetchall():

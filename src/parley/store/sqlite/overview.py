@@ -16,32 +16,31 @@ TOKEN_PART = re.compile(r"[0-9]{1,18}|4611686018427387904", re.ASCII)
 
 # Without its counter nobody knows when a chat last changed: it counts as changed, for nothing may be missed.
 CHANGED = """
-SELECT latest, chat_no, chat_id, chat_type, epoch, head, has_left, acked, read_up_to, title, direct_key,
-    muted_until
+SELECT latest, chats.chat_no, d.chat_id, chats.chat_type, chats.epoch,
+    CASE
+        WHEN d.has_left THEN d.left_sequence
+        ELSE coalesce(
+            (SELECT min(sequence) - 1 FROM open_allocations AS o WHERE o.chat_no = chats.chat_no),
+            (SELECT max(sequence) FROM entries AS e WHERE e.chat_no = chats.chat_no),
+            0
+        )
+    END,
+    d.has_left, coalesce(u.last_acked_sequence, 0), d.read_up_to,
+    CASE WHEN d.has_left THEN NULL ELSE chats.name END, chats.direct_key, d.muted_until
 FROM (
-    SELECT chats.chat_id, chats.chat_no, chats.chat_type, chats.epoch, chats.direct_key, d.has_left,
-        d.read_up_to, d.muted_until,
-        CASE WHEN d.has_left THEN NULL ELSE chats.name END AS title,
-        coalesce(u.last_acked_sequence, 0) AS acked,
+    SELECT chats.chat_no, d.chat_id,
         CASE
             WHEN d.has_left THEN d.change
             ELSE max(d.change, coalesce(c.change, (SELECT last FROM changes)))
-        END AS latest,
-        CASE
-            WHEN d.has_left THEN d.left_sequence
-            ELSE coalesce(
-                (SELECT min(sequence) - 1 FROM open_allocations AS o WHERE o.chat_no = chats.chat_no),
-                (SELECT max(sequence) FROM entries AS e WHERE e.chat_no = chats.chat_no),
-                0
-            )
-        END AS head
-    FROM delivery_state AS d JOIN chats USING (chat_id)
-    LEFT JOIN chat_counters AS c USING (chat_id)
-    LEFT JOIN user_device_cursors AS u ON u.user_id = ?1 AND u.device_id = ?2 AND u.chat_id = d.chat_id
-    WHERE d.user_id = ?1
-)
-WHERE (latest, chat_no) > (?3, ?4) AND (NOT has_left OR ?3 >= 0)
-ORDER BY latest, chat_no LIMIT ?5
+        END AS latest
+    FROM delivery_state AS d JOIN chats USING (chat_id) LEFT JOIN chat_counters AS c USING (chat_id)
+    WHERE d.user_id = ?1 AND (latest, chats.chat_no) > (?3, ?4) AND (NOT d.has_left OR ?3 >= 0)
+    ORDER BY latest, chats.chat_no LIMIT ?5
+) AS page
+CROSS JOIN delivery_state AS d ON d.user_id = ?1 AND d.chat_id = page.chat_id
+CROSS JOIN chats ON chats.chat_no = page.chat_no
+LEFT JOIN user_device_cursors AS u ON u.user_id = ?1 AND u.device_id = ?2 AND u.chat_id = page.chat_id
+ORDER BY latest, chats.chat_no
 """
 LAST_ENTRY = (
     "SELECT wire FROM entries WHERE chat_no = ? AND sequence <= ? AND kind <> 0"

@@ -36,7 +36,8 @@ SELECT asked.value FROM json_each(?1) AS asked WHERE EXISTS (
 """
 BLOCKED_BY = """
 SELECT relations.user_id, other_id FROM json_each(?1) AS asked
-CROSS JOIN relations ON relations.user_id = asked.value WHERE blocked_since IS NOT NULL
+CROSS JOIN relations INDEXED BY blocked_by_user ON relations.user_id = asked.value
+WHERE blocked_since IS NOT NULL
 """
 FORGET_EMPTY = (
     "DELETE FROM relations WHERE user_id = ? AND other_id = ?"
