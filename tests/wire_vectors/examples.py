@@ -162,31 +162,7 @@ def answers(codec: Codec) -> dict[str, ServerFrames]:
             [ENTRY], from_sequence=1, to_sequence=47, head=47, epoch=2, reset=True, voids=[*range(1, 47)]
         ),
         "overview": overview(),
-        "overview with what a person reads": Overview(
-            re=8,
-            chats=[
-                msgspec.structs.replace(
-                    overview().chats[0],
-                    muted=True,
-                    muted_until=TIME,
-                    type="group",
-                    title="Grüße",
-                    peer=None,
-                    last_entry=AWKWARD_ENTRY,
-                ),
-                msgspec.structs.replace(
-                    overview().chats[0],
-                    chat_id=CHAT[:-1] + "G",
-                    muted_until=None,
-                    type="direct",
-                    title=None,
-                    peer=Peer(OTHER, "bob", "Bob", "offline", "unavailable"),
-                    last_entry=None,
-                ),
-            ],
-            token="414",
-            complete=True,
-        ),
+        "overview with what a person reads": full_overview(),
         "overview of nothing": Overview(re=8, chats=[], token="0", complete=True),
         "heartbeat_ack": HeartbeatAck(server_time=TIME),
         "heartbeat_ack with heads": HeartbeatAck(re=9, server_time=TIME, heads={CHAT: 51}),
@@ -198,6 +174,18 @@ def answers(codec: Codec) -> dict[str, ServerFrames]:
             chat_id=CHAT, change="joined", user_id=USER, role="member", head=12, epoch=1
         ),
         "chat_changed renamed": ChatChanged(chat_id=CHAT, change="renamed", title="Grüße"),
+        **noticed(),
+        "refused": RefusedFrame(re=2, code="not_a_member", reason="you are not a member", temporary=False),
+        "refused for now": RefusedFrame(
+            re=2.5, code="rate_limited", reason="too fast", temporary=True, retry_after_ms=1_000
+        ),
+        "refused without id": RefusedFrame(code="unknown_type", reason="there is no such", temporary=False),
+    }
+
+
+def noticed() -> dict[str, ServerFrames]:
+    """What people notice of each other."""
+    return {
         "chat_changed read_receipts": ChatChanged(chat_id=CHAT, change="read_receipts", read_receipts="none"),
         "chat_changed muted": ChatChanged(chat_id=CHAT, change="muted", muted_until=TIME),
         "chat_changed no longer muted": ChatChanged(chat_id=CHAT, change="muted", muted_until=None),
@@ -217,11 +205,6 @@ def answers(codec: Codec) -> dict[str, ServerFrames]:
         "presence_state of nobody": PresenceState(re=12, presences=[]),
         "presence online": PresenceChanged(user_id=OTHER, status="online", last_seen=TIME),
         "presence hidden": PresenceChanged(user_id=OTHER, status="offline", last_seen="unavailable"),
-        "refused": RefusedFrame(re=2, code="not_a_member", reason="you are not a member", temporary=False),
-        "refused for now": RefusedFrame(
-            re=2.5, code="rate_limited", reason="too fast", temporary=True, retry_after_ms=1_000
-        ),
-        "refused without id": RefusedFrame(code="unknown_type", reason="there is no such", temporary=False),
     }
 
 
@@ -251,3 +234,26 @@ def overview() -> Overview:
     )
     left = msgspec.structs.replace(open_chat, chat_id=CHAT[:-1] + "F", unread=0, unread_more=False, left=True)
     return Overview(re=8, chats=[open_chat, left], token="413", complete=False)
+
+
+def full_overview() -> Overview:
+    """With what a person reads: of a group that is muted, and of a direct chat whose other one hides."""
+    group = msgspec.structs.replace(
+        overview().chats[0],
+        muted=True,
+        muted_until=TIME,
+        type="group",
+        title="Grüße",
+        peer=None,
+        last_entry=AWKWARD_ENTRY,
+    )
+    direct = msgspec.structs.replace(
+        overview().chats[0],
+        chat_id=CHAT[:-1] + "G",
+        muted_until=None,
+        type="direct",
+        title=None,
+        peer=Peer(OTHER, "bob", "Bob", "offline", "unavailable"),
+        last_entry=None,
+    )
+    return Overview(re=8, chats=[group, direct], token="414", complete=True)

@@ -73,6 +73,7 @@ class App:
         metrics.is_store_available = lambda: engine.available
         self.ephemeral = ephemeral = self._make_ephemeral()
         metrics.is_ephemeral_available = lambda: ephemeral.available
+        metrics.signals_dropped = lambda: ephemeral.signals.dropped
         self.hub = Hub(store.log, store.directory, metrics, reach)
         self._buses = self._make_buses()
         self.bus = bus = self._buses.bus
@@ -83,19 +84,9 @@ class App:
         if self.cluster is not None:
             self.hub.hold = self.cluster.forwarding.hold
         self.sending: Sender = self.cluster.forwarding if self.cluster else self.local_sending
-        self.people = People(
-            store.accounts,
-            store.cursors,
-            bus,
-            clock,
-            make_ids,
-            secrets.token_bytes,
-            config.password_letters_min,
-        )
-        self.reading = Reading(store.log, store.directory, store.cursors, clock)
         self.social = social = self._make_social()
-        self.people.changed = social.person_changed
-        self.hub.changed = social.chat_changed
+        self.people = self._make_people()
+        self.reading = Reading(store.log, store.directory, store.cursors, clock)
         self.services = Services(
             config=config,
             clock=clock,
@@ -159,9 +150,22 @@ class App:
             routes=sequencer_routes(self.config, engine, self._clock, self.metrics),
         )
 
+    def _make_people(self) -> People:
+        people = People(
+            self.store.accounts,
+            self.store.cursors,
+            self.bus,
+            self._clock,
+            self._ids,
+            secrets.token_bytes,
+            self.config.password_letters_min,
+        )
+        people.changed = self.social.person_changed
+        return people
+
     def _make_social(self) -> Social:
         store = self.store
-        return Social(
+        social = Social(
             log=store.log,
             directory=store.directory,
             accounts=store.accounts,
@@ -174,6 +178,8 @@ class App:
             clock=self._clock,
             metrics=self.metrics,
         )
+        self.hub.changed = social.chat_changed
+        return social
 
     # Life
 

@@ -160,9 +160,11 @@ async def test_a_profile_is_shown_and_changed(place: Place) -> None:
             "display_name": "Ann \0 👩",
             "about": "hello",
         }
+        settings = {"last_seen_privacy": "everyone", "send_read_receipts": True}
+        unseen = {"status": "offline", "last_seen": "unavailable"}
         assert (first.status, second.status) == (200, 200)
-        assert second.body == expected == (await served.as_(ann).get("/v1/me")).body
-        assert (await served.as_(ben).get(f"/v1/users/{ann.user_id}")).body == expected
+        assert second.body == expected | settings == (await served.as_(ann).get("/v1/me")).body
+        assert (await served.as_(ben).get(f"/v1/users/{ann.user_id}")).body == expected | unseen
 
 
 async def test_changes_at_once_are_all_kept(place: Place) -> None:

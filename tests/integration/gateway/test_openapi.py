@@ -94,6 +94,7 @@ async def test_every_operation_takes_and_answers_what_the_document_says(place: P
         document = await fetched(served)
         ann, ben, cem = await served.people("ann", "ben", "cem")
         tablet = await served.http.login("ann", "tablet")
+        await served.http.login("ann", "watch")
         group = await served.as_(ann).create_group(ben)
         sent = message("hello", display_time="2026-01-01T00:00:00Z")
         names = {
@@ -101,6 +102,8 @@ async def test_every_operation_takes_and_answers_what_the_document_says(place: P
             "user_id": ben.user_id,
             "session_id": tablet.session_id,
             "client_message_id": sent["client_message_id"],
+            "device_id": "watch",
+            "sequence": "1",
         }
         for call in calls(sent, ann.user_id, ben.user_id, cem.user_id):
             document.check_request(call)
@@ -123,7 +126,20 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
         Call("DELETE", "/v1/sessions/{session_id}", status=204),
         Call("GET", "/v1/me"),
         Call("PATCH", "/v1/me", {"display_name": "Ann", "about": None}),
+        Call("PATCH", "/v1/me", {"last_seen_privacy": "contacts", "send_read_receipts": False}),
         Call("GET", "/v1/users/{user_id}"),
+        Call("GET", "/v1/users", query={"username": "ben"}),
+        Call("GET", "/v1/devices"),
+        Call("DELETE", "/v1/devices/{device_id}", status=204),
+        Call("PUT", "/v1/contacts/{user_id}"),
+        Call("POST", "/v1/contacts", {"user_id": ben}, 201),
+        Call("GET", "/v1/contacts", query={"after": "", "limit": 1}),
+        Call("DELETE", "/v1/contacts/{user_id}", status=204),
+        Call("PUT", "/v1/blocks/{user_id}"),
+        Call("POST", "/v1/blocks", {"user_id": ben}, 201),
+        Call("GET", "/v1/blocks", query={"after": "", "limit": 1}),
+        Call("DELETE", "/v1/blocks/{user_id}", status=204),
+        Call("GET", "/v1/presence", query={"user_ids": ben}),
         Call(
             "POST",
             "/v1/chats",
@@ -137,7 +153,9 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
         Call("GET", "/v1/chats", query={"limit": 2}),
         Call("GET", "/v1/chats", query={"changed_since": "0.0"}),
         Call("GET", chat),
-        Call("PATCH", chat, {"title": "New"}),
+        Call("PATCH", chat, {"title": "New", "read_receipts": "simple", "muted_until": None}),
+        Call("GET", f"{chat}/messages/{{sequence}}/receipts"),
+        Call("GET", f"{chat}/receipts"),
         Call("GET", f"{chat}/members", query={"after": "", "limit": 1}),
         Call("POST", f"{chat}/members", {"user_id": cem, "role": "admin"}, 201),
         Call("PATCH", member, {"role": "admin"}),
