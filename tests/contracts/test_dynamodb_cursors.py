@@ -7,7 +7,7 @@ import pytest
 
 from parley.errors import OutcomeUnknown, StoreError
 from parley.model import Action, Head
-from parley.store.dynamodb import cursors, overview
+from parley.store.dynamodb import cursors, overview, overview_positions
 from parley.store.dynamodb.answers import Answer
 from parley.store.dynamodb.calling import Fault, Request, Send
 from parley.store.dynamodb.overview_token import unpack
@@ -317,7 +317,7 @@ async def test_another_epoch_is_a_change() -> None:
 
 async def test_unread_is_counted_among_the_last_positions(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who only writes into a chat is not made to pay for all that they ever wrote."""
-    monkeypatch.setattr(overview, "UNREAD_LOOKED_AT_MAX", 5)
+    monkeypatch.setattr(overview_positions, "UNREAD_LOOKED_AT_MAX", 5)
     async with ATOMIC.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         chat = await add_group(store, ann, ben)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from parley import ids
 from parley.clock import from_iso
-from parley.model import Action, Change, Chat, ChatType, Draft, Kind, Role, Session, User
+from parley.model import Action, Change, Chat, ChatType, Draft, Kind, Relation, Role, Session, User
 from parley.sequencing.dynamodb import DynamoAllocator
 from parley.store.checks import Findings
 from parley.store.dynamodb.check import check_tables_of
@@ -72,7 +72,7 @@ def open_store(dynamo: Dynamo, *, two_phase: bool = False) -> DynamoStore:
 
 
 async def fill(dynamo: Dynamo, *, two_phase: bool = False) -> None:
-    """Ann, Ben and Cas; a group with a void in it, a direct chat, Ben's cursors and a session."""
+    """Ann, Ben and Cas; a group with a void, a direct chat, Ben's cursors and session; Ann blocks Ben."""
     store = open_store(dynamo, two_phase=two_phase)
     for name in ("ann", "ben", "cas"):
         await store.accounts.add_user(User(f"user_{name}", name, name, "", False, BEGINNING), "no hash")
@@ -90,6 +90,8 @@ async def fill(dynamo: Dynamo, *, two_phase: bool = False) -> None:
     )
     await store.log.append([joining])
     await store.log.append([message("chat_direct", "user_ben", "psst")])
+    await store.relations.relate("user_ann", "user_ben", Relation.BLOCK, BEGINNING)
+    await store.relations.relate("user_ann", "user_cas", Relation.CONTACT, BEGINNING)
     store.cursors.note_acked("user_ben", "phone", "chat_group", 3, from_iso(BEGINNING))
     store.cursors.note_read("user_ben", "chat_group", 2, from_iso(BEGINNING))
     await store.cursors.close()

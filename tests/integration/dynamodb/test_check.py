@@ -20,6 +20,7 @@ from tests.integration.dynamodb.filled import (
     set_in,
 )
 
+ANN_OF_BEN: Item = {"user_id": "user_ann", "other_id": "user_ben"}
 BEN_IN_GROUP: Item = {"user_id": "user_ben", "chat_id": "chat_group"}
 
 
@@ -106,6 +107,9 @@ BREAKING: dict[str, list[Breaking]] = {
         lambda d: d.delete("delivery_state", BEN_IN_GROUP),
         lambda d: set_in(d, "delivery_state", BEN_IN_GROUP, has_left=True),
         lambda d: d.delete("users", {"user_id": "user_cas"}),
+        lambda d: set_in(d, "chat_memberships", {**DIRECT, "user_id": "user_ben"}, is_blocked=None),
+        lambda d: set_in(d, "chat_memberships", {**DIRECT, "user_id": "user_ann"}, is_blocked=True),
+        lambda d: set_in(d, "relations", ANN_OF_BEN, blocked_since=None),
     ],
     "direct_uniqueness": [
         lambda d: set_in(d, "chats", DIRECT, direct_key="user_ann|user_cas"),
@@ -118,6 +122,12 @@ BREAKING: dict[str, list[Breaking]] = {
         lambda d: d.delete("users", {"user_id": "user_ben"}),
         lambda d: d.delete("sessions", {"token_hash": b"hash of a token"}),
         lambda d: d.delete("user_sessions", {"user_id": "user_ben", "session_id": "ses_ben"}),
+        lambda d: set_in(d, "users", {"user_id": "user_ann"}, contact_count=2),
+        lambda d: set_in(d, "users", {"user_id": "user_ann"}, block_count=None),
+        lambda d: set_in(d, "users", {"user_id": "user_cas"}, block_count=1),
+        lambda d: d.delete("relations", ANN_OF_BEN),
+        lambda d: d.put("relations", {"user_id": "user_ann", "other_id": "user_x"}),
+        lambda d: d.put("relations", {"user_id": "user_x", "other_id": "user_ann"}),
     ],
     "schema": [lambda d: d.call("DeleteTable", {"TableName": d.table("direct_chats")})],
 }

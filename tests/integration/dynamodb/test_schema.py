@@ -8,6 +8,7 @@ import pytest
 from parley.errors import ConfigError
 from parley.store.dynamodb.client import Dynamo
 from parley.store.dynamodb.schema import MARK, TABLES, VERSION, check_tables, create_tables
+from parley.store.dynamodb.values import Item
 from tests.integration.cli.running import Run, parley
 from tests.integration.dynamodb.conftest import REGION, OpenDynamo
 from tests.services import service_environment
@@ -74,15 +75,64 @@ async def test_one_missing_table_is_named(open_dynamo: OpenDynamo, prefix: str) 
         await check_tables(dynamo)
 
 
-@pytest.mark.parametrize(("version", "says"), [(VERSION + 1, "newer Parley"), (VERSION - 1, "old version")])
-async def test_another_version_is_a_sentence(open_dynamo: OpenDynamo, version: int, says: str) -> None:
-    """Tables of another version are neither used nor changed."""
+async def test_a_newer_version_is_a_sentence(open_dynamo: OpenDynamo) -> None:
+    """Tables of a version to come are neither used nor changed."""
     async with open_dynamo() as dynamo:
         await create_tables(dynamo)
-        await dynamo.put("schema", {**MARK, "version": version})
+        await dynamo.put("schema", {**MARK, "version": VERSION + 1})
         for use in (check_tables, create_tables):
-            with pytest.raises(ConfigError, match=says):
+            with pytest.raises(ConfigError, match="newer Parley"):
                 await use(dynamo)
+        assert await dynamo.get("schema", MARK) == {**MARK, "version": VERSION + 1}
+
+
+async def of_version_1(dynamo: Dynamo) -> None:
+    """Tables as the first version made them."""
+    await create_tables(dynamo)
+    await dynamo.call("DeleteTable", {"TableName": dynamo.table("relations")})
+    await dynamo.put("schema", {**MARK, "version": 1})
+
+
+async def test_an_old_version_is_a_sentence(open_dynamo: OpenDynamo) -> None:
+    """A server does not start on tables of an older version, and says what to run."""
+    async with open_dynamo() as dynamo:
+        await of_version_1(dynamo)
+        with pytest.raises(ConfigError, match="of the old version 1: run parley store init"):
+            await check_tables(dynamo)
+
+
+async def test_an_old_version_is_raised(open_dynamo: OpenDynamo) -> None:
+    """What an older version lacks is made, nothing else is touched, and then a server can start."""
+    lines: list[str] = []
+    async with open_dynamo() as dynamo:
+        await of_version_1(dynamo)
+        person: Item = {"user_id": "user_ann", "username": "ann"}
+        await dynamo.put("users", person)
+        assert await create_tables(dynamo, lines.append) == [dynamo.table("relations")]
+        assert f"raised from version 1 to {VERSION}" in lines
+        assert await dynamo.get("users", {"user_id": "user_ann"}) == person
+        await check_tables(dynamo)
+        assert await create_tables(dynamo, lines.append) == []
+        assert sum("raised" in line for line in lines) == 1
+
+
+async def test_a_raise_that_was_cut_short_is_done_later(open_dynamo: OpenDynamo) -> None:
+    """The mark comes last: while a table is missing no server starts, and init makes what is left."""
+    async with open_dynamo() as dynamo:
+        await of_version_1(dynamo)
+        foreign = {
+            "TableName": dynamo.table("relations"),
+            "BillingMode": "PAY_PER_REQUEST",
+            "KeySchema": [{"AttributeName": "id", "KeyType": "HASH"}],
+            "AttributeDefinitions": [{"AttributeName": "id", "AttributeType": "S"}],
+        }
+        await dynamo.call("CreateTable", foreign)
+        with pytest.raises(ConfigError, match="relations has other keys"):
+            await create_tables(dynamo)
+        assert await dynamo.get("schema", MARK) == {**MARK, "version": 1}
+        await dynamo.call("DeleteTable", {"TableName": dynamo.table("relations")})
+        await create_tables(dynamo)
+        await check_tables(dynamo)
 
 
 async def test_somebody_elses_table_is_left_alone(open_dynamo: OpenDynamo, prefix: str) -> None:

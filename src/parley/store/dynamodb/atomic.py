@@ -62,7 +62,7 @@ class AtomicAppends:
             for attempt in range(1, HEAD_RETRIES_MAX + len(work.drafts)):
                 if not work.todo:
                     return
-                if state.stray_through > state.head:
+                if state.stray_through is not None:
                     await self.seal_strays(state)
                 run = await self._desk.next_run(work, state, {})
                 if run.indices:
@@ -152,13 +152,14 @@ class AtomicAppends:
             await self._states.refresh(state)
 
     async def seal_strays(self, state: ChatState) -> None:
-        """Voids at the numbers that the counter gave away, so that readers can go on."""
-        through = state.stray_through
+        """Voids at the numbers that the counter gave away, so that readers go on and the counter is whole."""
+        through = state.stray_through or 0
         strays = await self._prefixes.missing(state, state.head, through)
         await self._prefixes.seal(state, strays)
         if await self._mark_whole(state, through):
-            log.warning("Abandoned positions sealed", positions=len(strays), chats=[state.chat_id])
-            state.head, state.stray_through = through, 0
+            if strays:
+                log.warning("Abandoned positions sealed", positions=len(strays), chats=[state.chat_id])
+            state.head, state.stray_through = through, None
         else:
             await self._states.refresh(state)  # it moved meanwhile: the next look decides
 

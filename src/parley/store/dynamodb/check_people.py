@@ -12,6 +12,7 @@ from parley.model import ChatType, Role
 from parley.store.checks import Breach, Findings
 from parley.store.dynamodb.changes import DELIVERY, USERS
 from parley.store.dynamodb.check_cursors import CursorCheck
+from parley.store.dynamodb.check_relations import is_mismarked
 from parley.store.dynamodb.client import Dynamo, Item
 from parley.store.dynamodb.cursor_writing import DEVICES
 from parley.store.dynamodb.directory import DIRECT_CHATS
@@ -22,6 +23,10 @@ from parley.store.rules import direct_key
 FROM_BACKUP = "restore the item from a backup (point-in-time recovery)"
 MAKE_OWNER = "make a member its owner: set role = owner in chat_memberships, and owner_count in chats"
 COUNT = "set member_count and owner_count of the chat in chats to what chat_memberships holds"
+MARK = (
+    "set is_blocked in chat_memberships as relations has it (blocked_since), and then a new"
+    " membership_revision in chats and chat_counters, the same in both"
+)
 ROLES = frozenset(role.value for role in Role)
 
 
@@ -148,10 +153,16 @@ class PeopleCheck:
         elif key != own:
             says = f"the key of this direct chat is {told(chat, 'direct_key')}, its members are {own}"
         elif not await stays(partial(self._is_not_the_one, chat)):
+            await self._check_marks(chat, members.first)
             return
         else:
             says = f"another direct chat is of the same two people, {own}"
         self._breach("direct_uniqueness", chat, says, FROM_BACKUP)
+
+    async def _check_marks(self, chat: Item, people: list[str]) -> None:
+        """A chat with oneself has nobody to block."""
+        if len(people) == 2 and await stays(partial(is_mismarked, self._dynamo, chat, people)):
+            self._breach("membership", chat, "who is blocked here is not who is blocked in relations", MARK)
 
     async def _is_not_the_one(self, chat: Item) -> bool:
         found = await self._dynamo.get(DIRECT_CHATS, {"direct_key": chat["direct_key"]})

@@ -10,8 +10,10 @@ from msgspec import Struct
 
 from parley.store.checks import Breach, Findings
 from parley.store.dynamodb.accounts import USER_SESSIONS, USERNAMES
+from parley.store.dynamodb.blocks import RELATIONS
 from parley.store.dynamodb.changes import DELIVERY, USERS
 from parley.store.dynamodb.check_cursors import CursorCheck
+from parley.store.dynamodb.check_relations import RelationCheck, is_uncounted
 from parley.store.dynamodb.client import Dynamo, Item
 from parley.store.dynamodb.cursor_writing import DEVICES, SESSIONS
 from parley.store.dynamodb.directory import DIRECT_CHATS
@@ -50,14 +52,16 @@ def differs(*names: str) -> Callable[[Item, Item | None], bool]:
 
 
 class Reference(Struct):
-    """Each item of a table names one of another table, by attributes that are called like the other's key."""
+    """Each item of a table names one of another table: `by` these attributes, or those of the other's key."""
 
     table: str
     target: str
     is_wrong: Callable[[Item, Item | None], bool] = is_stray
+    by: tuple[str, ...] = ()
 
     def key_of(self, row: Item) -> Item:
-        return {name: row.get(name) for name in KEY_NAMES[self.target]}
+        names = KEY_NAMES[self.target]
+        return {name: row.get(own) for name, own in zip(names, self.by or names, strict=True)}
 
 
 REFERENCES = (
@@ -71,6 +75,8 @@ REFERENCES = (
     Reference(SESSIONS, USERS),
     Reference(SESSIONS, USER_SESSIONS, differs("token_hash")),
     Reference(USER_SESSIONS, SESSIONS, differs("user_id", "session_id")),
+    Reference(RELATIONS, USERS, is_uncounted),
+    Reference(RELATIONS, USERS, by=("other_id",)),
 )
 LOGS = (Reference(MESSAGES, CHATS), Reference(KEYS, CHATS))
 """The big tables: what their chats hold was read already, so only what belongs to no chat is new."""
@@ -81,6 +87,7 @@ class ReferenceCheck:
         self._dynamo = dynamo
         self._findings = findings
         self._cursors = CursorCheck(dynamo, findings)
+        self._relations = RelationCheck(dynamo, findings)
         self._known: dict[str, set[str]] = {}
 
     async def check(self, *, whole: bool) -> None:
@@ -90,6 +97,8 @@ class ReferenceCheck:
                 await self._check_rows(reference, rows)
                 if reference.table in (DELIVERY, DEVICES):
                     await self._cursors.check(reference.table, rows)
+                elif reference.table == USERS:
+                    await self._relations.check(rows)
 
     async def _pages(self, table: str) -> AsyncIterator[list[Item]]:
         start: Item | None = None
@@ -113,7 +122,8 @@ class ReferenceCheck:
 
     async def _tell(self, reference: Reference, row: Item) -> None:
         """One breach for each thing that is missing, not for each item that belongs to it."""
-        name = ", ".join(told(row, attribute) for attribute in KEY_NAMES[reference.target])
+        key = reference.key_of(row)
+        name = ", ".join(told(key, attribute) for attribute in key)
         known = self._known.setdefault(f"{reference.table} {reference.target}", set())
         if name in known or len(known) >= STRAYS_TOLD_MAX:
             return

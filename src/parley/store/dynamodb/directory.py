@@ -157,7 +157,9 @@ class DynamoDirectory:
         if await self.chat(chat.chat_id) is not None:
             return chat, True
         if direct is not None and direct.other_id is not None:
-            await self._direct(chat, [chat.created_by, direct.other_id])
+            now = await self._direct(chat, [chat.created_by, direct.other_id])
+            if now.blocks != direct.blocks:
+                return await self.create_chat(chat, [direct.other_id])
         found = await self._direct_chat(direct.key) if direct is not None else None
         if found is None:
             raise StoreUnavailable("the chat could not be written")

@@ -154,9 +154,9 @@ class DynamoLog:
         state = await self._states.load(chat_id)
         if state is None:
             return None
-        if state.stray_through > state.head and self._atomic is not None:
+        if (state.stray_through or 0) > state.head and self._atomic is not None:
             async with state.lock:
-                if state.stray_through > state.head:
+                if (state.stray_through or 0) > state.head:
                     await self._atomic.seal_strays(state)
         return Head(state.epoch, state.head)
 

@@ -76,8 +76,8 @@ class ChatState:
         """The end of the log in atomic; in two_phase the highest number known to be in it."""
         self.resolved = 0
         """How far every position is known to be resolved; kept up in two_phase only."""
-        self.stray_through = 0
-        """Up to where the counter has given numbers that no atomic writer will write."""
+        self.stray_through: int | None = None
+        """Up to where a counter that is not whole gave numbers: no atomic writer will write them."""
         self.trimmed = 0
         self.published: int | None = None
         """Up to where the log was on the bus when this was read; None where nobody has looked."""
@@ -199,7 +199,7 @@ class ChatStates:
     async def _place(self, state: ChatState, counter: Item | None) -> None:
         """Where the log ends by its counter, or by its entries if the counter does not say."""
         if counter is not None and is_whole(counter):
-            state.head, state.stray_through = number(counter, "sequence_counter"), 0
+            state.head, state.stray_through = number(counter, "sequence_counter"), None
             state.trouble = None
         else:
             await self.look_closely(state)
@@ -214,7 +214,7 @@ class ChatStates:
             if state.trouble is None:
                 break
             await asyncio.sleep(pause)
-        state.head, state.stray_through = last, 0
+        state.head, state.stray_through = last, None
         if state.trouble is not None:
             return
         state.head = given = number(counter, "sequence_counter")
