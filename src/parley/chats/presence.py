@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
 from itertools import islice
 from typing import TypeVar
 
@@ -37,6 +38,7 @@ FRAMES_PER_TURN = 1_000
 PEOPLE_PER_TURN = 200
 JUDGED_AT_ONCE = 8
 RECENT_MAX = 20_000
+TIMES_MAX = 20_000
 ID_LETTERS_MAX = 64
 """No id is longer, so what is longer names nobody."""
 
@@ -44,6 +46,8 @@ TOO_MANY = BAD_REQUEST.because(f"at most {PRESENCE_BATCH_MAX} people can be aske
 UNAVAILABLE = "unavailable"
 
 TellSome = Callable[[Iterable[Watcher], ServerFrame], None]
+_iso = lru_cache(TIMES_MAX)(iso)
+"""Many who watch the same people are told the same times."""
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
@@ -427,7 +431,7 @@ def _view(user_id: str, seen: Seen | None) -> PresenceView:
     """None: who may not be seen."""
     if seen is None:
         return PresenceView(user_id, "offline", UNAVAILABLE)
-    last_seen = iso(seen.last_seen_ms) if seen.last_seen_ms else None
+    last_seen = _iso(seen.last_seen_ms) if seen.last_seen_ms else None
     return PresenceView(user_id, "online" if seen.is_online else "offline", last_seen)
 
 

@@ -101,7 +101,7 @@ async def test_changes_are_heard_again(own_redis: OwnRedis) -> None:
 
 
 async def test_signals_reach_those_here_and_later_all(own_redis: OwnRedis) -> None:
-    """While Redis is away only this node hears what it tells; what others missed is counted, not told later."""
+    """While Redis is away only this node hears what it tells; the rest is counted, and not told later."""
     async with node(own_redis) as one, node(own_redis) as two:
         here: list[bytes] = []
         there: list[bytes] = []

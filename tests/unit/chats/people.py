@@ -19,6 +19,7 @@ from parley.telemetry import Metrics
 from parley.testing.clock import START_MS, VirtualClock, run_virtual
 from parley.wire.frames import PresenceChanged, ServerFrame
 
+CREATED_AT = iso(START_MS)
 READ_SECONDS = 0.001
 SOON_SECONDS = 0.5
 assert SOON_SECONDS < FLAP_SECONDS / 2
@@ -38,7 +39,7 @@ class FakeRelations:
     def user(self, user_id: str) -> User | None:
         if not user_id.startswith("usr_"):
             return None
-        return self.users.get(user_id) or User(user_id, user_id[4:], user_id[4:], "", False, iso(START_MS))
+        return self.users.get(user_id) or User(user_id, user_id[4:], user_id[4:], "", False, CREATED_AT)
 
     def set(self, user_id: str, privacy: Privacy = Privacy.EVERYONE, last_seen: str | None = None) -> None:
         user = self.user(user_id)
