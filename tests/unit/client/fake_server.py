@@ -14,7 +14,7 @@ from parley.errors import Refusal
 from parley.wire.codec import CODECS, JSON_PROTOCOL, MSGPACK, Codec, Misread
 from parley.wire.codes import UNAUTHENTICATED, Close
 from parley.wire.frames import Hello, MessageBatch, Messages, ReadReceipt, SendMessage, ServerFrames, refused
-from tests.unit.client.model_server import ModelServer
+from tests.unit.client.model_server import TIME, ModelServer
 
 TOKEN = "prl_good"
 DEVICE = "device"
@@ -53,6 +53,9 @@ class FakeServer:
         self.sends: list[SendMessage] = []
         self.reads: list[ReadReceipt] = []
         self.looked_for: Counter[str] = Counter()
+        self.asked: Counter[str] = Counter()
+        self.people = ["user_me", "user_b"]
+        self.problem: tuple[int, str] | None = None
         self.deaf = False
         self.welcome_refusal: Refusal | None = None
         self.changed = asyncio.Condition()
@@ -142,6 +145,63 @@ class FakeServer:
         problem = {"code": "not_found", "reason": "no message of yours", "temporary": False}
         return web.json_response(problem, status=404)
 
+    async def chat(self, request: web.Request) -> web.Response:
+        chat_id = request.match_info["chat_id"]
+        self.asked["chat"] += 1
+        if self.problem is not None:
+            status, code = self.problem
+            return web.json_response(
+                {"code": code, "reason": code, "temporary": status >= 500}, status=status
+            )
+        return web.json_response(
+            {
+                "chat_id": chat_id,
+                "type": "group",
+                "title": "Tea",
+                "created_by": "user_me",
+                "created_at": TIME,
+                "updated_at": TIME,
+                "epoch": 1,
+                "head": len(self.model.logs[chat_id]),
+                "role": "owner",
+                "member_count": len(self.people),
+            }
+        )
+
+    async def members(self, request: web.Request) -> web.Response:
+        members = [
+            {
+                "user_id": user_id,
+                "role": "member",
+                "joined_at": TIME,
+                "joined_sequence": 0,
+                "username": user_id,
+            }
+            for user_id in self.people
+        ]
+        return web.json_response({"members": members, "next_after": None})
+
+    async def receipts(self, request: web.Request) -> web.Response:
+        chat_id = request.match_info["chat_id"]
+        marks = [
+            {
+                "user_id": user_id,
+                "joined_sequence": 0,
+                "delivered_up_to": self.model.cursors.get((user_id, chat_id), 0),
+                "delivered_at": TIME,
+                "read_up_to": self.model.reads.get((user_id, chat_id), 0),
+                "read_at": TIME,
+            }
+            for user_id in self.people
+        ]
+        return web.json_response({"mode": "full", "marks": marks})
+
+    async def presence(self, request: web.Request) -> web.Response:
+        user_ids = request.query["user_ids"].split(",")
+        self.asked.update(user_ids)
+        found = [{"user_id": user_id, "status": "online", "last_seen": TIME} for user_id in user_ids]
+        return web.json_response({"presences": found})
+
     async def history(self, request: web.Request) -> web.Response:
         log = self.model.logs[request.match_info["chat_id"]]
         before, limit = int(request.query["before"]), int(request.query["limit"])
@@ -171,6 +231,10 @@ async def fake_server() -> AsyncIterator[FakeServer]:
     app.router.add_get("/v1/sessions", server.sessions)
     app.router.add_get("/v1/sends/{chat_id}/{client_message_id}", server.find_send)
     app.router.add_get("/v1/chats/{chat_id}/messages", server.history)
+    app.router.add_get("/v1/chats/{chat_id}", server.chat)
+    app.router.add_get("/v1/chats/{chat_id}/members", server.members)
+    app.router.add_get("/v1/chats/{chat_id}/receipts", server.receipts)
+    app.router.add_get("/v1/presence", server.presence)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

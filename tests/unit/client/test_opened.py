@@ -1,0 +1,308 @@
+"""An open chat: members, positions and presence, loaded and then kept."""
+
+import json
+
+import msgspec
+import pytest
+
+from parley.client.bodies import ChatInfo, ChatMarks, MemberInfo
+from parley.client.engine import MustLoad
+from parley.client.live import Opening, Update, What
+from parley.client.opened import Member, Picture
+from parley.errors import NOT_A_MEMBER, STORE_UNAVAILABLE
+from parley.model import ChatType, Mark, ReadReceipts, Role
+from parley.wire.frames import (
+    ChatChanged,
+    HeartbeatAck,
+    Messages,
+    PresenceChanged,
+    PresenceState,
+    PresenceSubscribe,
+    PresenceView,
+    answer_to,
+)
+from tests.unit.client.harness import CHAT, Harness, of, position
+from tests.unit.client.model_server import TIME, make_entry, raw, receipt
+
+ME, BEN, CAS, DAN = "user_me", "user_ben", "user_cas", "user_dan"
+
+
+def picture(
+    *people: tuple[str, int, int], mode: ReadReceipts = ReadReceipts.FULL, read_by_anybody: int = 0
+) -> Picture:
+    """A chat of these people: who, and how far each has received and read."""
+    info = ChatInfo(
+        chat_id=CHAT,
+        type=ChatType.GROUP,
+        title="Tea",
+        created_by=ME,
+        created_at=TIME,
+        updated_at=TIME,
+        epoch=1,
+        head=10,
+        role=Role.OWNER,
+        member_count=len(people),
+        read_receipts=mode,
+    )
+    members = [
+        MemberInfo(user_id, Role.MEMBER, TIME, 0, user_id.removeprefix("user_")) for user_id, _, _ in people
+    ]
+    marks = [Mark(user_id, 0, received, TIME, read, TIME) for user_id, received, read in people]
+    return Picture(info, members, ChatMarks(mode, marks, read_by_anybody))
+
+
+def opening() -> Harness:
+    """A chat of whose picture is asked."""
+    harness = Harness()
+    harness.connect()
+    harness.answer_overview(position(head=10))
+    harness.engine.events()
+    harness.engine.live.open(CHAT)
+    harness.frames()
+    assert harness.engine.events() == [MustLoad(CHAT)]
+    return harness
+
+
+def opened(*people: tuple[str, int, int]) -> Harness:
+    harness = opening()
+    harness.engine.live.loaded(CHAT, picture(*(people or ((ME, 10, 10), (BEN, 6, 5), (CAS, 8, 3)))))
+    harness.engine.events()
+    return harness
+
+
+def changed(harness: Harness, sequence: int, action: str, **fields: str) -> None:
+    kind = "chat" if action in ("renamed", "read_receipts") else "member"
+    entry = make_entry(CHAT, sequence, json.dumps({"action": action, **fields}), sender=ME)
+    entry = msgspec.structs.replace(entry, kind=kind)
+    harness.receive(Messages(chat_id=CHAT, epoch=1, entries=[raw(entry)]))
+
+
+def member(harness: Harness, user_id: str) -> Member:
+    found = harness.engine.live.opened(CHAT)
+    assert found is not None
+    return found.by_id[user_id]
+
+
+def status(harness: Harness, sequence: int) -> tuple[str, int, int]:
+    """The status of a message of one's own, how many have read it, and of how many."""
+    receipts = harness.engine.live.receipts(CHAT, sequence, ME)
+    assert receipts is not None
+    return receipts.status.value, len(receipts.read), receipts.member_count
+
+
+def test_a_chat_is_open_once_it_was_loaded() -> None:
+    """Nothing is shown before, and opening it again needs no new picture."""
+    harness = opening()
+    assert harness.engine.live.opened(CHAT) is None
+    harness.engine.live.loaded(CHAT, picture((ME, 0, 0), (BEN, 0, 0)))
+    assert Opening(CHAT) in harness.engine.events()
+    assert member(harness, BEN).username == "ben"
+    harness.engine.live.open(CHAT)
+    harness.frames()
+    assert harness.engine.events() == [Opening(CHAT)]
+
+
+def test_the_status_of_every_message_follows_from_how_far_people_are() -> None:
+    """Delivered and read are told once everybody is there."""
+    harness = opened()
+    assert [status(harness, number) for number in (3, 5, 6, 9)] == [
+        ("read", 2, 2),
+        ("delivered", 1, 2),
+        ("delivered", 0, 2),
+        ("sent", 0, 2),
+    ]
+
+
+def test_receipts_raise_positions_and_never_lower_them() -> None:
+    """What is read is delivered, too."""
+    harness = opened()
+    harness.receive(receipt(CHAT, BEN, "read", 9))
+    harness.receive(receipt(CHAT, CAS, "delivered", 9))
+    harness.receive(receipt(CHAT, CAS, "read", 2))
+    harness.receive(receipt(CHAT, "user_stranger", "read", 9))
+    assert (member(harness, BEN).delivered_up_to, member(harness, BEN).read_up_to) == (9, 9)
+    assert (member(harness, CAS).delivered_up_to, member(harness, CAS).read_up_to) == (9, 3)
+    assert status(harness, 9) == ("delivered", 1, 2)
+    assert harness.engine.events() == [Update(What.RECEIPTS, CHAT)]
+
+
+def test_what_is_heard_while_a_chat_is_loaded_is_not_lost() -> None:
+    """The picture may be older than that, and names somebody who is there no more."""
+    harness = opening()
+    harness.receive(receipt(CHAT, BEN, "read", 9))
+    changed(harness, 11, "removed", user_id=CAS, role="member")
+    harness.engine.live.loaded(CHAT, picture((ME, 10, 10), (BEN, 6, 5), (CAS, 8, 3)))
+    assert status(harness, 9) == ("read", 1, 1)
+
+
+def test_a_picture_that_knows_more_than_what_is_heard_stays() -> None:
+    """Somebody who came back is not taken out by the older news that they left."""
+    harness = opening()
+    came_back = picture((ME, 10, 10), (BEN, 6, 5))
+    came_back.members[1].joined_sequence = 12
+    harness.engine.live.loaded(CHAT, came_back)
+    changed(harness, 11, "left", user_id=BEN, role="member")
+    assert member(harness, BEN).joined_sequence == 12
+
+
+def test_members_come_go_and_change() -> None:
+    """Whoever joins is there at once, and their name with the next picture; old messages are not for them."""
+    harness = opened()
+    changed(harness, 11, "joined", user_id=DAN, role="admin")
+    assert (member(harness, DAN).role, member(harness, DAN).username) == (Role.ADMIN, "")
+    assert status(harness, 3) == ("read", 2, 2)
+    assert status(harness, 12) == ("sent", 0, 3)
+    changed(harness, 12, "role", user_id=DAN, role="member")
+    changed(harness, 13, "left", user_id=BEN, role="member")
+    assert member(harness, DAN).role is Role.MEMBER
+    assert status(harness, 3) == ("read", 1, 1)
+    harness.frames()
+    events = harness.engine.events()
+    assert MustLoad(CHAT) in events
+    assert Update(What.MEMBERS, CHAT) in events
+
+
+def test_a_chat_that_does_not_say_who_has_read() -> None:
+    """In `simple` one reader is enough; in `none` nobody is told at all."""
+    harness = opening()
+    marks = ((ME, 10, 0), (BEN, 9, 0), (CAS, 8, 0))
+    harness.engine.live.loaded(CHAT, picture(*marks, mode=ReadReceipts.SIMPLE, read_by_anybody=7))
+    assert [status(harness, number) for number in (7, 8, 9)] == [
+        ("read", 1, 2),
+        ("delivered", 0, 2),
+        ("sent", 0, 2),
+    ]
+    harness.receive(receipt(CHAT, None, "read", 9))
+    assert status(harness, 9) == ("read", 1, 2)
+    harness.frames()
+    harness.engine.events()
+    changed(harness, 11, "read_receipts", read_receipts="none")
+    assert status(harness, 8) == ("delivered", 0, 2)
+    harness.frames()
+    assert MustLoad(CHAT) in harness.engine.events()
+
+
+def test_an_unknown_change_is_passed_over() -> None:
+    """A newer server may change more than this version knows."""
+    harness = opened()
+    changed(harness, 11, "painted", user_id=BEN)
+    changed(harness, 12, "renamed", title="Coffee")
+    found = harness.engine.live.opened(CHAT)
+    assert found is not None
+    assert (found.title, len(found.by_id)) == ("Coffee", 3)
+
+
+def test_after_a_reconnect_the_chat_is_looked_at_again() -> None:
+    """What it was stays shown until then."""
+    harness = opened()
+    harness.engine.disconnected()
+    harness.frames()
+    assert MustLoad(CHAT) not in harness.engine.events()
+    harness.connect()
+    harness.frames()
+    assert MustLoad(CHAT) in harness.engine.events()
+    assert status(harness, 3) == ("read", 2, 2)
+    harness.engine.live.loaded(CHAT, picture((ME, 10, 10), (BEN, 9, 9)))
+    assert status(harness, 9) == ("read", 1, 1)
+
+
+def test_a_connection_lost_while_loading_leads_to_another_picture() -> None:
+    """The first may have been taken before what was missed."""
+    harness = opening()
+    harness.engine.disconnected()
+    harness.connect()
+    harness.frames()
+    assert MustLoad(CHAT) not in harness.engine.events()
+    harness.engine.live.loaded(CHAT, picture((ME, 0, 0)))
+    harness.frames()
+    assert MustLoad(CHAT) in harness.engine.events()
+
+
+def test_a_gap_leads_to_another_picture() -> None:
+    """A change of members may have been in it."""
+    harness = opened()
+    harness.receive(HeartbeatAck(server_time=TIME, heads={CHAT: 14}))
+    harness.frames()
+    assert MustLoad(CHAT) in harness.engine.events()
+
+
+def test_a_picture_that_cannot_be_had_is_asked_for_later() -> None:
+    """A refusal for now, or no answer, is no end."""
+    harness = opening()
+    harness.engine.live.load_failed(CHAT, None, harness.now_ms)
+    harness.frames()
+    assert harness.engine.events() == []
+    harness.pass_time(1_000)
+    assert harness.engine.events() == [MustLoad(CHAT)]
+    harness.engine.live.load_failed(CHAT, STORE_UNAVAILABLE, harness.now_ms)
+    harness.pass_time(1_999)
+    assert harness.engine.events() == []
+    harness.pass_time(1)
+    assert harness.engine.events() == [MustLoad(CHAT)]
+
+
+def test_a_chat_that_is_not_ones_own_does_not_open() -> None:
+    """Whoever waits for it is told why, also when it was closed or left meanwhile."""
+    harness = opening()
+    harness.engine.live.load_failed(CHAT, NOT_A_MEMBER, 0)
+    assert Opening(CHAT, NOT_A_MEMBER) in harness.engine.events()
+    harness.engine.live.open(CHAT)
+    harness.receive(ChatChanged(chat_id=CHAT, change="left", user_id=ME))
+    assert Opening(CHAT, NOT_A_MEMBER) in harness.engine.events()
+    harness.engine.live.open(CHAT)
+    harness.engine.live.close(CHAT)
+    (closed,) = [event for event in harness.engine.events() if isinstance(event, Opening)]
+    assert closed.refusal is not None
+    harness.engine.live.loaded(CHAT, picture((ME, 0, 0)))
+    assert harness.engine.live.opened(CHAT) is None
+
+
+# Presence of its members
+
+
+def subscription(harness: Harness) -> PresenceSubscribe:
+    (frame,) = of(PresenceSubscribe, harness.frames())
+    assert isinstance(frame, PresenceSubscribe)
+    return frame
+
+
+def test_the_members_of_open_chats_are_watched() -> None:
+    """Their presence comes with the subscription and then as it changes, until the chat is closed."""
+    harness = opened()
+    asked = subscription(harness)
+    assert asked.user_ids == [BEN, CAS]
+    harness.receive(PresenceState(re=answer_to(asked.id), presences=[PresenceView(BEN, "online", TIME)]))
+    assert member(harness, BEN).status == "online"
+    assert Update(What.PRESENCE, user_id=BEN) in harness.engine.events()
+    harness.receive(PresenceChanged(user_id=BEN, status="offline", last_seen=TIME))
+    assert (member(harness, BEN).status, member(harness, BEN).last_seen) == ("offline", TIME)
+    harness.engine.live.close(CHAT)
+    assert subscription(harness).user_ids == []
+
+
+def test_a_new_connection_watches_them_again() -> None:
+    """A subscription is the connection's; until it is answered the last presence is shown."""
+    harness = opened()
+    asked = subscription(harness)
+    harness.receive(PresenceState(re=answer_to(asked.id), presences=[PresenceView(BEN, "online", TIME)]))
+    harness.engine.disconnected()
+    harness.connect()
+    assert subscription(harness).user_ids == [BEN, CAS]
+    assert member(harness, BEN).status == "online"
+
+
+def test_a_new_picture_does_not_hide_what_is_watched() -> None:
+    """The subscription is newer than any picture."""
+    harness = opened()
+    asked = subscription(harness)
+    harness.receive(PresenceState(re=answer_to(asked.id), presences=[PresenceView(BEN, "online", TIME)]))
+    harness.engine.live.loaded(CHAT, picture((ME, 10, 10), (BEN, 6, 5)))
+    assert member(harness, BEN).status == "online"
+
+
+@pytest.mark.parametrize(("others", "watched"), [(100, 100), (101, 0)])
+def test_large_chats_are_not_watched(others: int, watched: int) -> None:
+    """Nobody looks at the presence of a crowd."""
+    harness = opened((ME, 0, 0), *((f"user_{number}", 0, 0) for number in range(others)))
+    asked = of(PresenceSubscribe, harness.frames())
+    assert sum(len(frame.user_ids) for frame in asked if isinstance(frame, PresenceSubscribe)) == watched
