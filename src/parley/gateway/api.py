@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from msgspec import UNSET, structs
+from msgspec import UNSET
 
 from parley import ids
 from parley.chats.listing import Person
@@ -251,16 +251,15 @@ async def list_receipts(call: Call) -> Answer:
         member_count=found.member_count,
         mode=mode.value,
         status=found.status.value,
-        delivered=[bodies.SeenBy(seen.user_id, seen.at) for seen in found.delivered],
-        read=[bodies.SeenBy(seen.user_id, seen.at) for seen in found.read],
+        delivered=found.delivered,
+        read=found.read,
     )
     return 200, receipts
 
 
 async def list_marks(call: Call) -> Answer:
     found = await call.services.receipts.of_chat(call.user_id, call.path("chat_id"))
-    marks = [bodies.MarkView(**structs.asdict(mark)) for mark in found.marks]
-    return 200, bodies.MarkList(found.mode.value, marks, found.read_by_anybody)
+    return 200, bodies.MarkList(found.mode.value, found.marks, found.read_by_anybody)
 
 
 async def find_send(call: Call) -> Answer:

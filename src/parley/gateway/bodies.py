@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
+from parley.core.receipts import Seen
+from parley.model import Mark
 from parley.wire import limits
 from parley.wire.frames import OverviewChat, PresenceView
 
@@ -244,13 +246,6 @@ class Batch(Struct):
     reset: bool
 
 
-class SeenBy(Struct):
-    """`user_id` is null in a chat that does not say who has read."""
-
-    user_id: str | None
-    at: str
-
-
 class ReceiptList(Struct):
     """Who has received and read one message; `member_count` are those it was for."""
 
@@ -258,26 +253,15 @@ class ReceiptList(Struct):
     member_count: int
     mode: ReadReceiptsName
     status: Literal["sent", "delivered", "read"]
-    delivered: list[SeenBy]
-    read: list[SeenBy]
-
-
-class MarkView(Struct):
-    """How far a member is; 0 where you may not see it."""
-
-    user_id: str
-    joined_sequence: int
-    delivered_up_to: int
-    delivered_at: str | None
-    read_up_to: int
-    read_at: str | None
+    delivered: list[Seen]
+    read: list[Seen]
 
 
 class MarkList(Struct):
-    """`read_by_anybody`: how far others have read, in a chat that does not say who."""
+    """A position that you may not see is 0. `read_by_anybody`: how far others are, if the chat does not say who."""
 
     mode: ReadReceiptsName
-    marks: list[MarkView]
+    marks: list[Mark]
     read_by_anybody: int
 
 
