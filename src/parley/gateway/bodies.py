@@ -258,7 +258,7 @@ class ReceiptList(Struct):
 
 
 class MarkList(Struct):
-    """A position that you may not see is 0. `read_by_anybody`: how far others are, if the chat does not say who."""
+    """What you may not see is 0. `read_by_anybody`: how far others are, in a chat that does not say who."""
 
     mode: ReadReceiptsName
     marks: list[Mark]
