@@ -51,7 +51,7 @@ class Social:
         self._facts = facts = ChatFacts(directory, clock)
         self._manners = manners = Remembered[Manners](relations.manners, clock)
         self.signals = signals = Signalling(ephemeral.signals)
-        self.presences = Presences(ephemeral.registry, relations, clock, metrics, tell_some)
+        self.presences = Presences(ephemeral.registry, relations, metrics, tell_some)
         self.typings = Typings(facts, manners, directory, signals, audience, clock, metrics)
         self.receipts = Receipts(
             log=log,

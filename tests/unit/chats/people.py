@@ -8,7 +8,8 @@ from contextlib import asynccontextmanager
 
 from msgspec import structs
 
-from parley.chats.presence import FLAP_SECONDS, Presences
+from parley.chats.presence import Presences
+from parley.chats.publishing import FLAP_SECONDS
 from parley.chats.watching import Watcher
 from parley.clock import iso
 from parley.ephemeral.local import LocalRegistry
@@ -149,7 +150,7 @@ class PresenceWorld:
         self.metrics = Metrics(clock)
         self.frames = 0
         self.encodings = 0
-        self.presences = Presences(self.registry, self.relations, clock, self.metrics, self._tell_some)
+        self.presences = Presences(self.registry, self.relations, self.metrics, self._tell_some)
 
     def _tell_some(self, watchers: Iterable[Watcher], frame: ServerFrame) -> None:
         assert isinstance(frame, PresenceChanged)

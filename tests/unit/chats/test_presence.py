@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from parley.chats import presence as presence_module
+from parley.chats import sight
 from parley.chats.presence import check_batch
 from parley.clock import iso
 from parley.errors import Refused, StoreUnavailable
@@ -89,7 +89,7 @@ def test_last_seen_is_known_before_it_is_stored() -> None:
 
 def test_what_went_lately_is_remembered_of_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more the store is believed."""
-    monkeypatch.setattr(presence_module, "RECENT_MAX", 2)
+    monkeypatch.setattr(sight, "RECENT_MAX", 2)
 
     async def scenario(world: PresenceWorld) -> None:
         for user_id in (BEN, CAT, EVE):

@@ -3,7 +3,8 @@
 import asyncio
 from itertools import product
 
-from parley.chats.presence import BELIEVED_SECONDS, FLAP_SECONDS, RETRY_SECONDS, RETURN_SECONDS
+from parley.chats.presence import RETURN_SECONDS
+from parley.chats.publishing import BELIEVED_SECONDS, FLAP_SECONDS, RETRY_SECONDS
 from parley.clock import iso
 from parley.core.privacy import may_see_presence
 from parley.model import Privacy, Regard, User
@@ -199,12 +200,13 @@ def test_a_failure_is_made_up_for() -> None:
 
     async def scenario(world: PresenceWorld) -> None:
         ann = await world.watches(ANN, BEN, CAT)
-        judged, world.presences._judge = world.presences._judge, _fail  # type: ignore[method-assign]
+        publishing = world.presences._publishing
+        judged, publishing._judge = publishing._judge, _fail  # type: ignore[method-assign]
         world.presences.person_changed(ANN)
         await world.registry.come(BEN, CAT)
         await soon()
         assert ann.told == []
-        world.presences._judge = judged  # type: ignore[method-assign]
+        publishing._judge = judged  # type: ignore[method-assign]
         await asyncio.sleep(2 * RETRY_SECONDS)
         assert ann.statuses == [(BEN, "online"), (CAT, "online")]
 
