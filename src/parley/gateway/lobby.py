@@ -14,15 +14,18 @@ from itertools import islice
 
 import structlog
 
-from parley.ephemeral.ports import DEVICE_RENEW_SECONDS, Device, Presence, Registry
+from parley.ephemeral.ports import DEVICE_LEASE_SECONDS, DEVICE_RENEW_SECONDS, Device, Presence, Registry
 
 STEP_SECONDS = 5.0
 """How often leases that ran out are ended, on whichever node they were."""
-RENEWED_SECONDS_MIN = DEVICE_RENEW_SECONDS - STEP_SECONDS
-"""Who was renewed less than this ago need not be; who heartbeats in time is renewed by each one."""
+RENEWED_SECONDS_MIN = DEVICE_RENEW_SECONDS / 2
+"""What is heard sooner after a renewal renews nothing; every heartbeat that comes in time does."""
 DEVICES_PER_CALL_MAX = 1_000
 CHANGES_WAITING_MAX = 50_000
 """Beyond it a device that came is told of when it is heard again, and one that went by its lease."""
+assert RENEWED_SECONDS_MIN + DEVICE_RENEW_SECONDS + 2 * STEP_SECONDS < DEVICE_LEASE_SECONDS, (
+    "heard just too soon to be renewed, and then not before the next heartbeat: the lease still holds"
+)
 
 log = structlog.get_logger("parley.lobby")
 
@@ -54,7 +57,7 @@ class Lobby:
         self._note(device)
 
     def heard(self, user_id: str, device_id: str) -> None:
-        """It has said something since it was last renewed, `RENEWED_SECONDS_MIN` ago or more."""
+        """It said something, `RENEWED_SECONDS_MIN` or more after what it was last renewed for."""
         device = user_id, device_id
         if device in self._here:
             self._heard[device] = None

@@ -15,7 +15,6 @@ from msgspec import UNSET
 
 from parley import ids
 from parley.config import is_loopback
-from parley.ephemeral.ports import DEVICE_RENEW_SECONDS
 from parley.errors import (
     BAD_REQUEST,
     FORBIDDEN,
@@ -44,6 +43,7 @@ from parley.gateway.calls import (
 )
 from parley.gateway.connection import Connection
 from parley.gateway.http_log import http_logger
+from parley.gateway.lobby import RENEWED_SECONDS_MIN
 from parley.gateway.openapi import document
 from parley.gateway.quiet import QuietWatch
 from parley.gateway.services import Services
@@ -51,8 +51,6 @@ from parley.wire import codes, limits
 from parley.wire.codec import CODECS, JSON_PROTOCOL
 
 IDLE_SWEEP_SECONDS = 5.0
-RENEW_SECONDS = DEVICE_RENEW_SECONDS - IDLE_SWEEP_SECONDS
-"""A device that is heard from every DEVICE_RENEW_SECONDS is renewed each time."""
 REQUEST_SECONDS_MAX = 30.0
 CLOSE_SECONDS_MAX = 2.0
 CLEANUP_SECONDS_MAX = 1.0
@@ -151,7 +149,7 @@ class Gateway:
             await asyncio.sleep(IDLE_SWEEP_SECONDS)
             now = asyncio.get_running_loop().time()
             for connection in list(self._services.connections):
-                if connection.token and connection.last_heard - connection.renewed_at >= RENEW_SECONDS:
+                if connection.token and connection.last_heard - connection.renewed_at >= RENEWED_SECONDS_MIN:
                     connection.renewed_at = connection.last_heard
                     self._services.lobby.heard(connection.user_id, connection.device_id)
                 if connection.idle_seconds > limits.IDLE_SECONDS_MAX:
