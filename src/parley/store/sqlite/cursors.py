@@ -33,8 +33,11 @@ class SqliteCursors:
         self._notes = Notes()
         self._riding: Notes | None = None
         self._rising: list[Moved] = []
+        self._untold: list[Moved] = []
+        """Of a commit that was perhaps lost: if it was not, they do not rise again."""
         self._timer: asyncio.TimerHandle | None = None
         self._ride: asyncio.Task[None] | None = None
+        self._closed = False
         writer.add_rider(self)
 
     def note_acked(self, user_id: str, device_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
@@ -59,18 +62,25 @@ class SqliteCursors:
             await self._writer.run(lambda _: None)
 
     async def forget_device(self, user_id: str, device_id: str) -> None:
-        """First what the device has said for its person; then what is left of it, here and in the file."""
+        """First what the device has said for its person; then what is left of it, here and in the file.
+
+        What it goes on to say meanwhile is not heard.
+        """
         await self.flush()
 
-        def work(tx: Transaction) -> None:
+        def forget_notes(_: object) -> None:
             self._notes.forget_device(user_id, device_id)
+
+        def work(tx: Transaction) -> None:
+            forget_notes(tx)
             tx.execute(
                 "DELETE FROM user_device_cursors WHERE user_id = ? AND device_id = ?", (user_id, device_id)
             )
 
-        await self._writer.run(work)
+        await self._writer.run(work, forget_notes)
 
     async def close(self) -> None:
+        self._closed = True
         await self._flush_quietly()
         if self._timer is not None:
             self._timer.cancel()
@@ -80,10 +90,12 @@ class SqliteCursors:
             self._timer = asyncio.get_running_loop().call_later(RIDE_AFTER_SECONDS, self._ride_alone)
 
     def _ride_alone(self) -> None:
-        """No commit came by in time: make one."""
+        """No commit came by in time: make one, as soon as the store can be written."""
         self._timer = None
         if self._writer.available:
             self._ride = asyncio.ensure_future(self._flush_quietly())
+        elif not self._closed:
+            self._ride_soon()
 
     async def _flush_quietly(self) -> None:
         try:
@@ -98,7 +110,9 @@ class SqliteCursors:
         if not self._notes:
             return
         self._riding, self._notes = self._notes, Notes()
-        self._rising = positions.write(transaction, self._riding)
+        rising = positions.write(transaction, self._riding)
+        self._rising = _with_untold(rising, self._untold) if self._untold else rising
+        self._untold = []
 
     def arrived(self) -> None:
         rising, self._rising = self._rising, []
@@ -117,9 +131,9 @@ class SqliteCursors:
 
     def turned_back(self) -> None:
         """Positions only rise, so what was noted since and what comes back merge by their maximum."""
-        self._rising = []
         if self._riding is None:
             return
+        self._untold, self._rising = self._rising, []
         self._notes.merge(self._riding)
         self._riding = None
         self._ride_soon()
@@ -137,3 +151,9 @@ class SqliteCursors:
 
     async def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:
         return self._overviews.changed(user_id, device_id, after, limit)
+
+
+def _with_untold(rising: list[Moved], untold: list[Moved]) -> list[Moved]:
+    """What rises now, and before it what rose in vain and is known to be there now."""
+    again = {(moved.user_id, moved.chat_id, moved.kind) for moved in rising}
+    return [m for m in untold if (m.user_id, m.chat_id, m.kind) not in again] + rising
