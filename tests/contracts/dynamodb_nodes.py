@@ -1,5 +1,7 @@
 """Several nodes on the same tables, and faults that a test switches on when it is ready."""
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,6 +20,40 @@ class Later:
 
     def __call__(self, operation: str, request: Request) -> Fault | None:
         return self.now(operation, request) if self.now is not None else None
+
+
+class Held:
+    """Keeps the first request of an operation in which some words occur, until it is released."""
+
+    def __init__(self, operation: str, words: str = "") -> None:
+        self.reached = asyncio.Event()
+        self._way = asyncio.Event()
+        self._operation = operation
+        self._words = words
+
+    def __call__(self, operation: str, request: Request) -> Fault | None:
+        is_it = operation == self._operation and self._words in str(request)
+        return self._wait if is_it and not self.reached.is_set() else None
+
+    async def _wait(self, operation: str, request: Request, send: Send) -> Answer:
+        self.reached.set()
+        await self._way.wait()
+        return await send(operation, request)
+
+    def release(self) -> None:
+        self._way.set()
+
+
+class Counted:
+    """No fault: counts requests by operation and table."""
+
+    def __init__(self) -> None:
+        self.met = Counter[tuple[str, str]]()
+
+    def __call__(self, operation: str, request: Request) -> Fault | None:
+        [*tables] = request.get("RequestItems", {request.get("TableName", ""): ()})
+        self.met.update((operation, table.rpartition("-")[2]) for table in tables)
+        return None
 
 
 class On:

@@ -1,29 +1,26 @@
-"""What is promised of positions and overviews on DynamoDB alone: several nodes, faults, tokens."""
+"""What is promised of positions on DynamoDB alone: several nodes and faults."""
 
 import asyncio
-from collections.abc import Sequence
 
 import pytest
 
+from parley.clock import iso
 from parley.errors import OutcomeUnknown, StoreError
-from parley.model import Action, Head
-from parley.store.dynamodb import cursors, overview, overview_positions
+from parley.model import ReceiptKind
+from parley.store.dynamodb import cursors
 from parley.store.dynamodb.answers import Answer
 from parley.store.dynamodb.calling import Fault, Request, Send
-from parley.store.dynamodb.overview_token import unpack
-from parley.testing.dynamodb_faults import Planned, conflict, throttle, timeout_done, timeout_not_done
-from tests.contracts.acting import (
-    add_group,
-    add_people,
-    change,
-    listed,
-    message,
-    position_of,
-    said,
-    stored,
+from parley.testing.dynamodb_faults import (
+    Planned,
+    conflict,
+    throttle,
+    timeout_done,
+    timeout_not_done,
+    unprocessed,
 )
+from tests.contracts.acting import add_group, add_people, hearing, rises, said
 from tests.contracts.dynamodb_engine import DynamoEngine, DynamoOpenStore
-from tests.contracts.dynamodb_nodes import Later, On, item, nodes, refuse
+from tests.contracts.dynamodb_nodes import Counted, Later, On, item, nodes, refuse
 from tests.contracts.test_cursors import written
 from tests.waiting import eventually
 
@@ -235,92 +232,132 @@ async def test_a_flush_whose_outcome_stays_unknown_says_so() -> None:
         faults.now = None
 
 
-# Overviews
+# Who hears of it
 
 
-async def test_a_page_of_a_first_overview_reads_its_own_heads_only() -> None:
-    """However many chats a person has, a first page costs the heads of that page."""
-    async with ATOMIC.opened() as store:
+async def test_a_rise_is_told_although_its_answer_was_lost() -> None:
+    """The second attempt finds it done by the first, and it is told once."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
+        ann, chat = await written(store, 9)
+        heard = hearing(store)
+        faults.now = Planned(UpdateItem=[None, timeout_done])
+        store.cursors.note_acked(ann, "phone", chat, 4, store.clock())
+        store.cursors.note_read(ann, chat, 2, store.clock())
+        await store.cursors.flush()
+        await store.cursors.flush()
+        assert rises(heard) == [(ann, ReceiptKind.DELIVERED, 4), (ann, ReceiptKind.READ, 2)]
+
+
+@pytest.mark.parametrize("fault", [timeout_done, timeout_not_done])
+async def test_a_rise_in_doubt_is_told_when_it_is_known(fault: Fault) -> None:
+    """Nothing is told while nobody knows; the next flush finds out, and tells it once."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
+        ann, chat = await written(store, 9)
+        heard = hearing(store)
+        faults.now = On(fault, "UpdateItem", "delivery_state")
+        store.cursors.note_read(ann, chat, 4, store.clock())
+        with pytest.raises(OutcomeUnknown):
+            await store.cursors.flush()
+        assert heard == []
+        faults.now = None
+        for _ in range(2):
+            await store.cursors.flush()
+            store.cursors.note_read(ann, chat, 4, store.clock())
+        assert rises(heard) == [(ann, ReceiptKind.DELIVERED, 4), (ann, ReceiptKind.READ, 4)]
+
+
+async def test_of_two_nodes_the_one_that_raised_a_position_tells_it() -> None:
+    """Whoever comes second, or lower, has nothing to tell."""
+    async with nodes(2) as (one, other):
+        ann, chat = await written(one, 9)
+        heard = hearing(one)
+        also_heard = hearing(other)
+        for node, sequence in ((one, 5), (other, 5), (other, 3), (other, 7)):
+            node.cursors.note_acked(ann, "phone", chat, sequence, one.clock())
+            await node.cursors.flush()
+        assert (rises(heard), rises(also_heard)) == (
+            [(ann, ReceiptKind.DELIVERED, 5)],
+            [(ann, ReceiptKind.DELIVERED, 7)],
+        )
+
+
+async def test_what_fails_is_told_when_it_is_written() -> None:
+    """A position of one chat is told although that of another could not be written."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
+        ann, chat = await written(store, 9)
+        other = await add_group(store, ann)
+        await said(store, other, ann, "1")
+        heard = hearing(store)
+
+        def refuse_one(operation: str, request: Request) -> Fault | None:
+            return refuse if operation == "UpdateItem" and chat in str(request["Key"]) else None
+
+        faults.now = refuse_one
+        for at in (chat, other):
+            store.cursors.note_read(ann, at, 1, store.clock())
+        with pytest.raises(StoreError):
+            await store.cursors.flush()
+        assert {moved.chat_id for moved in heard} == {other}
+        faults.now = None
+        await store.cursors.flush()
+        assert [moved.chat_id for moved in heard] == [other, other, chat, chat]
+
+
+# Being seen, and devices that are no more
+
+
+@pytest.mark.parametrize("fault", [None, timeout_done, timeout_not_done, conflict])
+async def test_two_nodes_agree_on_when_somebody_was_seen(fault: Fault | None) -> None:
+    """The later of two times stands, whichever node writes last, through faults as well."""
+    faults = Later()
+    async with nodes(2, faults=faults) as (one, other):
+        (ann,) = await add_people(one, "ann")
+        faults.now = Planned(UpdateItem=[fault, None, fault])
+        for node, later_ms in ((one, 9), (other, 4)):
+            node.cursors.note_seen(ann, one.clock() + later_ms)
+            await node.cursors.flush(ann)
+        assert (await item(one, "users", user_id=ann))["last_seen"] == iso(one.clock() + 9)
+
+
+async def test_nobody_is_seen_twice_for_nothing() -> None:
+    """Of all that was noted of a person between two rides, one write is made."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
         (ann,) = await add_people(store, "ann")
-        chats = [await add_group(store, ann) for _ in range(9)]
-        asked: list[str] = []
-        heads = store.store.log.heads
-
-        async def counting(chat_ids: Sequence[str]) -> dict[str, Head]:
-            asked.extend(chat_ids)
-            return await heads(chat_ids)
-
-        pages = overview.Overviews(store.store.dynamo, counting, store.store.cursors)
-        page = await pages.changed(ann, "phone", None, 3)
-        assert ([at.chat_id for at in page.positions], page.complete) == (chats[:3], False)
-        assert asked == chats[:4]
+        faults.now = counted = Counted()
+        for later_ms in range(50):
+            store.cursors.note_seen(ann, store.clock() + later_ms)
+        await store.cursors.flush()
+        assert counted.met == {("UpdateItem", "users"): 1}
 
 
-async def test_pages_end_while_chats_keep_changing() -> None:
-    """A chat that changes before each page is told often, and every other chat is still reached."""
-    async with ATOMIC.opened() as store:
-        (ann,) = await add_people(store, "ann")
-        chats = [await add_group(store, ann) for _ in range(5)]
-        _, token = await listed(store, ann, None)
-        for chat in chats:
-            await said(store, chat, ann, "news")
-        seen = set[str]()
-        for _ in chats:
-            await said(store, chats[0], ann, "more")
-            page = await store.cursors.changed(ann, "phone", token, 1)
-            token = page.token
-            seen |= {at.chat_id for at in page.positions}
-        assert seen == set(chats)
-
-
-async def test_a_chat_joined_and_left_between_two_overviews_is_told() -> None:
-    """A device that heard of it live learns that it is over."""
-    async with ATOMIC.opened() as store:
-        ann, ben = await add_people(store, "ann", "ben")
-        chat = await add_group(store, ann)
-        _, token = await listed(store, ben, None)
-        await stored(store, change(chat, ann, Action.JOINED, ben))
-        await stored(store, change(chat, ann, Action.REMOVED, ben))
-        page = await store.cursors.changed(ben, "phone", token, 10)
-        assert [(at.chat_id, at.left) for at in page.positions] == [(chat, True)]
-        assert (await listed(store, ben, page.token))[0] == []
-
-
-async def test_what_was_left_before_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More chats than the token remembers, all left before the first overview, are not told by later ones."""
-    monkeypatch.setattr(overview, "LEFT_REMEMBERED_MAX", 2)
-    async with ATOMIC.opened() as store:
-        ann, ben = await add_people(store, "ann", "ben")
-        chats = [await add_group(store, ann, ben) for _ in range(5)]
-        for chat in chats[:4]:
-            await stored(store, change(chat, ben, Action.LEFT, ben))
-        _, token = await listed(store, ben, None)
-        assert len(unpack(token)) == 3
-        assert (await listed(store, ben, token))[0] == []
-        await stored(store, change(chats[4], ben, Action.LEFT, ben))
-        gone, token = await listed(store, ben, token)
-        assert (gone, len(unpack(token))) == ([chats[4]], 2)
-        assert (await listed(store, ben, token))[0] == []
-
-
-async def test_another_epoch_is_a_change() -> None:
-    """A log that was lost and rebuilt to the same length is told."""
-    async with ATOMIC.opened() as store:
+@pytest.mark.parametrize("fault", [timeout_done, timeout_not_done, throttle, unprocessed])
+async def test_a_device_is_forgotten_through_faults(fault: Fault) -> None:
+    """A lost answer, throttling and a half-done batch leave no position behind."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
         ann, chat = await written(store, 3)
-        _, token = await listed(store, ann, None)
-        for table in ("chats", "chat_counters"):
-            await store.store.dynamo.update(table, {"chat_id": chat}, "SET epoch = :two", {":two": 2})
-        await store.reopen()
-        page = await store.cursors.changed(ann, "phone", token, 10)
-        assert [(at.chat_id, at.epoch, at.head) for at in page.positions] == [(chat, 2, 3)]
+        chats = [chat, *[await add_group(store, ann) for _ in range(30)]]
+        for at in chats:
+            store.cursors.note_acked(ann, "phone", at, 0, store.clock())
+        faults.now = Planned(BatchWriteItem=[fault])
+        await store.cursors.forget_device(ann, "phone")
+        assert (await store.store.dynamo.scan("user_device_cursors")).items == []
 
 
-async def test_unread_is_counted_among_the_last_positions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who only writes into a chat is not made to pay for all that they ever wrote."""
-    monkeypatch.setattr(overview_positions, "UNREAD_LOOKED_AT_MAX", 5)
-    async with ATOMIC.opened() as store:
-        ann, ben = await add_people(store, "ann", "ben")
-        chat = await add_group(store, ann, ben)
-        await store.log.append([message(chat, who) for who in [ben, ben, ann, ann, ben, ann, ann]])
-        assert (await position_of(store, ann, chat)).unread == 1
-        assert (await position_of(store, ben, chat)).unread == 4
+async def test_a_device_whose_positions_cannot_be_written_is_not_forgotten_yet() -> None:
+    """What it had received counts for the person, so that is written first; whoever asked asks again."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
+        ann, chat = await written(store, 3)
+        store.cursors.note_acked(ann, "phone", chat, 2, store.clock())
+        faults.now = On(refuse, "UpdateItem")
+        with pytest.raises(StoreError):
+            await store.cursors.forget_device(ann, "phone")
+        faults.now = None
+        await store.cursors.forget_device(ann, "phone")
+        assert await store.cursors.position(ann, "phone", chat) == 0
+        assert (await row(store, ann, chat))[0] == 2

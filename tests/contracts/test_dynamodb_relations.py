@@ -1,0 +1,194 @@
+"""What is promised of relations on DynamoDB alone: what they cost, and people of older versions."""
+
+import asyncio
+
+import pytest
+
+from parley.clock import iso
+from parley.errors import Refused
+from parley.model import Manners, Privacy, ReadReceipts, Relation
+from parley.store.dynamodb import relations
+from parley.store.dynamodb.calling import Fault
+from parley.store.dynamodb.values import Item
+from parley.store.rules import RELATIONS_MAX
+from parley.testing.dynamodb_faults import Planned, conflict, throttle, timeout_done, timeout_not_done
+from tests.contracts.acting import add_contact, add_direct, add_group, add_people, block
+from tests.contracts.dynamodb_engine import DynamoEngine, DynamoOpenStore
+from tests.contracts.dynamodb_nodes import Counted, Later, item, nodes
+
+ATOMIC = DynamoEngine(None)
+CROWD = 250
+
+
+async def add_crowd(store: DynamoOpenStore, count: int = CROWD) -> list[str]:
+    """Many people who hold nobody and are in no chat."""
+    people = [f"user_{number:04}" for number in range(count)]
+    items: list[Item] = [
+        {
+            "user_id": person,
+            "username": person,
+            "display_name": person,
+            "about": "",
+            "is_operator": False,
+            "created_at": iso(store.clock()),
+        }
+        for person in people
+    ]
+    await store.store.dynamo.batch_put("users", items)
+    return people
+
+
+# What it costs
+
+
+async def test_a_crowd_that_holds_nobody_is_read_once() -> None:
+    """Of people who have neither contacts nor blocks only their own items are read, 100 at once."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
+        (ann,) = await add_people(store, "ann")
+        crowd = await add_crowd(store)
+        faults.now = counted = Counted()
+        assert list(await store.relations.regards(ann, crowd, acquainted=True)) == crowd
+        assert list(await store.relations.manners(crowd)) == crowd
+        assert set(await store.relations.profiles(crowd)) == set(crowd)
+        assert counted.met == {("BatchGetItem", "users"): 9}
+
+
+async def test_strangers_of_somebody_without_chats_cost_no_more() -> None:
+    """Who is in no chat shares none, whatever chats the others are in."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
+        (ann,) = await add_people(store, "ann")
+        crowd = await add_crowd(store)
+        faults.now = counted = Counted()
+        found = await store.relations.regards(ann, crowd)
+        assert not any(at.is_acquainted for at in found.values())
+        assert counted.met == {("BatchGetItem", "users"): 3, ("Query", "delivery_state"): 1}
+
+
+async def test_only_who_is_not_acquainted_otherwise_is_looked_for() -> None:
+    """Contacts and partners of direct chats are known at once; the chats of the rest are looked at."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
+        ann, ben, cem, dan = await add_people(store, "ann", "ben", "cem", "dan")
+        await add_contact(store, ann, ben)
+        await add_direct(store, ann, cem)
+        await add_group(store, ann, dan)
+        crowd = await add_crowd(store, 40)
+        faults.now = counted = Counted()
+        found = await store.relations.regards(ann, [ben, cem, dan, *crowd])
+        assert [user_id for user_id, at in found.items() if at.is_acquainted] == [ben, cem, dan]
+        assert counted.met == {
+            ("BatchGetItem", "users"): 1,
+            ("Query", "relations"): 1,
+            ("BatchGetItem", "direct_chats"): 1,
+            ("Query", "delivery_state"): 1 + 1 + len(crowd),
+        }
+
+
+@pytest.mark.parametrize("per_unit", [0, 1_000])
+async def test_a_viewers_relations_are_the_same_however_they_are_read(
+    per_unit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by one, or all that lie together: whichever costs less."""
+    monkeypatch.setattr(relations, "RELATIONS_PER_UNIT", per_unit)
+    async with ATOMIC.opened() as store:
+        ann, ben, cem, dan = await add_people(store, "ann", "ben", "cem", "dan")
+        await add_contact(store, ann, ben)
+        await block(store, ann, cem)
+        found = await store.relations.regards(ann, [ben, cem, dan])
+        assert [at.is_contact for at in found.values()] == [True, False, False]
+        assert [at.is_blocked for at in found.values()] == [False, True, False]
+
+
+async def test_blocks_are_found_behind_many_contacts() -> None:
+    """Pages that hold only the other relation are read on, until there are enough."""
+    async with ATOMIC.opened() as store:
+        (ann,) = await add_people(store, "ann")
+        crowd = await add_crowd(store)
+        rows: list[Item] = [
+            {"user_id": ann, "other_id": other, "contact_since": iso(store.clock())} for other in crowd
+        ]
+        await store.store.dynamo.batch_put("relations", rows)
+        for other in (crowd[-1], crowd[-2], crowd[0]):
+            await block(store, ann, other)
+        held = await store.relations.related(ann, Relation.BLOCK, "", 2)
+        assert [one.user_id for one in held] == [crowd[0], crowd[-2]]
+        rest = await store.relations.related(ann, Relation.BLOCK, crowd[-2], 2)
+        assert [one.user_id for one in rest] == [crowd[-1]]
+        assert len(await store.relations.related(ann, Relation.CONTACT, "", 1_000)) == CROWD
+        blocked = frozenset([crowd[0], crowd[-1], crowd[-2]])
+        assert await store.relations.manners([ann]) == {ann: Manners(True, blocked)}
+
+
+# Many at once
+
+
+@pytest.mark.parametrize("fault", [timeout_done, timeout_not_done, conflict, throttle])
+@pytest.mark.parametrize("relation", Relation)
+async def test_relations_are_counted_through_faults(relation: Relation, fault: Fault) -> None:
+    """Whatever befalls the writes, everybody who is held is counted once."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
+        ann, *others = await add_people(store, "ann", "ben", "cem", "dan")
+        faults.now = Planned(TransactWriteItems=[fault, None, fault, None, fault, fault])
+        for other in others:
+            await store.relations.relate(ann, other, relation, iso(store.clock()))
+        await store.relations.relate(ann, others[0], relation, None)
+        assert len(await store.relations.related(ann, relation, "", 10)) == 2
+        assert store.breaches() == []
+
+
+async def test_no_two_nodes_relate_more_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is part of the transaction: of many at once only so many are taken."""
+    monkeypatch.setitem(RELATIONS_MAX, Relation.CONTACT, 3)
+    async with nodes(2) as stores:
+        ann, *others = await add_people(stores[0], "ann", *(f"p{n}" for n in range(8)))
+        results = await asyncio.gather(
+            *(add_contact(stores[number % 2], ann, other) for number, other in enumerate(others)),
+            return_exceptions=True,
+        )
+        assert [type(result) for result in results if result is not None] == [Refused] * 5
+        assert len(await stores[1].relations.related(ann, Relation.CONTACT, "", 10)) == 3
+
+
+@pytest.mark.parametrize("odd", ["", "x" * 5_000, "user_\ud800"])
+async def test_who_cannot_exist_is_related_to_nobody(odd: str) -> None:
+    """Names that DynamoDB would not even look for are unknown, and what they hold is nothing."""
+    async with ATOMIC.opened() as store:
+        (ann,) = await add_people(store, "ann")
+        for relation in Relation:
+            with pytest.raises(Refused):
+                await store.relations.relate(ann, odd, relation, iso(store.clock()))
+            await store.relations.relate(odd, ann, relation, None)
+            assert await store.relations.related(odd, relation, "", 10) == []
+        assert set(await store.relations.regards(odd, [ann, odd])) == {ann}
+        assert (await store.relations.manners([odd]), await store.relations.profiles([odd])) == ({}, {})
+        assert (await store.standings.marks(odd), await store.standings.muted_until(odd, odd)) == ([], None)
+        await store.standings.mute(odd, odd, None)
+        await store.cursors.forget_device(odd, "phone")
+        store.cursors.note_seen(odd, store.clock())
+        await store.cursors.flush()
+
+
+# What older versions wrote
+
+
+async def test_people_and_chats_of_version_1_have_the_usual_settings() -> None:
+    """An item without settings is read as somebody who shows everything, and takes settings as anybody."""
+    async with ATOMIC.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        chat = await add_direct(store, ann, ben)
+        dynamo = store.store.dynamo
+        await dynamo.update("users", {"user_id": ann}, "REMOVE last_seen_privacy, send_read_receipts")
+        await dynamo.update("chats", {"chat_id": chat}, "REMOVE read_receipts")
+        found = await store.accounts.user(ann)
+        assert found is not None
+        assert (found.last_seen_privacy, found.send_read_receipts) == (Privacy.EVERYONE, True)
+        read = await store.directory.chat(chat)
+        assert read is not None
+        assert read.read_receipts is ReadReceipts.FULL
+        await store.accounts.update_user(found)
+        assert (await item(store, "users", user_id=ann))["last_seen_privacy"] == "everyone"
+        await block(store, ann, ben)
+        assert store.breaches() == []
