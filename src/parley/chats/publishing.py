@@ -49,7 +49,7 @@ class Publishing:
         self._doubted: dict[str, bool] = {}
         """Whose rights have to be judged anew, and whether also those of their watchers."""
         self._looks_again = False
-        self._retry_timer: asyncio.TimerHandle | None = None
+        self._rest_timer: asyncio.TimerHandle | None = None
         self._woken = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
 
@@ -58,7 +58,7 @@ class Publishing:
 
     async def close(self) -> None:
         timers = [person.timer for person in self._watching.people.values()]
-        for timer in (self._retry_timer, *timers):
+        for timer in (self._rest_timer, *timers):
             if timer is not None:
                 timer.cancel()
         if self._worker is not None:
@@ -108,13 +108,16 @@ class Publishing:
             except Exception:  # whatever it is, those who were not told are told later
                 log.exception("presence not published")
                 self._changed = dict.fromkeys(self._watching.people)
-                self._retry()
+                self._rest()
 
-    def _retry(self) -> None:
-        loop = asyncio.get_running_loop()
-        if self._retry_timer is not None:
-            self._retry_timer.cancel()
-        self._retry_timer = loop.call_later(RETRY_SECONDS, self._woken.set)
+    def _rest(self) -> None:
+        """Judge nobody for a while: the store is not asked again for every change that comes."""
+        if self._rest_timer is None:
+            self._rest_timer = asyncio.get_running_loop().call_later(RETRY_SECONDS, self._end_rest)
+
+    def _end_rest(self) -> None:
+        self._rest_timer = None
+        self._woken.set()
 
     async def _catch_up(self) -> None:
         """Rights first: nothing is published to who is in doubt."""
@@ -125,7 +128,6 @@ class Publishing:
             is_judged = await self._judge_doubted()
             await self._publish_changed()
             if not is_judged:
-                self._retry()
                 return
 
     async def _look_again(self) -> None:
@@ -153,20 +155,21 @@ class Publishing:
     # Judging
 
     async def _judge_doubted(self) -> bool:
-        """Whether there is no doubt left."""
-        while self._doubted:
-            some = _take(self._doubted, JUDGED_AT_ONCE)
-            results = await asyncio.gather(
-                *(self._judge(*one) for one in some.items()), return_exceptions=True
-            )
-            failed = [error for error in results if isinstance(error, BaseException)]
-            if failed:
-                for user_id, also_watchers in some.items():
-                    self._doubted[user_id] = also_watchers or self._doubted.get(user_id, False)
-                if not all(isinstance(error, StoreError) for error in failed):
-                    raise failed[0]
-                return False
-        return True
+        """Some of those who are in doubt, so that others are told meanwhile; False if the store is away."""
+        if self._rest_timer is not None:
+            return not self._doubted
+        some = _take(self._doubted, JUDGED_AT_ONCE)
+        judging = [self._judge(user_id, also_watchers) for user_id, also_watchers in some.items()]
+        results = await asyncio.gather(*judging, return_exceptions=True)
+        failed = [error for error in results if isinstance(error, BaseException)]
+        if failed:
+            for user_id, also_watchers in some.items():
+                self._doubted[user_id] = also_watchers or self._doubted.get(user_id, False)
+            self._rest()
+        for error in failed:
+            if not isinstance(error, StoreError):
+                raise error
+        return not failed
 
     async def _judge(self, user_id: str, also_watchers: bool) -> None:
         """Whom somebody sees, and who sees them, is what it should be when this returns."""

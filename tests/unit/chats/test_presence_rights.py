@@ -87,16 +87,20 @@ def test_who_parts_may_become_a_stranger() -> None:
 
 
 def test_nothing_is_told_to_who_may_have_lost_the_right() -> None:
-    """A change of presence that comes with a change of rights waits until these are judged."""
+    """A change of presence waits until changed rights are judged; a store that is away is asked seldom."""
 
     async def scenario(world: PresenceWorld) -> None:
         ann, cat = await world.watches(ANN, BEN), await world.watches(CAT, BEN)
         world.relations.blocks = {(BEN, ANN)}
         world.relations.is_away = True
         world.presences.person_changed(BEN)
+        for _ in range(100):
+            await world.registry.come(BEN)
+            await world.registry.go(BEN)
         await world.registry.come(BEN)
         await quiet()
         assert (ann.told, cat.told) == ([], [])
+        assert len(world.relations.reads) <= 2 + 1 + 2 * FLAP_SECONDS / RETRY_SECONDS
         world.relations.is_away = False
         await asyncio.sleep(2 * RETRY_SECONDS)
         assert (ann.told, cat.statuses) == ([(BEN, *HIDDEN)], [(BEN, "online")])
