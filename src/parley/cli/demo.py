@@ -16,7 +16,9 @@ from msgspec import Struct
 from parley.cli.output import note, print_json, print_table
 from parley.cli.places import CommandFailed, Place
 from parley.cli.talking import send_once
-from parley.client.api import Account, Api, Login, open_http
+from parley.client import connect
+from parley.client.api import Api, open_http
+from parley.client.bodies import Account, Login, Sessions
 from parley.client.errors import RequestRefused
 from parley.config import is_loopback
 from parley.model import ChatType
@@ -74,7 +76,10 @@ SCENES = (
 class Player(Struct):
     name: str
     user_id: str
+    token: str
     api: Api
+    read: dict[str, int] = {}
+    """By chat: the last line they said, and so have read everything before."""
 
 
 class Shown(Struct):
@@ -102,7 +107,9 @@ async def _fill(url: str) -> list[Shown]:
         players = [await _enter(http, url, name) for name in PEOPLE]
         async with _leaving(players):
             by_name = {player.name: player for player in players}
-            return [await _play(scene, by_name) for scene in SCENES]
+            shown = [await _play(scene, by_name) for scene in SCENES]
+            await asyncio.gather(*(_read(url, player) for player in players))
+            return shown
 
 
 async def _enter(http: aiohttp.ClientSession, url: str, name: str) -> Player:
@@ -124,7 +131,7 @@ async def _enter(http: aiohttp.ClientSession, url: str, name: str) -> Player:
         raise CommandFailed(
             f"{name} is somebody else here; the demo needs the names {', '.join(PEOPLE)}"
         ) from error
-    return Player(name, login.user_id, Api(http, url, login.token))
+    return Player(name, login.user_id, login.token, Api(http, url, login.token))
 
 
 @asynccontextmanager
@@ -138,8 +145,6 @@ async def _leaving(players: list[Player]) -> AsyncIterator[None]:
 
 
 async def _log_out(player: Player) -> None:
-    from parley.client.api import Sessions
-
     sessions = await player.api.call("GET", "sessions", Sessions)
     for session in sessions.sessions:
         if session.current:
@@ -152,8 +157,16 @@ async def _play(scene: Scene, players: dict[str, Player]) -> Shown:
     last = 0
     for number, (name, text) in enumerate(scene.lines):
         receipt = await send_once(players[name].api, chat_id, text, _line_id(number))
+        players[name].read[chat_id] = receipt.sequence
         last = max(last, receipt.sequence)
     return Shown(chat_id, scene.title or f"{scene.people[0]} and {scene.people[1]}", last)
+
+
+async def _read(url: str, player: Player) -> None:
+    """They have read what was said before their own last line."""
+    async with connect(url, player.token, device_id=DEVICE_ID) as client:
+        for chat_id, sequence in player.read.items():
+            await client.chat(chat_id).mark_read(sequence)
 
 
 async def _chat(scene: Scene, players: dict[str, Player]) -> str:

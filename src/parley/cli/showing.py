@@ -10,14 +10,19 @@ from msgspec import Struct
 from parley.cli.output import printable
 from parley.client.api import Api
 from parley.client.errors import RequestRefused
+from parley.client.opened import readable_change
 from parley.clock import from_iso
-from parley.core.changes import change_in
-from parley.model import Action, Change
+from parley.model import Action, Change, ReadReceipts
 from parley.wire.frames import Entry
 
 INDENT = " " * 10
-STYLES = {"dim": "\x1b[2m", "bold": "\x1b[1m"}
+STYLES = {"dim": "\x1b[2m", "bold": "\x1b[1m", "read": "\x1b[36m"}
 PLAIN = "\x1b[0m"
+RECEIPTS_SHOWN = {
+    ReadReceipts.FULL: "who has read",
+    ReadReceipts.SIMPLE: "whether anybody has read, not who",
+    ReadReceipts.NONE: "nothing of who has read",
+}
 
 
 class Profile(Struct):
@@ -42,7 +47,7 @@ class Names:
 
 
 class EntryPrinter:
-    """Prints entries, with a line of its own when the day changes."""
+    """Entries as lines, with a line of its own when the day changes."""
 
     def __init__(self, names: Names, is_terminal: bool) -> None:
         self._names = names
@@ -50,28 +55,38 @@ class EntryPrinter:
         self._day = ""
 
     async def show(self, entry: Entry) -> None:
+        print(await self.text(entry), flush=True)
+
+    async def text(self, entry: Entry) -> str:
         moment = datetime.fromtimestamp(from_iso(entry.created_at) / 1000).astimezone()
         day = f"{moment:%A, %d %B %Y}"
-        if day != self._day:
-            self._day = day
-            print(self._styled("dim", f"— {day} —"))
-        at = self._styled("dim", f"{moment:%H:%M:%S}")
-        number = self._styled("dim", f"#{entry.sequence}")
-        print(f"{at}  {number}  {await self._told(entry)}", flush=True)
+        told = await self._told(entry)
+        at = self.styled("dim", f"{moment:%H:%M:%S}")
+        number = self.styled("dim", f"#{entry.sequence}")
+        line = f"{at}  {number}  {told}"
+        if day == self._day:
+            return line
+        self._day = day
+        return f"{self.styled('dim', f'— {day} —')}\n{line}"
+
+    def styled(self, style: str, text: str) -> str:
+        return f"{STYLES[style]}{text}{PLAIN}" if self._is_terminal else text
 
     async def _told(self, entry: Entry) -> str:
         who = await self._names.of(entry.sender_id)
-        change = change_in(entry)
+        change = readable_change(entry)
         if change is not None:
-            return self._styled("dim", await self._change(who, change))
+            return self.styled("dim", await self._change(who, change))
         if entry.kind != "message":
-            return self._styled("dim", f"{who}: ({printable(entry.kind)})")
+            return self.styled("dim", f"{who}: ({printable(entry.kind)})")
         text = printable(entry.content, keep_lines=True).replace("\n", f"\n{INDENT}")
-        return f"{self._styled('bold', who)}: {text}"
+        return f"{self.styled('bold', who)}: {text}"
 
     async def _change(self, who: str, change: Change) -> str:
         if change.action is Action.RENAMED:
             return f'{who} called the chat "{printable(change.title)}"'
+        if change.read_receipts is not None:
+            return f"{who} lets the chat show {RECEIPTS_SHOWN[change.read_receipts]}"
         whom = await self._names.of(change.user_id)
         match change.action:
             case Action.JOINED:
@@ -82,6 +97,5 @@ class EntryPrinter:
                 return f"{who} removed {whom}"
             case Action.ROLE:
                 return f"{who} made {whom} {change.role}"
-
-    def _styled(self, style: str, text: str) -> str:
-        return f"{STYLES[style]}{text}{PLAIN}" if self._is_terminal else text
+            case _:
+                return f"{who} changed the chat"

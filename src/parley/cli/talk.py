@@ -40,16 +40,27 @@ def tail(
         int, typer.Option("-n", "--last", min=0, help="Start with this many of the last ones.")
     ] = 10,
     once: Annotated[bool, typer.Option("--once", help="Show what is there and end, do not wait.")] = False,
+    read: Annotated[bool, typer.Option("--read", help="Mark as read what is shown.")] = False,
     name: As = None,
     token: Token = None,
     url: Url = None,
     data: Data = None,
     config: ConfigFile = None,
     json: AsJson = False,
+    events: Annotated[
+        bool, typer.Option("--events", help="With --json: also who types, and receipts of your messages.")
+    ] = False,
 ) -> None:
-    """Show a chat and follow it, across restarts of the server, until Ctrl-C."""
-    from parley.cli import talking
+    """Show a chat and follow it, across restarts of the server, until Ctrl-C.
+
+    On a terminal your own messages have ticks: ✓ stored, ✓✓ received by everybody, coloured once everybody
+    has read it; a line below says who types.
+    """
+    from parley.cli import tailing, talking
     from parley.cli.places import find_place
 
+    if events and not json:
+        raise typer.BadParameter("goes with --json only", param_hint="--events")
+    wanted = tailing.Wanted(start=start, last=last, once=once, as_json=json, events=events, read=read)
     with talking.identified(find_place(data, config), name, token, url) as identity:
-        talking.tail(identity, chat, start, last, once=once, as_json=json)
+        tailing.tail(identity, chat, wanted)

@@ -1,29 +1,24 @@
-"""How `send` and `tail` talk to the server: as whom, in which chat, and what a person sees of it."""
+"""How `send` and `tail` talk to the server: as whom, and in which chat."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import signal
 import sys
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from urllib.parse import quote
 
 from msgspec import Struct
 
 from parley.cli.opening import end_session, make_token
-from parley.cli.output import print_json, print_json_line
+from parley.cli.output import print_json
 from parley.cli.places import CommandFailed, Place
-from parley.cli.showing import EntryPrinter, Names
-from parley.client import BadToken, CannotConnect, Client, RequestRefused, connect
+from parley.client import BadToken, CannotConnect, RequestRefused
 from parley.client.api import Api, open_http
-from parley.client.keeping import Cursor
+from parley.client.bodies import Me
 from parley.ids import CHAT
-from parley.model import ChatType
-from parley.wire.frames import Entry
-from parley.wire.limits import PAGE_ENTRIES_MAX
+from parley.wire.frames import OverviewChat, Peer
 
 DEVICE_ID = "cli"
 SEND_TRIES_MAX = 4
@@ -38,11 +33,6 @@ class Identity(Struct):
     url: str
     token: str
     name: str | None
-
-
-class Me(Struct):
-    user_id: str
-    username: str
 
 
 class Receipt(Struct):
@@ -104,13 +94,13 @@ def send(identity: Identity, chat: str, text: str, as_json: bool) -> None:
     if as_json:
         print_json(receipt)
     else:
-        print(f"#{receipt.sequence}  {receipt.message_id}")
+        print(f"#{receipt.sequence}  {receipt.message_id}{'  ✓' if sys.stdout.isatty() else ''}")
 
 
 async def _send(identity: Identity, chat: str, content: str) -> Receipt:
     async with open_http() as http:
         api = Api(http, identity.url, identity.token)
-        me = await _check_me(api, identity)
+        me = await check_me(api, identity)
         chat_id = await find_chat(api, me, chat)
         return await send_once(api, chat_id, content, str(uuid.uuid4()))
 
@@ -140,61 +130,10 @@ def _retry_ms(error: RequestRefused | CannotConnect, attempt: int) -> int | None
     return RETRY_MS
 
 
-# Reading
-
-
-def tail(identity: Identity, chat: str, start: int | None, last: int, *, once: bool, as_json: bool) -> None:
-    if sys.stderr.isatty():
-        logging.basicConfig(format="parley: %(message)s", level=logging.INFO, stream=sys.stderr)
-    # Ended by a program as by a person: either way the session made for this is taken back.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(_tail(identity, chat, start, last, once, as_json))
-
-
-async def _tail(
-    identity: Identity, chat: str, start: int | None, last: int, once: bool, as_json: bool
-) -> None:
-    async with connect(identity.url, identity.token) as client:
-        me = await _check_me(client.api, identity)
-        chat_id = await find_chat(client.api, me, chat)
-        info = await client.chat(chat_id).info()
-        after = (start - 1) if start is not None else max(0, info.head - last)
-        printer = EntryPrinter(Names(client.api), sys.stdout.isatty())
-        entries = _pages(client.api, chat_id, after) if once else _follow(client, chat_id, info.epoch, after)
-        try:
-            async for entry in entries:
-                if as_json:
-                    print_json_line(entry)
-                else:
-                    await printer.show(entry)
-        finally:
-            # That this very command hangs up is no news.
-            logging.getLogger("parley.client").setLevel(logging.ERROR)
-
-
-async def _pages(api: Api, chat_id: str, after: int) -> AsyncIterator[Entry]:
-    """What is there now."""
-    while True:
-        page = await api.history(chat_id, {"after": str(after), "limit": str(PAGE_ENTRIES_MAX)})
-        for entry in page.entries:
-            yield entry
-        if page.to_sequence >= page.head:
-            return
-        after = page.to_sequence
-
-
-async def _follow(client: Client, chat_id: str, epoch: int, after: int) -> AsyncIterator[Entry]:
-    """What is there and what comes, in order, across reconnects; from a position that a person chose."""
-    client.engine.cursors.move(chat_id, Cursor(epoch, after), 0)
-    async for entry in client.chat(chat_id):
-        yield entry
-
-
 # Who and where
 
 
-async def _check_me(api: Api, identity: Identity) -> Me:
+async def check_me(api: Api, identity: Identity) -> Me:
     me = await api.call("GET", "me", Me)
     if identity.name not in (None, me.username, me.user_id):
         raise CommandFailed(f"this token is {me.username}'s, not {identity.name}'s; leave one of the two out")
@@ -206,21 +145,18 @@ async def find_chat(api: Api, me: Me, name: str) -> str:
     if name.startswith(CHAT):
         return name
     chats = await api.chats()
-    found = [chat.chat_id for chat in chats if (chat.title or "").casefold() == name.casefold()]
-    if not found:
-        direct = [chat.chat_id for chat in chats if chat.type is ChatType.DIRECT]
-        found = [chat_id for chat_id in direct if await _is_with(api, me, chat_id, name)]
+    titled = [chat.chat_id for chat in chats if (chat.title or "").casefold() == name.casefold()]
+    found = titled or [chat.chat_id for chat in chats if _is_with(chat, name, me.username)]
     if len(found) > 1:
         raise CommandFailed("\n".join([f"several chats are called {name}; say which by its id:", *found]))
     if not found:
-        known = [chat.title for chat in chats if chat.title][:10]
+        known = [chat.title for chat in chats if isinstance(chat.title, str)][:10]
         others = f"\n{me.username} is in: {', '.join(known)}" if known else ""
         raise CommandFailed(f"{me.username} is in no chat called {name}{others}")
     return found[0]
 
 
-async def _is_with(api: Api, me: Me, chat_id: str, name: str) -> bool:
-    names = Names(api)
-    wanted = {part.strip() for part in name.split(",")} - {me.username}
-    members = [m.user_id for m in await api.members(chat_id) if m.user_id != me.user_id]
-    return wanted == {await names.of(user_id) for user_id in members}
+def _is_with(chat: OverviewChat, name: str, my_name: str) -> bool:
+    """Whether it is the direct chat with somebody; one's own name may be told, too."""
+    wanted = {part.strip() for part in name.split(",")} - {my_name}
+    return isinstance(chat.peer, Peer) and wanted == {chat.peer.username}

@@ -39,7 +39,7 @@ def entry(content: str, kind: str = "message", created_at: str = MORNING) -> Ent
 
 
 def change(action: str, **fields: str) -> Entry:
-    kind = "chat" if action == "renamed" else "member"
+    kind = "chat" if action in ("renamed", "read_receipts") else "member"
     return entry(json.dumps({"action": action, **fields}), kind)
 
 
@@ -56,6 +56,8 @@ def change(action: str, **fields: str) -> Entry:
         (change("removed", user_id="user_ben", role="member"), "ann removed ben"),
         (change("role", user_id="user_ben", role="admin"), "ann made ben admin"),
         (change("renamed", title="Tea\x07"), 'ann called the chat "Tea\\x07"'),
+        (change("read_receipts", read_receipts="none"), "ann lets the chat show nothing of who has read"),
+        (change("painted", title="blue"), "ann: (member)"),
     ],
 )
 async def test_an_entry_is_a_line(shown: Entry, says: str, capsys: pytest.CaptureFixture[str]) -> None:
