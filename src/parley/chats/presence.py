@@ -111,13 +111,9 @@ class Presences:
                 self._publishing.schedule(person)
 
     def person_changed(self, user_id: str) -> None:
-        """Their settings, contacts or blocks changed: whom they see, and who sees them, is judged anew."""
+        """Their settings, contacts, blocks or chats changed: whom they see, and who them, is judged anew."""
         self._doubts += 1
         self._publishing.doubt(user_id, True)
-
-    def parted(self, user_id: str) -> None:
-        """They left a chat, and perhaps the last that they shared with somebody."""
-        self.person_changed(user_id)
 
     # What the registry tells
 

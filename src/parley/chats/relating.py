@@ -6,12 +6,12 @@ from msgspec import Struct
 
 from parley.chats.signals import PersonChanged, Signalling
 from parley.clock import Clock, iso
-from parley.errors import BAD_REQUEST, Refused
+from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
 from parley.model import Relation, User
 from parley.store.ports import Accounts, Relations
-from parley.store.rules import NO_SUCH_USER
 from parley.wire.limits import PAGE_ENTRIES_MAX, USERNAME_LETTERS_MAX
 
+NO_SUCH_USER = NOT_FOUND.because("there is no such user")
 NOT_YOURSELF = BAD_REQUEST.because("this is about other people, not yourself")
 
 

@@ -86,8 +86,8 @@ class Social:
     def chat_changed(self, chat_id: str, change: Change) -> None:
         """An entry of a chat changed its members or settings."""
         self._facts.forget(chat_id)
-        if change.action in (Action.LEFT, Action.REMOVED):
-            self.presences.parted(change.user_id)
+        if change.action in (Action.JOINED, Action.LEFT, Action.REMOVED):
+            self.presences.person_changed(change.user_id)  # strangers may be acquainted by it, or no more
 
     def person_changed(self, user_id: str) -> None:
         """Somebody's settings changed here: every node forgets what it knew."""

@@ -79,7 +79,7 @@ def test_who_parts_may_become_a_stranger() -> None:
     async def scenario(world: PresenceWorld) -> None:
         ann, ben = await world.watches(ANN, BEN), await world.watches(BEN, ANN)
         world.relations.strangers = {BEN}
-        world.presences.parted(BEN)
+        world.presences.person_changed(BEN)
         await soon()
         assert (ann.told, ben.told) == ([(BEN, *HIDDEN)], [(ANN, *HIDDEN)])
 
