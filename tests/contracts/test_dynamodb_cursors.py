@@ -7,9 +7,10 @@ import pytest
 from parley.clock import iso
 from parley.errors import OutcomeUnknown, StoreError
 from parley.model import ReceiptKind
-from parley.store.dynamodb import cursors
+from parley.store.dynamodb import cursor_writing, cursors
 from parley.store.dynamodb.answers import Answer
 from parley.store.dynamodb.calling import Fault, Request, Send
+from parley.store.dynamodb.values import Item
 from parley.testing.dynamodb_faults import (
     Planned,
     conflict,
@@ -304,6 +305,79 @@ async def test_what_fails_is_told_when_it_is_written() -> None:
         faults.now = None
         await store.cursors.flush()
         assert [moved.chat_id for moved in heard] == [other, other, chat, chat]
+
+
+async def test_a_flush_that_is_cut_short_is_told_later() -> None:
+    """What was written although nobody waited for it is told by the next flush."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
+        ann, chat = await written(store, 9)
+        heard = hearing(store)
+        done = asyncio.Event()
+
+        async def hang(operation: str, request: Request, send: Send) -> Answer:
+            await send(operation, request)
+            done.set()
+            await asyncio.Event().wait()
+            raise AssertionError("nobody waits any more")
+
+        faults.now = On(hang, "UpdateItem", "delivery_state")
+        store.cursors.note_read(ann, chat, 4, store.clock())
+        flushing = asyncio.create_task(store.cursors.flush())
+        await done.wait()
+        flushing.cancel()
+        await asyncio.wait([flushing])
+        faults.now = None
+        assert heard == []
+        await store.cursors.flush()
+        assert rises(heard) == [(ann, ReceiptKind.DELIVERED, 4), (ann, ReceiptKind.READ, 4)]
+
+
+async def test_what_receipts_cost() -> None:
+    """An ack writes the device and the person, a read after it the person, and what does not rise nothing."""
+    faults = Later()
+    async with ATOMIC.opened(faults=faults) as store:
+        ann, chat = await written(store, 9)
+        faults.now = counted = Counted()
+        store.cursors.note_acked(ann, "phone", chat, 5, store.clock())
+        await store.cursors.flush()
+        assert counted.met == {("UpdateItem", "user_device_cursors"): 1, ("UpdateItem", "delivery_state"): 1}
+        counted.met.clear()
+        store.cursors.note_read(ann, chat, 5, store.clock())
+        await store.cursors.flush()
+        assert counted.met == {("UpdateItem", "delivery_state"): 1}
+        counted.met.clear()
+        store.cursors.note_acked(ann, "tablet", chat, 4, store.clock())
+        store.cursors.note_read(ann, chat, 3, store.clock())
+        await store.cursors.flush()
+        assert counted.met == {("UpdateItem", "user_device_cursors"): 1}
+        assert await row(store, ann, chat) == (5, 5, 3)
+
+
+async def test_what_is_known_of_people_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever was forgotten is raised all the same, and never lowered."""
+    monkeypatch.setattr(cursor_writing, "PLACES_REMEMBERED_MAX", 2)
+    async with ATOMIC.opened() as store:
+        (ann,) = await add_people(store, "ann")
+        chats = [await add_group(store, ann) for _ in range(4)]
+        for chat in chats:
+            await said(store, chat, ann, "1", "2", "3")
+        for sequence in (2, 1, 3):
+            for chat in chats:
+                store.cursors.note_read(ann, chat, sequence, store.clock())
+            await store.cursors.flush()
+        assert [await row(store, ann, chat) for chat in chats] == [(3, 3, 3)] * 4
+
+
+async def test_a_row_that_parley_did_not_write_stops_nobody() -> None:
+    """A position that is no number cannot be compared: it stays, and the flush ends."""
+    async with ATOMIC.opened() as store:
+        ann, chat = await written(store, 3)
+        key: Item = {"user_id": ann, "chat_id": chat}
+        await store.store.dynamo.update("delivery_state", key, "SET read_up_to = :odd", {":odd": "three"})
+        store.cursors.note_read(ann, chat, 2, store.clock())
+        await store.cursors.flush()
+        assert (await row(store, ann, chat))[1] == "three"
 
 
 # Being seen, and devices that are no more

@@ -8,6 +8,7 @@ from typing import cast
 from msgspec import Struct
 
 from parley.store.checks import Breach, Findings
+from parley.store.dynamodb.changes import DELIVERY
 from parley.store.dynamodb.client import Dynamo, Item
 from parley.store.dynamodb.entries import MESSAGES, sequence_of
 from parley.store.dynamodb.looking import stays, told
@@ -43,6 +44,17 @@ class CursorCheck:
         for claim in claims:
             if (claim.chat_id, claim.sequence) not in found and await stays(partial(self._is_wrong, claim)):
                 await self._tell(claim)
+        for row in rows if table == DELIVERY else ():
+            self._check_read(row)
+
+    def _check_read(self, row: Item) -> None:
+        """One item is read whole: nothing has to be looked at again."""
+        acked, read = number(row, "last_acked_sequence"), number(row, "read_up_to")
+        if read > acked:
+            says = f"{DELIVERY}: {told(row, 'user_id')} has read up to {read}, and only {acked} was delivered"
+            remedy = f"set last_acked_sequence of the item in {DELIVERY} to its read_up_to"
+            breach = Breach("delivery_state_consistency", says, remedy, cast(str, row.get("chat_id")), read)
+            self._findings.add(breach)
 
     async def _is_wrong(self, claim: Claim) -> bool:
         """Whether the position is in no log that exists, nor trimmed from it."""

@@ -13,8 +13,9 @@ from parley.errors import OutcomeUnknown, StoreError
 from parley.model import Moved, ReceiptKind
 from parley.store.dynamodb.changes import DELIVERY, USERS
 from parley.store.dynamodb.client import ConditionFailed, Dynamo, Item
+from parley.store.dynamodb.states import number
 from parley.store.dynamodb.together import is_key, repeated, together
-from parley.store.notes import Mark, Notes
+from parley.store.notes import NOTHING, Mark, Notes
 from parley.wire.limits import SESSION_DAYS
 
 DEVICES = "user_device_cursors"
@@ -23,6 +24,10 @@ WRITES_AT_ONCE_MAX = 32
 SEPARATOR = "\x1f"
 """Between a device and a chat; no device_id has it, for it cannot be printed."""
 
+PLACES_REMEMBERED_MAX = 50_000
+
+Place = tuple[str, str]
+"""A person and a chat."""
 Tell = Callable[[list[Moved]], None]
 Write = Callable[[], Awaitable[None]]
 Again = Callable[[Notes], None]
@@ -49,6 +54,30 @@ class Advance(Struct):
             notes.note_read(self.user_id, self.chat_id, self.read)
 
 
+class Reached:
+    """How far people are known to be: positions only rise, so this is never too high, and spares writes.
+
+    A write whose condition fails costs as much as any. Most people read what was delivered before.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Place, tuple[int, int]] = {}
+
+    def above(self, place: Place, acked: Mark | None, read: Mark | None) -> tuple[Mark | None, Mark | None]:
+        """Those of the two marks that may still rise."""
+        known = self._known.get(place, (0, 0))
+        return (
+            acked if acked is not None and acked[0] > known[0] else None,
+            read if read is not None and read[0] > known[1] else None,
+        )
+
+    def note(self, place: Place, acked: Mark | None, read: Mark | None) -> None:
+        before = self._known.pop(place, (0, 0))
+        self._known[place] = max(before[0], (acked or NOTHING)[0]), max(before[1], (read or NOTHING)[0])
+        if len(self._known) > PLACES_REMEMBERED_MAX:
+            del self._known[next(iter(self._known))]
+
+
 class CursorWriter:
     """`tell`: hears of each person's position that rose, right after it did."""
 
@@ -56,7 +85,8 @@ class CursorWriter:
         self._dynamo = dynamo
         self._tell = tell
         self._gate = asyncio.Semaphore(WRITES_AT_ONCE_MAX)
-        self._in_doubt: set[tuple[str, str]] = set()
+        self._reached = Reached()
+        self._in_doubt: set[Place] = set()
         """People and chats of whose last write nobody knows: it may have raised what stands there now."""
 
     async def write(self, notes: Notes) -> tuple[Notes, StoreError | None]:
@@ -92,9 +122,12 @@ class CursorWriter:
             return  # nobody could have such a row
         for device_id, mark in advance.devices.items():
             await repeated(partial(self._raise_device, advance, device_id, mark[0]))
-        rose = await repeated(partial(self._raise_person, advance))
-        if rose:
-            self._tell(rose)
+        rose: list[Moved] = []
+        try:
+            await repeated(partial(self._raise_person, advance, rose))
+        finally:
+            if rose:
+                self._tell(rose)
 
     async def _raise_device(self, advance: Advance, device_id: str, sequence: int) -> None:
         try:
@@ -108,10 +141,10 @@ class CursorWriter:
         except ConditionFailed:
             return  # it is there already, or further
 
-    async def _raise_person(self, advance: Advance) -> list[Moved]:
+    async def _raise_person(self, advance: Advance, rose: list[Moved]) -> None:
         """Both positions at once; if one does not rise, the other alone. The row must be there."""
-        place, rose = (advance.user_id, advance.chat_id), list[Moved]()
-        acked, read = advance.acked, advance.read
+        place = advance.user_id, advance.chat_id
+        acked, read = self._reached.above(place, advance.acked, advance.read)
         while acked is not None or read is not None:
             try:
                 await self._dynamo.update(
@@ -121,18 +154,22 @@ class CursorWriter:
                     _values(acked, read),
                     condition=_rising(acked, read),
                 )
-                rose += _moved(advance, acked, read)
-                acked = read = None
-            except OutcomeUnknown:
+            except (OutcomeUnknown, asyncio.CancelledError):
                 self._in_doubt.add(place)
                 raise
             except ConditionFailed as failed:
+                there = failed.item or {}
                 if place in self._in_doubt:
-                    rose += _moved(advance, *_ours(acked, read, failed.item or {}))
-                acked = _above(acked, failed.item, "last_acked_sequence")
-                read = _above(read, failed.item, "read_up_to")
+                    rose += _moved(advance, *_ours(acked, read, there))
+                self._reached.note(place, _at(there, "last_acked_sequence"), _at(there, "read_up_to"))
+                before, (acked, read) = (acked, read), self._reached.above(place, acked, read)
+                if not there or before == (acked, read):
+                    break  # there is no such row, or none that Parley wrote
+            else:
+                rose += _moved(advance, acked, read)
+                self._reached.note(place, acked, read)
+                acked = read = None
         self._in_doubt.discard(place)
-        return rose
 
     async def _write_seen(self, user_id: str, now_ms: int) -> None:
         if not is_key(user_id):
@@ -193,6 +230,10 @@ def _moved(advance: Advance, acked: Mark | None, read: Mark | None) -> list[Move
     ]
 
 
+def _at(item: Item, name: str) -> Mark:
+    return number(item, name), 0
+
+
 def _ours(acked: Mark | None, read: Mark | None, item: Item) -> tuple[Mark | None, Mark | None]:
     """Those of the two that stand there as they would if an attempt in doubt was done."""
     is_acked = acked is not None and (
@@ -227,11 +268,3 @@ def _rising(acked: Mark | None, read: Mark | None) -> str:
     if read is not None:
         parts.append("(attribute_not_exists(read_up_to) OR read_up_to < :read)")
     return " AND ".join(parts)
-
-
-def _above(mark: Mark | None, item: Item | None, name: str) -> Mark | None:
-    """The mark, if it is above what stands there."""
-    if mark is None or item is None:
-        return None
-    there = item.get(name)
-    return mark if not isinstance(there, int) or mark[0] > there else None
