@@ -55,7 +55,8 @@ async def test_chats_members_and_titles(server: ServerProcess) -> None:
         await chat.remove_member(accounts[1].user_id)
         info = await chat.info()
         assert (info.title, info.type, info.head, info.member_count) == ("after", ChatType.GROUP, 3, 2)
-        roles = {member.user_id: member.role for member in await chat.members()}
+        await chat.open()
+        roles = {member.user_id: member.role for member in chat.members}
         assert roles == {accounts[0].user_id: Role.OWNER, accounts[2].user_id: Role.ADMIN}
         (listed,) = await me.chats()
         assert (listed.chat_id, listed.title, listed.head) == (chat.chat_id, "after", 3)
