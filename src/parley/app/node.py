@@ -18,7 +18,6 @@ from parley.chats.accounts import People
 from parley.chats.membership import Membership
 from parley.chats.reading import Reading
 from parley.chats.sending import Sender, Sending
-from parley.chats.social import Social
 from parley.clock import Clock, wall_clock
 from parley.config import Config
 from parley.ephemeral.local import LocalEphemeral
@@ -28,6 +27,7 @@ from parley.gateway.hub import Hub
 from parley.gateway.server import CLEANUP_SECONDS_MAX, CLOSE_SECONDS_MAX, Gateway
 from parley.gateway.services import Services
 from parley.ids import NODE, Ids
+from parley.people.social import Social
 from parley.store.sqlite.database import lock_folder
 from parley.telemetry import Metrics
 from parley.testing import faults

@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from msgspec import UNSET
 
 from parley import ids
-from parley.chats.listing import Person
-from parley.chats.muting import is_muted
 from parley.chats.reading import check_sequence
 from parley.clock import iso
 from parley.core.sending import NO_CLIENT_ID, check_send
@@ -17,6 +15,8 @@ from parley.errors import BAD_REQUEST, FORBIDDEN, RATE_LIMITED, Refusal, Refused
 from parley.gateway import bodies, people_api
 from parley.gateway.calls import REQUEST_ID, Answer, Call, Endpoint, address_of, is_limited, is_local
 from parley.model import Appended, Chat, ChatType, Draft, Member, Page, ReadReceipts, Role
+from parley.people.listing import Person
+from parley.people.muting import is_muted
 from parley.wire import limits
 from parley.wire.codec import JSON
 from parley.wire.frames import SendMessage, SyncRequest

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from parley.chats.relating import Acquaintance
 from parley.clock import iso
 from parley.errors import BAD_REQUEST, Refused
 from parley.gateway import bodies
 from parley.gateway.calls import Answer, Call, Endpoint
 from parley.model import Privacy, Relation, User
+from parley.people.relating import Acquaintance
 from parley.wire import limits
 
 NO_USERNAME = BAD_REQUEST.because("say whom you look for: ?username=")

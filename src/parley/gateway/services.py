@@ -8,7 +8,6 @@ from parley.chats.accounts import People
 from parley.chats.membership import Membership
 from parley.chats.reading import Reading
 from parley.chats.sending import Sender
-from parley.chats.social import Social
 from parley.clock import Clock
 from parley.config import Config
 from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
@@ -20,6 +19,7 @@ from parley.gateway.lobby import Lobby
 from parley.gateway.outbox import Flusher
 from parley.gateway.shared_rates import SharedRates
 from parley.model import Page
+from parley.people.social import Social
 from parley.telemetry import Metrics
 from parley.wire.codec import Codec
 from parley.wire.frames import MessageBatch

@@ -156,7 +156,7 @@ async def test_every_cell_when_somebody_goes(
     place: Place, mine: Side, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who subscribed is told that a person went exactly if they may see them, and nothing otherwise."""
-    monkeypatch.setattr("parley.chats.publishing.FLAP_SECONDS", 0.0)
+    monkeypatch.setattr("parley.people.publishing.FLAP_SECONDS", 0.0)
     async with place.serving() as served:
         pair = await paired(served)
         registry = served.app.ephemeral.registry

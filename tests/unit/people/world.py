@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 
 from msgspec import structs
 
-from parley.chats.presence import Presences
-from parley.chats.publishing import FLAP_SECONDS
-from parley.chats.watching import Watcher
 from parley.clock import iso
 from parley.ephemeral.local import LocalRegistry
 from parley.ephemeral.ports import Presence
 from parley.errors import StoreUnavailable
 from parley.model import Manners, Privacy, Regard, Related, Relation, User
+from parley.people.presence import Presences
+from parley.people.publishing import FLAP_SECONDS
+from parley.people.watching import Watcher
 from parley.telemetry import Metrics
 from parley.testing.clock import START_MS, VirtualClock, run_virtual
 from parley.wire.frames import PresenceChanged, ServerFrame

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Sequence
 
-from parley.chats.publishing import Publishing, TellSome
-from parley.chats.sight import Seen, Sight, view
-from parley.chats.watching import Person, Shown, Watcher, Watching
 from parley.ephemeral.ports import Presence, Registry
 from parley.errors import BAD_REQUEST, Refused
+from parley.people.publishing import Publishing, TellSome
+from parley.people.sight import Seen, Sight, view
+from parley.people.watching import Person, Shown, Watcher, Watching
 from parley.store.ports import Relations
 from parley.telemetry import Metrics
 from parley.wire.frames import PresenceView

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from parley.chats.signals import PersonChanged, Signalling
 from parley.clock import Clock, iso
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
 from parley.model import Relation, User
+from parley.people.signals import PersonChanged, Signalling
 from parley.store.ports import Accounts, Relations
 from parley.wire.limits import PAGE_ENTRIES_MAX, USERNAME_LETTERS_MAX
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from parley.chats.signals import Muted, Signalling
 from parley.clock import from_iso, iso
 from parley.errors import BAD_REQUEST, NOT_A_MEMBER, Refused
+from parley.people.signals import Muted, Signalling
 from parley.store.ports import Directory, Standings
 
 NO_TIME = BAD_REQUEST.because("muted_until is an ISO 8601 time before the year 10000, or null")

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, Struct, structs
 
-from parley.chats.muting import is_muted
-from parley.chats.presence import Presences
 from parley.clock import Clock
 from parley.core.changes import decode_entry
 from parley.model import Member, Position, User
+from parley.people.muting import is_muted
+from parley.people.presence import Presences
 from parley.store.ports import Cursors, Relations
 from parley.wire.frames import OverviewChat, Peer, PresenceView
 from parley.wire.limits import OVERVIEW_CHATS_MAX, PRESENCE_BATCH_MAX

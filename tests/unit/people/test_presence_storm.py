@@ -3,10 +3,10 @@
 import asyncio
 from itertools import pairwise
 
-from parley.chats.presence import RETURN_SECONDS
-from parley.chats.publishing import FLAP_SECONDS, FRAMES_PER_TURN
+from parley.people.presence import RETURN_SECONDS
+from parley.people.publishing import FLAP_SECONDS, FRAMES_PER_TURN
 from parley.testing.clock import VirtualClock, run_virtual
-from tests.unit.chats.people import Connection, PresenceWorld, in_world, presence_world, quiet, soon
+from tests.unit.people.world import Connection, PresenceWorld, in_world, presence_world, quiet, soon
 
 WATCHED_EACH = 50
 

@@ -12,15 +12,15 @@ from itertools import islice
 import structlog
 from msgspec import Struct
 
-from parley.chats.audience import Audience
-from parley.chats.facts import ChatFacts, Facts
-from parley.chats.remembering import Remembered
-from parley.chats.signals import Receipted, Signalling
 from parley.core.changes import decode_entry
 from parley.core.privacy import may_see_reads
 from parley.core.receipts import MessageReceipts, receipts_of
 from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Refused, StoreError
 from parley.model import Manners, Mark, Moved, ReadReceipts, ReceiptKind, Regard
+from parley.people.audience import Audience
+from parley.people.facts import ChatFacts, Facts
+from parley.people.remembering import Remembered
+from parley.people.signals import Receipted, Signalling
 from parley.store.ports import Directory, Log, Relations, Standings
 from parley.telemetry import Metrics
 from parley.wire.frames import ReceiptFrame

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from parley.chats.audience import Audience
-from parley.chats.facts import ChatFacts
-from parley.chats.listing import Listing
-from parley.chats.muting import Muting
-from parley.chats.presence import Presences
-from parley.chats.receipts import Receipts
-from parley.chats.relating import Relating
-from parley.chats.remembering import Remembered
-from parley.chats.signals import Muted, PersonChanged, Signalling
-from parley.chats.typing import Typings
 from parley.clock import Clock
 from parley.ephemeral.ports import Ephemeral, Presence
 from parley.model import Action, Change, Manners
+from parley.people.audience import Audience
+from parley.people.facts import ChatFacts
+from parley.people.listing import Listing
+from parley.people.muting import Muting
+from parley.people.presence import Presences
+from parley.people.receipts import Receipts
+from parley.people.relating import Relating
+from parley.people.remembering import Remembered
+from parley.people.signals import Muted, PersonChanged, Signalling
+from parley.people.typing import Typings
 from parley.store.ports import Accounts, Cursors, Directory, Log, Relations, Standings
 from parley.telemetry import Metrics
 from parley.wire.frames import ChatChanged, ServerFrame

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from parley.chats.remembering import BELIEVED_MS, Remembered
+from parley.people.remembering import BELIEVED_MS, Remembered
 from parley.testing.clock import VirtualClock
 
 

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import structlog
 from msgspec import Struct
 
-from parley.chats.audience import Audience
-from parley.chats.facts import ChatFacts
-from parley.chats.remembering import Remembered
-from parley.chats.signals import Signalling, Typed
 from parley.clock import MS_PER_SECOND, Clock
 from parley.core.rates import Rate, RateLimiter
 from parley.errors import StoreError
 from parley.model import ChatType, Manners
+from parley.people.audience import Audience
+from parley.people.facts import ChatFacts
+from parley.people.remembering import Remembered
+from parley.people.signals import Signalling, Typed
 from parley.store.ports import Directory
 from parley.telemetry import Metrics
 from parley.wire.frames import Typing

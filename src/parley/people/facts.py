@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from parley.chats.remembering import Remembered
 from parley.clock import Clock
 from parley.model import ChatType, ReadReceipts
+from parley.people.remembering import Remembered
 from parley.store.ports import Directory
 
 

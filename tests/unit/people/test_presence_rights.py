@@ -3,12 +3,12 @@
 import asyncio
 from itertools import product
 
-from parley.chats.presence import RETURN_SECONDS
-from parley.chats.publishing import BELIEVED_SECONDS, FLAP_SECONDS, RETRY_SECONDS
 from parley.clock import iso
 from parley.core.privacy import may_see_presence
 from parley.model import Privacy, Regard, User
-from tests.unit.chats.people import SOON_SECONDS, Connection, PresenceWorld, in_world, quiet, soon
+from parley.people.presence import RETURN_SECONDS
+from parley.people.publishing import BELIEVED_SECONDS, FLAP_SECONDS, RETRY_SECONDS
+from tests.unit.people.world import SOON_SECONDS, Connection, PresenceWorld, in_world, quiet, soon
 
 ANN, BEN, CAT, EVE = "usr_ann", "usr_ben", "usr_cat", "usr_eve"
 HIDDEN = ("offline", "unavailable")

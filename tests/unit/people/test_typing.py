@@ -7,18 +7,18 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 import pytest
 
-from parley.chats import typing as typing_module
-from parley.chats.facts import ChatFacts
-from parley.chats.remembering import BELIEVED_MS, Remembered
-from parley.chats.signals import Signalling, Typed
-from parley.chats.typing import Typings
 from parley.ephemeral.local import LocalSignals
 from parley.model import Chat, ChatType, Manners, Member, Role
+from parley.people import typing as typing_module
+from parley.people.facts import ChatFacts
+from parley.people.remembering import BELIEVED_MS, Remembered
+from parley.people.signals import Signalling, Typed
+from parley.people.typing import Typings
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock, run_virtual
 from parley.wire.frames import ServerFrame, Typing
 from parley.wire.limits import TYPING_EVERY_SECONDS, TYPING_MEMBERS_MAX, TYPING_SHOWN_SECONDS
-from tests.unit.chats.people import FakeRelations
+from tests.unit.people.world import FakeRelations
 
 ANN, BEN, CAT = "usr_ann", "usr_ben", "usr_cat"
 DIRECT, GROUP, CROWD, NOWHERE = "chat_direct", "chat_group", "chat_crowd", "chat_nowhere"

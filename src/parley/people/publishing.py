@@ -13,10 +13,10 @@ from typing import TypeVar
 
 import structlog
 
-from parley.chats.sight import Seen, Sight, sees, view
-from parley.chats.watching import Person, Shown, Watcher, Watching
 from parley.errors import StoreError
 from parley.model import Regard
+from parley.people.sight import Seen, Sight, sees, view
+from parley.people.watching import Person, Shown, Watcher, Watching
 from parley.telemetry import Metrics
 from parley.wire.frames import PresenceChanged, PresenceView, ServerFrame
 from parley.wire.limits import PRESENCE_BATCH_MAX

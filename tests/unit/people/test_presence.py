@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from parley.chats import sight
-from parley.chats.presence import check_batch
 from parley.clock import iso
 from parley.errors import Refused, StoreUnavailable
 from parley.model import Privacy
+from parley.people import sight
+from parley.people.presence import check_batch
 from parley.testing.clock import START_MS
 from parley.wire.limits import PRESENCE_BATCH_MAX
-from tests.unit.chats.people import Connection, PresenceWorld, in_world, quiet, soon
+from tests.unit.people.world import Connection, PresenceWorld, in_world, quiet, soon
 
 ANN, BEN, CAT, EVE = "usr_ann", "usr_ben", "usr_cat", "usr_eve"
 HIDDEN = ("offline", "unavailable")
