@@ -1,0 +1,243 @@
+"""What people may notice of each other, worked out anew each time from the logs and what was said since.
+
+Slow and obvious: no position, count or mark is kept, every answer goes through all events from the first.
+It shares no code with the server.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from parley.testing.clients import Frame
+
+Rise = tuple[int, str | None]
+"""A position, and when it got there."""
+NOWHERE: Rise = (0, None)
+
+
+@dataclass(frozen=True)
+class Acked:
+    """A device said how far it is."""
+
+    user: str
+    device: str
+    chat: str
+    sequence: int
+    at: str
+
+
+@dataclass(frozen=True)
+class Read:
+    """A person said how far they have read."""
+
+    user: str
+    chat: str
+    sequence: int
+    at: str
+
+
+@dataclass(frozen=True)
+class DeviceRemoved:
+    user: str
+    device: str
+
+
+@dataclass(frozen=True)
+class Muted:
+    user: str
+    chat: str
+    until: str | None
+
+
+@dataclass(frozen=True)
+class SendsReads:
+    """A person chose whether others learn what they read."""
+
+    user: str
+    sends: bool
+
+
+Event = Acked | Read | DeviceRemoved | Muted | SendsReads
+
+
+@dataclass
+class Chat:
+    """A chat as it was created, and its log as the server tells it."""
+
+    chat_id: str
+    type: str
+    title: str | None
+    owner: str
+    first_members: tuple[str, ...]
+    log: list[Frame] = field(default_factory=list)
+
+    @property
+    def head(self) -> int:
+        return max((entry["sequence"] for entry in self.log), default=0)
+
+    def changes(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """What the log says of members and settings, and where."""
+        for entry in self.log:
+            if entry["kind"] != "message":
+                yield entry["sequence"], json.loads(entry["content"])
+
+    def members(self) -> dict[str, int]:
+        """Who is in it now, and since which position."""
+        found = dict.fromkeys(self.first_members, 0)
+        for sequence, change in self.changes():
+            if change["action"] == "joined":
+                found[change["user_id"]] = sequence
+            elif change["action"] in ("left", "removed"):
+                del found[change["user_id"]]
+        return found
+
+    def mode(self) -> str:
+        modes = [change["read_receipts"] for _, change in self.changes() if "read_receipts" in change]
+        return str(modes[-1]) if modes else "full"
+
+    def messages(self) -> list[Frame]:
+        return [entry for entry in self.log if entry["kind"] == "message"]
+
+    def at(self, sequence: int) -> Frame:
+        return next(entry for entry in self.log if entry["sequence"] == sequence)
+
+
+@dataclass
+class World:
+    """Every chat, and everything that was said and taken, in its order."""
+
+    chats: dict[str, Chat] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+
+    # Positions
+
+    def device_position(self, user: str, device: str, chat: str) -> int:
+        """How far one device is; one that was removed starts again."""
+        position = 0
+        for event in self.events:
+            if isinstance(event, DeviceRemoved) and (event.user, event.device) == (user, device):
+                position = 0
+            elif isinstance(event, Acked) and (event.user, event.device, event.chat) == (user, device, chat):
+                position = max(position, event.sequence)
+        return position
+
+    def delivered(self, user: str, chat: str) -> Rise:
+        """The furthest of all devices that ever were; what was read was delivered."""
+        said = [event for event in self.events if isinstance(event, Acked | Read)]
+        return _risen((e.sequence, e.at) for e in said if (e.user, e.chat) == (user, chat))
+
+    def read(self, user: str, chat: str) -> Rise:
+        said = [event for event in self.events if isinstance(event, Read)]
+        return _risen((e.sequence, e.at) for e in said if (e.user, e.chat) == (user, chat))
+
+    def moves_cursor(self, user: str, device: str, chat: Chat, message_id: str) -> int:
+        """The position that a receipt for one message stands for, 0 if it counts for nothing."""
+        cursor = self.device_position(user, device, chat.chat_id)
+        sequence = next(int(e["sequence"]) for e in chat.log if e["message_id"] == message_id)
+        between = [e for e in chat.messages() if cursor < e["sequence"] < sequence]
+        return sequence if sequence > cursor and not between else 0
+
+    # Settings
+
+    def sends_reads(self, user: str) -> bool:
+        chosen = [e.sends for e in self.events if isinstance(e, SendsReads) and e.user == user]
+        return chosen[-1] if chosen else True
+
+    def muted_until(self, user: str, chat: str) -> str | None:
+        said = [e.until for e in self.events if isinstance(e, Muted) and (e.user, e.chat) == (user, chat)]
+        return said[-1] if said else None
+
+    # What the server must say
+
+    def unread(self, user: str, chat: Chat) -> int:
+        read_up_to, _ = self.read(user, chat.chat_id)
+        others = [entry for entry in chat.messages() if entry["sender_id"] != user]
+        return len([entry for entry in others if entry["sequence"] > read_up_to])
+
+    def row(self, user: str, device: str, chat: Chat, now: str) -> Frame:
+        """A line of the chat list, as one device gets it; of the peer only who it is."""
+        until = self.muted_until(user, chat.chat_id)
+        peers = [other for other in chat.members() if chat.type == "direct" and other != user]
+        return {
+            "chat_id": chat.chat_id,
+            "epoch": 1,
+            "head": chat.head,
+            "last_acked_sequence": self.device_position(user, device, chat.chat_id),
+            "read_up_to": self.read(user, chat.chat_id)[0],
+            "unread": self.unread(user, chat),
+            "unread_more": False,
+            "muted": until is not None and until > now,
+            "muted_until": until,
+            "type": chat.type,
+            "title": chat.title,
+            "peer": peers[0] if peers else None,
+            "last_entry": chat.log[-1] if chat.log else None,
+        }
+
+    def rows(self, user: str, device: str, now: str) -> dict[str, Frame]:
+        mine = [chat for chat in self.chats.values() if user in chat.members()]
+        return {chat.chat_id: self.row(user, device, chat, now) for chat in mine}
+
+    def shown_reads(self, viewer: str, reader: str) -> bool:
+        return viewer == reader or (self.sends_reads(viewer) and self.sends_reads(reader))
+
+    def receipts(self, viewer: str, chat: Chat, sequence: int) -> Frame:
+        """Who has received and read what is at a position, as one member may see it."""
+        sender, mode = chat.at(sequence)["sender_id"], chat.mode()
+        counted = sorted(
+            user for user, joined in chat.members().items() if user != sender and joined < sequence
+        )
+        delivered, read = [], []
+        for user in counted:
+            delivered_up_to, delivered_at = self.delivered(user, chat.chat_id)
+            read_up_to, read_at = self.read(user, chat.chat_id)
+            if delivered_up_to >= sequence:
+                delivered.append({"user_id": user, "at": delivered_at})
+            if read_up_to >= sequence and self.shown_reads(viewer, user):
+                read.append({"user_id": user, "at": read_at})
+        everybody = len(counted)
+        is_read = {"full": len(read) == everybody, "simple": bool(read), "none": False}[mode]
+        is_delivered = len(delivered) == everybody
+        told = "read" if is_read else "delivered" if is_delivered else "sent"
+        if mode == "simple" and read:
+            read = [{"user_id": None, "at": min(str(one["at"]) for one in read)}]
+        return {
+            "sequence": sequence,
+            "member_count": everybody,
+            "mode": mode,
+            "status": told if counted else "sent",
+            "delivered": delivered,
+            "read": [] if mode == "none" else read,
+        }
+
+    def marks(self, viewer: str, chat: Chat) -> Frame:
+        """How far every member is, as one of them may see it."""
+        marks, others = [], [0]
+        for user, joined in sorted(chat.members().items()):
+            read = self.read(user, chat.chat_id) if self.shown_reads(viewer, user) else NOWHERE
+            if user != viewer:
+                others.append(read[0])
+                read = read if chat.mode() == "full" else NOWHERE
+            delivered = self.delivered(user, chat.chat_id)
+            marks.append(
+                {
+                    "user_id": user,
+                    "joined_sequence": joined,
+                    "delivered_up_to": delivered[0],
+                    "delivered_at": delivered[1],
+                    "read_up_to": read[0],
+                    "read_at": read[1],
+                }
+            )
+        anybody = max(others) if chat.mode() == "simple" else 0
+        return {"mode": chat.mode(), "marks": marks, "read_by_anybody": anybody}
+
+
+def _risen(said: Iterable[tuple[int, str]]) -> Rise:
+    """Where a position that only rises is after all this, and since when."""
+    at: Rise = NOWHERE
+    for sequence, moment in said:
+        if sequence > at[0]:
+            at = sequence, moment
+    return at
