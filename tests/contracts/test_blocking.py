@@ -8,6 +8,7 @@ from parley import ids
 from parley.errors import BLOCKED, Refused
 from parley.model import ChatType, Draft, Outcome, ReadReceipts
 from tests.contracts.acting import (
+    add_contact,
     add_direct,
     add_group,
     add_people,
@@ -72,6 +73,22 @@ async def test_other_chats_stay_as_they_are(engine: Engine) -> None:
         await block(store, ann, ben)
         drafts = [message(group, ben), message(other, ben), message(own, cem)]
         assert [told(await outcome(store, draft)) for draft in drafts] == ["stored"] * 3
+
+
+async def test_contacts_write_to_each_other(engine: Engine) -> None:
+    """Whoever is held as a contact, and not blocked, opens and writes as anybody."""
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        await add_contact(store, ann, ben)
+        chat = await add_direct(store, ben, ann)
+        await add_contact(store, ben, ann)
+        for _ in range(2):
+            drafts = [message(chat, who) for who in (ann, ben)]
+            assert [told(await outcome(store, draft)) for draft in drafts] == ["stored", "stored"]
+            await store.reopen()
+        await block(store, ann, ben)
+        await unblock(store, ann, ben)
+        await said(store, chat, ben, "still a contact")
 
 
 async def test_unblocking_restores(engine: Engine) -> None:

@@ -9,9 +9,9 @@ import apsw
 import pytest
 import structlog
 
-from parley.errors import StoreError
+from parley.errors import OutcomeUnknown, StoreError
 from parley.model import Privacy, ReceiptKind, Relation
-from parley.store.sqlite import overview, schema
+from parley.store.sqlite import cursors, overview, schema
 from parley.store.sqlite.database import FILE_NAME
 from parley.testing import faults
 from tests.contracts.acting import (
@@ -104,9 +104,10 @@ async def test_a_device_says_nothing_while_it_is_forgotten(sqlite: SqliteEngine,
 
 @pytest.mark.parametrize("fault", ["full", "sync", "io"])
 async def test_a_rise_is_told_once_although_the_disk_failed(
-    sqlite: SqliteEngine, fault: str, tmp_path: Path
+    sqlite: SqliteEngine, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While nothing can be written nothing is told; afterwards every rise is, once."""
+    monkeypatch.setattr(cursors, "RIDE_AFTER_SECONDS", 0.0)  # before the store can have been reopened
     disk = tmp_path / "disk"
     vfs = faults.vfs_from({faults.DISK: str(disk)})
     with structlog.testing.capture_logs():
@@ -125,6 +126,32 @@ async def test_a_rise_is_told_once_although_the_disk_failed(
             assert (await mark_of(store, ben, chat)).read_up_to == 3
             await store.cursors.flush()
             assert len(heard) == 2
+
+
+async def test_a_rise_is_told_although_its_commit_was_taken_for_lost(
+    sqlite: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A position that turns out to be there already is told, for nobody was told before."""
+    with structlog.testing.capture_logs():
+        async with sqlite.opened() as store:
+            (ann,) = await add_people(store, "ann")
+            chat = await add_group(store, ann)
+            await said(store, chat, ann, "1", "2")
+            heard, writer = hearing(store), store.store.writer
+            loop = asyncio.get_running_loop()
+
+            def commit_and_fail() -> None:
+                store.store.database.writer.execute("COMMIT")
+                loop.call_soon_threadsafe(writer._committed, apsw.IOError("so it seemed"), 0.0)
+
+            with monkeypatch.context() as once:
+                once.setattr(writer, "_commit", commit_and_fail)
+                store.cursors.note_read(ann, chat, 1, store.clock())
+                with pytest.raises(OutcomeUnknown):
+                    await store.cursors.flush()
+            assert (heard, store.durable_positions(ann, chat)) == ([], (1, 1))
+            store.cursors.note_acked(ann, "phone", chat, 2, store.clock())
+            await eventually(lambda: rises(heard) == [(ann, READ, 1), (ann, DELIVERED, 2)])
 
 
 # Bounded work

@@ -110,7 +110,6 @@ class ChatStates:
 
     def forget_person(self, chat_id: str, user_id: str) -> None:
         """What the open transaction has changed about a member is read again before they append."""
-        self._touched.add(chat_id)
         state = self._states.get(chat_id)
         if state is not None:
             state.people.pop(user_id, None)
