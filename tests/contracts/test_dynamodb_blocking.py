@@ -1,15 +1,24 @@
 """A block on DynamoDB with several nodes and faults: once it is answered, it holds everywhere."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from functools import partial
+from random import Random
 
 import pytest
 
-from parley.errors import OutcomeUnknown, Refused
-from parley.model import ChatType
+from parley.errors import OutcomeUnknown, Refused, StoreError
+from parley.model import ChatType, Draft
 from parley.store.dynamodb.calling import Fault
 from parley.store.dynamodb.store import SEAL_AFTER_MS
-from parley.testing.dynamodb_faults import Planned, conflict, throttle, timeout_done, timeout_not_done
+from parley.testing.dynamodb_faults import (
+    Dice,
+    Planned,
+    conflict,
+    throttle,
+    timeout_done,
+    timeout_not_done,
+)
 from tests.contracts.acting import (
     add_direct,
     block,
@@ -27,6 +36,14 @@ from tests.contracts.dynamodb_nodes import Held, On, item
 from tests.contracts.dynamodb_world import MODES, Node, close_all, world
 
 WRITE = "TransactWriteItems"
+SHARES = {
+    "throttle": 0.03,
+    "transact_conflict": 0.05,
+    "timeout_done": 0.05,
+    "timeout_not_done": 0.05,
+    "server_error": 0.03,
+}
+RETRIES_MAX = 20
 held = partial(world, seal_after_ms=SEAL_AFTER_MS)
 
 
@@ -198,6 +215,69 @@ async def test_two_nodes_block_at_once(mode: str) -> None:
         assert (await blocks_held(one), one.breaches()) == (1, [])
         await asyncio.gather(*(unblock(node, one.ann, one.ben) for node in (one, two) * 3))
         assert (await blocks_held(one), one.breaches()) == (0, [])
+
+
+class Two:
+    """What ann and ben should find, by a naive account of what was answered."""
+
+    def __init__(self, one: Node, two: Node, chat: str, random: Random) -> None:
+        self.nodes = (one, two)
+        self.people = (one.ann, one.ben)
+        self.chat = chat
+        self.random = random
+        self.blockers: set[str] = set()
+        self.stored: list[str] = []
+
+    async def act(self, number: int) -> None:
+        """One of them blocks, unblocks or writes, through one of the nodes, until it is answered."""
+        node, who = self.random.choice(self.nodes), self.random.choice(self.people)
+        other = next(person for person in self.people if person != who)
+        match self.random.choice(["block", "unblock", "write", "write"]):
+            case "block":
+                await until_answered(lambda: block(node, who, other))
+                self.blockers.add(who)
+            case "unblock":
+                await until_answered(lambda: unblock(node, who, other))
+                self.blockers.discard(who)
+            case _:
+                expected = {"blocked"} if other in self.blockers else {"stored", "deduplicated"}
+                assert await written_in_the_end(node, message(self.chat, who, f"{number}")) in expected
+                self.stored += [] if other in self.blockers else [f"{number}"]
+
+
+async def until_answered(act: Callable[[], Awaitable[None]]) -> None:
+    for _ in range(RETRIES_MAX):
+        try:
+            return await act()
+        except StoreError:
+            continue
+    raise AssertionError("never answered")
+
+
+async def written_in_the_end(node: Node, draft: Draft) -> str:
+    """What became of a message that its client sends until it knows."""
+    for _ in range(RETRIES_MAX):
+        said_of = told(await outcome(node, draft))
+        if said_of not in ("store_unavailable", "outcome_unknown"):
+            return said_of
+    raise AssertionError("never answered")
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("mode", MODES)
+async def test_what_was_answered_holds_through_all_faults(mode: str, seed: int) -> None:
+    """Two people block, unblock and write through two nodes that meet every fault: no answer is wrong."""
+    async with world(mode) as (one, two):
+        both = Two(one, two, await talking(one, two), Random(seed))
+        for node in both.nodes:
+            node.faults.now = Dice(SHARES, seed)
+        for number in range(40):
+            await both.act(number)
+        for node in both.nodes:
+            node.faults.now = None
+        assert contents(await read_all(one, both.chat)) == ["warm", *both.stored]
+        assert one.breaches() == []
 
 
 # The counter
