@@ -33,7 +33,7 @@ from tests.contracts.acting import (
     unblock,
 )
 from tests.contracts.dynamodb_nodes import Held, On, item
-from tests.contracts.dynamodb_world import MODES, Node, close_all, world
+from tests.contracts.dynamodb_world import ENGINES, MODES, Node, close_all, world
 
 WRITE = "TransactWriteItems"
 SHARES = {
@@ -67,7 +67,7 @@ async def blocks_held(node: Node) -> object:
 # What is under way
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", ENGINES)
 async def test_a_message_on_its_way_from_another_node_is_refused(mode: str) -> None:
     """A transaction that was ready before the block and arrives after its answer is not done."""
     async with held(mode) as (one, two):

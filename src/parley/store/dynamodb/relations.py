@@ -122,7 +122,7 @@ class DynamoRelations:
 
     async def _held_by(self, viewer_id: str, viewer: Item, others: list[str]) -> dict[str, Item]:
         """How the viewer holds these, whichever way to read it is cheaper."""
-        held = sum(number(viewer, count) for count in COUNT.values())
+        held = sum(max(0, number(viewer, count)) for count in COUNT.values())
         if not held or not others:
             return {}
         if held > len(others) * RELATIONS_PER_UNIT:
