@@ -195,9 +195,10 @@ class Live:
         if not unread.live(epoch, found, self.user_id, placing=self._placing):
             self._missed_something(chat_id)
         self._compare_unread(chat_id, before)
-        for position in found:
-            if position.entry is not None:
-                self._end_typing(chat_id, position.entry.sender_id)
+        if self.typists.of(chat_id):
+            for position in found:
+                if position.entry is not None:
+                    self._end_typing(chat_id, position.entry.sender_id)
         opened = self._opened.get(chat_id)
         if opened is not None:
             self._apply_changes(chat_id, opened, found)

@@ -15,6 +15,8 @@ from parley.model import Kind
 from parley.wire.frames import MessageBatch, OverviewChat
 from parley.wire.limits import UNREAD_MAX
 
+MESSAGE = Kind.MESSAGE.value
+
 
 class Unread:
     def __init__(self) -> None:
@@ -132,6 +134,6 @@ def _of_others(found: Sequence[Found], user_id: str) -> list[int]:
         position.sequence
         for position in found
         if position.entry is not None
-        and position.entry.kind == Kind.MESSAGE.value
+        and position.entry.kind == MESSAGE
         and position.entry.sender_id != user_id
     ]

@@ -6,7 +6,10 @@ from typing import Literal
 import msgspec
 from msgspec import Raw
 
+from parley.client.bodies import ChatInfo, ChatMarks, MemberInfo
+from parley.client.opened import Picture
 from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, OUT_OF_TURN, OUTCOME_UNKNOWN, Refusal
+from parley.model import ChatType, Mark, ReadReceipts, Role
 from parley.wire.frames import (
     Ack,
     AckPosition,
@@ -53,12 +56,13 @@ def make_entry(
     epoch: int = 1,
     sender: str = "user_b",
     cid: str | None = None,
+    kind: str = "message",
 ) -> Entry:
     return Entry(
         chat_id=chat_id,
         sequence=sequence,
         epoch=epoch,
-        kind="message",
+        kind=kind,
         message_id=f"msg_{chat_id}_{epoch}_{sequence}",
         sender_id=sender,
         client_message_id=cid,
@@ -87,6 +91,8 @@ class ModelServer:
         self.epochs = dict.fromkeys(chat_ids, 1)
         self.cursors: dict[tuple[str, str], int] = {}
         self.reads: dict[tuple[str, str], int] = {}
+        self.guests: dict[str, dict[str, int]] = {chat_id: {} for chat_id in chat_ids}
+        """Who came to a chat later, and at which position."""
         self.online: set[str] = set()
         self.refuse_next: list[Refusal] = []
         self.store_when_unknown = True
@@ -133,6 +139,47 @@ class ModelServer:
             chat_id=chat_id, epoch=self.epochs[chat_id], entries=[], voids=[len(self.logs[chat_id])]
         )
 
+    def change(self, chat_id: str, user_id: str, *, joins: bool) -> Messages:
+        """Somebody comes or goes."""
+        log, epoch = self.logs[chat_id], self.epochs[chat_id]
+        action = "joined" if joins else "left"
+        content = msgspec.json.encode({"action": action, "user_id": user_id, "role": "member"}).decode()
+        entry = make_entry(chat_id, len(log) + 1, content, epoch=epoch, sender=user_id, kind="member")
+        log.append(entry)
+        if joins:
+            self.guests[chat_id][user_id] = entry.sequence
+        else:
+            del self.guests[chat_id][user_id]
+        return Messages(chat_id=chat_id, epoch=epoch, entries=[raw(entry)])
+
+    def picture(self, chat_id: str, user_ids: list[str]) -> Picture:
+        """A chat with these people and its guests, as HTTP would tell it now."""
+        joined = {**dict.fromkeys(user_ids, 0), **self.guests[chat_id]}
+        info = ChatInfo(
+            chat_id=chat_id,
+            type=ChatType.GROUP,
+            title=None,
+            created_by=user_ids[0],
+            created_at=TIME,
+            updated_at=TIME,
+            epoch=self.epochs[chat_id],
+            head=len(self.logs[chat_id]),
+            role=Role.MEMBER,
+            member_count=len(joined),
+        )
+        members = [MemberInfo(user_id, Role.MEMBER, TIME, at, user_id) for user_id, at in joined.items()]
+        marks = [
+            Mark(user_id, at, *self.delivered(chat_id, user_id), *self.read(chat_id, user_id))
+            for user_id, at in joined.items()
+        ]
+        return Picture(info, members, ChatMarks(ReadReceipts.FULL, marks))
+
+    def delivered(self, chat_id: str, user_id: str) -> tuple[int, str]:
+        return max(self.cursors.get((user_id, chat_id), 0), self.read(chat_id, user_id)[0]), TIME
+
+    def read(self, chat_id: str, user_id: str) -> tuple[int, str]:
+        return self.reads.get((user_id, chat_id), 0), TIME
+
     def start_over(self, chat_id: str) -> None:
         """The log is lost and rebuilt under a higher epoch, with only its first half."""
         self.epochs[chat_id] += 1
@@ -153,7 +200,8 @@ class ModelServer:
         """Counted from the log itself."""
         read = self.reads.get((user_id, chat_id), 0)
         entries = (entry for entry in self.logs[chat_id] if entry is not None)
-        return sum(entry.sequence > read and entry.sender_id != user_id for entry in entries)
+        others = (entry for entry in entries if entry.kind == "message" and entry.sender_id != user_id)
+        return sum(entry.sequence > read for entry in others)
 
     def stored_ids(self, chat_id: str, sender: str) -> list[str]:
         entries = [entry for entry in self.logs[chat_id] if entry is not None and entry.sender_id == sender]

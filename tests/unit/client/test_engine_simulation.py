@@ -26,6 +26,7 @@ ORDINARY = [
     "take all",
     "read",
     "read elsewhere",
+    "picture",
     "type",
 ]
 """What a good day is made of; after each, the shell takes its turn."""
@@ -45,6 +46,20 @@ HURTFUL = [
     "unknown, stored",
     "unknown, not stored",
 ]
+
+
+ON_A_GOOD_LINE = [
+    "void",
+    "cut",
+    "crash",
+    "read",
+    "read elsewhere",
+    "come or go",
+    "come or go",
+    "picture",
+    "flow",
+]
+"""What may happen without anything being lost."""
 
 
 def happen(world: World, person: Person, chat_id: str, what: str) -> None:
@@ -70,6 +85,8 @@ def happen(world: World, person: Person, chat_id: str, what: str) -> None:
             person.read(chat_id)
         case "read elsewhere":
             world.read_elsewhere(person, chat_id)
+        case "picture":
+            world.picture(person)
         case "type":
             person.engine.type(chat_id, world.now_ms)
         case _:
@@ -92,6 +109,8 @@ def hurt(world: World, person: Person, chat_id: str, what: str) -> None:
             world.server.start_over(chat_id)
         case "void":
             world.broadcast_void(chat_id)
+        case "come or go":
+            world.come_or_go(chat_id)
         case "repeat up" if person.up:
             person.up.append(person.up[0])
         case "lose up" if person.up:
@@ -173,13 +192,30 @@ def test_readers_follow_a_log_that_is_started_over(life: list[tuple[str, int, st
     check_readers(world)
 
 
+def check_members(world: World) -> None:
+    for person in world.people:
+        for chat_id in CHAT_IDS:
+            opened = person.engine.live.opened(chat_id)
+            assert opened is not None
+            truth = world.server.picture(chat_id, [member.user_id for member in world.people])
+            joined = {member.user_id: member.joined_sequence for member in opened.by_id.values()}
+            assert joined == {member.user_id: member.joined_sequence for member in truth.members}
+            assert truth.marks is not None
+            for mark in truth.marks.marks:
+                member = opened.by_id[mark.user_id]
+                shown = (member.delivered_up_to, member.read_up_to)
+                assert shown == (mark.delivered_up_to, mark.read_up_to), "members are where they are"
+                assert member.username, "and have names"
+
+
 @settings(max_examples=150, deadline=None)
-@given(steps(["void", "cut", "crash", "read", "read elsewhere"]), st.integers(0, 2**32))
+@given(steps(ON_A_GOOD_LINE), st.integers(0, 2**32))
 @pytest.mark.timeout(SHRINK_SECONDS_MAX)
-def test_unread_is_counted_along_exactly(life: list[tuple[str, int, str]], seed: int) -> None:
-    """Sends, reads on any device, pages and reconnects in any order leave the number that the log says."""
+def test_models_follow_without_being_asked_for_again(life: list[tuple[str, int, str]], seed: int) -> None:
+    """Sends, reads on any device, joins, pages and reconnects in any order leave what the server has."""
     world = World(seed=seed)
     for what, who, chat_id in life:
         happen(world, world.people[who], chat_id, what)
     world.settle(cut=False)
     check_unread(world)
+    check_members(world)

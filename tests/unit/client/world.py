@@ -7,14 +7,16 @@ from random import Random
 
 import msgspec
 
-from parley.client.engine import Acked, Engine, SendRefused
+from parley.client.engine import Acked, Engine, MustLoad, SendRefused
 from parley.client.keeping import Changes, Cursor, Kept, MessageKey, Outgoing
+from parley.client.opened import Picture
 from parley.client.timing import Timing
 from parley.wire.client_codec import CLIENT_CODECS
 from parley.wire.frames import Entry, Request, SendMessage, ServerFrames
 from tests.unit.client.model_server import ModelServer
 
 CHAT_IDS = ["chat_1", "chat_2"]
+GUEST = "user_guest"
 WALL_MS = 1_800_000_000_000
 SETTLE_STEPS_MAX = 20_000
 
@@ -34,13 +36,16 @@ class Person:
         self.seen: dict[str, list[Entry]] = {chat_id: [] for chat_id in CHAT_IDS}
         self.acked: dict[str, int] = {}
         self.refused: set[str] = set()
+        self.pictures: deque[tuple[str, Picture | None]] = deque()
         self.start()
 
     def start(self) -> None:
         kept = Kept(list(self.file.values()), dict(self.cursors))
         self.engine = Engine(CLIENT_CODECS["json"], Timing(), self.world.random.random, kept, durable=True)
+        self.pictures.clear()
         for chat_id in CHAT_IDS:
             self.engine.reading.read(chat_id)
+            self.engine.live.open(chat_id)
 
     def crash(self) -> None:
         """What was not saved is gone, and what was seen but not processed comes again."""
@@ -114,6 +119,8 @@ class Person:
                 self.acked[event.key[1]] = event.ack.sequence
             elif isinstance(event, SendRefused):
                 self.refused.add(event.key[1])
+            elif isinstance(event, MustLoad):
+                self.pictures.append((event.chat_id, None))
 
     @property
     def settled(self) -> set[str]:
@@ -168,8 +175,26 @@ class World:
         person.engine.receive(person.down.popleft(), self.now_ms)
         return True
 
+    def picture(self, person: Person) -> bool:
+        """What was asked for over HTTP is looked at, and the next time handed over."""
+        asked, person.pictures = person.pictures, deque()
+        for chat_id, found in asked:
+            if found is None:
+                found = self.server.picture(chat_id, [member.user_id for member in self.people])
+                person.pictures.append((chat_id, found))
+            else:
+                person.engine.live.loaded(chat_id, found)
+        return bool(asked)
+
+    def come_or_go(self, chat_id: str) -> None:
+        """A guest who is there leaves, one who is not comes."""
+        is_there = GUEST in self.server.guests[chat_id]
+        self.broadcast(self.server.change(chat_id, GUEST, joins=not is_there))
+
     def broadcast_void(self, chat_id: str) -> None:
-        news = self.server.add_void(chat_id)
+        self.broadcast(self.server.add_void(chat_id))
+
+    def broadcast(self, news: ServerFrames) -> None:
         for person in self.people:
             if person.engine.online:
                 person.down.append(news)
@@ -177,10 +202,8 @@ class World:
     def read_elsewhere(self, person: Person, chat_id: str) -> None:
         """The person reads on, on another device."""
         log = self.server.logs[chat_id]
-        news = self.server.read_up_to(chat_id, person.user_id, self.random.randint(0, len(log)))
-        for member in self.people:
-            if member.engine.online:
-                member.down.extend(news)
+        for news in self.server.read_up_to(chat_id, person.user_id, self.random.randint(0, len(log))):
+            self.broadcast(news)
 
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
@@ -202,7 +225,7 @@ class World:
         person.pump()
         busy = person.unsaved is not None and bool(person.unsaved)
         person.save()
-        while self.up(person) or self.down(person):
+        while self.up(person) or self.down(person) or self.picture(person):
             busy = True
         for chat_id in CHAT_IDS:
             while person.take(chat_id):
