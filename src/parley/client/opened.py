@@ -114,9 +114,11 @@ class Opened:
         marks = picture.marks or ChatMarks(self.mode, [])
         by_user = {mark.user_id: mark for mark in marks.marks}
         members = sorted(picture.members, key=lambda member: member.joined_sequence)
+        before = dict(self.by_id)
         self.by_id.clear()
-        for member in members:
-            self.by_id[member.user_id] = _member(member, by_user.get(member.user_id))
+        for info in members:
+            member = before.get(info.user_id) or Member(user_id=info.user_id)
+            self.by_id[info.user_id] = _tell(member, info, by_user.get(info.user_id))
         self._read_by_anybody = marks.read_by_anybody
         heard, self._heard = self._heard, []
         for one in heard:
@@ -212,22 +214,16 @@ def readable_change(entry: Entry) -> Change | None:
         return None
 
 
-def _member(info: MemberInfo, mark: Mark | None) -> Member:
+def _tell(member: Member, info: MemberInfo, mark: Mark | None) -> Member:
+    """What a picture says of a member; whoever holds the member sees it."""
     known = mark or Mark(info.user_id, info.joined_sequence, 0, None, 0, None)
-    return Member(
-        user_id=info.user_id,
-        username=info.username,
-        display_name=info.display_name,
-        role=info.role,
-        joined_at=info.joined_at,
-        joined_sequence=info.joined_sequence,
-        status=info.status,
-        last_seen=info.last_seen,
-        delivered_up_to=known.delivered_up_to,
-        delivered_at=known.delivered_at,
-        read_up_to=known.read_up_to,
-        read_at=known.read_at,
-    )
+    member.username, member.display_name = info.username, info.display_name
+    member.role = info.role
+    member.joined_at, member.joined_sequence = info.joined_at, info.joined_sequence
+    member.status, member.last_seen = info.status, info.last_seen
+    member.delivered_up_to, member.delivered_at = known.delivered_up_to, known.delivered_at
+    member.read_up_to, member.read_at = known.read_up_to, known.read_at
+    return member
 
 
 def _mark(member: Member) -> Mark:

@@ -202,8 +202,10 @@ def test_after_a_reconnect_the_chat_is_looked_at_again() -> None:
     harness.frames()
     assert MustLoad(CHAT) in harness.engine.events()
     assert status(harness, 3) == ("read", 2, 2)
+    ben = member(harness, BEN)
     harness.engine.live.loaded(CHAT, picture((ME, 10, 10), (BEN, 9, 9)))
     assert status(harness, 9) == ("read", 1, 1)
+    assert ben.read_up_to == 9
 
 
 def test_a_connection_lost_while_loading_leads_to_another_picture() -> None:
