@@ -159,6 +159,8 @@ class ScreenView:
         return self._screen.beside(text, self._printer.styled(style, shown))
 
     async def _status(self) -> str:
+        if not self._chat.is_online:
+            return "not connected, trying again…"
         who = typing([await self._names.of(user_id) for user_id in self._chat.typing])
         others = [member for member in self._chat.members if member.user_id != self._own.user_id]
         if who or len(others) != 1:
@@ -190,10 +192,10 @@ class Own:
 
 
 class ScreenLog(logging.Handler):
-    """What the client tells of itself, above the status line."""
+    """What the client complains of, above the status line; that line tells whether it is connected."""
 
     def __init__(self, screen: Screen) -> None:
-        super().__init__(logging.INFO)
+        super().__init__(logging.WARNING)
         self._screen = screen
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -238,7 +240,6 @@ def _view(chat: Chat, user_id: str, names: Names, wanted: Wanted) -> View:
         return LinesView(names)
     screen = Screen(_write, shutil.get_terminal_size)
     log.addHandler(ScreenLog(screen))
-    log.setLevel(logging.INFO)
     return ScreenView(chat, user_id, names, screen)
 
 

@@ -107,6 +107,11 @@ class Chat:
         self._client.close_chat(self.chat_id)
 
     @property
+    def is_online(self) -> bool:
+        """Whether there is a connection, so that what is shown here is up to date."""
+        return self._client.is_online
+
+    @property
     def is_open(self) -> bool:
         return self._client.engine.live.opened(self.chat_id) is not None
 
@@ -125,7 +130,7 @@ class Chat:
         return self._client.engine.live.receipts(self.chat_id, *self._placed(message))
 
     def updates(self) -> Updates:
-        """A loop over what changes in this chat. See `Update`."""
+        """A loop over what changes in this chat, and whether there is a connection. See `Update`."""
         return self._client.hear(self._concerns)
 
     def type(self) -> None:
@@ -144,7 +149,7 @@ class Chat:
     def _concerns(self, update: Update) -> bool:
         if update.user_id is not None:
             return self.members.get(update.user_id) is not None
-        return update.chat_id == self.chat_id
+        return update.chat_id in (self.chat_id, None)
 
     # What is asked
 

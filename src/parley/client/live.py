@@ -46,10 +46,11 @@ class What(StrEnum):
     RECEIPTS = "receipts"
     SETTINGS = "settings"
     PRESENCE = "presence"
+    CONNECTION = "connection"
 
 
 class Update(Struct, frozen=True):
-    """Something changed: look at it again. Of presence the person is told, of everything else the chat."""
+    """Something changed: look at it again. Most happens in a chat; presence is a person's."""
 
     what: What
     chat_id: str | None = None
@@ -167,12 +168,14 @@ class Live:
 
     def connected(self, user_id: str) -> None:
         self.user_id = user_id
+        self._updates[Update(What.CONNECTION)] = None
         self._placing = True
         self.presences.connected()
         for opened in self._opened.values():
             opened.is_wanted = True
 
     def disconnected(self) -> None:
+        self._updates[Update(What.CONNECTION)] = None
         for chat_id in self.typists.disconnected():
             self._update(What.TYPING, chat_id)
         self.presences.disconnected()

@@ -75,6 +75,18 @@ async def test_a_direct_chat_says_whether_the_other_is_there(server: ServerProce
         await screen.ends_with("ben, last seen: ")
 
 
+async def test_a_lost_server_is_said_and_comes_back(server: ServerProcess) -> None:
+    """One line tells it, and what is said afterwards is shown as ever."""
+    with window(server, "tail", "Tea", "--as", "ann", "-n", "1") as screen:
+        await screen.shows("ann added cas")
+        server.kill()
+        await screen.ends_with("not connected, trying again…")
+        server.start()
+        await screen.until(lambda lines: lines[-1] == "")
+        succeed("send", "Tea", "back", "--as", "ben", data=server.data)
+        await screen.shows("ben: back")
+
+
 def test_a_program_may_have_events(server: ServerProcess) -> None:
     """With --events there is a line for each change of receipts; without it only entries."""
     with following(server, "Tea", "--as", "ann", "--json", "--events", "--from", FIRST_NEW) as lines:

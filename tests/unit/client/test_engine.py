@@ -337,6 +337,7 @@ def test_a_refusal_that_nobody_waits_for_is_told() -> None:
     """It is not swallowed."""
     harness = Harness()
     harness.connect()
+    harness.engine.events()
     harness.receive(refused(NOT_A_MEMBER, None))
     assert [type(event) for event in harness.engine.events()] == [Complaint]
 

@@ -130,7 +130,9 @@ async def test_an_open_chat_is_looked_at_again_after_a_reconnect() -> None:
         chat = await me.chat(CHAT).open()
         ack = await chat.send("hi")
         server.model.read_up_to(CHAT, BEN, ack.sequence)
+        updates = chat.updates()
         await server.close_all(GOING_AWAY)
+        assert await anext(updates) == Update(What.CONNECTION)
         await eventually(lambda: chat.status(ack.sequence) is MessageStatus.READ)
 
 
