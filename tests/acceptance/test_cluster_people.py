@@ -34,6 +34,7 @@ async def test_receipts_cross_nodes(cluster: ClusterProcess) -> None:
             world.client(one, tablet) as other,
         ):
             sequence = (await sender.send_message(chat, "hi"))["sequence"]
+            await reader.live_entry(chat, sequence)
             await reader.tell("ack", chat_id=chat, last_acked_sequence=sequence)
             await sender.hear("receipt", kind="delivered", user_id=world.ben.user_id)
             await reader.tell("read_receipt", chat_id=chat, read_up_to=sequence)

@@ -79,8 +79,8 @@ class Live:
         self._ask_overview = ask_overview
         self._placing = True
         self._unread: dict[str, Unread] = {}
-        self._muted: dict[str, int | None] = {}
-        """Until when, in time of day; None while nobody told: a brief overview only says that it is."""
+        self._muted: dict[str, int] = {}
+        """Until when, in time of day."""
         self._opened: dict[str, Opened] = {}
         self._updates: dict[Update, None] = {}
         self._openings: list[Opening] = []
@@ -104,8 +104,7 @@ class Live:
         return None if opened is None else opened.receipts(sequence, sender_id)
 
     def is_muted(self, chat_id: str, wall_ms: int) -> bool:
-        until_ms = self._muted.get(chat_id, 0)
-        return until_ms is None or wall_ms < until_ms
+        return wall_ms < self._muted.get(chat_id, 0)
 
     # What it asks.
 
@@ -136,7 +135,7 @@ class Live:
         if opened is None:
             return
         opened.loaded(picture)
-        self._note_muted(chat_id, picture.info.muted, picture.info.muted_until)
+        self._note_muted(chat_id, picture.info.muted_until)
         self._watch_members(chat_id, opened)
         self._openings.append(Opening(chat_id))
         for what in (What.MEMBERS, What.RECEIPTS, What.SETTINGS):
@@ -221,7 +220,7 @@ class Live:
         if left:
             self._leave(frame.chat_id)
         elif frame.change == "muted" and frame.muted_until is not UNSET:
-            self._note_muted(frame.chat_id, frame.muted_until is not None, frame.muted_until)
+            self._note_muted(frame.chat_id, frame.muted_until)
         elif frame.chat_id not in self._unread:
             self._ask_overview()
 
@@ -268,10 +267,7 @@ class Live:
         if not unread.place(row):
             self._ask_overview()
         self._compare_unread(row.chat_id, before)
-        if row.muted_until is not UNSET:
-            self._note_muted(row.chat_id, row.muted, row.muted_until)
-        elif row.muted != (row.chat_id in self._muted):
-            self._note_muted(row.chat_id, row.muted, None)
+        self._note_muted(row.chat_id, row.muted_until)
 
     def _compare_unread(self, chat_id: str, before: tuple[int, bool]) -> None:
         unread = self.unread(chat_id)
@@ -308,14 +304,12 @@ class Live:
             opened.presence(view)
         self._updates[Update(What.PRESENCE, user_id=user_id)] = None
 
-    def _note_muted(self, chat_id: str, muted: bool, until: str | None) -> None:
-        until_ms = None if until is None else _ms(until)
-        before = self._muted.get(chat_id, 0)
-        if muted:
+    def _note_muted(self, chat_id: str, until: str | None) -> None:
+        until_ms = 0 if until is None else _ms(until)
+        before = self._muted.pop(chat_id, 0)
+        if until_ms:
             self._muted[chat_id] = until_ms
-        else:
-            self._muted.pop(chat_id, None)
-        if before != self._muted.get(chat_id, 0):
+        if before != until_ms:
             self._update(What.SETTINGS, chat_id)
 
     def _end_typing(self, chat_id: str, user_id: str) -> None:

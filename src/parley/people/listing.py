@@ -77,6 +77,7 @@ class Listing:
             unread_more=at.unread_more,
             left=True if at.left else UNSET,
             muted=is_muted(at.muted_until, self._clock()),
+            muted_until=at.muted_until,
         )
 
 
@@ -84,7 +85,6 @@ def _readable(row: OverviewChat, at: Position, people: dict[str, Person]) -> Ove
     person = people.get(at.peer_id or "")
     return structs.replace(
         row,
-        muted_until=at.muted_until,
         type=at.chat_type.value,
         title=at.title,
         peer=None if person is None else _peer(person),

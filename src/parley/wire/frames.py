@@ -200,7 +200,7 @@ class Peer(Struct):
 
 
 class OverviewChat(Struct, kw_only=True):
-    """One row of the chat list. What follows `muted` is left out of a brief overview."""
+    """One row of the chat list. What follows `muted_until` is left out of a brief overview."""
 
     chat_id: str
     epoch: int
@@ -211,7 +211,7 @@ class OverviewChat(Struct, kw_only=True):
     unread_more: bool
     left: bool | UnsetType = UNSET
     muted: bool = False
-    muted_until: str | UnsetType | None = UNSET
+    muted_until: str | None = None
     type: Literal["direct", "group"] | UnsetType = UNSET
     title: str | UnsetType | None = UNSET
     peer: Peer | UnsetType | None = UNSET

@@ -138,6 +138,7 @@ async def test_the_overview_pages_by_any_token(place: Place) -> None:
             "unread": 1,
             "unread_more": False,
             "muted": False,
+            "muted_until": None,
         }
 
 
