@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import itertools
 import time
+from collections.abc import Sequence
 
 MASKED = 0x80
 FINAL_TEXT = 0x81
+FINAL_CLOSE = 0x88
+NORMAL_CLOSE = 1000
 ZERO_MASK = bytes(4)
 LENGTH_7_BITS_MAX = 125
 LENGTH_16_BITS_MAX = 0xFFFF
@@ -49,6 +52,24 @@ def sync_request(chat_id: str, after: int, limit: int) -> bytes:
 
 def heartbeat() -> bytes:
     return frame(b'{"type":"heartbeat"}')
+
+
+def ack_position(chat_id: str, sequence: int) -> bytes:
+    return frame(b'{"type":"ack","chat_id":"%b","last_acked_sequence":%d}' % (chat_id.encode(), sequence))
+
+
+def read_receipt(chat_id: str, sequence: int) -> bytes:
+    return frame(b'{"type":"read_receipt","chat_id":"%b","read_up_to":%d}' % (chat_id.encode(), sequence))
+
+
+def presence_subscribe(user_ids: Sequence[str]) -> bytes:
+    listed = ",".join(f'"{user_id}"' for user_id in user_ids)
+    return frame(b'{"type":"presence_subscribe","user_ids":[%b]}' % listed.encode())
+
+
+def close() -> bytes:
+    """A proper farewell: nobody waits for the device to come back."""
+    return bytes((FINAL_CLOSE, MASKED | 2)) + ZERO_MASK + NORMAL_CLOSE.to_bytes(2, "big")
 
 
 def next_client_id() -> bytes:

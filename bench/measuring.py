@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct, field
@@ -73,6 +74,11 @@ def percentiles_ms(samples_ns: list[int]) -> tuple[float, float]:
         return 0.0, 0.0
     ranked = sorted(samples_ns)
     return ranked[len(ranked) // 2] / NS_PER_MS, ranked[len(ranked) * 99 // 100] / NS_PER_MS
+
+
+def median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
+    """How many times as much the first of two is, by the median over all pairs; 0 without any."""
+    return statistics.median(one / other for one, other in pairs) if pairs else 0.0
 
 
 async def read(load: Load, server: Measured) -> Reading:

@@ -134,7 +134,10 @@ class Writer(Quiet):
         for _ in range(count):
             load.ack_ns.append(now_ns - popleft())
         if load.running:
-            self.transport.write(self._next(count, now_ns))
+            self._go_on(count, now_ns)
+
+    def _go_on(self, count: int, now_ns: int) -> None:
+        self.transport.write(self._next(count, now_ns))
 
     def _refused(self, data: bytes) -> int:
         count = data.count(REFUSED)

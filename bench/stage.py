@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from bench.rows import Row
 from bench.server import Server, serve_command
 from bench.world import World, open_world
+from parley.store.sqlite.database import FILE_NAME
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -26,6 +27,8 @@ class Stage:
         self._parley = parley
         self.server_cores = server_cores
         self.quick = quick
+        self.database = Path()
+        """The file of the server that is serving."""
 
     @property
     def own_cores(self) -> set[int]:
@@ -56,6 +59,7 @@ class Stage:
                 populated = await populate(world)
             server.launch()
             await server.ready()
+            self.database = data / FILE_NAME
             yield server, populated
             await server.stop()
         finally:

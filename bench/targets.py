@@ -59,6 +59,10 @@ TARGETS: dict[str, Target] = {
     "flat_sync": Target((Goal(1.5, at_most=True),)),
     "flat_members": Target((Goal(1.5, at_most=True),)),
     "slow_reader": Target((Goal(OUTBOXES_OF_STUCK_READERS_MIB + SLACK_MIB, at_most=True),)),
+    "receipts_ack": Target((Goal(1.1, at_most=True),)),
+    "receipts_bytes": Target((Goal(1.05, at_most=True),)),
+    "presence_linear": Target((Goal(1.3, at_most=True),)),
+    "presence_frames": Target((Goal(1, at_most=True),)),
     # On engines that nodes share, only ratios within a run and counts are asked for.
     "shared_hot_chat": Target((Goal(20, "batch"),)),
     "shared_batching": Target((Goal(2),)),

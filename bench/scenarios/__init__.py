@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from bench.scenarios import audience, catching_up, conversations, flat, hot_chat, idle, returning, slow
+from bench.scenarios import (
+    audience,
+    catching_up,
+    conversations,
+    flat,
+    hot_chat,
+    idle,
+    presence,
+    receipts,
+    returning,
+    slow,
+)
 from bench.stage import Scenario
 
 SCENARIOS: dict[str, Scenario] = {
@@ -18,4 +29,6 @@ SCENARIOS: dict[str, Scenario] = {
     "flat_sync": flat.sync_of_long_logs,
     "flat_members": flat.acks_in_large_chats,
     "slow_reader": slow.slow_reader,
+    "receipts": receipts.receipts,
+    "presence_storm": presence.storm,
 }
