@@ -13,6 +13,7 @@ from tests.contracts.acting import (
     contents,
     message,
     new_chat,
+    new_id,
     outcome,
     read_all,
     rename,
@@ -29,6 +30,19 @@ async def test_a_stranger_cannot_write(engine: Engine) -> None:
         chat = await add_group(store, ann)
         assert await code_of(store, message(chat, eve)) == "not_a_member"
         assert await read_all(store, chat) == []
+
+
+async def test_who_was_just_removed_learns_of_no_id(engine: Engine) -> None:
+    """Behind a removal in the same batch an id of somebody else's looks like any other to a stranger."""
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        chat = await add_group(store, ann, ben)
+        taken = new_id()
+        await stored(store, message(chat, ann, "mine", taken))
+        batch = [change(chat, ann, Action.REMOVED, ben), message(chat, ben, "yours", taken)]
+        assert [told(one) for one in (await store.log.append(batch)).outcomes] == ["stored", "not_a_member"]
+        assert "mine" in contents(await read_all(store, chat))
+        assert "yours" not in contents(await read_all(store, chat))
 
 
 async def test_an_unknown_chat_looks_like_a_foreign_one(engine: Engine) -> None:

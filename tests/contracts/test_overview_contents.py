@@ -50,6 +50,30 @@ async def test_a_direct_chat_has_a_peer_and_no_title(engine: Engine) -> None:
             assert (at.chat_type, at.title, at.peer_id) == (ChatType.DIRECT, None, other)
 
 
+async def test_a_brief_overview_reads_no_entries(engine: Engine) -> None:
+    """It tells the same positions and counts without last entries; either token goes on with the other."""
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        chats = [await add_group(store, ann, ben) for _ in range(3)]
+        for chat in chats:
+            await stored(store, message(chat, ann, "x" * MESSAGE_BYTES_MAX))
+        full = await store.cursors.changed(ben, "phone", None, 2)
+        brief = await store.cursors.changed(ben, "phone", None, 2, brief=True)
+        assert [at.last_entry for at in brief.positions] == [None, None]
+        assert [numbers_of(at) for at in brief.positions] == [numbers_of(at) for at in full.positions]
+        rest = await store.cursors.changed(ben, "phone", brief.token, 2)
+        assert (len(rest.positions), rest.complete) == (1, True)
+        rest = await store.cursors.changed(ben, "phone", full.token, 2, brief=True)
+        assert (len(rest.positions), rest.complete) == (1, True)
+        await stored(store, message(chats[0], ann, "news"))
+        (at,) = (await store.cursors.changed(ben, "phone", rest.token, 2, brief=True)).positions
+        assert (at.chat_id, at.unread) == (chats[0], 2)
+
+
+def numbers_of(at: Position) -> tuple[object, ...]:
+    return at.chat_id, at.epoch, at.head, at.last_acked_sequence, at.read_up_to, at.unread, at.left
+
+
 async def test_the_last_entry_is_told_as_it_travels(engine: Engine) -> None:
     """An empty chat has none; then it is what the log has at its end, of whatever kind, letter by letter."""
     async with engine.opened() as store:

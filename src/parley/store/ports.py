@@ -220,10 +220,13 @@ class Cursors(Protocol):
         """A device's own position in a chat."""
         ...
 
-    async def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:
+    async def changed(
+        self, user_id: str, device_id: str, after: str | None, limit: int, brief: bool = False
+    ) -> Changed:
         """What changed for a person after a token, read strongly; every chat when there is none.
 
-        A page ends early when its last entries get longer than a page may be.
+        A page ends early when its last entries get longer than a page may be. `brief`: positions and counts
+        alone, so no last entry is read; tokens serve either way.
         """
         ...
 

@@ -166,5 +166,7 @@ class DynamoCursors:
     def _noted(self, user_id: str) -> tuple[Notes, Notes]:
         return self._notes.get(user_id, NO_NOTES), self._riding.get(user_id, NO_NOTES)
 
-    async def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:
-        return await self._overviews.changed(user_id, device_id, after, limit)
+    async def changed(
+        self, user_id: str, device_id: str, after: str | None, limit: int, brief: bool = False
+    ) -> Changed:
+        return await self._overviews.changed(user_id, device_id, after, limit, brief)

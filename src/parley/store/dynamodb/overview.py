@@ -22,7 +22,9 @@ class Overviews:
         self._heads = heads
         self._positions = Positions(dynamo, noted)
 
-    async def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:
+    async def changed(
+        self, user_id: str, device_id: str, after: str | None, limit: int, brief: bool = False
+    ) -> Changed:
         """Chats of which the token says nothing come first, then those that waited longest.
 
         So pages come to an end however often some chats change meanwhile, and a page of a first overview
@@ -38,7 +40,7 @@ class Overviews:
         page = await self._new(members, told, limit + 1)
         if len(page) <= limit:
             page += await self._differing([row for row in members if row.tag in told], left, told)
-        positions = await self._positions.fitting(user_id, device_id, page[:limit])
+        positions = await self._positions.fitting(user_id, device_id, page[:limit], brief)
         for at in page[: len(positions)]:
             told.pop(at.row.tag, None)
             told[at.row.tag] = at.stamp

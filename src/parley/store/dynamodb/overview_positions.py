@@ -76,8 +76,12 @@ class Positions:
         self._dynamo = dynamo
         self._noted = noted
 
-    async def fitting(self, user_id: str, device_id: str, page: list[Standing]) -> list[Position]:
+    async def fitting(
+        self, user_id: str, device_id: str, page: list[Standing], brief: bool
+    ) -> list[Position]:
         """The first of these, as many as their last entries leave room for, and one in any case."""
+        if brief:
+            return await self._positions(user_id, device_id, [(at, None) for at in page])
         found, room_bytes = list[Position](), PAGE_BYTES_MAX
         for first in range(0, len(page), CHATS_AT_ONCE):
             chunk = page[first : first + CHATS_AT_ONCE]

@@ -165,6 +165,8 @@ class TwoPhaseAppends:
         }
         if not found:
             return {}
+        if state.is_stale:
+            await self._desk.states.refresh(state)  # perhaps by a change of members in the same batch
         known = await self._desk.states.know(state, (draft.sender_id for draft in drafts.values()))
         answered: dict[int, Outcome] = {}
         for index, draft in drafts.items():

@@ -149,8 +149,10 @@ class SqliteCursors:
         noted = max(notes.acked.get(device, NOTHING)[0] for notes in (self._notes, riding))
         return max(noted, int(row[0]) if row else 0)
 
-    async def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:
-        return self._overviews.changed(user_id, device_id, after, limit)
+    async def changed(
+        self, user_id: str, device_id: str, after: str | None, limit: int, brief: bool = False
+    ) -> Changed:
+        return self._overviews.changed(user_id, device_id, after, limit, brief)
 
 
 def _with_untold(rising: list[Moved], untold: list[Moved]) -> list[Moved]:

@@ -73,7 +73,7 @@ class Overviews:
     def __init__(self, reads: Reads) -> None:
         self._reads = reads
 
-    def changed(self, user_id: str, device_id: str, after: str | None, limit: int) -> Changed:
+    def changed(self, user_id: str, device_id: str, after: str | None, limit: int, brief: bool) -> Changed:
         """The store's last change is read first: what commits in between is answered again, never missed."""
         change, chat_no = (-1, 0) if after is None else _parse(after)
         last = self._reads.row(
@@ -82,18 +82,18 @@ class Overviews:
         assert last is not None
         rows = self._reads.rows(CHANGED, (user_id, device_id, change, chat_no, limit + 1))
         chats = [Listed._make(row) for row in rows]
-        positions = self._fitting(user_id, last[1], chats[:limit])
+        positions = self._fitting(user_id, last[1], chats[:limit], brief)
         if len(positions) < len(chats):
             end = chats[len(positions) - 1]
             return Changed(positions, f"{end.latest}.{end.chat_no}", False)
         return Changed(positions, f"{max(last[0], change)}.{CHAT_NO_MAX}", True)
 
-    def _fitting(self, user_id: str, user_no: int, chats: list[Listed]) -> list[Position]:
+    def _fitting(self, user_id: str, user_no: int, chats: list[Listed], brief: bool) -> list[Position]:
         """The first chats whose last entries fit into a page, the first one in any case."""
         positions: list[Position] = []
         size = 0
         for chat in chats:
-            entry = None if chat.has_left else self._last_entry(chat)
+            entry = None if brief or chat.has_left else self._last_entry(chat)
             size += len(entry or b"")
             if size > PAGE_BYTES_MAX and positions:
                 break

@@ -111,7 +111,9 @@ def _decide_early(batch: Batch, draft: Draft, changing: set[str]) -> tuple[Outco
     if state is None:
         return NOT_A_MEMBER, None
     outcome = batch.answer_stored(draft, state)
-    if outcome is None and draft.chat_id not in changing:
+    if draft.chat_id in changing:
+        outcome = None if isinstance(outcome, Refusal) else outcome
+    elif outcome is None:
         outcome = _refuse_early(batch, draft, state)
     if outcome is None:
         outcome = state.trouble
