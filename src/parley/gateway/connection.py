@@ -62,6 +62,9 @@ ANSWERED = frozenset(
 RELEASING = (codes.GOING_AWAY, codes.REVOKED)
 """Closed so, a device is gone at once, as if it had said so; else it may come back before anybody notices."""
 
+PEOPLE_PER_FRAME = 10
+"""Who asks for the presence of so many makes as much work as an ordinary frame does."""
+
 log = structlog.get_logger("parley.connection")
 
 
@@ -186,7 +189,9 @@ class Connection:
         return None
 
     def _within_rate(self, request: frames.Request | Misread | Close) -> bool:
-        wait_ms = self._services.frame_rate.take(self.connection_id, self._services.clock())
+        wait_ms = self._services.frame_rate.take(
+            self.connection_id, self._services.clock(), _frames_worth(request)
+        )
         if not wait_ms:
             return True
         if isinstance(request, Close):
@@ -439,3 +444,10 @@ class Connection:
             pass  # it was told as well as it can be
         finally:
             self._transport.abort()
+
+
+def _frames_worth(request: frames.Request | Misread | Close) -> int:
+    """What a frame counts for in the rate of frames."""
+    if isinstance(request, frames.PresenceQuery | frames.PresenceSubscribe):
+        return 1 + len(request.user_ids) // PEOPLE_PER_FRAME
+    return 1

@@ -42,9 +42,8 @@ class Listing:
         self, user_id: str, device_id: str, changed_since: str | None, limit: int, brief: bool = False
     ) -> ChatList:
         """What changed after a token, or everything. `brief`: positions alone."""
-        changed = await self._cursors.changed(
-            user_id, device_id, changed_since, min(limit, OVERVIEW_CHATS_MAX)
-        )
+        limit = min(limit, OVERVIEW_CHATS_MAX)
+        changed = await self._cursors.changed(user_id, device_id, changed_since, limit, brief)
         rows = [self._row(at) for at in changed.positions]
         if not brief:
             people = await self.people(user_id, [at.peer_id for at in changed.positions if at.peer_id])

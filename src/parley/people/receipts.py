@@ -204,6 +204,7 @@ class Receipts:
         for first in range(0, len(user_ids), REGARDS_PER_CALL):
             some = user_ids[first : first + REGARDS_PER_CALL]
             regards |= await self._relations.regards(viewer_id, some, acquainted=True)
+            await asyncio.sleep(0)  # of a large chat's members others are not kept waiting
         manners = await self._relations.manners([viewer_id])
         sends = viewer_id in manners and manners[viewer_id].send_read_receipts
         return Seeing(viewer_id, sends, regards)

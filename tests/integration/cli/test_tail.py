@@ -1,7 +1,9 @@
 """`parley tail` on a terminal and for programs: what happens beside the log."""
 
+import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from tests.integration.cli.test_talk import LINE_SECONDS_MAX, following
 
 GROUP = "chat_group"
 FIRST_NEW = str(GROUP_ENTRIES + 1)
+TYPE_AGAIN_SECONDS = 0.1
+BOTH_TYPE = ("ben and cas are typing…", "cas and ben are typing…")
 READ = "\x1b[36m✓✓".encode()
 
 
@@ -51,15 +55,30 @@ async def test_ticks_change_where_they_stand(server: ServerProcess) -> None:
         assert sum("cake?" in line for line in screen.lines) == 1
 
 
+@asynccontextmanager
+async def typing(client: Client) -> AsyncIterator[None]:
+    """Somebody types on and on: on a busy machine once is over before it is seen."""
+
+    async def type_on() -> None:
+        while True:
+            client.chat(GROUP).type()
+            await asyncio.sleep(TYPE_AGAIN_SECONDS)
+
+    fingers = asyncio.create_task(type_on())
+    try:
+        yield
+    finally:
+        fingers.cancel()
+
+
 async def test_who_types_is_said_under_the_chat(server: ServerProcess) -> None:
     """Until they have said it; after Ctrl-C nothing of it is left."""
     with window(server, "tail", "Tea", "--as", "ann", "-n", "1") as screen:
         await screen.shows("ann added cas")
-        async with person(server, "ben") as ben, person(server, "cas") as cas:
-            ben.chat(GROUP).type()
-            await screen.ends_with("ben is typing…")
-            cas.chat(GROUP).type()
-            await screen.ends_with("ben and cas are typing…")
+        async with person(server, "ben") as ben, person(server, "cas") as cas, typing(cas):
+            await screen.ends_with("cas is typing…")
+            async with typing(ben):
+                await screen.until(lambda lines: lines[-1] in BOTH_TYPE)
             await ben.chat(GROUP).send("tea")
             await screen.shows("ben: tea")
             await screen.ends_with("cas is typing…")
