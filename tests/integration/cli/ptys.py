@@ -56,9 +56,15 @@ class Window:
                 self.written += os.read(self._descriptor, 65_536)
 
     def interrupt(self) -> int:
-        """What Ctrl-C does; the exit status."""
+        """What Ctrl-C does; the exit status. If it goes on, what it is at is told."""
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(SEEN_SECONDS_MAX)
+        try:
+            return self.process.wait(SEEN_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            self.process.send_signal(signal.SIGABRT)
+            self.process.wait()
+            at = os.read(self._descriptor, 65_536).decode(errors="replace")
+            raise AssertionError(f"Ctrl-C did not end it:\n{at}") from None
 
 
 @contextmanager
@@ -66,7 +72,9 @@ def window(server: ServerProcess, *arguments: str) -> Iterator[Window]:
     """A `parley` command with a terminal on all of its streams."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
-    environment = clean_environment({"PARLEY_DATA": str(server.data), "TERM": "xterm"})
+    environment = clean_environment(
+        {"PARLEY_DATA": str(server.data), "TERM": "xterm", "PYTHONFAULTHANDLER": "1"}
+    )
     for name in UNSET_FOR_COMMANDS:
         environment.pop(name, None)
     process = subprocess.Popen(
