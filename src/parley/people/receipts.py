@@ -26,6 +26,8 @@ from parley.telemetry import Metrics
 from parley.wire.frames import ReceiptFrame
 from parley.wire.limits import RECEIPT_MEMBERS_MAX, SEQUENCE_MAX
 
+TOLD_AFTER_SECONDS = 0.01
+"""Positions become durable together with messages: their senders' acks go first."""
 MOVED_PER_TURN = 500
 MOVED_WAITING_MAX = 100_000
 """Beyond it receipts are not told: whoever asks finds them."""
@@ -98,9 +100,9 @@ class Receipts:
     async def _tell_waiting(self) -> None:
         try:
             while self._waiting:
+                await asyncio.sleep(TOLD_AFTER_SECONDS)
                 some = list(islice(self._waiting, MOVED_PER_TURN))
                 await self._tell([self._waiting.pop(key) for key in some])
-                await asyncio.sleep(0)
         finally:
             self._worker = None
 
