@@ -19,7 +19,7 @@ from bench.server import Server
 from bench.stage import Stage
 from bench.world import Person, World
 
-GROUPS = 98
+GROUPS = 100
 """Each of 51 people, who share a chat and watch each other."""
 WATCHED = 50
 RETURN_SECONDS_MAX = 180.0
