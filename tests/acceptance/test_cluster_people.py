@@ -48,6 +48,23 @@ async def test_receipts_cross_nodes(cluster: ClusterProcess) -> None:
         assert (answer.body["status"], answer.body["member_count"]) == ("read", 1)
 
 
+async def test_an_ack_says_that_positions_before_it_are_stored(cluster: ClusterProcess) -> None:
+    """What a connection said before a message is in the store when the message is acknowledged."""
+    one, two = cluster["n1"], cluster["n2"]
+    async with world_on(cluster) as world, world.client(two, world.ben) as reader:
+        chat = world.chat_id
+        async with world.client(one, world.ann) as sender:
+            await sender.send_message(chat, "1")
+            sequence = (await sender.send_message(chat, "2"))["sequence"]
+        await reader.live_entry(chat, sequence)
+        await reader.tell("ack", chat_id=chat, last_acked_sequence=sequence)
+        await reader.tell("read_receipt", chat_id=chat, read_up_to=sequence - 1)
+        assert (await reader.send_message(chat, "thanks"))["type"] == "ack"
+        rows = (await world.http(one, world.ben).get("/v1/chats")).body["chats"]
+        row = next(row for row in rows if row["chat_id"] == chat)
+        assert (row["last_acked_sequence"], row["read_up_to"]) == (sequence, sequence - 1)
+
+
 async def test_typing_and_presence_cross_nodes(cluster: ClusterProcess) -> None:
     """Typing, coming, going and hiding are noticed on the other node."""
     one, two = cluster["n1"], cluster["n2"]

@@ -117,6 +117,11 @@ class Reading:
     async def head(self, chat_id: str) -> int:
         return (await self._head(chat_id)).sequence
 
+    @property
+    def rides_with_sends(self) -> bool:
+        """Whether positions that were noted before a send are durable with it."""
+        return self._cursors.rides_with_appends
+
     async def flush(self, user_id: str) -> None:
         await self._cursors.flush(user_id)
 

@@ -177,6 +177,8 @@ class Connection:
         if self.limited and not self._within_rate(request):
             return None
         if type(request) is frames.SendMessage:
+            if self._noted and not self._services.reading.rides_with_sends:
+                return self._flush_and_send(request)
             self._send_message(request)
             if self._in_flight >= limits.IN_FLIGHT_MAX:
                 return self._until(limits.IN_FLIGHT_MAX // 2)
@@ -216,6 +218,18 @@ class Connection:
                 return
         self._in_flight += 1
         self._services.sending.submit(draft, request.id, self._sent)
+
+    async def _flush_and_send(self, request: frames.SendMessage) -> None:
+        """Its ack will say that the positions before it are durable: so they are made so."""
+        try:
+            await self._services.reading.flush(self.user_id)
+        except StoreError:
+            self._refuse(STORE_UNAVAILABLE, request.id)
+            return
+        self._noted = False
+        self._send_message(request)
+        if self._in_flight >= limits.IN_FLIGHT_MAX:
+            await self._until(limits.IN_FLIGHT_MAX // 2)
 
     def _sent(self, draft: Draft, request_id: RequestId, outcome: Outcome) -> None:
         """The store has answered: durable, refused, or unknown."""

@@ -191,6 +191,8 @@ class Cursors(Protocol):
 
     What is read raises what is delivered, and both are told. Whoever wants to hear sets it.
     """
+    rides_with_appends: bool
+    """Whether what is noted before an append is durable with it, at the latest."""
 
     def note_acked(self, user_id: str, device_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
         """Remember a device's position; durable with the next commit, or after 50 ms; if shared, 2 s."""

@@ -253,7 +253,7 @@ class ChatChanged(ServerFrame, tag="chat_changed", kw_only=True):
 
 
 class ReceiptFrame(ServerFrame, tag="receipt", kw_only=True, gc=False):
-    """How far a member has received or read. Your own: you read elsewhere. Null: somebody has read."""
+    """How far a member has received or read. Your own: on whichever device. Null: somebody has read."""
 
     chat_id: str
     user_id: str | None

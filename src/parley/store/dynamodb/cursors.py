@@ -37,6 +37,8 @@ def nobody_hears(_: list[Moved]) -> None:
 
 
 class DynamoCursors:
+    rides_with_appends = False
+
     def __init__(self, dynamo: Dynamo, heads: Heads) -> None:
         self.moved: Callable[[list[Moved]], None] = nobody_hears
         self._dynamo = dynamo

@@ -25,6 +25,8 @@ def nobody_listens(_: list[Moved]) -> None:
 
 
 class SqliteCursors:
+    rides_with_appends = True
+
     def __init__(self, reads: Reads, writer: Writer) -> None:
         self.moved: Callable[[list[Moved]], None] = nobody_listens
         self._reads = reads
