@@ -78,7 +78,12 @@ def window(server: ServerProcess, *arguments: str) -> Iterator[Window]:
     for name in UNSET_FOR_COMMANDS:
         environment.pop(name, None)
     process = subprocess.Popen(
-        [*parley_command(), *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment
+        [*parley_command(), *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+        preexec_fn=_hear_interrupts,
     )
     os.close(theirs)
     try:
@@ -87,3 +92,8 @@ def window(server: ServerProcess, *arguments: str) -> Iterator[Window]:
         process.kill()
         process.wait()
         os.close(ours)
+
+
+def _hear_interrupts() -> None:
+    """Who runs the tests in the background of a script has Ctrl-C ignored, in all that follows too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
