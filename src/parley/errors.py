@@ -42,6 +42,7 @@ FORBIDDEN = Refusal("forbidden", "your role does not allow this", status=403)
 NOT_A_MEMBER = Refusal("not_a_member", "you are not a member of this chat", status=403)
 BLOCKED = Refusal("blocked", "this person does not take messages from you", status=403)
 NOT_FOUND = Refusal("not_found", "there is nothing here, or it is not yours to see", status=404)
+NO_SUCH_USER = NOT_FOUND.because("there is no such user")
 DUPLICATE_ID = Refusal("duplicate_id", "this client_message_id is taken; make a new one", status=409)
 USERNAME_TAKEN = Refusal("username_taken", "this username is taken; choose another", status=409)
 OUT_OF_TURN = Refusal(

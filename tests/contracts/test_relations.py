@@ -49,6 +49,19 @@ async def test_relating_again_changes_nothing(engine: Engine, relation: Relation
 
 
 @pytest.mark.parametrize("relation", Relation)
+async def test_relating_says_since_when_it_holds(engine: Engine, relation: Relation) -> None:
+    """The first time counts until it ends; then nothing holds, and another time may begin."""
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        first, later = "2026-01-01T00:00:00.000Z", "2026-02-01T00:00:00.000Z"
+        assert await store.relations.relate(ann, ben, relation, first) == first
+        assert await store.relations.relate(ann, ben, relation, later) == first
+        assert await store.relations.relate(ann, ben, relation, None) is None
+        assert await store.relations.relate(ann, ben, relation, None) is None
+        assert await store.relations.relate(ann, ben, relation, later) == later
+
+
+@pytest.mark.parametrize("relation", Relation)
 async def test_a_relation_that_ended_may_begin_again(engine: Engine, relation: Relation) -> None:
     """After its end a relation is as new, with a new time."""
     async with engine.opened() as store:

@@ -19,6 +19,7 @@ from parley.clock import MS_PER_DAY, Clock, iso
 from parley.errors import (
     BAD_REQUEST,
     BUSY,
+    NO_SUCH_USER,
     NOT_FOUND,
     UNAUTHENTICATED,
     USERNAME_TAKEN,
@@ -142,7 +143,7 @@ class People:
     async def user(self, user_id: str) -> User:
         user = await self._accounts.user(user_id)
         if user is None:
-            raise Refused(NOT_FOUND.because("there is no such user"))
+            raise Refused(NO_SUCH_USER)
         return user
 
     async def update(self, user_id: str, **wanted: str | bool | Privacy | None) -> User:

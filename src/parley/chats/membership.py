@@ -81,9 +81,6 @@ class Membership:
             raise Refused(NOT_A_MEMBER)
         return chat, role
 
-    async def record(self, chat_id: str) -> Chat | None:
-        return await self._directory.chat(chat_id)
-
     async def count(self, chat_id: str) -> int:
         return await self._directory.member_count(chat_id)
 

@@ -160,9 +160,10 @@ class Link:
             await self._saving
         self._engine.flush()
         await self._commit(self._engine.to_save())
-        if self._line is not None:
-            await self._say_last_words(self._line)
-            await self._line.close()
+        line = self._line
+        if line is not None:  # it may end meanwhile
+            await self._say_last_words(line)
+            await line.close()
 
     async def _say_last_words(self, line: Line) -> None:
         """The last acks, and a heartbeat whose answer says that they have taken effect."""

@@ -330,8 +330,9 @@ class Live:
         self._updates[Update(what, chat_id)] = None
 
 
-def _ms(until: str) -> int | None:
+def _ms(until: str) -> int:
+    """0 for what is no time."""
     try:
         return from_iso(until)
     except ValueError:
-        return None
+        return 0

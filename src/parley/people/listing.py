@@ -11,7 +11,7 @@ from parley.core.changes import decode_entry
 from parley.model import Member, Position, User
 from parley.people.muting import is_muted
 from parley.people.presence import Presences
-from parley.store.ports import Cursors, Relations
+from parley.store.ports import Cursors
 from parley.wire.frames import OverviewChat, Peer, PresenceView
 from parley.wire.limits import OVERVIEW_CHATS_MAX, PRESENCE_BATCH_MAX
 
@@ -32,9 +32,8 @@ class Person(Struct, frozen=True):
 
 
 class Listing:
-    def __init__(self, cursors: Cursors, relations: Relations, presences: Presences, clock: Clock) -> None:
+    def __init__(self, cursors: Cursors, presences: Presences, clock: Clock) -> None:
         self._cursors = cursors
-        self._relations = relations
         self._presences = presences
         self._clock = clock
 
@@ -55,10 +54,8 @@ class Listing:
         found: dict[str, Person] = {}
         for first in range(0, len(user_ids), PRESENCE_BATCH_MAX):
             some = user_ids[first : first + PRESENCE_BATCH_MAX]
-            users = await self._relations.profiles(some)
-            for presence in await self._presences.query(viewer_id, some, acquainted=True):
-                if presence.user_id in users:
-                    found[presence.user_id] = Person(users[presence.user_id], presence)
+            for user, presence in await self._presences.people(viewer_id, some):
+                found[user.user_id] = Person(user, presence)
         return found
 
     async def members(self, viewer_id: str, members: Sequence[Member]) -> list[tuple[Member, Person | None]]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from parley.ephemeral.ports import Presence, Registry
 from parley.errors import BAD_REQUEST, Refused
+from parley.model import User
 from parley.people.publishing import Publishing, TellSome
 from parley.people.sight import Seen, Sight, view
 from parley.people.watching import Person, Shown, Watcher, Watching
@@ -65,6 +66,14 @@ class Presences:
         asked = check_batch(user_ids)
         seen = await self._sight.look(viewer_id, asked, acquainted)
         return [view(user_id, seen.get(user_id)) for user_id in asked]
+
+    async def people(self, viewer_id: str, user_ids: Sequence[str]) -> list[tuple[User, PresenceView]]:
+        """Those who exist of people who share a chat with the viewer, with what may be seen of them."""
+        asked = check_batch(user_ids)
+        regards = await self._sight.regards(viewer_id, asked, acquainted=True)
+        seen = await self._sight.look_by(regards, viewer_id, asked)
+        known = [user_id for user_id in asked if user_id in regards]
+        return [(regards[user_id].user, view(user_id, seen.get(user_id))) for user_id in known]
 
     # Subscriptions
 

@@ -203,13 +203,13 @@ class Receipts:
 
     async def _seeing(self, viewer_id: str, user_ids: Sequence[str]) -> Seeing:
         regards: dict[str, Regard] = {}
-        for first in range(0, len(user_ids), REGARDS_PER_CALL):
-            some = user_ids[first : first + REGARDS_PER_CALL]
+        asked = list(dict.fromkeys([viewer_id, *user_ids]))
+        for first in range(0, len(asked), REGARDS_PER_CALL):
+            some = asked[first : first + REGARDS_PER_CALL]
             regards |= await self._relations.regards(viewer_id, some, acquainted=True)
             await asyncio.sleep(0)  # of a large chat's members others are not kept waiting
-        manners = await self._relations.manners([viewer_id])
-        sends = viewer_id in manners and manners[viewer_id].send_read_receipts
-        return Seeing(viewer_id, sends, regards)
+        viewer = regards.get(viewer_id)
+        return Seeing(viewer_id, viewer is not None and viewer.user.send_read_receipts, regards)
 
 
 class Seeing(Struct, frozen=True):

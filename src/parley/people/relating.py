@@ -5,13 +5,12 @@ from __future__ import annotations
 from msgspec import Struct
 
 from parley.clock import Clock, iso
-from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
+from parley.errors import BAD_REQUEST, NO_SUCH_USER, Refused
 from parley.model import Relation, User
 from parley.people.signals import PersonChanged, Signalling
 from parley.store.ports import Accounts, Relations
 from parley.wire.limits import PAGE_ENTRIES_MAX, USERNAME_LETTERS_MAX
 
-NO_SUCH_USER = NOT_FOUND.because("there is no such user")
 NOT_YOURSELF = BAD_REQUEST.because("this is about other people, not yourself")
 
 
@@ -33,17 +32,13 @@ class Relating:
         """Hold somebody so from now on; whoever is held so already stays as they are."""
         if user_id == other_id:
             raise Refused(NOT_YOURSELF)
-        await self._relations.relate(user_id, other_id, relation, iso(self._clock()))
+        now = iso(self._clock())
+        since = await self._relations.relate(user_id, other_id, relation, now)
         self._signals.tell(PersonChanged(user_id))
-        return await self._one(user_id, other_id, relation)
-
-    async def _one(self, user_id: str, other_id: str, relation: Relation) -> Acquaintance:
         profiles = await self._relations.profiles([other_id])
-        held = await self._relations.related(user_id, relation, _before(other_id), 1)
         if other_id not in profiles:
             raise Refused(NO_SUCH_USER)
-        since = held[0].since if held and held[0].user_id == other_id else iso(self._clock())
-        return Acquaintance(profiles[other_id], since)
+        return Acquaintance(profiles[other_id], since or now)
 
     async def remove(self, user_id: str, other_id: str, relation: Relation) -> None:
         """Hold somebody so no more, also if they never were."""
@@ -65,8 +60,3 @@ class Relating:
 
 def _may_be_name(username: str) -> bool:
     return 1 <= len(username) <= USERNAME_LETTERS_MAX
-
-
-def _before(user_id: str) -> str:
-    """An id right before this one, to list from it on."""
-    return user_id[:-1] + chr(ord(user_id[-1]) - 1) if user_id else ""

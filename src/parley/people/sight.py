@@ -53,8 +53,13 @@ class Sight:
     ) -> dict[str, Seen]:
         """Those of them whom the viewer may see."""
         possible = [user_id for user_id in user_ids if 0 < len(user_id) <= ID_LETTERS_MAX]
-        regards = await self.regards(viewer_id, possible, acquainted)
-        visible = [user_id for user_id in possible if sees(regards, viewer_id, user_id)]
+        return await self.look_by(await self.regards(viewer_id, possible, acquainted), viewer_id, possible)
+
+    async def look_by(
+        self, regards: dict[str, Regard], viewer_id: str, user_ids: Sequence[str]
+    ) -> dict[str, Seen]:
+        """The same by regards that were read already."""
+        visible = [user_id for user_id in user_ids if sees(regards, viewer_id, user_id)]
         presences = await self.presences(visible)
         return {found.user_id: self.seen(found, regards[found.user_id].user) for found in presences}
 

@@ -66,7 +66,7 @@ class Social:
         )
         self.relating = Relating(relations, accounts, signals, clock)
         self.muting = Muting(directory, standings, signals)
-        self.listing = Listing(cursors, relations, self.presences, clock)
+        self.listing = Listing(cursors, self.presences, clock)
         cursors.moved = self.receipts.moved
         signals.on(PersonChanged, self._person_changed)
         signals.on(Muted, self._muted)

@@ -135,8 +135,8 @@ class Accounts(Protocol):
 class Relations(Protocol):
     """Whom people know and whom they have blocked. Read strongly."""
 
-    async def relate(self, user_id: str, other_id: str, relation: Relation, since: str | None) -> None:
-        """Hold somebody so since then, or no more; repeating it changes nothing, not even `since`.
+    async def relate(self, user_id: str, other_id: str, relation: Relation, since: str | None) -> str | None:
+        """Hold somebody so since then, or no more; repeating it changes nothing. Returns since when it holds.
 
         Durable before it returns. Somebody who is blocked can neither create the direct chat of the two nor
         append to it from then on (`BLOCKED`), whatever is under way. Refused: unknown people, too many.

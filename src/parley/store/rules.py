@@ -13,7 +13,6 @@ TOO_MANY_RELATED = {
     Relation.CONTACT: BAD_REQUEST.because(f"a person has at most {CONTACTS_MAX} contacts"),
     Relation.BLOCK: BAD_REQUEST.because(f"a person blocks at most {BLOCKS_MAX} others"),
 }
-NO_SUCH_USER = NOT_FOUND.because("there is no such user")
 NO_TOKEN = BAD_REQUEST.because("this changed_since is no token of an overview; leave it out to start over")
 
 ID_LETTERS_TOLD_MAX = 64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from parley.core.permissions import decide_change
-from parley.errors import Refusal
+from parley.errors import NO_SUCH_USER, Refusal
 from parley.model import Action as Deed
 from parley.model import Change, Draft, Role
 from parley.store.dynamodb.actions import Action, Delete, Put, Update
@@ -13,7 +13,7 @@ from parley.store.dynamodb.client import Dynamo
 from parley.store.dynamodb.states import MEMBERSHIPS, ChatState, Known
 from parley.store.dynamodb.together import is_key
 from parley.store.dynamodb.values import Item
-from parley.store.rules import CHAT_FULL, NO_SUCH_USER, TOO_MANY_CHATS
+from parley.store.rules import CHAT_FULL, TOO_MANY_CHATS
 from parley.wire.limits import CHAT_MEMBERS_MAX, USER_CHATS_MAX
 
 USERS = "users"

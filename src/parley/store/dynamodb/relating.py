@@ -39,16 +39,17 @@ class Relating:
         self._clock = clock
         self._ids = make_ids
 
-    async def relate(self, user_id: str, other_id: str, relation: Relation, since: str | None) -> None:
+    async def relate(self, user_id: str, other_id: str, relation: Relation, since: str | None) -> str | None:
         for _ in range(LOOKS_MAX):
-            actions = await self._plan(user_id, other_id, relation, since)
+            held = await self._held(user_id, other_id)
+            actions = await self._plan(user_id, other_id, relation, since, held)
             if not actions:
-                return
+                return str(held[SINCE[relation]]) if since is not None else None
             try:
                 await self._transact(actions)
             except TransactionCanceled:
                 continue  # something is not as it was read: the next look decides
-            return
+            return since
         raise StoreUnavailable("these two are being written to by too many at once")
 
     async def _transact(self, actions: list[Action]) -> None:
@@ -58,9 +59,11 @@ class Relating:
             if isinstance(action, Update) and action.table == CHATS:
                 self._states.doubt(str(action.key["chat_id"]))
 
-    async def _plan(self, user_id: str, other_id: str, relation: Relation, since: str | None) -> list[Action]:
+    async def _plan(
+        self, user_id: str, other_id: str, relation: Relation, since: str | None, held: Item
+    ) -> list[Action]:
         """What makes it true, under the conditions that it rests on; nothing if it is true already."""
-        people, held = await asyncio.gather(self._people(user_id, other_id), self._held(user_id, other_id))
+        people = await self._people(user_id, other_id)
         for person in (user_id, other_id) if since is not None else ():
             if person not in people:
                 raise Refused(no_user(person))

@@ -35,8 +35,8 @@ class DynamoRelations:
         self._relating = relating
         self._chat_ids_of = chat_ids_of
 
-    async def relate(self, user_id: str, other_id: str, relation: Relation, since: str | None) -> None:
-        await self._relating.relate(user_id, other_id, relation, since)
+    async def relate(self, user_id: str, other_id: str, relation: Relation, since: str | None) -> str | None:
+        return await self._relating.relate(user_id, other_id, relation, since)
 
     async def related(
         self, user_id: str, relation: Relation, after_user_id: str, limit: int

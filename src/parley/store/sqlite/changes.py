@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from parley.core.permissions import decide_change
-from parley.errors import Refusal
+from parley.errors import NO_SUCH_USER, Refusal
 from parley.model import Action, Change, Draft
-from parley.store.rules import CHAT_FULL, NO_SUCH_USER, TOO_MANY_CHATS
+from parley.store.rules import CHAT_FULL, TOO_MANY_CHATS
 from parley.store.sqlite.states import ChatState, Execute, Person
 from parley.store.sqlite.writer import Transaction
 from parley.wire.limits import CHAT_MEMBERS_MAX, USER_CHATS_MAX

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from parley.errors import Refused
+from parley.errors import NO_SUCH_USER, Refused
 from parley.model import Manners, Regard, Related, Relation, User
-from parley.store.rules import NO_SUCH_USER, RELATIONS_MAX, TOO_MANY_RELATED, direct_key
+from parley.store.rules import RELATIONS_MAX, TOO_MANY_RELATED, direct_key
 from parley.store.sqlite.accounts import USER_COLUMNS, USER_COLUMNS_COUNT, user_of
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.states import ChatStates
@@ -51,18 +51,19 @@ class SqliteRelations:
         self._writer = writer
         self._states = states
 
-    async def relate(self, user_id: str, other_id: str, relation: Relation, since: str | None) -> None:
-        await self._writer.run(lambda tx: self._relate(tx, user_id, other_id, relation, since))
+    async def relate(self, user_id: str, other_id: str, relation: Relation, since: str | None) -> str | None:
+        return await self._writer.run(lambda tx: self._relate(tx, user_id, other_id, relation, since))
 
     def _relate(
         self, transaction: Transaction, user_id: str, other_id: str, relation: Relation, since: str | None
-    ) -> None:
+    ) -> str | None:
         if since is None:
             _end(transaction, user_id, other_id, relation)
         else:
-            _begin(transaction, user_id, other_id, relation, since)
+            since = _begin(transaction, user_id, other_id, relation, since)
         if relation is Relation.BLOCK:
             self._forget_sender(transaction, user_id, other_id)
+        return since
 
     def _forget_sender(self, transaction: Transaction, user_id: str, other_id: str) -> None:
         """Whether they may append to the direct chat is decided anew, in this transaction already."""
@@ -131,19 +132,21 @@ def _regard(row: Row, is_acquainted: bool) -> Regard:
     return Regard(user_of(row), is_contact, has_contact, is_blocked, has_blocked, is_acquainted)
 
 
-def _begin(transaction: Transaction, user_id: str, other_id: str, relation: Relation, since: str) -> None:
+def _begin(transaction: Transaction, user_id: str, other_id: str, relation: Relation, since: str) -> str:
+    """Since when it holds: now, or as before."""
     column = SINCE[relation]
     asked = _asked([user_id, other_id])
     people: Any = transaction.execute(f"SELECT count(*) FROM {ASKED}", (asked,)).get
     if people != len({user_id, other_id}):
         raise Refused(NO_SUCH_USER)
     held: Any = transaction.execute(
-        f"SELECT count(*), total(other_id = ?2) FROM relations WHERE user_id = ?1 AND {column} IS NOT NULL",
+        f"SELECT count(*), max(CASE WHEN other_id = ?2 THEN {column} END) FROM relations"
+        f" WHERE user_id = ?1 AND {column} IS NOT NULL",
         (user_id, other_id),
     ).fetchone()
-    count, is_held = held
-    if is_held:
-        return
+    count, before = held
+    if before is not None:
+        return str(before)
     if count >= RELATIONS_MAX[relation]:
         raise Refused(TOO_MANY_RELATED[relation])
     transaction.execute(
@@ -151,6 +154,7 @@ def _begin(transaction: Transaction, user_id: str, other_id: str, relation: Rela
         f" ON CONFLICT DO UPDATE SET {column} = excluded.{column}",
         (user_id, other_id, since),
     )
+    return since
 
 
 def _end(transaction: Transaction, user_id: str, other_id: str, relation: Relation) -> None:
