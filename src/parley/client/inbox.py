@@ -111,7 +111,11 @@ class Inbox:
             self.epoch, self.doubtful = epoch, False
 
     def connected(self) -> None:
-        """What an earlier connection told may have been told by another server."""
+        """What an earlier connection told may have been told by another server: the log itself must say.
+
+        The overview will not: it tells what changed since the last one, not what did not arrive here.
+        """
+        self.doubtful = self.doubtful or self._told > (self.epoch, self.resolved)
         self._told = (0, 0)
 
     def note_head(self, head: int, epoch: int | None = None) -> None:

@@ -1,5 +1,6 @@
 """A small server without sockets or time: the contract as an SDK sees it, for tests of the pure engine."""
 
+import copy
 from collections import Counter
 from typing import Literal
 
@@ -98,6 +99,8 @@ class ModelServer:
         self.store_when_unknown = True
         self.page_entries_max = 7
         self.acked: Counter[str] = Counter()
+        self._overviews: list[dict[str, OverviewChat]] = [{}]
+        """What each token stands for."""
 
     def welcome(self, user_id: str) -> Welcome:
         return Welcome(
@@ -296,16 +299,22 @@ class ModelServer:
         )
 
     def _overview(self, request: SyncOverview, user_id: str) -> Overview:
-        chats = [
-            OverviewChat(
-                chat_id=chat_id,
-                epoch=self.epochs[chat_id],
-                head=len(log),
-                last_acked_sequence=self.cursors.get((user_id, chat_id), 0),
-                read_up_to=self.reads.get((user_id, chat_id), 0),
-                unread=min(self.unread(chat_id, user_id), UNREAD_MAX),
-                unread_more=self.unread(chat_id, user_id) > UNREAD_MAX,
-            )
-            for chat_id, log in self.logs.items()
-        ]
-        return Overview(re=answer_to(request.id), chats=chats, token="1", complete=True)
+        """Only what is different since the overview that the token is of."""
+        known = self._overviews[int(request.changed_since or 0)]
+        rows = {chat_id: self._row(chat_id, user_id) for chat_id in self.logs}
+        chats = [row for chat_id, row in rows.items() if row != known.get(chat_id)]
+        token = str(len(self._overviews))
+        self._overviews.append(copy.deepcopy(rows))
+        return Overview(re=answer_to(request.id), chats=chats, token=token, complete=True)
+
+    def _row(self, chat_id: str, user_id: str) -> OverviewChat:
+        unread = self.unread(chat_id, user_id)
+        return OverviewChat(
+            chat_id=chat_id,
+            epoch=self.epochs[chat_id],
+            head=len(self.logs[chat_id]),
+            last_acked_sequence=self.cursors.get((user_id, chat_id), 0),
+            read_up_to=self.reads.get((user_id, chat_id), 0),
+            unread=min(unread, UNREAD_MAX),
+            unread_more=unread > UNREAD_MAX,
+        )

@@ -36,6 +36,16 @@ def test_each_connection_begins_with_the_overview_since_the_last() -> None:
     assert asked.changed_since == "t7"
 
 
+def test_what_a_lost_connection_told_and_did_not_bring_is_asked_for() -> None:
+    """The next overview does not repeat a head whose page was cut off: the log is asked all the same."""
+    harness = reading(head=3, acked=3)
+    harness.receive(Messages(chat_id=CHAT, epoch=1, entries=[raw(make_entry(CHAT, 9))]))
+    assert len(of(SyncRequest, harness.frames())) == 1
+    harness.engine.disconnected()
+    harness.connect()
+    assert len(of(SyncRequest, harness.frames())) == 1
+
+
 def test_an_overview_is_read_to_its_end() -> None:
     """Pages follow each other by their tokens, and only the last completes it."""
     harness = Harness()

@@ -258,9 +258,19 @@ def test_a_head_above_the_cursor_is_fetched() -> None:
 
 
 def test_what_an_old_connection_told_is_not_believed_for_ever() -> None:
-    """After a reconnect only what this server says counts."""
+    """After a reconnect the log is asked once, and what this server says counts."""
     inbox = placed(3)
     inbox.note_head(9)
+    inbox.connected()
+    assert inbox.wants_sync
+    inbox.page(batch([], 3, after=3), [])
+    assert not inbox.wants_sync
+
+
+def test_a_new_connection_asks_nothing_of_a_log_that_is_complete_here() -> None:
+    """Everything told of had come: the overview will tell what is new."""
+    inbox = placed(3)
+    inbox.note_head(3)
     inbox.connected()
     assert not inbox.wants_sync
 

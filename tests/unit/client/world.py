@@ -19,6 +19,8 @@ CHAT_IDS = ["chat_1", "chat_2"]
 GUEST = "user_guest"
 WALL_MS = 1_800_000_000_000
 SETTLE_STEPS_MAX = 20_000
+CUTS_BEFORE_PEACE = 3
+STEPS_BEFORE_CUT_MAX = 6
 
 
 class Person:
@@ -211,14 +213,25 @@ class World:
     def settle(self, *, cut: bool = True) -> None:
         """A healthy network and patience, until nothing is left to do; on new connections, unless told so."""
         self.server.refuse_next.clear()
-        for person in self.people:
-            if cut:
+        if cut:
+            for _ in range(CUTS_BEFORE_PEACE):
+                for person in self.people:
+                    person.cut()
+                    self._begin(person)
+            for person in self.people:
                 person.cut()
         for _ in range(SETTLE_STEPS_MAX):
             busy = [self._turn(person) for person in self.people]
             if not any(busy) and not self._jump():
                 return
         raise AssertionError("it never came to rest")
+
+    def _begin(self, person: Person) -> None:
+        """Some of what a new connection brings: the next one must not count on the rest."""
+        for _ in range(self.random.randint(0, STEPS_BEFORE_CUT_MAX)):
+            person.turn(disk_works=True)
+            if self.up(person):
+                self.down(person)
 
     def _turn(self, person: Person) -> bool:
         person.connect()
