@@ -25,9 +25,10 @@ from parley.store.dynamodb.schema import SCHEMA, TABLES, Table, create_tables
 from parley.store.dynamodb.states import number
 from parley.store.dynamodb.store import DynamoStore
 from parley.store.dynamodb.values import Item, from_item, to_item
-from parley.store.ports import Accounts, Allocator, Cursors, Directory, Log, Relations, Standings
+from parley.store.ports import Allocator
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock
+from tests.contracts.ports import PortsOfStore
 from tests.services import dynamodb_endpoint, fresh_prefix, redis_url
 
 REGION = "local"
@@ -51,7 +52,7 @@ def elsewhere(work: Coroutine[Any, Any, Any]) -> Any:
         return thread.submit(asyncio.run, work).result()
 
 
-class DynamoOpenStore:
+class DynamoOpenStore(PortsOfStore):
     """`options` go to the store as they are, for tests that look inside."""
 
     def __init__(self, allocator: str | None, options: dict[str, Any]) -> None:
@@ -67,30 +68,6 @@ class DynamoOpenStore:
         self._closing: list[Any] = []
         self.allocator: Allocator | None = None
         self.store: DynamoStore
-
-    @property
-    def log(self) -> Log:
-        return self.store.log
-
-    @property
-    def directory(self) -> Directory:
-        return self.store.directory
-
-    @property
-    def accounts(self) -> Accounts:
-        return self.store.accounts
-
-    @property
-    def cursors(self) -> Cursors:
-        return self.store.cursors
-
-    @property
-    def relations(self) -> Relations:
-        return self.store.relations
-
-    @property
-    def standings(self) -> Standings:
-        return self.store.standings
 
     async def create(self) -> None:
         """On tables of its own: those that an earlier test has left empty, or new ones."""

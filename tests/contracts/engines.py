@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 import apsw
 
+from parley.app.engines import Store
 from parley.ids import Ids
-from parley.store.ports import Accounts, Cursors, Directory, Log, Relations, Standings
 from parley.store.sqlite.check import check_folder
 from parley.store.sqlite.database import FILE_NAME
 from parley.store.sqlite.repair import recover
@@ -25,33 +25,16 @@ from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock
 from tests.contracts.dynamodb_engine import DynamoEngine
+from tests.contracts.ports import PortsOfStore
 
 FOREIGN_BUSY_MS_MAX = 5_000
 
 
-class OpenStore(Protocol):
+class OpenStore(Store, Protocol):
     """The ports of one engine, and what another program may do to its store meanwhile."""
 
     clock: VirtualClock
     ids: Ids
-
-    @property
-    def log(self) -> Log: ...
-
-    @property
-    def directory(self) -> Directory: ...
-
-    @property
-    def accounts(self) -> Accounts: ...
-
-    @property
-    def cursors(self) -> Cursors: ...
-
-    @property
-    def relations(self) -> Relations: ...
-
-    @property
-    def standings(self) -> Standings: ...
 
     async def reopen(self) -> None:
         """Close it properly, and open what it left behind."""
@@ -96,7 +79,7 @@ class Engine(Protocol):
         ...
 
 
-class SqliteOpenStore:
+class SqliteOpenStore(PortsOfStore):
     """SQLite; `options` go to the store as they are, for tests that look inside."""
 
     def __init__(self, folder: Path, sequencing: str, options: dict[str, Any]) -> None:
@@ -106,30 +89,6 @@ class SqliteOpenStore:
         self._folder = folder
         self._options = {"sequencing": sequencing, **options}
         self.store: SqliteStore
-
-    @property
-    def log(self) -> Log:
-        return self.store.log
-
-    @property
-    def directory(self) -> Directory:
-        return self.store.directory
-
-    @property
-    def accounts(self) -> Accounts:
-        return self.store.accounts
-
-    @property
-    def cursors(self) -> Cursors:
-        return self.store.cursors
-
-    @property
-    def relations(self) -> Relations:
-        return self.store.relations
-
-    @property
-    def standings(self) -> Standings:
-        return self.store.standings
 
     async def open(self) -> None:
         self.store = SqliteStore(

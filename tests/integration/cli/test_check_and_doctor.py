@@ -8,7 +8,8 @@ import pytest
 from parley.store.checks import INVARIANTS
 from parley.testing.server import ServerProcess
 from tests.integration.cli.running import parley, succeed
-from tests.integration.cli.stores import GROUP_ENTRIES, change, one
+from tests.integration.cli.stores import change, one
+from tests.integration.small_world import GROUP_ENTRIES
 
 
 @pytest.fixture

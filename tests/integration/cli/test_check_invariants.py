@@ -10,7 +10,8 @@ import pytest
 from parley.store.checks import INVARIANTS, Progress
 from parley.store.sqlite import check_log
 from parley.store.sqlite.check import check_folder
-from tests.integration.cli.stores import GROUP_ENTRIES, change, one
+from tests.integration.cli.stores import change, one
+from tests.integration.small_world import GROUP_ENTRIES
 
 GROUP = "WHERE chat_id = 'chat_group'"
 AT_2 = "WHERE chat_no = 1 AND sequence = 2"

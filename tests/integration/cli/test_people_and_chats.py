@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.running import parley, succeed
-from tests.integration.cli.stores import GROUP_ENTRIES, one
+from tests.integration.cli.stores import one
+from tests.integration.small_world import GROUP_ENTRIES
 
 
 def test_a_person_is_added_with_a_made_password(data: Path) -> None:

@@ -13,7 +13,8 @@ from parley.store.sqlite.repair import recover
 from parley.testing.clients import HttpClient, RawClient
 from parley.testing.server import ServerProcess
 from tests.integration.cli.running import parley, succeed
-from tests.integration.cli.stores import BEGINNING, GROUP_ENTRIES, change, one
+from tests.integration.cli.stores import change, one
+from tests.integration.small_world import BEGINNING, GROUP_ENTRIES
 
 GROUP = "WHERE chat_id = 'chat_group'"
 COUNTER = f"SELECT sequence_counter FROM chat_counters {GROUP}"

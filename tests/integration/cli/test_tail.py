@@ -13,8 +13,8 @@ from parley.client import Client, connect
 from parley.testing.server import ServerProcess
 from tests.integration.cli.ptys import window
 from tests.integration.cli.running import parley, succeed
-from tests.integration.cli.stores import GROUP_ENTRIES
 from tests.integration.cli.test_talk import LINE_SECONDS_MAX, following
+from tests.integration.small_world import GROUP_ENTRIES
 
 GROUP = "chat_group"
 FIRST_NEW = str(GROUP_ENTRIES + 1)

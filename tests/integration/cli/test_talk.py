@@ -9,7 +9,8 @@ import pytest
 
 from parley.testing.server import Lines, ServerProcess, parley_command
 from tests.integration.cli.running import clean_environment, parley, succeed
-from tests.integration.cli.stores import GROUP_ENTRIES, change, one
+from tests.integration.cli.stores import change, one
+from tests.integration.small_world import GROUP_ENTRIES
 
 LINE_SECONDS_MAX = 30.0
 

@@ -20,15 +20,16 @@ from parley.config import Cluster
 from parley.ephemeral.ports import Node
 from parley.errors import Refused
 from parley.ids import Ids
-from parley.model import AppendResult, Draft, Head, Page, Persisted
+from parley.model import AppendResult, Draft, Head, Persisted
 from parley.telemetry import Metrics
+from tests.fakes import UnaskedLog
 from tests.unit.chats.nodes import SharedStore
 from tests.unit.cluster.fakes import FakeNodes
 
 SECRET = "what all nodes of this cluster share"
 
 
-class MemoryLog:
+class MemoryLog(UnaskedLog):
     """The way into the store. `open`: while it is cleared, appends wait, as on a slow store."""
 
     def __init__(self, store: SharedStore) -> None:
@@ -42,24 +43,6 @@ class MemoryLog:
         if self.failure is not None:
             raise self.failure
         return AppendResult(self._store.append(drafts), [])
-
-    async def read(self, chat_id: str, after: int, limit: int) -> Page:
-        raise AssertionError("nobody asks")
-
-    async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
-        raise AssertionError("nobody asks")
-
-    async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
-        raise AssertionError("nobody asks")
-
-    async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
-        raise AssertionError("nobody asks")
-
-    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
-        raise AssertionError("nobody asks")
-
-    async def seal(self) -> list[Persisted]:
-        raise AssertionError("nobody asks")
 
 
 class Hearing:

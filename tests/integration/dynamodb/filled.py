@@ -2,16 +2,14 @@
 
 import asyncio
 import random
-import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from itertools import count
 from typing import Any, TypeVar
 
 from parley import ids
 from parley.clock import from_iso
-from parley.model import Action, Change, Chat, ChatType, Draft, Kind, Relation, Role, Session, User
+from parley.model import Relation, Session
 from parley.sequencing.dynamodb import DynamoAllocator
 from parley.store.checks import Findings
 from parley.store.dynamodb.check import check_tables_of
@@ -20,13 +18,10 @@ from parley.store.dynamodb.entries import put_void
 from parley.store.dynamodb.schema import create_tables
 from parley.store.dynamodb.store import DynamoStore
 from parley.telemetry import Metrics
+from tests.integration.small_world import BEGINNING, VOID_AT, Ticking, populate
 from tests.services import dynamodb_endpoint, fresh_prefix
 
-BEGINNING = "2026-01-01T00:00:00.000Z"
 REGION = "us-east-1"
-GROUP_ENTRIES = 6
-"""Messages 1 to 5, of which the fourth is void, then Cas joins."""
-VOID_AT = 4
 GROUP: Item = {"chat_id": "chat_group"}
 DIRECT: Item = {"chat_id": "chat_direct"}
 
@@ -34,34 +29,9 @@ T = TypeVar("T")
 Work = Callable[[Dynamo], Coroutine[Any, Any, T]]
 
 
-class Ticking:
-    """A clock that is a second later each time it is looked at."""
-
-    def __init__(self) -> None:
-        self._ticks = count(from_iso(BEGINNING), 1000)
-
-    def __call__(self) -> int:
-        return next(self._ticks)
-
-
 def at(sequence: int) -> Item:
     """The place of an entry of the group."""
     return {"chat_id": "chat_group", "sequence": sequence}
-
-
-def message(chat_id: str, sender_id: str, text: str) -> Draft:
-    client_message_id = str(uuid.uuid4())
-    return Draft(
-        chat_id=chat_id,
-        sender_id=sender_id,
-        content=text,
-        client_message_id=client_message_id,
-        client_key=ids.client_key(client_message_id),
-    )
-
-
-def _chat(chat_id: str, chat_type: ChatType, title: str | None) -> Chat:
-    return Chat(chat_id, chat_type, title, "user_ann", BEGINNING, BEGINNING, 1)
 
 
 def open_store(dynamo: Dynamo, *, two_phase: bool = False) -> DynamoStore:
@@ -72,28 +42,14 @@ def open_store(dynamo: Dynamo, *, two_phase: bool = False) -> DynamoStore:
 
 
 async def fill(dynamo: Dynamo, *, two_phase: bool = False) -> None:
-    """Ann, Ben and Cas; a group with a void, a direct chat, Ben's cursors and session; Ann blocks Ben."""
+    """The small world with a void in its group; Ben has a session, and Ann blocks him."""
     store = open_store(dynamo, two_phase=two_phase)
-    for name in ("ann", "ben", "cas"):
-        await store.accounts.add_user(User(f"user_{name}", name, name, "", False, BEGINNING), "no hash")
+    await populate(store)
     await store.accounts.add_session(
         Session("ses_ben", "user_ben", "phone", "a phone", 1, 1, 2**52), b"hash of a token"
     )
-    await store.directory.create_chat(_chat("chat_group", ChatType.GROUP, "Tea"), ["user_ben"])
-    await store.directory.create_chat(_chat("chat_direct", ChatType.DIRECT, None), ["user_ben"])
-    for number in range(1, GROUP_ENTRIES):
-        await store.log.append([message("chat_group", "user_ann", f"message {number}")])
-    content = '{"action":"joined","user_id":"user_cas","role":"member"}'
-    change = Change(Action.JOINED, "user_cas", Role.MEMBER)
-    joining = Draft(
-        chat_id="chat_group", sender_id="user_ann", content=content, kind=Kind.MEMBER.value, change=change
-    )
-    await store.log.append([joining])
-    await store.log.append([message("chat_direct", "user_ben", "psst")])
     await store.relations.relate("user_ann", "user_ben", Relation.BLOCK, BEGINNING)
     await store.relations.relate("user_ann", "user_cas", Relation.CONTACT, BEGINNING)
-    store.cursors.note_acked("user_ben", "phone", "chat_group", 3, from_iso(BEGINNING))
-    store.cursors.note_read("user_ben", "chat_group", 2, from_iso(BEGINNING))
     await store.cursors.close()
     await store.outbox.close()
     await _make_void(dynamo, VOID_AT)

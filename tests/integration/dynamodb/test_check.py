@@ -9,16 +9,8 @@ from parley.store.checks import INVARIANTS, Progress
 from parley.store.dynamodb import looking
 from parley.store.dynamodb.check import NOT_SHOWN
 from parley.store.dynamodb.client import Dynamo, Item
-from tests.integration.dynamodb.filled import (
-    BEGINNING,
-    DIRECT,
-    GROUP,
-    GROUP_ENTRIES,
-    at,
-    check,
-    filled,
-    set_in,
-)
+from tests.integration.dynamodb.filled import DIRECT, GROUP, at, check, filled, set_in
+from tests.integration.small_world import BEGINNING, GROUP_ENTRIES
 
 ANN_OF_BEN: Item = {"user_id": "user_ann", "other_id": "user_ben"}
 BEN_IN_GROUP: Item = {"user_id": "user_ben", "chat_id": "chat_group"}

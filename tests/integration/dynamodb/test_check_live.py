@@ -10,7 +10,8 @@ from parley.store.dynamodb.client import Dynamo
 from parley.store.dynamodb.schema import create_tables
 from parley.store.dynamodb.store import DynamoStore
 from parley.testing.dynamodb_faults import Dice
-from tests.integration.dynamodb.filled import BEGINNING, REGION, check, message, open_store
+from tests.integration.dynamodb.filled import REGION, check, open_store
+from tests.integration.small_world import BEGINNING, message
 from tests.services import dynamodb_endpoint, fresh_prefix
 
 ROUNDS = 6

@@ -18,18 +18,9 @@ from parley.store.dynamodb.recover import PUBLISHED_AGAIN, recover
 from parley.store.dynamodb.traces import chats_without_counter, reported_in
 from parley.store.recovery import NoSuchChat, Recovery, Unbelievable
 from parley.testing.dynamodb_faults import Planned, timeout_done, timeout_not_done
-from tests.integration.dynamodb.filled import (
-    BEGINNING,
-    GROUP,
-    GROUP_ENTRIES,
-    at,
-    check,
-    filled,
-    message,
-    open_store,
-    set_in,
-)
+from tests.integration.dynamodb.filled import GROUP, at, check, filled, open_store, set_in
 from tests.integration.dynamodb.test_check import BEN_IN_GROUP, lose_counter, lose_entry
+from tests.integration.small_world import BEGINNING, GROUP_ENTRIES, message
 
 BEN_ON_PHONE: Item = {"user_id": "user_ben", "device_chat": "phone\x1fchat_group"}
 

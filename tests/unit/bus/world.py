@@ -11,11 +11,12 @@ from parley.bus import events
 from parley.bus.events import Record
 from parley.bus.publisher import NotPublished, Publisher
 from parley.errors import StoreUnavailable
-from parley.model import AppendResult, Draft, Head, Page, Persisted, Stored
+from parley.model import Head, Page, Persisted, Stored
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_BYTES_MAX
+from tests.fakes import UnaskedLog
 
 PARTITIONS = 3
 NODE = "here"
@@ -38,7 +39,7 @@ def wire_of(chat_id: str, sequence: int, content: str = "hi") -> bytes:
     return msgspec.json.encode(entry)
 
 
-class FakeLog:
+class FakeLog(UnaskedLog):
     """Every chat's positions; one that is missing is not resolved yet."""
 
     def __init__(self) -> None:
@@ -77,21 +78,6 @@ class FakeLog:
 
     async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
         return {chat_id: Head(1, self.head(chat_id)) for chat_id in chat_ids}
-
-    async def append(self, drafts: Sequence[Draft]) -> AppendResult:
-        raise AssertionError("nobody asks")
-
-    async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
-        raise AssertionError("nobody asks")
-
-    async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
-        raise AssertionError("nobody asks")
-
-    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
-        raise AssertionError("nobody asks")
-
-    async def seal(self) -> list[Persisted]:
-        raise AssertionError("nobody asks")
 
 
 class FakeOutbox:

@@ -8,13 +8,14 @@ import structlog
 from parley.bus.embedded import EmbeddedBus
 from parley.chats.sending import BATCH_DRAFTS_MAX, BATCH_LETTERS_MAX, CHATS_UNDER_WAY_MAX, Sending
 from parley.errors import SERVICE_UNAVAILABLE, OutcomeUnknown, Refusal, Refused, StoreUnavailable
-from parley.model import Appended, AppendResult, Draft, Head, Outcome, Page, Persisted, Stored
+from parley.model import Appended, AppendResult, Draft, Head, Outcome, Persisted, Stored
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock
+from tests.fakes import UnaskedLog
 from tests.waiting import eventually
 
 
-class FakeLog:
+class FakeLog(UnaskedLog):
     """Stores what it is given, in its order, or raises what it is told to; remembers its batches."""
 
     def __init__(self) -> None:
@@ -34,24 +35,6 @@ class FakeLog:
             outcomes.append(Appended(message_id="", sequence=self.head, epoch=1, created_at=""))
             positions.append(Stored(self.head, b"{}"))
         return AppendResult(outcomes, [Persisted("chat", 1, positions)])
-
-    async def read(self, chat_id: str, after: int, limit: int) -> Page:
-        raise AssertionError("nobody asks")
-
-    async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
-        raise AssertionError("nobody asks")
-
-    async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
-        raise AssertionError("nobody asks")
-
-    async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
-        raise AssertionError("nobody asks")
-
-    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
-        raise AssertionError("nobody asks")
-
-    async def seal(self) -> list[Persisted]:
-        raise AssertionError("nobody asks")
 
 
 class FailingListener:

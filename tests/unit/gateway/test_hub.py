@@ -7,12 +7,13 @@ import msgspec
 
 from parley.gateway import hub as hub_module
 from parley.gateway.hub import Hub, LiveChat
-from parley.model import AppendResult, Chat, Draft, Head, Member, Page, Persisted, Role, Stored
+from parley.model import Chat, Head, Member, Page, Persisted, Role, Stored
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock, run_virtual
 from parley.wire.codec import JSON, Codec
 from parley.wire.codes import Close
 from parley.wire.frames import Entry
+from tests.fakes import UnaskedLog
 
 CHAT = "chat_1"
 
@@ -39,7 +40,7 @@ def news(*sequences: int) -> Persisted:
     return Persisted(CHAT, 1, [Stored(sequence, entry(sequence)) for sequence in sequences])
 
 
-class FakeLog:
+class FakeLog(UnaskedLog):
     """A log whose entries everybody can read as soon as they are in it; `reads` counts."""
 
     def __init__(self) -> None:
@@ -59,21 +60,6 @@ class FakeLog:
 
     async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
         return {chat_id: Head(1, len(self.entries)) for chat_id in chat_ids}
-
-    async def append(self, drafts: Sequence[Draft]) -> AppendResult:
-        raise AssertionError("nobody asks")
-
-    async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
-        raise AssertionError("nobody asks")
-
-    async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
-        raise AssertionError("nobody asks")
-
-    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
-        raise AssertionError("nobody asks")
-
-    async def seal(self) -> list[Persisted]:
-        raise AssertionError("nobody asks")
 
 
 class FakeDirectory:
