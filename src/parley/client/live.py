@@ -82,6 +82,7 @@ class Live:
         self._muted: dict[str, int] = {}
         """Until when, in time of day."""
         self._opened: dict[str, Opened] = {}
+        self._loading: set[str] = set()
         self._updates: dict[Update, None] = {}
         self._openings: list[Opening] = []
         self.user_id = ""
@@ -123,19 +124,20 @@ class Live:
         self.presences.watch_chat(chat_id, [])
 
     def to_load(self) -> list[str]:
-        """The open chats whose picture must be asked for now."""
+        """The open chats whose picture must be asked for now; of each one at a time."""
         waiting = [chat_id for chat_id, opened in self._opened.items() if opened.must_load]
+        waiting = [chat_id for chat_id in waiting if chat_id not in self._loading]
         chat_ids = [chat_id for chat_id in waiting if not self._timers.pending((LOAD_TIMER, chat_id))]
         for chat_id in chat_ids:
             self._opened[chat_id].start_loading()
+        self._loading.update(chat_ids)
         return chat_ids
 
     def loaded(self, chat_id: str, picture: Picture) -> None:
-        opened = self._opened.get(chat_id)
+        opened = self._asked_for(chat_id)
         if opened is None:
             return
         opened.loaded(picture)
-        self._note_muted(chat_id, picture.info.muted_until)
         self._watch_members(chat_id, opened)
         self._openings.append(Opening(chat_id))
         for what in (What.MEMBERS, What.RECEIPTS, What.SETTINGS):
@@ -143,16 +145,23 @@ class Live:
 
     def load_failed(self, chat_id: str, refusal: Refusal | None, now_ms: int) -> None:
         """A refusal for good closes the chat; everything else is tried again."""
-        opened = self._opened.get(chat_id)
+        opened = self._asked_for(chat_id)
         if opened is None:
             return
         if refusal is not None and not refusal.temporary:
-            self._leave(chat_id, refusal)
+            self.close(chat_id, refusal)
+            self._update(What.MEMBERS, chat_id)
             return
         opened.load_failed()
         opened.is_wanted = True
         pause_ms = backoff_ms(opened.attempts - 1, self._timing, self._chance())
         self._timers.set((LOAD_TIMER, chat_id), now_ms + pause_ms)
+
+    def _asked_for(self, chat_id: str) -> Opened | None:
+        """The chat that a picture was asked for; None if it was closed since, or opened anew."""
+        self._loading.discard(chat_id)
+        opened = self._opened.get(chat_id)
+        return opened if opened is not None and opened.is_loading else None
 
     def openings(self) -> list[Opening]:
         openings, self._openings = self._openings, []
@@ -217,12 +226,14 @@ class Live:
                 self._missed_something(chat_id)
 
     def changed(self, frame: ChatChanged, *, left: bool) -> None:
+        """An overview that is on its way may not know of it: what an overview tells is asked for again."""
         if left:
             self._leave(frame.chat_id)
         elif frame.change == "muted" and frame.muted_until is not UNSET:
             self._note_muted(frame.chat_id, frame.muted_until)
-        elif frame.chat_id not in self._unread:
-            self._ask_overview()
+        elif frame.chat_id in self._unread:
+            return
+        self._ask_overview()
 
     def receipt(self, frame: ReceiptFrame) -> None:
         """How far somebody is; oneself, too, on another device."""
@@ -316,13 +327,13 @@ class Live:
         if self.typists.end(chat_id, user_id):
             self._update(What.TYPING, chat_id)
 
-    def _leave(self, chat_id: str, because: Refusal = NOT_A_MEMBER) -> None:
+    def _leave(self, chat_id: str) -> None:
         """Nothing of a chat that one is not in is kept."""
         self._unread.pop(chat_id, None)
         self._muted.pop(chat_id, None)
         for user_id in self.typists.of(chat_id):
             self._end_typing(chat_id, user_id)
-        self.close(chat_id, because)
+        self.close(chat_id, NOT_A_MEMBER)
         self._update(What.MEMBERS, chat_id)
         self._update(What.UNREAD, chat_id)
 

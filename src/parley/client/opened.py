@@ -95,21 +95,21 @@ class Opened:
         self.is_wanted = True
         """Whether a picture must be asked for."""
         self.attempts = 0
-        self._is_loading = False
+        self.is_loading = False
         self._heard: list[ReceiptFrame | Heard] = []
         self._somebody_read = Seen(None, "")
         self._read_by_anybody = 0
 
     @property
     def must_load(self) -> bool:
-        return self.is_wanted and not self._is_loading
+        return self.is_wanted and not self.is_loading
 
     def start_loading(self) -> None:
-        self.is_wanted, self._is_loading = False, True
+        self.is_wanted, self.is_loading = False, True
         self._heard = []
 
     def loaded(self, picture: Picture) -> None:
-        self._is_loading, self.is_loaded, self.attempts = False, True, 0
+        self.is_loading, self.is_loaded, self.attempts = False, True, 0
         self.title, self.mode = picture.info.title, picture.info.read_receipts
         marks = picture.marks or ChatMarks(self.mode, [])
         by_user = {mark.user_id: mark for mark in marks.marks}
@@ -128,12 +128,12 @@ class Opened:
                 self._raise(one)
 
     def load_failed(self) -> None:
-        self._is_loading = False
+        self.is_loading = False
         self.attempts += 1
 
     def receipt(self, frame: ReceiptFrame) -> bool:
         """Whether that tells something new."""
-        if self._is_loading:
+        if self.is_loading:
             self._heard.append(frame)
         return self._raise(frame)
 
@@ -143,7 +143,7 @@ class Opened:
         if change is None:
             return False
         heard = Heard(entry.sequence, change)
-        if self._is_loading:
+        if self.is_loading:
             self._heard.append(heard)
         self._apply(heard)
         return True

@@ -33,6 +33,8 @@ class Reading:
         self._shared = Budget(ALL_BYTES_MAX, ALL_ENTRIES_MAX)
         self._follows_all = False
         self._placing = True
+        self._passed: dict[str, tuple[int, int]] = {}
+        """How far chats that nobody reads went on this connection: an overview may be older than that."""
         self._fresh: dict[str, None] = {}
         self.positions: dict[str, OverviewChat] = {}
 
@@ -93,6 +95,7 @@ class Reading:
 
     def connected(self) -> None:
         self._placing = True
+        self._passed.clear()
         for inbox in self._inboxes.values():
             inbox.connected()
             self._syncing.consider(inbox)
@@ -128,10 +131,13 @@ class Reading:
             self._follow(frame.chat_id)
 
     def live(self, chat_id: str, epoch: int, found: Sequence[Found]) -> None:
-        if found:
-            self._raise_position(chat_id, found[-1].sequence)
+        if not found:
+            return
+        self._raise_position(chat_id, found[-1].sequence)
         inbox = self._inboxes.get(chat_id)
-        if inbox is not None:
+        if inbox is None:
+            self._passed[chat_id] = (epoch, found[-1].sequence)
+        else:
             inbox.live(epoch, found)
             self._after_news(inbox)
 
@@ -204,8 +210,13 @@ class Reading:
             position.head = max(position.head, head)
 
     def _follow(self, chat_id: str) -> None:
-        if chat_id not in self._inboxes and chat_id not in self._unplaced:
+        inbox = self._inboxes.get(chat_id)
+        if inbox is None and chat_id not in self._unplaced:
             self._place(chat_id, self._shared)
+        elif inbox is not None and inbox.failure is not None and inbox.budget is self._shared:
+            # It was left, and joined again before anybody looked.
+            inbox.failure = None
+            self.doubt(chat_id)
 
     def _place(self, chat_id: str, budget: Budget) -> None:
         """Start where this device is: by its own word, else by the server's, once that is known."""
@@ -219,6 +230,9 @@ class Reading:
         inbox = self._inboxes[chat_id] = Inbox(chat_id, cursor or Cursor(), budget)
         if budget is self._shared and position is not None and inbox.processed.sequence == position.head:
             inbox.trust(position.epoch)
+        if chat_id in self._passed:
+            epoch, head = self._passed.pop(chat_id)
+            inbox.note_head(head, epoch)
         self._syncing.consider(inbox)
 
 

@@ -298,6 +298,8 @@ def test_a_new_picture_does_not_hide_what_is_watched() -> None:
     harness = opened()
     asked = subscription(harness)
     harness.receive(PresenceState(re=answer_to(asked.id), presences=[PresenceView(BEN, "online", TIME)]))
+    harness.receive(HeartbeatAck(server_time=TIME, heads={CHAT: 14}))
+    harness.frames()
     harness.engine.live.loaded(CHAT, picture((ME, 10, 10), (BEN, 6, 5)))
     assert member(harness, BEN).status == "online"
 

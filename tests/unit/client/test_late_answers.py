@@ -1,0 +1,131 @@
+"""Answers that were made before what was heard since: the newer word stays, or it is asked again."""
+
+from parley.client.engine import MustLoad
+from parley.client.live import Opening
+from parley.errors import NOT_A_MEMBER
+from parley.wire.frames import (
+    ChatChanged,
+    Messages,
+    Overview,
+    OverviewChat,
+    SyncOverview,
+    SyncRequest,
+    answer_to,
+    refused,
+)
+from tests.unit.client.harness import CHAT, WALL_MS, Harness, of, position
+from tests.unit.client.model_server import make_entry, raw, receipt
+from tests.unit.client.test_opened import BEN, ME, opened, opening, picture, status
+
+LEFT = ChatChanged(chat_id=CHAT, change="left", user_id=ME)
+JOINED = ChatChanged(chat_id=CHAT, change="joined", user_id=ME, head=3)
+FOREVER = "2099-01-01T00:00:00.000Z"
+
+
+def asking() -> tuple[Harness, SyncOverview]:
+    """Somebody whose second overview is on its way."""
+    harness = Harness()
+    harness.connect()
+    harness.answer_overview(position(head=3, acked=3))
+    harness.engine.overviews.ask()
+    return harness, asked(harness)
+
+
+def asked(harness: Harness) -> SyncOverview:
+    (request,) = of(SyncOverview, harness.frames())
+    assert isinstance(request, SyncOverview)
+    return request
+
+
+def answer(harness: Harness, request: SyncOverview, *chats: OverviewChat) -> None:
+    harness.receive(Overview(re=answer_to(request.id), chats=list(chats), token="t2", complete=True))
+
+
+def say(harness: Harness, sequence: int) -> None:
+    harness.receive(Messages(chat_id=CHAT, epoch=1, entries=[raw(make_entry(CHAT, sequence))]))
+
+
+def test_a_chat_that_was_left_does_not_come_back_by_an_older_overview() -> None:
+    """The overview is asked once more, which tells that it was left."""
+    harness, request = asking()
+    harness.receive(LEFT)
+    unread = position(head=3)
+    unread.unread = 3
+    answer(harness, request, unread)
+    answer(harness, asked(harness), position(left=True))
+    assert harness.engine.live.unread(CHAT).count == 0
+    assert CHAT not in harness.engine.reading.positions
+
+
+def test_a_chat_that_was_muted_stays_so() -> None:
+    """An overview that was made before does not unmute it for good, and a picture never does."""
+    harness, request = asking()
+    harness.receive(ChatChanged(chat_id=CHAT, change="muted", muted_until=FOREVER))
+    answer(harness, request, position(head=3))
+    muted = position(head=3)
+    muted.muted_until = FOREVER
+    answer(harness, asked(harness), muted)
+    harness.engine.live.open(CHAT)
+    harness.frames()
+    harness.engine.live.loaded(CHAT, picture((ME, 0, 0)))
+    assert harness.engine.live.is_muted(CHAT, WALL_MS)
+
+
+def test_what_came_before_the_first_overview_is_not_passed_over() -> None:
+    """Who follows all asks the log for what was live while nobody knew where to begin."""
+    harness = Harness()
+    harness.engine.reading.read_all()
+    harness.connect()
+    request = asked(harness)
+    say(harness, 4)
+    answer(harness, request, position(head=3, acked=3))
+    assert len(of(SyncRequest, harness.frames())) == 1
+
+
+def test_what_came_while_an_overview_was_made_is_not_passed_over() -> None:
+    """Who begins to follow all after it asks the log, too."""
+    harness, request = asking()
+    say(harness, 4)
+    answer(harness, request, position(head=3, acked=3))
+    harness.engine.reading.read_all()
+    assert len(of(SyncRequest, harness.frames())) == 1
+
+
+def test_who_follows_all_reads_a_chat_that_was_left_and_joined_again() -> None:
+    """Also when nobody had yet looked at what came of the leaving."""
+    harness = Harness()
+    harness.engine.reading.read_all()
+    harness.connect()
+    harness.answer_overview(position(head=1, acked=1))
+    harness.receive(LEFT)
+    (page,) = of(SyncRequest, harness.frames())
+    harness.receive(refused(NOT_A_MEMBER, page.id))
+    harness.receive(JOINED)
+    assert len(of(SyncRequest, harness.frames())) == 1
+
+
+def test_the_picture_of_an_earlier_opening_is_no_picture_of_this_one() -> None:
+    """It is older than what was heard since, so the chat is looked at anew and opens then."""
+    harness = opening()
+    harness.engine.live.close(CHAT)
+    harness.engine.live.open(CHAT)
+    harness.receive(receipt(CHAT, BEN, "read", 9))
+    harness.frames()
+    harness.engine.live.loaded(CHAT, picture((ME, 10, 10), (BEN, 6, 5)))
+    assert Opening(CHAT) not in harness.engine.events()
+    harness.frames()
+    assert MustLoad(CHAT) in harness.engine.events()
+    harness.engine.live.loaded(CHAT, picture((ME, 10, 10), (BEN, 9, 9)))
+    assert status(harness, 9) == ("read", 1, 1)
+
+
+def test_a_picture_that_is_refused_closes_the_chat_and_no_more() -> None:
+    """Whether one is in it is for the overview to tell: meanwhile one may have come back."""
+    harness = opened()
+    say(harness, 11)
+    harness.engine.disconnected()
+    harness.connect()
+    harness.answer_overview()
+    harness.engine.live.load_failed(CHAT, NOT_A_MEMBER, harness.now_ms)
+    assert harness.engine.live.opened(CHAT) is None
+    assert harness.engine.live.unread(CHAT).count == 1
