@@ -296,7 +296,7 @@ class Connection:
         """Each kind of request and what performs it."""
         match request:
             case frames.Hello():
-                return await self._hello(request)
+                await self._hello(request)
             case frames.SyncRequest():
                 return await self._sync_request(request)
             case frames.Sync():
@@ -334,7 +334,7 @@ class Connection:
                 return await self._heartbeat()
         return None
 
-    async def _hello(self, request: frames.Hello) -> ServerFrame:
+    async def _hello(self, request: frames.Hello) -> None:
         services = self._services
         try:
             session = await services.people.authenticate(request.token)
@@ -348,12 +348,14 @@ class Connection:
         self.session_id, self.token, self.live = session.session_id, request.token, request.live
         services.lobby.arrived(self.user_id, self.device_id)
         services.note_arrival(self.user_id)
+        self._outbox.hold()
         await services.hub.subscribe(self)
         if not self.live:
             self._told_heads = services.hub.heads_beyond(self, {})
         self._session.accept()
         self._forget_hello()
-        return frames.Welcome(
+        welcome = frames.Welcome(
+            re=answer_to(request.id),
             user_id=self.user_id,
             device_id=self.device_id,
             session_id=self.session_id,
@@ -361,6 +363,7 @@ class Connection:
             heartbeat_seconds=limits.HEARTBEAT_SECONDS,
             limits=limits.WELCOME_LIMITS,
         )
+        self._outbox.begin(self._framed(welcome))
 
     async def _sync_request(self, request: frames.SyncRequest) -> ServerFrame:
         page = await self._services.reading.sync(self.user_id, request)
@@ -424,8 +427,11 @@ class Connection:
         self._services.metrics.refusals.labels(refusal.code).inc()
         self._write(refused(refusal, request_id))
 
+    def _framed(self, frame: ServerFrame) -> bytes:
+        return framed(self.codec.encode(frame), self.codec.binary)
+
     def _write(self, frame: ServerFrame) -> None:
-        self.offer(framed(self.codec.encode(frame), self.codec.binary))
+        self.offer(self._framed(frame))
 
     def offer(self, data: bytes) -> None:
         """The one bounded doorway: over the limit the reader is closed, and finds it all in the log."""

@@ -10,20 +10,32 @@ from parley.wire.limits import OUTBOX_BYTES_MAX
 class Outbox:
     """What waits for one socket: frames of this turn, and what the transport could not send yet."""
 
-    __slots__ = ("_flusher", "_frames", "_gathered_bytes", "_transport")
+    __slots__ = ("_flusher", "_frames", "_gathered_bytes", "_is_held", "_transport")
 
     def __init__(self, transport: asyncio.Transport, flusher: Flusher) -> None:
         self._transport = transport
         self._flusher = flusher
         self._frames: list[bytes] = []
         self._gathered_bytes = 0
+        self._is_held = False
+
+    def hold(self) -> None:
+        """What is offered from now on waits for `begin`."""
+        self._is_held = True
+
+    def begin(self, first: bytes) -> None:
+        """This frame, and behind it what was held."""
+        self._is_held = False
+        self._frames.insert(0, first)
+        self._gathered_bytes += len(first)
+        self._flusher.add(self)
 
     def offer(self, data: bytes) -> bool:
         """Take a frame; False when the reader is too slow for it."""
         gathered = self._gathered_bytes + len(data)
         if gathered + self._transport.get_write_buffer_size() > OUTBOX_BYTES_MAX:
             return False
-        if not self._frames:
+        if not self._frames and not self._is_held:
             self._flusher.add(self)
         self._frames.append(data)
         self._gathered_bytes = gathered

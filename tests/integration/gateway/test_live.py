@@ -1,16 +1,19 @@
 """Live delivery: to every device of every member, in order, without a gap, and to nobody else."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 import apsw
+import pytest
 
 from parley.core.sending import check_send
-from parley.model import Draft
+from parley.model import Draft, Head
 from parley.testing.clients import Person, RawClient
 from parley.testing.clock import VirtualClock
 from parley.wire.frames import SendMessage
+from tests.integration.gateway.bare import BareSocket
 from tests.integration.gateway.serving import Place, message
 from tests.waiting import eventually
 
@@ -60,6 +63,35 @@ async def test_several_sockets_of_one_device_are_all_live(place: Place) -> None:
             await one.close()
             await served.said(ann, chat, "2")
             await two.live_entry(chat, 2)
+
+
+async def test_nothing_comes_before_the_welcome(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is sent while a connection is still being made follows its welcome, and is not lost."""
+    async with place.serving() as served:
+        ann, ben = await served.people("ann", "ben")
+        heard = await served.as_(ann).create_group(ben)
+        async with served.client(ann) as writer:
+            await served.as_(ben).create_group()
+            looks_at_heads, may_look = asyncio.Event(), asyncio.Event()
+            heads = served.app.store.log.heads
+
+            async def slow_heads(chat_ids: Sequence[str]) -> dict[str, Head]:
+                looks_at_heads.set()
+                await may_look.wait()
+                return await heads(chat_ids)
+
+            monkeypatch.setattr(served.app.store.log, "heads", slow_heads)
+            socket = BareSocket(served.port)
+            await socket.open()
+            greeted = asyncio.ensure_future(socket.hello(ben))
+            await looks_at_heads.wait()
+            await writer.send_message(heard, "early")
+            await writer.live_entry(heard, 1)
+            may_look.set()
+            assert (await greeted)["type"] == "welcome"
+            early = await socket.frame()
+            assert [entry["content"] for entry in early["entries"]] == ["early"]
+            socket.close()
 
 
 async def test_live_false_asks_for_no_messages(place: Place) -> None:
