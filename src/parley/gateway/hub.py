@@ -127,6 +127,7 @@ class Hub:
             head = heads.get(chat.chat_id)
             if head is not None and chat.sent_through < 0:
                 chat.epoch, chat.sent_through = head.epoch, head.sequence
+                self._go_on(chat, head.epoch)
                 self._fill_if_behind(chat)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
@@ -225,6 +226,11 @@ class Hub:
         if len(chat.pending) > PENDING_POSITIONS_MAX:
             chat.pending.clear()
         self._fill_if_behind(chat)
+
+    def _go_on(self, chat: LiveChat, epoch: int) -> None:
+        """From where it is now: forget what came another way meanwhile, send what follows."""
+        chat.pending = {s: stored for s, stored in chat.pending.items() if s > chat.sent_through}
+        self._send_pending(chat, epoch)
 
     def _send_pending(self, chat: LiveChat, epoch: int) -> None:
         """Everything that follows on what was sent, in frames of bounded size."""
@@ -379,8 +385,7 @@ class Hub:
                 if page.to_sequence <= chat.sent_through:
                     return  # not resolved yet: its own news will come
                 self._send(chat, page.epoch, positions_of(page))
-                chat.pending = {s: stored for s, stored in chat.pending.items() if s > chat.sent_through}
-                self._send_pending(chat, page.epoch)
+                self._go_on(chat, page.epoch)
         finally:
             chat.filler = None
         self._fill_if_behind(chat)

@@ -59,7 +59,9 @@ class FakeLog(UnaskedLog):
         return Page(chat_id, 1, found, [], after + 1, after + len(found), len(self.entries))
 
     async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
-        return {chat_id: Head(1, len(self.entries)) for chat_id in chat_ids}
+        head = len(self.entries)
+        await asyncio.sleep(0)
+        return {chat_id: Head(1, head) for chat_id in chat_ids}
 
 
 class FakeDirectory:
@@ -210,6 +212,23 @@ def test_the_log_waits_for_answers_that_are_on_their_way() -> None:
         held[0]()
         await asyncio.sleep(hub_module.FILL_AFTER_SECONDS)
         assert ear.heard == [1, 2]
+
+    run_virtual(scenario)
+
+
+def test_news_while_the_head_is_looked_up_is_sent_once_and_then_forgotten() -> None:
+    """What the head covers is not kept for ever; what it does not is sent from memory."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        log = FakeLog()
+        log.fill(2)
+        hub, ear = Hub(log, FakeDirectory(), Metrics(clock), lambda _: None), Ear()
+        arriving = asyncio.ensure_future(hub.subscribe(ear))
+        await asyncio.sleep(0)
+        hub.persisted([news(2, 3)])
+        await arriving
+        assert (ear.heard, log.reads) == ([3], 0)
+        assert ear.chats[CHAT].pending == {}
 
     run_virtual(scenario)
 
