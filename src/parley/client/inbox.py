@@ -41,12 +41,13 @@ class Found(NamedTuple):
 class Budget:
     """A limit on what one or several inboxes keep. What is held out of order never takes more than half."""
 
-    __slots__ = ("bytes_max", "entries", "entries_max", "held_bytes", "ready_bytes")
+    __slots__ = ("bytes_max", "entries", "entries_max", "held", "held_bytes", "ready_bytes")
 
     def __init__(self, bytes_max: int = CHAT_BYTES_MAX, entries_max: int = CHAT_ENTRIES_MAX) -> None:
         self.bytes_max = bytes_max
         self.entries_max = entries_max
         self.entries = 0
+        self.held = 0
         self.ready_bytes = 0
         self.held_bytes = 0
 
@@ -56,7 +57,8 @@ class Budget:
 
     @property
     def held_full(self) -> bool:
-        return self.full or self.held_bytes >= self.bytes_max // 2
+        is_half = self.held >= self.entries_max // 2 or self.held_bytes >= self.bytes_max // 2
+        return is_half or self.full
 
 
 class Inbox:
@@ -197,6 +199,7 @@ class Inbox:
         elif position.sequence not in self._held and not self.budget.held_full:
             self._held[position.sequence] = position
             self.budget.entries += 1
+            self.budget.held += 1
             self.budget.held_bytes += position.size
 
     def _compare(self, position: Found) -> None:
@@ -240,6 +243,7 @@ class Inbox:
     def _unhold(self, position: Found) -> None:
         del self._held[position.sequence]
         self.budget.entries -= 1
+        self.budget.held -= 1
         self.budget.held_bytes -= position.size
 
     def _hold_only(self, epoch: int) -> None:

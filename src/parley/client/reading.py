@@ -80,7 +80,7 @@ class Reading:
         if inbox is None:
             return None
         entry = inbox.take()
-        self._syncing.room_was_made(inbox)
+        self._syncing.consider(inbox)
         self._cursors.move(chat_id, inbox.processed, now_ms)
         return entry
 

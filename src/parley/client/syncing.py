@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from parley.client.inbox import Inbox
+from parley.client.inbox import Budget, Inbox
 from parley.client.timers import Timers
 from parley.client.timing import Timing, backoff_ms
 from parley.wire.frames import SyncRequest
@@ -26,7 +26,7 @@ class Syncing:
         self._next_id = next_id
         self._chance = chance
         self._wanting: dict[str, Inbox] = {}
-        self._blocked: dict[str, Inbox] = {}
+        self._blocked: dict[Budget, dict[str, Inbox]] = {}
         self._asked: dict[str, int] = {}
         self._attempts: dict[str, int] = {}
 
@@ -36,22 +36,17 @@ class Syncing:
         if inbox.wants_sync and not waits:
             self._wanting[inbox.chat_id] = inbox
 
-    def room_was_made(self, inbox: Inbox) -> None:
-        """Something was taken from this chat; those that share its budget may have room again, too."""
-        if self._blocked and inbox.has_room:
-            for blocked in [other for other in self._blocked.values() if other.budget is inbox.budget]:
-                del self._blocked[blocked.chat_id]
-                self._wanting[blocked.chat_id] = blocked
-        self.consider(inbox)
-
     def requests(self, now_ms: int) -> list[SyncRequest]:
         """The pages to ask for now."""
+        for budget in [budget for budget in self._blocked if not budget.full]:
+            for inbox in self._blocked.pop(budget).values():
+                self.consider(inbox)
         requests = []
         while self._wanting and len(self._asked) < SYNCS_IN_FLIGHT_MAX:
             chat_id = next(iter(self._wanting))
             inbox = self._wanting.pop(chat_id)
             if not inbox.has_room:
-                self._blocked[chat_id] = inbox
+                self._blocked.setdefault(inbox.budget, {})[chat_id] = inbox
             elif inbox.wants_sync:
                 requests.append(self._ask(inbox, now_ms))
         return requests
@@ -83,8 +78,10 @@ class Syncing:
         self._asked.pop(chat_id, None)
 
     def forget(self, chat_id: str) -> None:
-        for waiting in (self._wanting, self._blocked, self._asked, self._attempts):
-            waiting.pop(chat_id, None)
+        for inboxes in (self._wanting, *self._blocked.values()):
+            inboxes.pop(chat_id, None)
+        for numbers in (self._asked, self._attempts):
+            numbers.pop(chat_id, None)
         self._timers.cancel((SYNC_TIMER, chat_id))
 
     def disconnected(self) -> None:
