@@ -14,7 +14,6 @@ NO_CLIENT_ID = BAD_REQUEST.because(
     "client_message_id must be a UUIDv4, made once per message and kept for retries"
 )
 NO_PREDECESSOR = BAD_REQUEST.because("after_client_message_id must be the UUIDv4 of an earlier message")
-NO_CHAT = BAD_REQUEST.because("chat_id is missing")
 NO_CONTENT_TYPE = BAD_REQUEST.because("content_type must be a media type such as text/plain")
 NO_TIME = BAD_REQUEST.because("display_time must be an ISO 8601 time")
 MESSAGE_TOO_LARGE = TOO_LARGE.because(f"content is larger than {MESSAGE_BYTES_MAX} bytes in UTF-8")
@@ -22,9 +21,6 @@ MESSAGE_TOO_LARGE = TOO_LARGE.because(f"content is larger than {MESSAGE_BYTES_MA
 
 def check_send(request: SendMessage, sender_id: str, request_id: str = "") -> Draft | Refusal:
     """The draft of a message, or what is wrong with it. Membership is decided with the write."""
-    chat_id = request.chat
-    if not chat_id:
-        return NO_CHAT
     key = ids.client_key(request.client_message_id)
     if key is None:
         return NO_CLIENT_ID
@@ -42,7 +38,7 @@ def check_send(request: SendMessage, sender_id: str, request_id: str = "") -> Dr
         if after_key is None:
             return NO_PREDECESSOR
     return Draft(
-        chat_id=chat_id,
+        chat_id=request.chat,
         sender_id=sender_id,
         content=content,
         content_type=content_type,

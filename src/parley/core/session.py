@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from enum import Enum
 
-from parley.errors import BAD_REQUEST, UNAUTHENTICATED
+from parley.core.sending import is_time
+from parley.errors import BAD_REQUEST, UNAUTHENTICATED, Refusal
 from parley.wire import codes
 from parley.wire.codec import Codec, Misread, NotAFrame
 from parley.wire.codes import Close
 from parley.wire.frames import (
     AckPosition,
+    ChatFrame,
     DeliveryReceipt,
     Heartbeat,
     Hello,
@@ -60,6 +62,8 @@ TABLE: dict[State, dict[type, State]] = {
 
 HELLO_FIRST = UNAUTHENTICATED.because("say hello first")
 HELLO_ONCE = BAD_REQUEST.because("hello is said once")
+NO_CHAT = BAD_REQUEST.because("chat_id is missing")
+NO_TIME = BAD_REQUEST.because("delivered_at and read_at must be ISO 8601 times")
 
 
 class Session:
@@ -78,13 +82,16 @@ class Session:
         except NotAFrame as error:
             self.state = State.CLOSED
             return Close(codes.NOT_A_FRAME.code, str(error))
-        following = TABLE[self.state].get(type(frame))
-        if following is not None:
-            self.state = following
-            return frame
         if isinstance(frame, Misread):
             return frame
-        return Misread(HELLO_ONCE if self.state is State.READY else HELLO_FIRST, frame.id)
+        following = TABLE[self.state].get(type(frame))
+        if following is None:
+            return Misread(HELLO_ONCE if self.state is State.READY else HELLO_FIRST, frame.id)
+        wrong = wrong_in(frame)
+        if wrong is not None:
+            return Misread(wrong, frame.id)
+        self.state = following
+        return frame
 
     def accept(self) -> None:
         """The token was good."""
@@ -93,3 +100,13 @@ class Session:
 
     def close(self) -> None:
         self.state = State.CLOSED
+
+
+def wrong_in(frame: Request) -> Refusal | None:
+    """What is wrong with a request although each field is of its type."""
+    if isinstance(frame, ChatFrame) and not frame.chat:
+        return NO_CHAT
+    match frame:
+        case DeliveryReceipt(delivered_at=time) | ReadReceipt(read_at=time):
+            return None if time is None or is_time(time) else NO_TIME
+    return None

@@ -112,6 +112,8 @@ WRONG = [
     ("read_receipt", {"read_up_to": 4}, "ahead_of_log"),
     ("read_receipt", {"read_up_to": "msg_nothing"}, "not_found"),
     ("delivery_receipt", {"message_id": "msg_nothing"}, "not_found"),
+    ("read_receipt", {"read_up_to": 1, "read_at": "just now"}, "bad_request"),
+    ("delivery_receipt", {"message_id": "msg_nothing", "delivered_at": ""}, "bad_request"),
 ]
 
 
@@ -119,7 +121,7 @@ WRONG = [
 async def test_a_receipt_beyond_the_log_is_refused(
     place: Place, kind: str, fields: dict[str, Any], code: str
 ) -> None:
-    """Positions ahead of the log and unknown messages are refused, and nothing changes."""
+    """Positions ahead of the log, unknown messages and odd times are refused, and nothing changes."""
     async with place.serving() as served:
         ann, ben = await served.people("ann", "ben")
         chat = await served.as_(ann).create_direct(ben)

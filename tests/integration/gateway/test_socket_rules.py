@@ -59,6 +59,11 @@ EVERY_REQUEST: list[tuple[str, dict[str, Any]]] = [
     ("read_receipt", {"read_up_to": 1}),
     ("heartbeat", {}),
 ]
+ABOUT_A_CHAT = [
+    *(one for one in EVERY_REQUEST if one[0] not in ("sync", "sync_overview", "heartbeat")),
+    ("typing_start", {}),
+    ("typing_stop", {}),
+]
 
 
 async def test_hello_is_said_once(place: Place) -> None:
@@ -152,6 +157,18 @@ async def test_a_chat_has_three_names(place: Place, name: str) -> None:
             (listed,) = overview["chats"]
             assert (listed["last_acked_sequence"], listed["read_up_to"]) == (1, 1)
             assert [frame for frame in client.unasked if frame["type"] == "refused"] == []
+
+
+async def test_a_request_about_no_chat_is_wrong(place: Place) -> None:
+    """A field that is missing is told as such, not as a chat that one is not in."""
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        async with served.client(ann) as client:
+            for kind, fields in ABOUT_A_CHAT:
+                for named in ({}, {"chat_id": ""}):
+                    refused = await client.request(kind, **fields, **named)
+                    assert (refused["type"], refused["code"]) == ("refused", "bad_request"), kind
+                    assert "chat_id" in refused["reason"]
 
 
 async def test_unknown_fields_are_ignored(place: Place) -> None:
