@@ -16,7 +16,7 @@ from parley.gateway import bodies, people_api
 from parley.gateway.calls import REQUEST_ID, Answer, Call, Endpoint, address_of, is_limited, is_local
 from parley.model import Appended, Chat, ChatType, Draft, Member, Page, ReadReceipts, Role
 from parley.people.listing import Person
-from parley.people.muting import is_muted
+from parley.people.muting import is_muted, muted_time
 from parley.wire import limits
 from parley.wire.codec import JSON
 from parley.wire.frames import SendMessage, SyncRequest
@@ -92,13 +92,16 @@ async def show_chat(call: Call) -> Answer:
 async def change_chat(call: Call) -> Answer:
     wanted = await call.body(bodies.ChatChange)
     services, chat_id = call.services, call.path("chat_id")
-    if wanted.muted_until is not UNSET:
-        await services.muting.mute(chat_id, call.user_id, wanted.muted_until)
+    until = wanted.muted_until
+    if until is not UNSET:
+        until = muted_time(until)  # lest half of a change be done when it is none
     if wanted.title is not None:
         await services.membership.rename(chat_id, call.user_id, wanted.title)
     if wanted.read_receipts is not None:
         mode = ReadReceipts(wanted.read_receipts)
         await services.membership.set_read_receipts(chat_id, call.user_id, mode)
+    if until is not UNSET:
+        await services.muting.mute(chat_id, call.user_id, until)
     return await show_chat(call)
 
 

@@ -17,10 +17,9 @@ class Muting:
         self._signals = signals
 
     async def mute(self, chat_id: str, user_id: str, until: str | None) -> None:
-        """For this person alone; their devices are told."""
+        """For this person alone; their devices are told. `until` is as `muted_time` gives it."""
         if await self._directory.role(chat_id, user_id) is None:
             raise Refused(NOT_A_MEMBER)
-        until = None if until is None else _time(until)
         await self._standings.mute(user_id, chat_id, until)
         self._signals.tell(Muted(chat_id, user_id, until))
 
@@ -32,9 +31,9 @@ def is_muted(until: str | None, now_ms: int) -> bool:
     return until is not None and from_iso(until) > now_ms
 
 
-def _time(text: str) -> str:
-    """A time as it travels."""
+def muted_time(text: str | None) -> str | None:
+    """A time as it travels, or none."""
     try:
-        return iso(from_iso(text))
+        return None if text is None else iso(from_iso(text))
     except (ValueError, OverflowError, OSError) as error:
         raise Refused(NO_TIME) from error

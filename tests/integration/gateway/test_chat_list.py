@@ -86,6 +86,25 @@ async def test_mute_is_a_setting_of_ones_own(place: Place) -> None:
             assert not other.heard("chat_changed", change="muted")
 
 
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"muted_until": "2999-01-01T00:00:00Z", "title": "mine"}, 403),
+        ({"muted_until": "2999-01-01T00:00:00Z", "read_receipts": "none"}, 403),
+        ({"muted_until": "tomorrow", "title": "mine"}, 400),
+    ],
+)
+async def test_of_a_refused_change_nothing_is_done(place: Place, change: dict[str, str], status: int) -> None:
+    """A change of several things is refused as a whole."""
+    async with place.serving() as served:
+        ann, ben = await served.people("ann", "ben")
+        group = await served.as_(ann).create_group(ben)
+        person = ben if status == 403 else ann
+        before = (await served.as_(person).get(f"/v1/chats/{group}")).body
+        assert (await served.as_(person).patch(f"/v1/chats/{group}", change)).status == status
+        assert (await served.as_(person).get(f"/v1/chats/{group}")).body == before
+
+
 @pytest.mark.parametrize("until", ["tomorrow", "", "99999-01-01T00:00:00Z", 5])
 async def test_a_time_that_is_none_is_refused(place: Place, until: object) -> None:
     """Mute takes a time or null; a foreign chat cannot be muted."""
