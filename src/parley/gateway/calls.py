@@ -19,7 +19,7 @@ from parley.wire.limits import BODY_BYTES_MAX
 T = TypeVar("T")
 
 REQUEST_ID = web.RequestKey("request_id", str)
-BEARER = "Bearer "
+BEARER = "bearer "
 FORWARDING_HEADERS = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
 
 
@@ -118,7 +118,7 @@ def address_of(request: web.Request, services: Services) -> str:
 
 async def authenticate(request: web.Request, services: Services) -> Session:
     header = request.headers.get("Authorization", "")
-    if not header.startswith(BEARER):
+    if header[: len(BEARER)].lower() != BEARER:
         raise Refused(UNAUTHENTICATED)
     return await services.people.authenticate(header[len(BEARER) :].strip())
 

@@ -116,7 +116,8 @@ async def _profile(call: Call, user: User) -> bodies.Profile:
 
 
 async def show_presences(call: Call) -> Answer:
-    asked = [user_id for user_id in call.text("user_ids").split(",") if user_id]
+    listed = ",".join(call.request.query.getall("user_ids", []))
+    asked = [user_id for user_id in listed.split(",") if user_id]
     return 200, bodies.Presences(await call.services.presences.query(call.user_id, asked))
 
 

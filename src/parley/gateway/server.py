@@ -184,7 +184,9 @@ class Gateway:
         except web.HTTPNotFound:
             response = self._refuse(NO_ROUTE)
         except web.HTTPMethodNotAllowed as error:
-            response = self._refuse(WRONG_METHOD.because(f"use {', '.join(sorted(error.allowed_methods))}"))
+            allowed = ", ".join(sorted(error.allowed_methods))
+            response = self._refuse(WRONG_METHOD.because(f"use {allowed}"))
+            response.headers["Allow"] = allowed
         except web.HTTPException as error:
             response = self._refuse(BAD_REQUEST.because(error.reason))
         except (ConnectionError, asyncio.CancelledError):

@@ -148,6 +148,16 @@ async def test_without_a_valid_token_everything_is_401(place: Place) -> None:
                     assert (answer.status, (await answer.json())["code"]) == (401, "unauthenticated")
 
 
+async def test_the_word_bearer_has_no_case(place: Place) -> None:
+    """As HTTP has it for every scheme."""
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        for word in ("Bearer", "bearer", "BEARER"):
+            headers = {"Authorization": f"{word} {ann.token}"}
+            async with served.session.get(f"{served.url}/v1/me", headers=headers) as answer:
+                assert answer.status == 200
+
+
 async def test_a_profile_is_shown_and_changed(place: Place) -> None:
     """What is left out of a change stays; the answer is the whole profile."""
     async with place.serving() as served:

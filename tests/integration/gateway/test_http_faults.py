@@ -74,7 +74,7 @@ async def test_unknown_fields_pass(place: Place) -> None:
 
 
 async def test_unknown_addresses_are_404_and_wrong_methods_405(place: Place) -> None:
-    """Both are refused in the form of every other error."""
+    """Both are refused in the form of every other error; the latter with what is allowed."""
     async with place.serving() as served:
         for path in (
             "/",
@@ -93,6 +93,8 @@ async def test_unknown_addresses_are_404_and_wrong_methods_405(place: Place) -> 
             ("POST", "/healthz"),
         ):
             assert_refused(await served.http.request(method, path), 405, "method_not_allowed")
+        wrong = await served.http.request("PUT", "/v1/me")
+        assert wrong.headers["Allow"] == "GET, PATCH"
 
 
 async def test_odd_path_parts_are_only_unknown(place: Place) -> None:

@@ -226,3 +226,13 @@ async def test_presence_of_too_many_is_refused(place: Place) -> None:
                 assert len(fine["presences"]) == PRESENCE_BATCH_MAX
         answer = await served.as_(ann).get("/v1/presence", user_ids=",".join(too_many))
         assert_refused(answer, 400, "bad_request")
+
+
+async def test_people_are_asked_for_in_either_form(place: Place) -> None:
+    """One list with commas, or the parameter repeated, as most clients write a list."""
+    async with place.serving() as served:
+        ann, ben, cleo = await served.people("ann", "ben", "cleo")
+        for between in (",", "&user_ids="):
+            query = f"user_ids={ben.user_id}{between}{cleo.user_id}"
+            answer = await served.as_(ann).get(f"/v1/presence?{query}")
+            assert [one["user_id"] for one in answer.body["presences"]] == [ben.user_id, cleo.user_id]
