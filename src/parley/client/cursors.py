@@ -7,13 +7,20 @@ from collections.abc import Callable
 from parley.client.keeping import Cursor
 from parley.client.timers import Timers
 from parley.client.timing import Timing
+from parley.core.rates import FRAMES_PER_CONNECTION, Rate, RateLimiter
 from parley.wire.frames import AckPosition
 
 FLUSH_TIMER = "flush"
 FLUSH = (FLUSH_TIMER, "")
 RETRY_TIMER = "retry acks"
 RETRY = (RETRY_TIMER, "")
+PACE_TIMER = "pace acks"
+PACE = (PACE_TIMER, "")
 ACKS_IN_FLIGHT_MAX = 1_024
+ACK_RATE = Rate(FRAMES_PER_CONNECTION.per_second / 2, FRAMES_PER_CONNECTION.burst / 2)
+"""Half of what a server takes from one connection. It ends one that goes on when it is refused."""
+
+assert ACK_RATE.burst < ACKS_IN_FLIGHT_MAX
 
 
 class Cursors:
@@ -33,6 +40,7 @@ class Cursors:
         self._since_heartbeat: dict[str, int] = {}
         self._before_heartbeat: dict[str, int] = {}
         self._chat_of_ack: dict[int, str] = {}
+        self._rate = RateLimiter(ACK_RATE)
 
     def get(self, chat_id: str) -> Cursor | None:
         return self._at.get(chat_id)
@@ -57,10 +65,18 @@ class Cursors:
     def saved(self, cursors: dict[str, Cursor]) -> None:
         self._to_ack |= {chat_id: cursor.sequence for chat_id, cursor in cursors.items() if cursor.sequence}
 
-    def acks(self) -> list[AckPosition]:
-        acks, self._to_ack = self._to_ack, {}
-        self._since_heartbeat |= acks
-        return [self._ack(chat_id, sequence) for chat_id, sequence in acks.items()]
+    def acks(self, now_ms: int) -> list[AckPosition]:
+        """As many as may go out now; the rest follows."""
+        acks, wait_ms = [], 0
+        while self._to_ack and not (wait_ms := self._rate.take(PACE, now_ms)):
+            acks.append(self._ack(next(iter(self._to_ack))))
+        if wait_ms:
+            self._timers.set(PACE, now_ms + max(wait_ms, self._timing.cursor_flush_ms))
+        return acks
+
+    def last_acks(self) -> list[AckPosition]:
+        """All of them: there is no later."""
+        return [self._ack(chat_id) for chat_id in list(self._to_ack)]
 
     def refused(self, request_id: int, temporary: bool, now_ms: int) -> str | None:
         """The chat whose position the server does not take; a temporary refusal is tried again."""
@@ -91,7 +107,8 @@ class Cursors:
         self._chat_of_ack.clear()
         self.retry()
 
-    def _ack(self, chat_id: str, sequence: int) -> AckPosition:
+    def _ack(self, chat_id: str) -> AckPosition:
+        sequence = self._since_heartbeat[chat_id] = self._to_ack.pop(chat_id)
         request_id = self._next_id()
         self._chat_of_ack[request_id] = chat_id
         if len(self._chat_of_ack) > ACKS_IN_FLIGHT_MAX:

@@ -18,7 +18,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from parley.client.calls import CALL_TIMER, Calls
-from parley.client.cursors import FLUSH_TIMER, RETRY_TIMER, Cursors
+from parley.client.cursors import FLUSH_TIMER, PACE_TIMER, RETRY_TIMER, Cursors
 from parley.client.errors import RequestRefused
 from parley.client.keeping import Changes, Kept, MessageKey, Outgoing
 from parley.client.live import LOAD_TIMER, Live, Opening, Update
@@ -275,7 +275,7 @@ class Engine:
                 case _ if kind == TYPING_TIMER:
                     self.live.typing_expired(whose)
                 case _:
-                    assert kind in (LOAD_TIMER, PRESENCE_TIMER), "its rest is over, and that is all"
+                    assert kind in (LOAD_TIMER, PACE_TIMER, PRESENCE_TIMER), "a rest is over, no more"
 
     # What follows.
 
@@ -287,7 +287,7 @@ class Engine:
         frames += self.live.presences.frames()
         frames += self.live.typists.frames()
         frames += self.outbox.transmit(now_ms, wall_ms)
-        frames += self.cursors.acks()
+        frames += self.cursors.acks(now_ms)
         frames += self.calls.transmit()
         frames += self._heartbeat(now_ms)
         self._events += [MustCheck(message) for message in self.outbox.to_check()]

@@ -167,7 +167,7 @@ class Link:
 
     async def _say_last_words(self, line: Line) -> None:
         """The last acks, and a heartbeat whose answer says that they have taken effect."""
-        acks = self._engine.cursors.acks()
+        acks = self._engine.cursors.last_acks()
         if not acks:
             return
         last = self._engine.calls.add(None)

@@ -30,10 +30,10 @@ class Overviews:
 
     def ask(self) -> int:
         """Ask again; the round that, or a later one, has the answer."""
-        if self._request_id is None and not self._is_paging:
-            self._is_due = True
-        else:
+        if self._request_id is not None or self._is_paging:
             self._is_wanted_again = True
+        elif not self._timers.pending(LATE):
+            self._is_due = True
         return self.round + 1
 
     def connected(self) -> None:

@@ -13,6 +13,8 @@ SYNCS_IN_FLIGHT_MAX = 8
 PAGE_ENTRIES = 500
 
 SYNC_TIMER = "sync"
+PAUSE = (SYNC_TIMER, "")
+"""Of all chats, after the server said that they ask too fast: it has no patience without end."""
 
 
 class Syncing:
@@ -38,6 +40,8 @@ class Syncing:
 
     def requests(self, now_ms: int) -> list[SyncRequest]:
         """The pages to ask for now."""
+        if self._timers.pending(PAUSE):
+            return []
         for budget in [budget for budget in self._blocked if not budget.full]:
             for inbox in self._blocked.pop(budget).values():
                 self.consider(inbox)
@@ -73,6 +77,10 @@ class Syncing:
         delay = max(at_least_ms, backoff_ms(attempt, self._timing, self._chance()))
         self._timers.set((SYNC_TIMER, chat_id), now_ms + delay)
 
+    def pause(self, at_least_ms: int, now_ms: int) -> None:
+        """Every other chat would be refused, too."""
+        self._timers.set(PAUSE, now_ms + max(at_least_ms, self._timing.backoff_base_ms))
+
     def stop_waiting(self, chat_id: str) -> None:
         """The answer did not come in time, or the rest is over."""
         self._asked.pop(chat_id, None)
@@ -86,6 +94,7 @@ class Syncing:
 
     def disconnected(self) -> None:
         """No page will come, and whoever rested may ask the next connection."""
+        self._timers.cancel(PAUSE)
         for chat_id in [*self._asked, *self._attempts]:
             self._timers.cancel((SYNC_TIMER, chat_id))
         self._asked.clear()
