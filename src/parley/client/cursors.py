@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 
 from parley.client.keeping import Cursor
+from parley.client.pace import Pace
 from parley.client.timers import Timers
 from parley.client.timing import Timing
-from parley.core.rates import FRAMES_PER_CONNECTION, Rate, RateLimiter
+from parley.errors import Refusal
 from parley.wire.frames import AckPosition
 
 FLUSH_TIMER = "flush"
 FLUSH = (FLUSH_TIMER, "")
 RETRY_TIMER = "retry acks"
 RETRY = (RETRY_TIMER, "")
-PACE_TIMER = "pace acks"
-PACE = (PACE_TIMER, "")
 ACKS_IN_FLIGHT_MAX = 1_024
-ACK_RATE = Rate(FRAMES_PER_CONNECTION.per_second / 2, FRAMES_PER_CONNECTION.burst / 2)
-"""Half of what a server takes from one connection. It ends one that goes on when it is refused."""
-
-assert ACK_RATE.burst < ACKS_IN_FLIGHT_MAX
 
 
 class Cursors:
     """Every chat's processed position. An ack is cumulative: only the newest of a chat is ever sent."""
 
     def __init__(
-        self, timing: Timing, timers: Timers, next_id: Callable[[], int], kept: dict[str, Cursor]
+        self, timing: Timing, timers: Timers, pace: Pace, next_id: Callable[[], int], kept: dict[str, Cursor]
     ) -> None:
         self._timing = timing
         self._timers = timers
+        self._pace = pace
         self._next_id = next_id
         self._at = kept
         self._moved: dict[str, Cursor] = {}
@@ -40,7 +37,6 @@ class Cursors:
         self._since_heartbeat: dict[str, int] = {}
         self._before_heartbeat: dict[str, int] = {}
         self._chat_of_ack: dict[int, str] = {}
-        self._rate = RateLimiter(ACK_RATE)
 
     def get(self, chat_id: str) -> Cursor | None:
         return self._at.get(chat_id)
@@ -67,22 +63,19 @@ class Cursors:
 
     def acks(self, now_ms: int) -> list[AckPosition]:
         """As many as may go out now; the rest follows."""
-        acks, wait_ms = [], 0
-        while self._to_ack and not (wait_ms := self._rate.take(PACE, now_ms)):
-            acks.append(self._ack(next(iter(self._to_ack))))
-        if wait_ms:
-            self._timers.set(PACE, now_ms + max(wait_ms, self._timing.cursor_flush_ms))
-        return acks
+        some = list(islice(self._to_ack, self._pace.acks(len(self._to_ack), now_ms)))
+        return [self._ack(chat_id) for chat_id in some]
 
     def last_acks(self) -> list[AckPosition]:
         """All of them: there is no later."""
         return [self._ack(chat_id) for chat_id in list(self._to_ack)]
 
-    def refused(self, request_id: int, temporary: bool, now_ms: int) -> str | None:
+    def refused(self, request_id: int, refusal: Refusal, now_ms: int) -> str | None:
         """The chat whose position the server does not take; a temporary refusal is tried again."""
         chat_id = self._chat_of_ack.pop(request_id, None)
-        if chat_id is None or not temporary:
+        if chat_id is None or not refusal.temporary:
             return chat_id
+        self._pace.refused(refusal, now_ms)
         sequence = self._since_heartbeat.get(chat_id) or self._before_heartbeat.get(chat_id)
         if sequence is not None:
             self._to_retry[chat_id] = sequence

@@ -18,12 +18,13 @@ import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from parley.client.calls import CALL_TIMER, Calls
-from parley.client.cursors import FLUSH_TIMER, PACE_TIMER, RETRY_TIMER, Cursors
+from parley.client.cursors import FLUSH_TIMER, RETRY_TIMER, Cursors
 from parley.client.errors import RequestRefused
 from parley.client.keeping import Changes, Kept, MessageKey, Outgoing
 from parley.client.live import LOAD_TIMER, Live, Opening, Update
 from parley.client.outbox import ACK_TIMER, RESUME_TIMER, Outbox
 from parley.client.overviews import OVERVIEW_TIMER, Overviews
+from parley.client.pace import PACE_TIMER, Pace
 from parley.client.presences import PRESENCE_TIMER
 from parley.client.reading import Reading, found_in
 from parley.client.syncing import SYNC_TIMER, Syncing
@@ -151,8 +152,9 @@ class Engine:
         self.online = False
         self.silent = False
         self.outbox = Outbox(timing, self._timers, self._next_id, chance)
-        self.cursors = Cursors(timing, self._timers, self._next_id, kept.cursors)
-        self.syncing = Syncing(timing, self._timers, self._next_id, chance)
+        self._pace = Pace(timing, self._timers)
+        self.cursors = Cursors(timing, self._timers, self._pace, self._next_id, kept.cursors)
+        self.syncing = Syncing(timing, self._timers, self._pace, self._next_id, chance)
         self.reading = Reading(self.cursors, self.syncing)
         self.calls = Calls(timing, self._timers, self._next_id, chance)
         self.overviews = Overviews(timing, self._timers, self._next_id)
@@ -203,6 +205,7 @@ class Engine:
             self._timers.cancel(key)
         self.overviews.disconnected()
         self.outbox.disconnected()
+        self._pace.disconnected()
         self.cursors.disconnected()
         self.reading.disconnected()
         self.calls.disconnected()
@@ -371,7 +374,7 @@ class Engine:
             self._events.append(SendRefused(failed.message.key, refusal))
         elif (number := self.calls.refused(request_id, refusal, now_ms)) is not None:
             self._events.append(CallAnswered(number, refusal))
-        elif (chat_id := self.cursors.refused(request_id, refusal.temporary, now_ms)) is not None:
+        elif (chat_id := self.cursors.refused(request_id, refusal, now_ms)) is not None:
             self.reading.doubt(chat_id)
         elif request_id == self._heartbeat_id:
             self._heartbeat_id = None

@@ -14,7 +14,7 @@ from parley.client.cursors import Cursors
 from parley.client.inbox import Budget, Found, Inbox
 from parley.client.keeping import Cursor
 from parley.client.syncing import Syncing
-from parley.errors import RATE_LIMITED, Refusal
+from parley.errors import Refusal
 from parley.model import Kind
 from parley.wire.frames import ChatChanged, Entry, MessageBatch, OverviewChat
 
@@ -162,9 +162,7 @@ class Reading:
         self._syncing.answered(request_id, chat_id)
         inbox = self._inboxes[chat_id]
         if refusal.temporary:
-            self._syncing.ask_later(chat_id, refusal.retry_after_ms or 0, now_ms)
-            if refusal.code == RATE_LIMITED.code:
-                self._syncing.pause(refusal.retry_after_ms or 0, now_ms)
+            self._syncing.refused(chat_id, refusal, now_ms)
         else:
             inbox.failure = refusal
             self._fresh[chat_id] = None

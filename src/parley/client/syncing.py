@@ -5,26 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from parley.client.inbox import Budget, Inbox
+from parley.client.pace import Pace
 from parley.client.timers import Timers
 from parley.client.timing import Timing, backoff_ms
+from parley.errors import Refusal
 from parley.wire.frames import SyncRequest
 
 SYNCS_IN_FLIGHT_MAX = 8
 PAGE_ENTRIES = 500
 
 SYNC_TIMER = "sync"
-PAUSE = (SYNC_TIMER, "")
-"""Of all chats, after the server said that they ask too fast: it has no patience without end."""
 
 
 class Syncing:
     """A chat wants a page, is blocked for lack of room, waits for an answer, or rests until its timer."""
 
     def __init__(
-        self, timing: Timing, timers: Timers, next_id: Callable[[], int], chance: Callable[[], float]
+        self,
+        timing: Timing,
+        timers: Timers,
+        pace: Pace,
+        next_id: Callable[[], int],
+        chance: Callable[[], float],
     ) -> None:
         self._timing = timing
         self._timers = timers
+        self._pace = pace
         self._next_id = next_id
         self._chance = chance
         self._wanting: dict[str, Inbox] = {}
@@ -40,7 +46,7 @@ class Syncing:
 
     def requests(self, now_ms: int) -> list[SyncRequest]:
         """The pages to ask for now."""
-        if self._timers.pending(PAUSE):
+        if self._pace.rests:
             return []
         for budget in [budget for budget in self._blocked if not budget.full]:
             for inbox in self._blocked.pop(budget).values():
@@ -70,16 +76,17 @@ class Syncing:
     def succeeded(self, chat_id: str) -> None:
         self._attempts.pop(chat_id, None)
 
+    def refused(self, chat_id: str, refusal: Refusal, now_ms: int) -> None:
+        """For now; all chats rest if it came too fast."""
+        self._pace.refused(refusal, now_ms)
+        self.ask_later(chat_id, refusal.retry_after_ms or 0, now_ms)
+
     def ask_later(self, chat_id: str, at_least_ms: int, now_ms: int) -> None:
         """The last answer did not help: rest, longer each time."""
         attempt = self._attempts.get(chat_id, 0)
         self._attempts[chat_id] = attempt + 1
         delay = max(at_least_ms, backoff_ms(attempt, self._timing, self._chance()))
         self._timers.set((SYNC_TIMER, chat_id), now_ms + delay)
-
-    def pause(self, at_least_ms: int, now_ms: int) -> None:
-        """Every other chat would be refused, too."""
-        self._timers.set(PAUSE, now_ms + max(at_least_ms, self._timing.backoff_base_ms))
 
     def stop_waiting(self, chat_id: str) -> None:
         """The answer did not come in time, or the rest is over."""
@@ -94,7 +101,6 @@ class Syncing:
 
     def disconnected(self) -> None:
         """No page will come, and whoever rested may ask the next connection."""
-        self._timers.cancel(PAUSE)
         for chat_id in [*self._asked, *self._attempts]:
             self._timers.cancel((SYNC_TIMER, chat_id))
         self._asked.clear()

@@ -4,6 +4,7 @@ import itertools
 
 from parley.client.inbox import Budget, Inbox
 from parley.client.keeping import Cursor
+from parley.client.pace import Pace
 from parley.client.syncing import Syncing
 from parley.client.timers import Timers
 from parley.client.timing import Timing
@@ -11,7 +12,8 @@ from tests.unit.client.test_inbox import batch, found
 
 
 def syncing() -> Syncing:
-    return Syncing(Timing(), Timers(), itertools.count(1).__next__, lambda: 0.0)
+    timing, timers = Timing(), Timers()
+    return Syncing(timing, timers, Pace(timing, timers), itertools.count(1).__next__, lambda: 0.0)
 
 
 def full(budget: Budget) -> Inbox:
