@@ -247,6 +247,7 @@ class Hub:
 
     def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
         for user_id in user_ids:
+            self.changed(chat_id, Change(Action.JOINED, user_id))
             for subscriber in list(self._users.get(user_id, ())):
                 chat = self._hold(subscriber, chat_id)
                 self._start_at([chat], {chat_id: head})
@@ -275,10 +276,12 @@ class Hub:
 
     async def _match_chats(self, subscriber: Subscriber, chat_ids: set[str]) -> None:
         for chat_id in subscriber.chats.keys() - chat_ids:
+            self.changed(chat_id, Change(Action.LEFT, subscriber.user_id))
             self._release(subscriber, chat_id)
             self._tell(subscriber, ChatChanged(chat_id=chat_id, change="left", user_id=subscriber.user_id))
         missing = chat_ids - subscriber.chats.keys()
         for chat_id, head in (await self._log.heads(sorted(missing))).items():
+            self.changed(chat_id, Change(Action.JOINED, subscriber.user_id))
             self._start_at([self._hold(subscriber, chat_id)], {chat_id: head})
             joined = ChatChanged(
                 chat_id=chat_id,

@@ -1,5 +1,7 @@
 """Who is there and who types, as people on sockets notice it."""
 
+from unittest import mock
+
 from parley.clock import from_iso, wall_clock
 from parley.testing.clients import Person, RawClient
 from parley.wire.limits import TYPING_MEMBERS_MAX
@@ -102,6 +104,31 @@ async def test_a_subscription_replaces_the_one_before(place: Place) -> None:
             await eventually(lambda: is_seen(viewer, cleo, "offline"))
             await viewer.heartbeat()
             assert [frame["user_id"] for frame in viewer.heard("presence")] == [cleo.user_id]
+
+
+async def test_a_new_chat_makes_strangers_acquainted(place: Place) -> None:
+    """Who watches a stranger is told how they are once both are in a chat, and no more after the last."""
+    async with place.serving() as served:
+        ann, ben = await served.people("ann", "ben")
+        async with served.client(ann) as viewer, served.client(ben):
+            state = await viewer.request("presence_subscribe", user_ids=[ben.user_id])
+            assert state["presences"][0]["last_seen"] == "unavailable"
+            group = await served.as_(ben).create_group(ann)
+            await viewer.hear("presence", user_id=ben.user_id, status="online")
+            await served.as_(ben).delete(f"/v1/chats/{group}/members/{ann.user_id}")
+            await viewer.hear("presence", user_id=ben.user_id, last_seen="unavailable")
+
+
+async def test_a_chat_that_another_program_makes_acquaints_too(place: Place) -> None:
+    """A chat that nobody told of is found by looking, and so is who may be seen."""
+    async with place.serving() as served:
+        ann, ben = await served.people("ann", "ben")
+        async with served.client(ann) as viewer, served.client(ben):
+            await viewer.request("presence_subscribe", user_ids=[ben.user_id])
+            with mock.patch.object(served.app.bus, "publish_joined"):
+                await served.as_(ben).create_group(ann)
+            await served.app.hub.catch_up()
+            await viewer.hear("presence", user_id=ben.user_id, status="online")
 
 
 async def test_typing_is_told_to_others_who_are_there(place: Place) -> None:
