@@ -61,6 +61,22 @@ async def test_a_chat_that_was_left_tells_nothing_more(place: Place) -> None:
         assert (row["title"], row["last_entry"], row["unread"]) == (None, None, 0)
 
 
+async def test_pages_list_no_chat_that_was_left_before(either: Place) -> None:
+    """The list is the same in small pages as in one; what is left while it is read is told."""
+    async with either.serving() as served:
+        ann, ben = await served.people("ann", "ben")
+        chats = [await served.as_(ann).create_group(ben) for _ in range(4)]
+        await served.as_(ann).delete(f"/v1/chats/{chats[3]}/members/{ben.user_id}")
+        page = (await served.as_(ben).get("/v1/chats", limit=1)).body
+        (first,) = page["chats"]
+        await served.as_(ann).delete(f"/v1/chats/{first['chat_id']}/members/{ben.user_id}")
+        rest = []
+        while not page["complete"]:
+            page = (await served.as_(ben).get("/v1/chats", limit=1, changed_since=page["token"])).body
+            rest += [(row["chat_id"], "left" in row) for row in page["chats"]]
+        assert sorted(rest) == sorted((chat, chat == first["chat_id"]) for chat in chats[:3])
+
+
 async def test_mute_is_a_setting_of_ones_own(place: Place) -> None:
     """Muted until a time, for oneself alone, told to one's devices, listed as changed, and taken back."""
     async with place.serving() as served:

@@ -12,7 +12,7 @@ from parley.store.sqlite.reads import Reads
 from parley.wire.limits import PAGE_BYTES_MAX, UNREAD_MAX
 
 CHAT_NO_MAX = 2**62
-TOKEN_PART = re.compile(r"[0-9]{1,18}|4611686018427387904", re.ASCII)
+TOKEN = re.compile(r"([0-9]{1,18})\.([0-9]{1,18}|4611686018427387904)(?::([0-9]{1,18}))?", re.ASCII)
 
 # Without its counter nobody knows when a chat last changed: it counts as changed, for nothing may be missed.
 CHANGED = """
@@ -34,7 +34,7 @@ FROM (
             ELSE max(d.change, coalesce(c.change, (SELECT last FROM changes)))
         END AS latest
     FROM delivery_state AS d JOIN chats USING (chat_id) LEFT JOIN chat_counters AS c USING (chat_id)
-    WHERE d.user_id = ?1 AND (latest, chats.chat_no) > (?3, ?4) AND (NOT d.has_left OR ?3 >= 0)
+    WHERE d.user_id = ?1 AND (latest, chats.chat_no) > (?3, ?4) AND (NOT d.has_left OR d.change > ?6)
     ORDER BY latest, chats.chat_no LIMIT ?5
 ) AS page
 CROSS JOIN delivery_state AS d ON d.user_id = ?1 AND d.chat_id = page.chat_id
@@ -75,17 +75,17 @@ class Overviews:
 
     def changed(self, user_id: str, device_id: str, after: str | None, limit: int, brief: bool) -> Changed:
         """The store's last change is read first: what commits in between is answered again, never missed."""
-        change, chat_no = (-1, 0) if after is None else _parse(after)
         last = self._reads.row(
             "SELECT last, (SELECT user_no FROM users WHERE user_id = ?) FROM changes", (user_id,)
         )
         assert last is not None
-        rows = self._reads.rows(CHANGED, (user_id, device_id, change, chat_no, limit + 1))
+        change, chat_no, began = (-1, 0, last[0]) if after is None else _parse(after)
+        rows = self._reads.rows(CHANGED, (user_id, device_id, change, chat_no, limit + 1, began))
         chats = [Listed._make(row) for row in rows]
         positions = self._fitting(user_id, last[1], chats[:limit], brief)
         if len(positions) < len(chats):
             end = chats[len(positions) - 1]
-            return Changed(positions, f"{end.latest}.{end.chat_no}", False)
+            return Changed(positions, f"{end.latest}.{end.chat_no}:{began}", False)
         return Changed(positions, f"{max(last[0], change)}.{CHAT_NO_MAX}", True)
 
     def _fitting(self, user_id: str, user_no: int, chats: list[Listed], brief: bool) -> list[Position]:
@@ -137,9 +137,13 @@ def _peer(direct_key: str | None, user_id: str) -> str | None:
     return next((person for person in people if person != user_id), None)
 
 
-def _parse(token: str) -> tuple[int, int]:
-    """A token names the last change that was answered, and within it the last chat."""
-    change, dot, chat_no = token.partition(".")
-    if not (dot and TOKEN_PART.fullmatch(change) and TOKEN_PART.fullmatch(chat_no)):
+def _parse(token: str) -> tuple[int, int, int]:
+    """A token names the last change that was answered, within it the last chat, and where a list began.
+
+    What was left before a list of everything began is not on its later pages either.
+    """
+    found = TOKEN.fullmatch(token)
+    if found is None:
         raise Refused(NO_TOKEN)
-    return int(change), int(chat_no)
+    change, chat_no, began = found.groups("0")
+    return int(change), int(chat_no), int(began)
