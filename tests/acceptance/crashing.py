@@ -11,18 +11,23 @@ from tests.acceptance.world import World
 LOOK_SECONDS = 0.01
 
 
-def crash_at(label: str) -> dict[str, str]:
-    return {faults.CRASH: label}
-
-
 async def send_into_crash(world: World, label: str, client_message_id: str, content: str = "hello") -> None:
-    """Restart the server so that it dies at the label, and send a message that makes it."""
-    await asyncio.to_thread(world.server.restart, crash_at(label))
+    """Restart the server so that it dies at the label, and send a message that makes it.
+
+    Arriving is written down too, at leisure: only once that is done may the label be reached.
+    """
+    label, _, count = label.partition(":")
+    armed = world.server.data.with_suffix(".armed")
+    await asyncio.to_thread(world.server.restart, {faults.CRASH: f"{label}:{count or 1}:{armed}"})
     async with world.client(world.ann) as ann:
+        await ann.tell("ack", chat_id=world.chat_id, last_acked_sequence=0)
+        await ann.heartbeat()
+        armed.touch()
         answer = await ann.post_message(world.chat_id, content, client_message_id)
         with contextlib.suppress(Disconnected):
             await ann.answered(answer)
         await asyncio.to_thread(world.server.wait)
+    armed.unlink()
 
 
 class Held:

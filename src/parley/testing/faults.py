@@ -2,7 +2,9 @@
 
 Off unless the environment says otherwise:
 
-    PARLEY_TEST_CRASH=label[:n]     the process kills itself the n-th time it reaches the label
+    PARLEY_TEST_CRASH=label[:n[:FILE]]
+                                    the process kills itself the n-th time it reaches the label,
+                                    counted while FILE exists, if one is named
     PARLEY_TEST_HOLD=label:FILE     whoever reaches the label waits while FILE exists
     PARLEY_TEST_DISK=FILE           the store's writes fail as FILE says: `full`, `sync` or `io`;
                                     no file, or an empty one, means a healthy disk
@@ -39,23 +41,25 @@ VFS_NAME = "parley-faults"
 
 def reach_from(environment: Mapping[str, str]) -> Callable[[str], None]:
     """What happens at a labelled point: nothing, unless this process was told to die there."""
-    label, _, count = environment.get(CRASH, "").partition(":")
+    label, _, rest = environment.get(CRASH, "").partition(":")
     if not label:
         return lambda _: None
-    return Crash(label, int(count or 1))
+    count, _, file = rest.partition(":")
+    return Crash(label, int(count or 1), Path(file) if file else None)
 
 
 class Crash:
     """kill -9 of the own process: nothing is flushed, nobody is told."""
 
-    def __init__(self, label: str, count: int) -> None:
+    def __init__(self, label: str, count: int, armed_by: Path | None = None) -> None:
         if label not in LABELS:
             raise ValueError(f"{CRASH}: {label!r} is none of {', '.join(LABELS)}")
         self._label = label
         self._left = count
+        self._armed_by = armed_by
 
     def __call__(self, label: str) -> None:
-        if label == self._label:
+        if label == self._label and (self._armed_by is None or self._armed_by.exists()):
             self._left -= 1
             if self._left <= 0:
                 os.kill(os.getpid(), signal.SIGKILL)
