@@ -31,12 +31,13 @@ from parley.client.syncing import SYNC_TIMER, Syncing
 from parley.client.timers import Timers
 from parley.client.timing import Timing
 from parley.client.typists import TYPING_TIMER
-from parley.clock import MS_PER_SECOND
+from parley.clock import MS_PER_SECOND, iso
 from parley.errors import TOO_LARGE, Refusal
 from parley.wire import limits
 from parley.wire.client_codec import ClientCodec
 from parley.wire.frames import (
     Ack,
+    AckPosition,
     ChatChanged,
     Entry,
     Heartbeat,
@@ -157,7 +158,7 @@ class Engine:
         self.syncing = Syncing(timing, self._timers, self._pace, self._next_id, chance)
         self.reading = Reading(self.cursors, self.syncing)
         self.calls = Calls(timing, self._timers, self._next_id, chance)
-        self.overviews = Overviews(timing, self._timers, self._next_id)
+        self.overviews = Overviews(timing, self._timers, self._next_id, self._known_chats)
         self.live = Live(timing, self._timers, self._next_id, chance, self.overviews.ask)
         for message in kept.outgoing:
             self.outbox.add(message, kept=True)
@@ -290,7 +291,7 @@ class Engine:
         frames += self.live.presences.frames()
         frames += self.live.typists.frames()
         frames += self.outbox.transmit(now_ms, wall_ms)
-        frames += self.cursors.acks(now_ms)
+        frames += self._acks(now_ms, wall_ms)
         frames += self.calls.transmit()
         frames += self._heartbeat(now_ms)
         self._events += [MustCheck(message) for message in self.outbox.to_check()]
@@ -350,6 +351,9 @@ class Engine:
         if frame.complete:
             self._events.append(OverviewComplete(self.overviews.round))
 
+    def _known_chats(self) -> set[str]:
+        return {*self.reading.positions, *self.live.chat_ids}
+
     def _receive_heartbeat(self, frame: HeartbeatAck) -> None:
         if frame.re == self._heartbeat_id:
             self._heartbeat_id = None
@@ -391,6 +395,21 @@ class Engine:
         self.live.presences.refused(request_id, refusal, now_ms)
         if not refusal.temporary:
             self._events.append(Complaint(refusal))
+
+    def _acks(self, now_ms: int, wall_ms: int) -> list[AckPosition]:
+        """What one has received oneself; of that the server tells only the others."""
+        acks, at = self.cursors.acks(now_ms), iso(wall_ms)
+        for ack in acks:
+            self.live.receipt(
+                ReceiptFrame(
+                    chat_id=ack.chat,
+                    user_id=self.user_id,
+                    kind="delivered",
+                    up_to_sequence=ack.last_acked_sequence,
+                    at=at,
+                )
+            )
+        return acks
 
     def _heartbeat(self, now_ms: int) -> list[Heartbeat]:
         if not self._heartbeat_due or self._heartbeat_id is not None:

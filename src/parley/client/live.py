@@ -6,7 +6,7 @@ what is unread, open chats are looked at anew, presence is subscribed to again, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 
 from msgspec import UNSET, Struct
@@ -90,6 +90,11 @@ class Live:
         self.presences = Presences(timing, timers, next_id)
 
     # What an application looks at.
+
+    @property
+    def chat_ids(self) -> Iterable[str]:
+        """The chats of which anything is known."""
+        return self._unread
 
     def unread(self, chat_id: str) -> Unread:
         return self._unread.get(chat_id, NOTHING_UNREAD)
@@ -229,10 +234,10 @@ class Live:
         """An overview that is on its way may not know of it: what an overview tells is asked for again."""
         if left:
             self._leave(frame.chat_id)
-        elif frame.change == "muted" and frame.muted_until is not UNSET:
-            self._note_muted(frame.chat_id, frame.muted_until)
         elif frame.chat_id in self._unread:
-            return
+            if frame.muted_until is UNSET:
+                return
+            self._note_muted(frame.chat_id, frame.muted_until)
         self._ask_overview()
 
     def receipt(self, frame: ReceiptFrame) -> None:

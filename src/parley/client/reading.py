@@ -121,6 +121,8 @@ class Reading:
             self.positions.pop(frame.chat_id, None)
             self.doubt(frame.chat_id)
             return
+        if frame.change != "joined":
+            return
         head = 0 if frame.head is UNSET else frame.head
         epoch = 0 if frame.epoch is UNSET else frame.epoch
         if frame.chat_id not in self.positions:

@@ -129,3 +129,28 @@ def test_a_picture_that_is_refused_closes_the_chat_and_no_more() -> None:
     harness.engine.live.load_failed(CHAT, NOT_A_MEMBER, harness.now_ms)
     assert harness.engine.live.opened(CHAT) is None
     assert harness.engine.live.unread(CHAT).count == 1
+
+
+def test_what_a_whole_list_does_not_name_is_not_ones_own() -> None:
+    """A first overview tells of no chat that was left; what comes while it is made may be missing there."""
+    harness = Harness()
+    harness.connect()
+    harness.frames()
+    say(harness, 1)
+    harness.engine.disconnected()
+    harness.connect()
+    request = asked(harness)
+    harness.receive(ChatChanged(chat_id="chat_new", change="joined", user_id=ME, head=1))
+    answer(harness, request)
+    assert harness.engine.live.unread(CHAT).count == 0
+    assert list(harness.engine.reading.positions) == ["chat_new"]
+
+
+def test_a_change_of_a_chat_that_was_left_does_not_list_it() -> None:
+    """A mute may be told after the leaving."""
+    harness, request = asking()
+    answer(harness, request)
+    harness.receive(LEFT)
+    harness.receive(ChatChanged(chat_id=CHAT, change="muted", muted_until=FOREVER))
+    assert harness.engine.reading.positions == {}
+    assert not harness.engine.live.is_muted(CHAT, WALL_MS)

@@ -7,6 +7,7 @@ import pytest
 
 from parley.client.bodies import ChatInfo, ChatMarks, MemberInfo
 from parley.client.engine import MustLoad
+from parley.client.keeping import Cursor
 from parley.client.live import Opening, Update, What
 from parley.client.opened import Member, Picture
 from parley.errors import NOT_A_MEMBER, STORE_UNAVAILABLE
@@ -257,6 +258,16 @@ def test_a_chat_that_is_not_ones_own_does_not_open() -> None:
     assert closed.refusal is not None
     harness.engine.live.loaded(CHAT, picture((ME, 0, 0)))
     assert harness.engine.live.opened(CHAT) is None
+
+
+def test_what_one_receives_oneself_is_known() -> None:
+    """The server tells only the others: the status of their messages depends on it."""
+    harness = opened((ME, 0, 0), (BEN, 6, 5))
+    harness.engine.cursors.move(CHAT, Cursor(1, 4), 0)
+    harness.pass_time(100)
+    receipts = harness.engine.live.receipts(CHAT, 4, BEN)
+    assert receipts is not None
+    assert receipts.status.value == "delivered"
 
 
 # Presence of its members
