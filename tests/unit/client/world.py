@@ -7,46 +7,80 @@ from random import Random
 
 import msgspec
 
-from parley.client.engine import Acked, Engine, MustLoad, SendRefused
+from parley.client.engine import Acked, CallAnswered, ChatReady, Engine, MustLoad, SendRefused
 from parley.client.keeping import Changes, Cursor, Kept, MessageKey, Outgoing
+from parley.client.live import Opening
 from parley.client.opened import Picture
 from parley.client.timing import Timing
+from parley.errors import NOT_A_MEMBER, Refusal
 from parley.wire.client_codec import CLIENT_CODECS
-from parley.wire.frames import Entry, Request, SendMessage, ServerFrames
+from parley.wire.frames import (
+    ChatChanged,
+    Entry,
+    MessageBatch,
+    Overview,
+    PresenceChanged,
+    Request,
+    SendMessage,
+    ServerFrames,
+)
 from tests.unit.client.model_server import ModelServer
 
 CHAT_IDS = ["chat_1", "chat_2"]
+DEVICES = ["user_0", "user_1", "user_0/follows all"]
 GUEST = "user_guest"
+PEOPLE = ["user_0", "user_1", GUEST]
+FOREVER = "2099-01-01T00:00:00.000Z"
 WALL_MS = 1_800_000_000_000
 SETTLE_STEPS_MAX = 20_000
 CUTS_BEFORE_PEACE = 3
 STEPS_BEFORE_CUT_MAX = 6
+PATIENCE_MS = 70_000
+"""Two heartbeats: whatever nobody told by itself is known by then."""
 
 
 class Person:
-    """A client: what it sent, what it saw, and the file that survives its crashes."""
+    """A client on a device: what it sent, what it saw, and the file that survives its crashes."""
 
-    def __init__(self, world: "World", user_id: str) -> None:
+    def __init__(self, world: "World", device: str) -> None:
         self.world = world
-        self.user_id = user_id
+        self.device = device
+        self.user_id, _, self.follows_all = device.partition("/")
         self.file: dict[MessageKey, Outgoing] = {}
         self.cursors: dict[str, Cursor] = {}
         self.unsaved: Changes | None = None
         self.up: deque[Request] = deque()
+        self.made: deque[ServerFrames] = deque()
+        """Answers that the server has made and not yet sent: news may overtake them."""
         self.down: deque[ServerFrames] = deque()
         self.sent: dict[str, list[str]] = {chat_id: [] for chat_id in CHAT_IDS}
         self.seen: dict[str, list[Entry]] = {chat_id: [] for chat_id in CHAT_IDS}
         self.acked: dict[str, int] = {}
         self.refused: set[str] = set()
-        self.pictures: deque[tuple[str, Picture | None]] = deque()
+        self.calls: set[int] = set()
+        self.has_left: set[str] = set()
+        self.is_away = False
+        self.pictures: deque[tuple[str, Picture | Refusal | None]] = deque()
         self.start()
 
     def start(self) -> None:
         kept = Kept(list(self.file.values()), dict(self.cursors))
         self.engine = Engine(CLIENT_CODECS["json"], Timing(), self.world.random.random, kept, durable=True)
         self.pictures.clear()
+        self.calls.clear()
+        if self.follows_all:
+            self.engine.reading.read_all()
         for chat_id in CHAT_IDS:
+            self.look_at(chat_id)
+
+    def is_in(self, chat_id: str) -> bool:
+        return self.world.server.is_member(chat_id, self.user_id)
+
+    def look_at(self, chat_id: str) -> None:
+        """Read a chat and have it open, unless it is so."""
+        if not self.follows_all:
             self.engine.reading.read(chat_id)
+        if chat_id not in self.engine.live._opened:
             self.engine.live.open(chat_id)
 
     def crash(self) -> None:
@@ -55,7 +89,7 @@ class Person:
         self.unsaved = None
         for chat_id in CHAT_IDS:
             saved = self.cursors.get(chat_id, Cursor()).sequence
-            server_side = self.world.server.cursors.get((self.user_id, chat_id), 0)
+            server_side = self.world.server.cursors.get((self.device, chat_id), 0)
             resumed = saved if chat_id in self.cursors else server_side
             self.seen[chat_id] = [entry for entry in self.seen[chat_id] if entry.sequence <= resumed]
             self.sent[chat_id] = [cid for cid in self.sent[chat_id] if self._survives(chat_id, cid)]
@@ -65,14 +99,20 @@ class Person:
         return client_message_id in self.acked or (chat_id, client_message_id) in self.file
 
     def connect(self) -> None:
-        if not self.engine.online:
+        if not self.engine.online and not self.is_away:
+            self.world.server.connected(self.device)
             self.engine.connected(self.world.server.welcome(self.user_id), self.world.now_ms)
 
     def cut(self) -> None:
         if self.engine.online:
             self.engine.disconnected()
         self.up.clear()
+        self.made.clear()
         self.down.clear()
+
+    def go_away_or_come_back(self) -> None:
+        self.is_away = not self.is_away
+        self.cut()
 
     def send(self, chat_id: str, content: str) -> None:
         client_message_id = str(uuid.UUID(int=next(self.world.numbers), version=4))
@@ -117,12 +157,27 @@ class Person:
 
     def note_events(self) -> None:
         for event in self.engine.events():
-            if isinstance(event, Acked):
-                self.acked[event.key[1]] = event.ack.sequence
-            elif isinstance(event, SendRefused):
-                self.refused.add(event.key[1])
-            elif isinstance(event, MustLoad):
-                self.pictures.append((event.chat_id, None))
+            match event:
+                case Acked():
+                    self.acked[event.key[1]] = event.ack.sequence
+                case SendRefused():
+                    self.refused.add(event.key[1])
+                case CallAnswered():
+                    self.calls.discard(event.number)
+                case MustLoad():
+                    self.pictures.append((event.chat_id, None))
+                case ChatReady():
+                    self._stop_if_failed(event.chat_id)
+                case Opening() if event.refusal == NOT_A_MEMBER:
+                    assert event.chat_id in self.has_left, "only what was left is closed"
+
+    def _stop_if_failed(self, chat_id: str) -> None:
+        """What a loop does that ends: its last entry is processed."""
+        inbox = self.engine.reading.inbox(chat_id)
+        if inbox is not None and inbox.failure is not None:
+            assert chat_id in self.has_left, "only what was left cannot be read"
+            self.engine.reading.done(chat_id, self.world.now_ms)
+            self.engine.reading.stop(chat_id)
 
     @property
     def settled(self) -> set[str]:
@@ -138,7 +193,9 @@ class Person:
     def read(self, chat_id: str) -> None:
         """The person reads some of what is shown."""
         if self.seen[chat_id]:
-            self.engine.mark_read(chat_id, self.world.random.choice(self.seen[chat_id]).sequence)
+            entry = self.world.random.choice(self.seen[chat_id])
+            up_to = self.world.random.choice((entry.sequence, entry.message_id))
+            self.calls.add(self.engine.mark_read(chat_id, up_to))
 
     def take(self, chat_id: str) -> bool:
         entry = self.engine.reading.take(chat_id, self.world.now_ms)
@@ -146,14 +203,20 @@ class Person:
             self.seen[chat_id] = [*self._still_valid(chat_id, entry), entry]
         return entry is not None
 
+    def reopen(self, chat_id: str) -> None:
+        """The person looks at something else for a moment."""
+        self.engine.live.close(chat_id)
+        self.engine.live.open(chat_id)
+
 
 class World:
-    def __init__(self, people: int = 2, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0) -> None:
         self.random = Random(seed)
         self.numbers = itertools.count(1)
         self.now_ms = 0
         self.server = ModelServer(CHAT_IDS)
-        self.people = [Person(self, f"user_{number}") for number in range(people)]
+        self.server.overview_chats_max = self.random.choice((1, len(CHAT_IDS)))
+        self.people = [Person(self, device) for device in DEVICES]
 
     def up(self, person: Person) -> bool:
         """The oldest frame of a person reaches the server."""
@@ -163,56 +226,111 @@ class World:
         if isinstance(request, SendMessage):
             key = (request.chat, request.client_message_id)
             assert key in person.file or key[1] in person.settled, "only what is kept goes out"
-        answers, news = self.server.answer(request, person.user_id)
-        person.down.extend(answers)
-        for member in self.people:
-            if member.engine.online:
-                member.down.extend(news)
+        answers, news = self.server.answer(request, person.device)
+        self._send_made(person)
+        for answer in answers:
+            waits = isinstance(answer, Overview | MessageBatch) and self.random.random() < 0.5
+            (person.made if waits else person.down).append(answer)
+        self.broadcast(news)
         return True
+
+    def _send_made(self, person: Person) -> None:
+        person.down.extend(person.made)
+        person.made.clear()
 
     def down(self, person: Person) -> bool:
         """The oldest frame for a person arrives."""
         if not person.down:
+            self._send_made(person)
+        if not person.down:
             return False
         person.engine.receive(person.down.popleft(), self.now_ms)
         return True
+
+    def broadcast(self, news: list[ServerFrames]) -> None:
+        for frame in news:
+            for person in self.people:
+                if person.engine.online and self.server.hears(person.user_id, frame):
+                    person.down.append(frame)
+
+    def tell(self, user_id: str, frame: ChatChanged) -> None:
+        """Every device of a person."""
+        for person in self.people:
+            if person.engine.online and person.user_id == user_id:
+                person.down.append(frame)
 
     def picture(self, person: Person) -> bool:
         """What was asked for over HTTP is looked at, and the next time handed over."""
         asked, person.pictures = person.pictures, deque()
         for chat_id, found in asked:
             if found is None:
-                found = self.server.picture(chat_id, [member.user_id for member in self.people])
-                person.pictures.append((chat_id, found))
-            else:
+                person.pictures.append((chat_id, self._look(person, chat_id)))
+            elif isinstance(found, Picture):
                 person.engine.live.loaded(chat_id, found)
+            else:
+                person.engine.live.load_failed(chat_id, found, self.now_ms)
         return bool(asked)
 
-    def come_or_go(self, chat_id: str) -> None:
-        """A guest who is there leaves, one who is not comes."""
-        is_there = GUEST in self.server.guests[chat_id]
-        self.broadcast(self.server.change(chat_id, GUEST, joins=not is_there))
+    def _look(self, person: Person, chat_id: str) -> Picture | Refusal:
+        if not person.is_in(chat_id):
+            return NOT_A_MEMBER
+        if self.server.refuse_any:
+            return self.server.refuse_any.pop()
+        return self.server.picture(chat_id, PEOPLE[:2])
 
-    def broadcast_void(self, chat_id: str) -> None:
-        self.broadcast(self.server.add_void(chat_id))
+    # What happens at the server
 
-    def broadcast(self, news: ServerFrames) -> None:
+    def come_or_go(self, chat_id: str, user_id: str) -> None:
+        """Whoever is in a chat leaves it, whoever is not comes."""
+        joins = user_id not in self.server.guests[chat_id] if user_id == GUEST else None
+        if joins is None:
+            joins = not self.server.is_member(chat_id, user_id)
+        self.broadcast(self.server.unsent(chat_id))
+        news = self.server.change(chat_id, user_id, joins=joins)
+        change, head = "joined" if joins else "left", len(self.server.logs[chat_id])
+        frame = ChatChanged(chat_id=chat_id, change=change, user_id=user_id)
+        if joins:
+            frame.head = head
+        self.tell(user_id, frame)
+        self.broadcast(news)
         for person in self.people:
-            if person.engine.online:
-                person.down.append(news)
+            if person.user_id == user_id and joins:
+                person.look_at(chat_id)
+            elif person.user_id == user_id:
+                person.has_left.add(chat_id)
+
+    def mute(self, chat_id: str, user_id: str) -> None:
+        """Or unmute it."""
+        if not self.server.is_member(chat_id, user_id):
+            return
+        until = None if (user_id, chat_id) in self.server.muted else FOREVER
+        self.tell(user_id, self.server.mute(chat_id, user_id, until))
+
+    def appear_or_vanish(self) -> None:
+        """Somebody is online who was not, or the other way round."""
+        user_id = self.random.choice(PEOPLE)
+        frame: PresenceChanged = self.server.come_or_go(user_id)
+        for person in self.people:
+            if person.engine.online and user_id in self.server.watched[person.device]:
+                person.down.append(frame)
 
     def read_elsewhere(self, person: Person, chat_id: str) -> None:
         """The person reads on, on another device."""
-        log = self.server.logs[chat_id]
-        for news in self.server.read_up_to(chat_id, person.user_id, self.random.randint(0, len(log))):
-            self.broadcast(news)
+        if person.is_in(chat_id):
+            up_to = self.random.randint(0, len(self.server.logs[chat_id]))
+            self.broadcast(self.server.read_up_to(chat_id, person.user_id, up_to))
 
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
 
+    # Peace
+
     def settle(self, *, cut: bool = True) -> None:
         """A healthy network and patience, until nothing is left to do; on new connections, unless told so."""
         self.server.refuse_next.clear()
+        self.server.refuse_any.clear()
+        for person in self.people:
+            person.is_away = False
         if cut:
             for _ in range(CUTS_BEFORE_PEACE):
                 for person in self.people:
@@ -220,9 +338,10 @@ class World:
                     self._begin(person)
             for person in self.people:
                 person.cut()
+        until_ms = self.now_ms + PATIENCE_MS
         for _ in range(SETTLE_STEPS_MAX):
             busy = [self._turn(person) for person in self.people]
-            if not any(busy) and not self._jump():
+            if not any(busy) and not self._jump(until_ms):
                 return
         raise AssertionError("it never came to rest")
 
@@ -241,22 +360,25 @@ class World:
         while self.up(person) or self.down(person) or self.picture(person):
             busy = True
         for chat_id in CHAT_IDS:
+            if person.is_in(chat_id):
+                person.look_at(chat_id)
             while person.take(chat_id):
                 busy = True
         return busy
 
-    def _jump(self) -> bool:
-        """To the next deadline that is not a mere heartbeat; False when there is none."""
-        restless = [person for person in self.people if not person_rests(person)]
-        wakes = [wake for person in restless if (wake := person.engine.next_wake_ms()) is not None]
-        if wakes:
-            self.now_ms = max(self.now_ms, min(wakes))
-        return bool(wakes)
+    def _jump(self, until_ms: int) -> bool:
+        """To the next deadline; False when nobody has one before the patience is over, and all are done."""
+        wakes = [wake for person in self.people if (wake := person.engine.next_wake_ms()) is not None]
+        next_ms = max(self.now_ms, min(wakes))
+        if next_ms > until_ms and all(person_rests(person) for person in self.people):
+            return False
+        self.now_ms = next_ms
+        return True
 
 
 def person_rests(person: Person) -> bool:
     """Nothing unsent, nothing wanted, nothing unsaved."""
-    inboxes = [person.engine.reading.inbox(chat_id) for chat_id in CHAT_IDS]
+    inboxes = [person.engine.reading.inbox(chat_id) for chat_id in CHAT_IDS if person.is_in(chat_id)]
     reads_on = any(inbox is None or inbox.wants_sync for inbox in inboxes)
     return not len(person.engine.outbox) and not reads_on and person.cursors == _processed(person)
 
@@ -264,9 +386,10 @@ def person_rests(person: Person) -> bool:
 def _processed(person: Person) -> dict[str, Cursor]:
     inboxes = {chat_id: person.engine.reading.inbox(chat_id) for chat_id in CHAT_IDS}
     moved = {chat_id: inbox.processed for chat_id, inbox in inboxes.items() if inbox is not None}
-    return {
+    known = {
         chat_id: cursor for chat_id, cursor in moved.items() if chat_id in person.cursors or cursor.sequence
     }
+    return person.cursors | known
 
 
 def _copied(request: Request) -> Request:
