@@ -240,6 +240,7 @@ class Client(People):
     async def open_chat(self, chat_id: str) -> None:
         """See `Chat.open`."""
         self.check_open()
+        self._tell(self.engine.events())  # what came of an earlier opening is not for this one
         self.engine.live.open(chat_id)
         self._link.poke()
         await self._waiting.for_opening(chat_id)

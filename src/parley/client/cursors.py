@@ -70,6 +70,12 @@ class Cursors:
         """All of them: there is no later."""
         return [self._ack(chat_id) for chat_id in list(self._to_ack)]
 
+    def ack_again(self, chat_id: str) -> None:
+        """The server may have refused it before it heard that the chat is the person's."""
+        cursor = self._at.get(chat_id, Cursor())
+        if cursor.sequence and chat_id not in self._moved:
+            self._to_ack.setdefault(chat_id, cursor.sequence)
+
     def refused(self, request_id: int, refusal: Refusal, now_ms: int) -> str | None:
         """The chat whose position the server does not take; a temporary refusal is tried again."""
         chat_id = self._chat_of_ack.pop(request_id, None)

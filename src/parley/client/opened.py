@@ -17,6 +17,7 @@ from parley.core.changes import change_in
 from parley.core.receipts import MessageReceipts, Seen, receipts_of, status_of
 from parley.model import Action, Change, Mark, ReadReceipts, Role
 from parley.wire.frames import Entry, PresenceView, ReceiptFrame
+from parley.wire.limits import RECEIPT_MEMBERS_MAX
 
 WATCHED_MEMBERS_MAX = 100
 """In a larger chat nobody's presence is watched."""
@@ -194,6 +195,8 @@ class Opened:
                 member is not None and member.joined_sequence < heard.sequence
             ):
                 del self.by_id[user_id]
+                # With one member more nobody was told how far they are.
+                self.is_wanted |= len(self.by_id) == RECEIPT_MEMBERS_MAX
             case Action.ROLE if member is not None:
                 member.role = change.role
             case Action.RENAMED:

@@ -123,6 +123,7 @@ class Reading:
             return
         if frame.change != "joined":
             return
+        self._cursors.ack_again(frame.chat_id)
         head = 0 if frame.head is UNSET else frame.head
         epoch = 0 if frame.epoch is UNSET else frame.epoch
         if frame.chat_id not in self.positions:

@@ -4,6 +4,7 @@ from parley.client.engine import MustLoad
 from parley.client.live import Opening
 from parley.errors import NOT_A_MEMBER
 from parley.wire.frames import (
+    AckPosition,
     ChatChanged,
     Messages,
     Overview,
@@ -13,7 +14,7 @@ from parley.wire.frames import (
     answer_to,
     refused,
 )
-from tests.unit.client.harness import CHAT, WALL_MS, Harness, of, position
+from tests.unit.client.harness import CHAT, WALL_MS, Harness, of, position, reading
 from tests.unit.client.model_server import make_entry, raw, receipt
 from tests.unit.client.test_opened import BEN, ME, opened, opening, picture, status
 
@@ -154,3 +155,17 @@ def test_a_change_of_a_chat_that_was_left_does_not_list_it() -> None:
     harness.receive(ChatChanged(chat_id=CHAT, change="muted", muted_until=FOREVER))
     assert harness.engine.reading.positions == {}
     assert not harness.engine.live.is_muted(CHAT, WALL_MS)
+
+
+def test_an_ack_that_came_before_the_joining_was_heard_is_repeated() -> None:
+    """The overview may name a chat sooner than the node hears of it, which refuses the ack for good."""
+    harness = reading(head=1, acked=0)
+    harness.engine.reading.take(CHAT, 0)
+    harness.engine.reading.take(CHAT, 0)
+    (ack,) = of(AckPosition, harness.pass_time(100))
+    harness.receive(refused(NOT_A_MEMBER, ack.id))
+    assert of(AckPosition, harness.pass_time(1_000)) == []
+    harness.receive(JOINED)
+    (again,) = of(AckPosition, harness.pass_time(1_000))
+    assert isinstance(again, AckPosition)
+    assert again.last_acked_sequence == 1

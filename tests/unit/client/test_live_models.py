@@ -114,6 +114,18 @@ async def test_a_chat_that_one_may_not_see_does_not_open() -> None:
         assert refusal.value.code == "not_a_member"
 
 
+async def test_a_chat_that_is_opened_again_at_once_opens() -> None:
+    """Only who waited for the earlier opening hears that it was closed."""
+    async with fake_server() as server, to(server) as me:
+        chat = me.chat(CHAT)
+        first = asyncio.ensure_future(chat.open())
+        await asyncio.sleep(0)
+        chat.close()
+        assert (await chat.open()).is_open
+        with pytest.raises(RequestRefused):
+            await first
+
+
 async def test_opening_outlasts_a_server_that_cannot_answer() -> None:
     """It is asked again until it can."""
     async with fake_server() as server, to(server) as me:

@@ -163,6 +163,21 @@ def test_members_come_go_and_change() -> None:
     assert Update(What.MEMBERS, CHAT) in events
 
 
+def test_a_chat_that_becomes_small_enough_for_receipts_is_looked_at() -> None:
+    """With more members nobody was told how far they are, so nobody knew."""
+    harness = opening()
+    crowd = picture((ME, 0, 0), *((f"user_{number}", 0, 0) for number in range(100)))
+    crowd.marks = None
+    harness.engine.live.loaded(CHAT, crowd)
+    harness.engine.events()
+    changed(harness, 11, "left", user_id="user_7", role="member")
+    harness.frames()
+    assert MustLoad(CHAT) in harness.engine.events()
+    changed(harness, 12, "left", user_id="user_8", role="member")
+    harness.frames()
+    assert MustLoad(CHAT) not in harness.engine.events()
+
+
 def test_a_chat_that_does_not_say_who_has_read() -> None:
     """In `simple` one reader is enough; in `none` nobody is told at all."""
     harness = opening()
