@@ -32,6 +32,8 @@ class KeptChat:
     joined_at: dict[str, int] = field(default_factory=dict)
     title: str | None = None
     read_receipts: ReadReceipts = ReadReceipts.FULL
+    abandoned: int = 0
+    """The last number that somebody took and did not write."""
 
     @property
     def last(self) -> int:
@@ -223,9 +225,10 @@ class Model:
         )
 
     def may_list(self, user: str) -> set[str]:
-        """The chats that a page of an overview may list."""
-        uncounted = {c.chat_id for c in self.chats.values() if not c.has_counter and user in c.members}
-        return self.must[user] | self.may[user] | uncounted
+        """The chats that a page of an overview may list; those with numbers to be sealed at any time."""
+        mine = [chat for chat in self.chats.values() if user in chat.members]
+        moving = {chat.chat_id for chat in mine if chat.abandoned or not chat.has_counter}
+        return self.must[user] | self.may[user] | moving
 
     def listed(self, user: str, chat_ids: list[str], complete: bool) -> None:
         """A page has listed these; after the last one nothing may be left that must be listed."""

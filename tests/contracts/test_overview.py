@@ -10,6 +10,7 @@ from tests.contracts.acting import (
     add_group,
     add_people,
     change,
+    head_of,
     listed,
     message,
     position_of,
@@ -18,7 +19,7 @@ from tests.contracts.acting import (
     show_receipts,
     stored,
 )
-from tests.contracts.engines import Engine, OpenStore
+from tests.contracts.engines import Engine, OpenStore, SqliteEngine
 
 
 async def test_without_a_token_every_chat_is_listed(engine: Engine) -> None:
@@ -238,6 +239,19 @@ async def test_a_chat_without_its_counter_is_not_missed(engine: Engine) -> None:
         store.set_counter(chat, None)
         changed = await store.cursors.changed(ann, "phone", token, 10)
         assert [(at.chat_id, at.head) for at in changed.positions] == [(chat, 1)]
+
+
+async def test_a_number_sealed_without_its_counter_moves_every_head(sqlite: SqliteEngine) -> None:
+    """The list and the log end at the same place, although nobody knows what was given away."""
+    async with sqlite.opened() as store:
+        (ann,) = await add_people(store, "ann")
+        chat = await add_group(store, ann)
+        await said(store, chat, ann, "1")
+        store.abandon(chat, 2, store.clock())
+        store.set_counter(chat, None)
+        await store.reopen()
+        assert ((await position_of(store, ann, chat)).head, await head_of(store, chat)) == (2, 2)
+        assert (await store.log.read(chat, 1, 10)).voids == [2]
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import pytest
 import structlog
@@ -52,15 +52,25 @@ from tests.contracts.acting import (
     show_receipts,
     unblock,
 )
+from tests.contracts.drawing import (
+    CLIENT_IDS,
+    PEOPLE,
+    Alter,
+    Listed,
+    Say,
+    alters,
+    chat_numbers,
+    person_numbers,
+    places,
+    says,
+    shares,
+)
 from tests.contracts.engines import ENGINES, OpenStore
 from tests.contracts.model import NEVER, KeptChat, Model
 
 T = TypeVar("T")
 
-PEOPLE = ("ann", "ben", "cem", "eve")
 DEVICES = ("phone", "tablet")
-CLIENT_IDS = [f"00000000-0000-4000-8000-0000000000{n:02x}" for n in range(12)]
-CONTENTS = ("a", "b", "nul \0", "😀")
 MUTED_UNTIL = ("2026-12-01T00:00:00.000Z", "9999-12-31T23:59:59.999Z", None)
 CHATS_MAX = 3
 SETTINGS = settings(
@@ -71,38 +81,6 @@ SETTINGS = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-
-
-class Say(NamedTuple):
-    """A message to be sent; ids are new (None) or of a few, so that retries and clashes are many."""
-
-    chat: int
-    sender: int
-    client_id: int | None
-    content: str
-    after: int | None
-
-
-class Alter(NamedTuple):
-    """A change of a chat to be tried."""
-
-    chat: int
-    actor: int
-    action: Action
-    about: int
-    role: Role
-
-
-chat_numbers = st.integers(0, 8)
-person_numbers = st.integers(0, 11)
-id_numbers = st.none() | st.integers(0, len(CLIENT_IDS) - 1)
-afters = st.sampled_from([*[None] * len(CLIENT_IDS), *range(len(CLIENT_IDS))])
-says = st.builds(Say, chat_numbers, person_numbers, id_numbers, st.sampled_from(CONTENTS), afters)
-alters = st.builds(
-    Alter, chat_numbers, person_numbers, st.sampled_from(Action), person_numbers, st.sampled_from(Role)
-)
-places = st.integers(0, len(PEOPLE) - 1)
-shares = st.floats(0, 1)
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -119,6 +97,8 @@ class StoreMachine(RuleBasedStateMachine):
         self.store: OpenStore
         self.people: list[str] = []
         self.tokens: dict[str, str] = {}
+        self.lists: dict[tuple[str, str], list[Listed]] = {}
+        self.known: dict[tuple[str, str], Listed] = {}
         self.chat_ids: list[str] = []
         self.told: dict[tuple[str, str, ReceiptKind], tuple[int, str]] = {}
         self.told_in_vain: list[Moved] = []
@@ -147,6 +127,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.people.append(user)
             self.model.add_user(user)
             self.tokens[user] = (await self.store.cursors.changed(user, "phone", None, 1)).token
+            self.lists |= {(user, device): [Listed()] for device in DEVICES}
         await self._create_group(self.people[0], self.people[1:3], False)
 
     async def _create_group(self, creator: str, others: list[str], open_to_join: bool) -> None:
@@ -237,7 +218,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert expected.fits(got, draft), (draft, got, expected)
         self.model.touch(draft)
         if isinstance(got, Appended) and not got.deduplicated:
-            last = self.model.chats[draft.chat_id].last
+            kept = self.model.chats[draft.chat_id]
+            last = max(kept.last, kept.abandoned)
             assert got.sequence == last + 1 or (got.sequence > last and not self.is_atomic)
             self.model.store(draft, got)
 
@@ -299,6 +281,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(user=places, device=st.sampled_from(DEVICES))
     def forget_device(self, user: int, device: str) -> None:
         self.model.forget_device(self.people[user], device)
+        self.lists[self.people[user], device] = [Listed()]
+        self.known.pop((self.people[user], device), None)
         self.run(self.store.cursors.forget_device(self.people[user], device))
 
     @rule(chat=chat_numbers, user=person_numbers, until=st.sampled_from(MUTED_UNTIL))
@@ -340,7 +324,39 @@ class StoreMachine(RuleBasedStateMachine):
         self.tokens[person] = changed.token
         return changed
 
+    @rule(
+        user=places,
+        device=st.sampled_from(DEVICES),
+        back=st.integers(0, 99),
+        limit=st.integers(1, CHATS_MAX),
+        brief=st.booleans(),
+    )
+    def ask_since_any_list(self, user: int, device: str, back: int, limit: int, brief: bool) -> None:
+        """Any list that a device ever had is gone on with."""
+        lists = self.lists[self.people[user], device]
+        self.run(self._add_pages(user, device, lists[back % len(lists)], limit, brief))
+
+    async def _add_pages(self, user: int, device: str, known: Listed, limit: int, brief: bool) -> Listed:
+        """What changed since a list, put on top of it, is the whole list."""
+        person, cursors, is_complete = self.people[user], self.store.cursors, False
+        await cursors.flush()
+        while not is_complete:
+            page = await cursors.changed(person, device, known.token, limit, brief)
+            known, is_complete = known.then(page, brief), page.complete
+            self.lists[person, device].append(known)
+        now = await cursors.changed(person, device, None, 1000)
+        assert known.rows == Listed().then(now, known.brief).rows
+        return known
+
     # Trouble
+
+    @rule(number=chat_numbers)
+    def abandon(self, number: int) -> None:
+        """A process takes the next number of a chat and dies."""
+        kept = self.model.chats.get(self.chat_id(number))
+        if kept is not None and kept.has_counter:
+            kept.abandoned = (self.store.counter(kept.chat_id) or 0) + 1
+            self.store.abandon(kept.chat_id, kept.abandoned, self.store.clock())
 
     @rule()
     def reopen(self) -> None:
@@ -387,7 +403,7 @@ class StoreMachine(RuleBasedStateMachine):
                 assert (entry.sender_id, entry.content) == (expected.sender, expected.content)
                 assert (entry.message_id, entry.kind) == (expected.message_id, expected.kind)
             if kept.has_counter:
-                assert self.store.counter(kept.chat_id) == page.head
+                assert self.store.counter(kept.chat_id) == max(page.head, kept.abandoned)
 
     @invariant()
     def members_are_equal(self) -> None:
@@ -409,12 +425,14 @@ class StoreMachine(RuleBasedStateMachine):
         self.run(self._compare_overviews())
 
     async def _compare_overviews(self) -> None:
-        await self.store.cursors.flush()
-        for person in self.people:
-            changed = await self.store.cursors.changed(person, "phone", None, 1000)
+        for user, person in enumerate(self.people):
+            for device in DEVICES:
+                known = self.known.get((person, device), Listed())
+                self.known[person, device] = await self._add_pages(user, device, known, 1000, False)
             mine = {kept.chat_id: kept for kept in self.model.chats.values() if person in kept.members}
-            assert {at.chat_id for at in changed.positions} == mine.keys()
-            for at in changed.positions:
+            rows = self.known[person, "phone"].rows
+            assert {at.chat_id for at in rows} == mine.keys()
+            for at in rows:
                 assert at.head == await head_of(self.store, at.chat_id)
                 self._compare_position(person, at, mine[at.chat_id])
 

@@ -168,7 +168,7 @@ def load(execute: Execute, chat_id: str) -> ChatState | None:
 
 def _place(state: ChatState, counter: int | None, last: int) -> None:
     """Where the log stands, from its counter and its last entry; trouble if they cannot both be right."""
-    state.allocated = last
+    state.allocated = max({last, *state.open})
     if counter is None:
         state.trouble = COUNTER_MISSING
     elif counter < last:
