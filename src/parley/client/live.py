@@ -206,9 +206,10 @@ class Live:
         """Entries as they come: they count as unread, end their sender's typing, and may change the chat."""
         if not found:
             return
-        unread = self._unread.setdefault(chat_id, Unread())
+        unread = self._unread.get(chat_id, NOTHING_UNREAD)
         before = (unread.count, unread.more)
-        if not unread.live(epoch, found, self.user_id, placing=self._placing):
+        # A chat that no overview told of is not counted: it may be one that was left.
+        if unread is NOTHING_UNREAD or not unread.live(epoch, found, self.user_id, placing=self._placing):
             self._missed_something(chat_id)
         self._compare_unread(chat_id, before)
         if self.typists.of(chat_id):

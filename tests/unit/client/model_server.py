@@ -289,7 +289,7 @@ class ModelServer:
 
     def stored_ids(self, chat_id: str, sender: str) -> list[str]:
         entries = [entry for entry in self.logs[chat_id] if entry is not None and entry.sender_id == sender]
-        return [entry.client_message_id or "" for entry in entries]
+        return [entry.client_message_id for entry in entries if entry.client_message_id is not None]
 
     def _ack(self, chat_id: str, device: str, sequence: int) -> list[ServerFrames]:
         user_id = device.partition("/")[0]

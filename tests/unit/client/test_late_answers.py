@@ -169,3 +169,14 @@ def test_an_ack_that_came_before_the_joining_was_heard_is_repeated() -> None:
     (again,) = of(AckPosition, harness.pass_time(1_000))
     assert isinstance(again, AckPosition)
     assert again.last_acked_sequence == 1
+
+
+def test_a_message_of_a_chat_that_was_left_does_not_bring_it_back() -> None:
+    """What no overview told of is asked for, not counted."""
+    harness, request = asking()
+    answer(harness, request)
+    harness.receive(LEFT)
+    answer(harness, asked(harness), position(left=True))
+    say(harness, 4)
+    assert harness.engine.live.unread(CHAT).count == 0
+    assert len(of(SyncOverview, harness.frames())) == 1
