@@ -4,13 +4,14 @@ A whole server, and beside it everything worked out anew from its logs and what 
 one course of events; a failure names its steps.
 """
 
+from contextlib import nullcontext
 from random import Random
 
 import pytest
 
 from parley.store.sqlite import overview
-from tests.integration.gateway.people_model.acting import STEPS_BY_WEIGHT, restart
-from tests.integration.gateway.people_model.comparing import compare
+from tests.integration.gateway.people_model.acting import ON_THE_SAME_SOCKETS, STEPS_BY_WEIGHT, restart
+from tests.integration.gateway.people_model.comparing import compare, reading_along
 from tests.integration.gateway.people_model.town import Town
 from tests.integration.gateway.serving import Place
 
@@ -34,7 +35,8 @@ async def test_nothing_ever_drifts(either: Place, seed: int, monkeypatch: pytest
         steps = random.choices(list(STEPS_BY_WEIGHT), list(STEPS_BY_WEIGHT.values()), k=STEPS)
         for step in (*steps, restart):
             played.append(step.__name__)
-            await step(town)
+            async with reading_along(town) if step in ON_THE_SAME_SOCKETS else nullcontext():
+                await step(town)
             await compare(town, everything=step is restart)
     except AssertionError as error:
         error.add_note(f"seed {seed}: {' → '.join(played)}")

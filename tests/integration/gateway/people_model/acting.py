@@ -370,3 +370,6 @@ STEPS_BY_WEIGHT = {
     log_in_again: 2,
     replace_device: 2,
 }
+
+ON_THE_SAME_SOCKETS = {send, report, follow, race, seal, open_chat, come_or_go, change_chat, mute, block}
+"""Steps beside which others may go on with what they do."""

@@ -1,7 +1,10 @@
 """What must always hold: whatever anybody asks for, or was told, is what follows from the events."""
 
+import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from random import Random
 from typing import Any, TypeVar
 
 from parley.testing.clients import Answer, Frame, RawClient
@@ -89,6 +92,34 @@ async def _ask_what_changed(town: Town, device: Device) -> None:
         town.lists[device].pop(town.random.randrange(1, LISTS_KEPT_MAX))
 
 
+@asynccontextmanager
+async def reading_along(town: Town) -> AsyncIterator[None]:
+    """Some go on with their lists while others act: what they know then, and the token, is for later."""
+    is_over = asyncio.Event()
+    devices = town.random.sample(town.here(), min(SAMPLED, len(town.here())))
+    chances = [Random(town.random.random()) for _ in devices]
+    reading = [_read_along(town, *one, is_over) for one in zip(devices, chances, strict=True)]
+    readers = asyncio.gather(*reading)
+    try:
+        yield
+    finally:
+        is_over.set()
+        await readers
+
+
+async def _read_along(town: Town, device: Device, random: Random, is_over: asyncio.Event) -> None:
+    token, rows, brief = town.lists[device][-1]
+    is_brief = random.random() < 0.5
+    brief = brief or is_brief
+    known = {chat_id: _comparable(row, brief) for chat_id, row in rows.items()}
+    while not is_over.is_set():
+        page = await _page(town, device, token, random.randint(1, 4), is_brief, random)
+        for row in page["chats"]:
+            _put(known, row, brief)
+        token = page["token"]
+        town.lists[device].append(Listed(token, dict(known), brief))
+
+
 def _put(known: dict[str, Frame], row: Frame, brief: bool) -> None:
     if row.get("left"):
         assert (row["unread"], row.get("title"), row.get("last_entry")) == (0, None, None)
@@ -97,10 +128,12 @@ def _put(known: dict[str, Frame], row: Frame, brief: bool) -> None:
         known[row["chat_id"]] = _comparable(row, brief)
 
 
-async def _page(town: Town, device: Device, token: str, limit: int, brief: bool) -> Frame:
+async def _page(
+    town: Town, device: Device, token: str, limit: int, brief: bool, random: Random | None = None
+) -> Frame:
     """Over its socket or by HTTP, which knows no brief ones."""
     since: dict[str, Any] = {"changed_since": token} if token else {}
-    if device in town.clients and (brief or town.random.random() < 0.5):
+    if device in town.clients and (brief or (random or town.random).random() < 0.5):
         asked = {**since, "limit": limit, "brief": brief}
         page = await town.clients[device].request("sync_overview", **asked)
         assert page["type"] == "overview", page
