@@ -29,7 +29,7 @@ class Presences:
         self._known: dict[str, PresenceView] = {}
         self._is_told = False
         self._asked: dict[str, tuple[PresenceView, int]] = {}
-        self._subscribed: list[str] | None = []
+        self._subscribed: set[str] | None = set()
         self._request_id: int | None = None
 
     def get(self, user_id: str) -> PresenceView | None:
@@ -50,19 +50,18 @@ class Presences:
 
     def connected(self) -> None:
         """A new connection watches nobody."""
-        self._subscribed = []
+        self._subscribed = set()
 
     def disconnected(self) -> None:
         self._request_id, self._is_told = None, False
         self._timers.cancel(SUBSCRIBE)
 
     def frames(self) -> list[PresenceSubscribe]:
-        wanted = list(self._wanted)
-        if wanted == self._subscribed or self._timers.pending(SUBSCRIBE):
+        if self._wanted.keys() == self._subscribed or self._timers.pending(SUBSCRIBE):
             return []
-        self._subscribed = wanted
+        self._subscribed = set(self._wanted)
         self._request_id = self._next_id()
-        return [PresenceSubscribe(id=self._request_id, user_ids=wanted)]
+        return [PresenceSubscribe(id=self._request_id, user_ids=list(self._wanted))]
 
     def answered(self, frame: PresenceState) -> list[str]:
         """How it is with those who are watched: the people of whom that is news."""
@@ -111,5 +110,7 @@ class Presences:
         wanted = dict(self._named)
         for user_ids in reversed(self._of_chats.values()):
             wanted |= dict.fromkeys(user_ids)
-        self._wanted = dict.fromkeys(list(wanted)[:PRESENCE_BATCH_MAX])
+        before, self._wanted = self._wanted, dict.fromkeys(list(wanted)[:PRESENCE_BATCH_MAX])
+        if self._wanted.keys() - before.keys():
+            self._subscribed = None  # of who is new nothing is known
         self._known = {user_id: view for user_id, view in self._known.items() if user_id in self._wanted}

@@ -46,6 +46,31 @@ def test_the_watched_are_told_to_the_server_once() -> None:
     assert subscriptions(harness)[0].user_ids == [CAS]
 
 
+def test_the_order_of_the_watched_is_nothing_to_tell() -> None:
+    """A chat that is looked at again has the same people."""
+    harness = connected()
+    presences = harness.engine.live.presences
+    presences.watch_chat("chat_1", [BEN])
+    presences.watch_chat("chat_2", [CAS])
+    assert len(subscriptions(harness)) == 1
+    presences.watch_chat("chat_1", [BEN])
+    assert subscriptions(harness) == []
+
+
+def test_who_is_watched_again_is_asked_for_again() -> None:
+    """What was known of them is forgotten, also when it was only for a moment."""
+    harness = connected()
+    presences = harness.engine.live.presences
+    presences.watch([BEN])
+    (asked,) = subscriptions(harness)
+    harness.receive(PresenceState(re=answer_to(asked.id), presences=[HERE]))
+    presences.watch([])
+    presences.watch([BEN])
+    (again,) = subscriptions(harness)
+    harness.receive(PresenceState(re=answer_to(again.id), presences=[HERE]))
+    assert presences.get(BEN) == HERE
+
+
 def test_at_most_five_hundred_are_watched() -> None:
     """Those named by the application first, then those of the chat that was opened last."""
     harness = connected()
