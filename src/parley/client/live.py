@@ -235,7 +235,7 @@ class Live:
         """An overview that is on its way may not know of it: what an overview tells is asked for again."""
         if left:
             self._leave(frame.chat_id)
-        elif frame.chat_id in self._unread:
+        elif frame.chat_id in self._unread and frame.change != "joined":
             if frame.muted_until is UNSET:
                 return
             self._note_muted(frame.chat_id, frame.muted_until)

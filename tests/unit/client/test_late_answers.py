@@ -58,6 +58,15 @@ def test_a_chat_that_was_left_does_not_come_back_by_an_older_overview() -> None:
     assert CHAT not in harness.engine.reading.positions
 
 
+def test_a_chat_that_was_joined_again_does_not_go_by_an_older_overview() -> None:
+    """One who was away while it was left hears of the joining before the overview that says so."""
+    harness, request = asking()
+    harness.receive(JOINED)
+    answer(harness, request, position(left=True))
+    answer(harness, asked(harness), position(head=3))
+    assert CHAT in harness.engine.reading.positions
+
+
 def test_a_chat_that_was_muted_stays_so() -> None:
     """An overview that was made before does not unmute it for good, and a picture never does."""
     harness, request = asking()
