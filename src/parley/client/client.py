@@ -250,6 +250,11 @@ class Client(People):
         self.engine.live.close(chat_id)
         self._link.poke()
 
+    def look_again(self) -> None:
+        """At every chat that is open."""
+        self.engine.live.look_again()
+        self._link.poke()
+
     def type(self, chat_id: str) -> None:
         """See `Chat.type`."""
         self.check_open()

@@ -128,6 +128,11 @@ class Live:
         self._timers.cancel((LOAD_TIMER, chat_id))
         self.presences.watch_chat(chat_id, [])
 
+    def look_again(self) -> None:
+        """What is shown of open chats may be wrong."""
+        for opened in self._opened.values():
+            opened.is_wanted = True
+
     def to_load(self) -> list[str]:
         """The open chats whose picture must be asked for now; of each one at a time."""
         waiting = [chat_id for chat_id, opened in self._opened.items() if opened.must_load]
@@ -184,8 +189,7 @@ class Live:
         self._updates[Update(What.CONNECTION)] = None
         self._placing = True
         self.presences.connected()
-        for opened in self._opened.values():
-            opened.is_wanted = True
+        self.look_again()
 
     def disconnected(self) -> None:
         self._updates[Update(What.CONNECTION)] = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from urllib.parse import quote
 
 from parley.client.api import Api
@@ -40,7 +41,7 @@ class Relations:
         return f"{self._name}/{quote(user_id, safe='')}"
 
 
-class People:
+class People(ABC):
     """What needs no connection but an answer: RequestRefused or CannotConnect if there is none."""
 
     api: Api
@@ -74,7 +75,14 @@ class People:
             "send_read_receipts": send_read_receipts,
         }
         body = {name: value for name, value in wanted.items() if value is not None}
-        return await self.api.call("PATCH", "me", Me, body)
+        me = await self.api.call("PATCH", "me", Me, body)
+        if send_read_receipts is not None:
+            self.look_again()
+        return me
+
+    @abstractmethod
+    def look_again(self) -> None:
+        """What may be seen of others is another: what is shown of them is asked for."""
 
     async def person(self, user_id: str) -> Profile:
         return await self.api.call("GET", f"users/{quote(user_id, safe='')}", Profile)

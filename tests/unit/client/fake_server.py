@@ -202,6 +202,11 @@ class FakeServer:
         found = [{"user_id": user_id, "status": "online", "last_seen": TIME} for user_id in user_ids]
         return web.json_response({"presences": found})
 
+    async def me(self, request: web.Request) -> web.Response:
+        names = {"user_id": "user_me", "username": "me", "display_name": "Me", "about": ""}
+        settings = {"last_seen_privacy": "everyone", "send_read_receipts": True}
+        return web.json_response(names | settings | await request.json())
+
     async def history(self, request: web.Request) -> web.Response:
         log = self.model.logs[request.match_info["chat_id"]]
         before, limit = int(request.query["before"]), int(request.query["limit"])
@@ -235,6 +240,7 @@ async def fake_server() -> AsyncIterator[FakeServer]:
     app.router.add_get("/v1/chats/{chat_id}/members", server.members)
     app.router.add_get("/v1/chats/{chat_id}/receipts", server.receipts)
     app.router.add_get("/v1/presence", server.presence)
+    app.router.add_patch("/v1/me", server.me)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

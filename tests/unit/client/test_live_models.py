@@ -148,6 +148,18 @@ async def test_an_open_chat_is_looked_at_again_after_a_reconnect() -> None:
         await eventually(lambda: chat.status(ack.sequence) is MessageStatus.READ)
 
 
+async def test_who_shows_what_they_read_sees_at_once_what_others_have_read() -> None:
+    """What happened before is told by no frame: open chats are looked at again."""
+    async with fake_server() as server, to(server) as me:
+        chat = await me.chat(CHAT).open()
+        ack = await chat.send("hi")
+        server.model.read_up_to(CHAT, BEN, ack.sequence)
+        await me.update(about="here")
+        assert server.asked["chat"] == 1
+        await me.update(send_read_receipts=True)
+        await eventually(lambda: chat.status(ack.sequence) is MessageStatus.READ)
+
+
 async def test_presence_is_asked_once_in_a_while() -> None:
     """A second question within thirty seconds is answered from memory."""
     async with fake_server() as server, to(server) as me:
