@@ -17,7 +17,7 @@ from parley.client.errors import OutboxFull
 from parley.client.keeping import MessageKey, Outgoing
 from parley.client.timers import Timers
 from parley.client.timing import Fail, Timing, decide_resend, must_check_first
-from parley.errors import Refusal
+from parley.errors import RATE_LIMITED, Refusal
 from parley.wire.frames import SendMessage
 
 OUTBOX_MESSAGES_MAX = 10_000
@@ -29,6 +29,8 @@ IN_FLIGHT_BYTES_MAX = 1024 * 1024
 
 ACK_TIMER = "ack"
 RESUME_TIMER = "resume"
+ALL_REST = (RESUME_TIMER, "")
+"""What one chat sends too fast, any other would, too: a server ends the connection of who goes on."""
 
 assert WINDOW_START <= WINDOW_MAX
 
@@ -126,6 +128,7 @@ class Outbox:
         """Nothing in flight will be answered: everything waits again, and resends are not counted on."""
         self._by_request.clear()
         self._resends.clear()
+        self._timers.cancel(ALL_REST)
         self._window = WINDOW_START
         for chat_id, lane in self._lanes.items():
             head = lane.head()
@@ -138,6 +141,8 @@ class Outbox:
 
     def transmit(self, now_ms: int, wall_ms: int) -> list[SendMessage]:
         """The frames that may go out now, each lane in its order, lanes taking turns."""
+        if self._timers.pending(ALL_REST):
+            return []
         frames, self._resends = self._resends, []
         while self._willing and self._has_room():
             chat_id = next(iter(self._willing))
@@ -171,6 +176,9 @@ class Outbox:
             self._remove(pending, now_ms)
             return pending
         self._window = max(1, self._window // 2)
+        if refusal.code == RATE_LIMITED.code:
+            pause_ms = max(refusal.retry_after_ms or 0, self._timing.backoff_base_ms)
+            self._timers.set(ALL_REST, now_ms + pause_ms)
         self._rest(pending.message.chat_id, now_ms + decision.delay_ms)
         return None
 

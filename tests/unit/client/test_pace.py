@@ -1,14 +1,16 @@
 """A person with many chats at a server that counts frames."""
 
-from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
+from parley.client.keeping import Outgoing
+from parley.core.rates import FRAMES_PER_CONNECTION, MESSAGES_PER_USER, RateLimiter
 from parley.errors import RATE_LIMITED
 from parley.gateway.connection import REFUSED_FRAMES_MAX
-from parley.wire.frames import Request, ServerFrames, SyncOverview, SyncRequest, refused
-from tests.unit.client.harness import Harness, of, position
+from parley.wire.frames import Request, SendMessage, ServerFrames, SyncOverview, SyncRequest, refused
+from tests.unit.client.harness import WALL_MS, Harness, of, position
 from tests.unit.client.model_server import ModelServer, make_entry
 
 CHATS = 2_500
 ROUND_TRIP_MS = 5
+SENT = 1_500
 
 
 class CountingServer:
@@ -19,12 +21,16 @@ class CountingServer:
         for chat_id, log in self.model.logs.items():
             log.append(make_entry(chat_id, 1))
         self.rate = RateLimiter(FRAMES_PER_CONNECTION)
+        self.message_rate = RateLimiter(MESSAGES_PER_USER)
         self.refused_frames = 0
 
     def answer(self, request: Request, now_ms: int) -> list[ServerFrames]:
         wait_ms = self.rate.take("", now_ms)
         if wait_ms:
             self.refused_frames += 1
+        elif isinstance(request, SendMessage):
+            wait_ms = self.message_rate.take("", now_ms)
+        if wait_ms:
             return [refused(RATE_LIMITED.after(wait_ms), request.id)]
         return self.model.answer(request, "user_me")[0]
 
@@ -47,6 +53,21 @@ def test_a_crowd_of_chats_is_read_without_being_thrown_out() -> None:
     while len(server.model.cursors) < CHATS:
         live(harness, server)
         harness.now_ms += ROUND_TRIP_MS
+        assert server.refused_frames <= REFUSED_FRAMES_MAX // 2
+        assert harness.now_ms < 60_000, "and not much later than it could"
+
+
+def test_a_message_to_each_of_many_chats_arrives() -> None:
+    """One chat that sends too fast speaks for all of them."""
+    server, harness = CountingServer(SENT), Harness()
+    harness.connect()
+    for number, chat_id in enumerate(server.model.logs):
+        harness.engine.send(
+            Outgoing(chat_id=chat_id, client_message_id=str(number), content="hi", created_at_ms=WALL_MS)
+        )
+    while len(harness.engine.outbox):
+        live(harness, server)
+        harness.now_ms += ROUND_TRIP_MS // 2
         assert server.refused_frames <= REFUSED_FRAMES_MAX // 2
         assert harness.now_ms < 60_000, "and not much later than it could"
 
