@@ -100,8 +100,6 @@ class Hub:
         self._reach = reach
         self._chats: dict[str, LiveChat] = {}
         self._users: dict[str, set[Subscriber]] = {}
-        self._deaf: dict[str, set[Subscriber]] = {}
-        """By chat: connections that want no messages, and everything else."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def subscribe(self, subscriber: Subscriber) -> None:
@@ -122,8 +120,6 @@ class Hub:
             chat.holders += 1
             if subscriber.live:
                 chat.listeners.setdefault(subscriber.codec, set()).add(subscriber)
-            else:
-                self._deaf.setdefault(chat_id, set()).add(subscriber)
         return chat
 
     def _start_at(self, chats: Iterable[LiveChat], heads: dict[str, Head]) -> None:
@@ -145,7 +141,6 @@ class Hub:
             return
         chat.holders -= 1
         _discard(chat.listeners, subscriber.codec, subscriber)
-        _discard(self._deaf, chat_id, subscriber)
         if not chat.holders and self._chats.get(chat_id) is chat:
             del self._chats[chat_id]
 
@@ -165,20 +160,20 @@ class Hub:
     # What use cases tell in passing: see `chats.audience`
 
     def people_in(self, chat_id: str) -> set[str]:
-        return {subscriber.user_id for subscriber in self._members(chat_id)}
+        chat = self._chats.get(chat_id)
+        if chat is None:
+            return set()
+        return {listener.user_id for listeners in chat.listeners.values() for listener in listeners}
 
     def tell_chat(self, chat_id: str, frame: ServerFrame, receives: Callable[[str], bool]) -> None:
-        self.tell_some((one for one in self._members(chat_id) if receives(one.user_id)), frame)
-
-    def _members(self, chat_id: str) -> list[Subscriber]:
-        """Every connection of a chat's members, whether it wants messages or not."""
         chat = self._chats.get(chat_id)
-        listeners = chat.listeners.values() if chat is not None else ()
-        return [one for some in (*listeners, self._deaf.get(chat_id, ())) for one in some]
+        if chat is not None:
+            heard_by = [list(listeners) for listeners in chat.listeners.values()]
+            self.tell_some((one for some in heard_by for one in some if receives(one.user_id)), frame)
 
     def tell_people(self, user_ids: Iterable[str], frame: ServerFrame) -> None:
         found = [list(self._users.get(user_id, ())) for user_id in user_ids]
-        self.tell_some((one for some in found for one in some), frame)
+        self.tell_some((one for some in found for one in some if one.live), frame)
 
     @staticmethod
     def tell_some(subscribers: Iterable[Subscriber], frame: ServerFrame) -> None:

@@ -12,13 +12,13 @@ class Audience(Protocol):
     """Frames to whoever is connected to this node. Encoded once for all of them."""
 
     def people_in(self, chat_id: str) -> set[str]:
-        """Members of a chat who are connected here."""
+        """Members of a chat who are connected here and hear it live."""
         ...
 
     def tell_chat(self, chat_id: str, frame: ServerFrame, receives: Callable[[str], bool]) -> None:
-        """To the connections of those members of a chat for whom `receives` is true."""
+        """To the live connections of those members of a chat for whom `receives` is true."""
         ...
 
     def tell_people(self, user_ids: Iterable[str], frame: ServerFrame) -> None:
-        """To every connection of these people."""
+        """To every live connection of these people."""
         ...

@@ -106,25 +106,6 @@ async def test_live_false_asks_for_no_messages(place: Place) -> None:
             assert bot.unasked == []
 
 
-async def test_live_false_says_nothing_of_other_frames(place: Place) -> None:
-    """A bot is told who types, receives and reads, and what its chats are called, like everybody."""
-    async with place.serving() as served:
-        ann, ben = await served.people("ann", "ben")
-        chat = await served.as_(ann).create_group(ben)
-        async with served.client(ann, live=False) as bot, served.client(ben) as client:
-            await bot.send_message(chat, "hi")
-            await client.tell("typing_start", chat_id=chat)
-            await bot.hear("typing", user_id=ben.user_id)
-            await client.tell("read_receipt", chat_id=chat, read_up_to=1)
-            await bot.hear("receipt", user_id=ben.user_id, kind="delivered")
-            await bot.hear("receipt", user_id=ben.user_id, kind="read")
-            await served.as_(ann).patch(f"/v1/chats/{chat}", {"title": "bots"})
-            await bot.hear("chat_changed", title="bots")
-            await bot.tell("read_receipt", chat_id=chat, read_up_to=1)
-            await bot.hear("receipt", user_id=ann.user_id, kind="read")
-            assert not bot.heard("messages")
-
-
 async def test_live_order_is_contiguous_under_concurrent_writers(either: Place) -> None:
     """With many writers at once every reader sees the same entries, ascending, without a gap."""
     async with either.serving() as served:
@@ -392,16 +373,14 @@ async def test_who_has_gone_leaves_nothing_behind(place: Place) -> None:
         ann, ben = await served.people("ann", "ben")
         chat = await served.as_(ann).create_group(ben)
         polite, rude = served.client(ann), served.client(ben, msgpack=True)
-        bot = served.client(ben, live=False)
-        for client in (polite, rude, bot):
+        for client in (polite, rude):
             await client.connect()
             await client.send_message(chat, "x")
         await polite.close()
-        await bot.close()
         rude.abort()
         await eventually(lambda: not served.app.services.connections)
         hub = served.app.hub
-        assert (hub._chats, hub._users, hub._deaf) == ({}, {}, {})
+        assert (hub._chats, hub._users) == ({}, {})
         await rude.close()
 
 
