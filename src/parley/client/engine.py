@@ -397,18 +397,9 @@ class Engine:
             self._events.append(Complaint(refusal))
 
     def _acks(self, now_ms: int, wall_ms: int) -> list[AckPosition]:
-        """What one has received oneself; of that the server tells only the others."""
         acks, at = self.cursors.acks(now_ms), iso(wall_ms)
         for ack in acks:
-            self.live.receipt(
-                ReceiptFrame(
-                    chat_id=ack.chat,
-                    user_id=self.user_id,
-                    kind="delivered",
-                    up_to_sequence=ack.last_acked_sequence,
-                    at=at,
-                )
-            )
+            self.live.received(ack.chat, ack.last_acked_sequence, at)
         return acks
 
     def _heartbeat(self, now_ms: int) -> list[Heartbeat]:

@@ -83,6 +83,8 @@ class Live:
         """Until when, in time of day."""
         self._opened: dict[str, Opened] = {}
         self._loading: set[str] = set()
+        self._received: dict[str, ReceiptFrame] = {}
+        """What this device has acknowledged: a picture may not know of it yet."""
         self._updates: dict[Update, None] = {}
         self._openings: list[Opening] = []
         self.user_id = ""
@@ -148,6 +150,8 @@ class Live:
         if opened is None:
             return
         opened.loaded(picture)
+        if chat_id in self._received:
+            opened.receipt(self._received[chat_id])
         self._watch_members(chat_id, opened)
         self._openings.append(Opening(chat_id))
         for what in (What.MEMBERS, What.RECEIPTS, What.SETTINGS):
@@ -253,6 +257,13 @@ class Live:
         if opened is not None and opened.receipt(frame):
             self._update(What.RECEIPTS, frame.chat_id)
 
+    def received(self, chat_id: str, up_to: int, at: str) -> None:
+        """This device has; of that the server tells only the others."""
+        frame = self._received[chat_id] = ReceiptFrame(
+            chat_id=chat_id, user_id=self.user_id, kind="delivered", up_to_sequence=up_to, at=at
+        )
+        self.receipt(frame)
+
     def read(self, chat_id: str, up_to: int | str) -> None:
         """The person has read up to there; the place of a message id is only known to the server."""
         unread = self._unread.get(chat_id)
@@ -339,8 +350,8 @@ class Live:
 
     def _leave(self, chat_id: str) -> None:
         """Nothing of a chat that one is not in is kept."""
-        self._unread.pop(chat_id, None)
-        self._muted.pop(chat_id, None)
+        for kept in (self._unread, self._muted, self._received):
+            kept.pop(chat_id, None)
         for user_id in self.typists.of(chat_id):
             self._end_typing(chat_id, user_id)
         self.close(chat_id, NOT_A_MEMBER)

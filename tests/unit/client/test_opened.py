@@ -285,6 +285,19 @@ def test_what_one_receives_oneself_is_known() -> None:
     assert receipts.status.value == "delivered"
 
 
+def test_what_one_received_before_a_picture_came_is_known() -> None:
+    """The server may have made it before it had written that down."""
+    harness = opening()
+    harness.engine.live.close(CHAT)
+    harness.engine.cursors.move(CHAT, Cursor(1, 4), 0)
+    harness.pass_time(100)
+    harness.engine.live.loaded(CHAT, picture((ME, 0, 0)))
+    harness.engine.live.open(CHAT)
+    harness.frames()
+    harness.engine.live.loaded(CHAT, picture((ME, 0, 0), (BEN, 6, 5)))
+    assert member(harness, ME).delivered_up_to == 4
+
+
 # Presence of its members
 
 
