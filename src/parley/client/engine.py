@@ -397,9 +397,9 @@ class Engine:
             self._events.append(Complaint(refusal))
 
     def _acks(self, now_ms: int, wall_ms: int) -> list[AckPosition]:
-        acks, at = self.cursors.acks(now_ms), iso(wall_ms)
+        acks = self.cursors.acks(now_ms)
         for ack in acks:
-            self.live.received(ack.chat, ack.last_acked_sequence, at)
+            self.live.received(ack.chat, ack.last_acked_sequence, iso(wall_ms))
         return acks
 
     def _heartbeat(self, now_ms: int) -> list[Heartbeat]:
