@@ -47,6 +47,12 @@ class Listed(NamedTuple):
         rows += [at for at in new.values() if not at.left]
         return Listed(page.token, tuple(sorted([_comparable(at, brief) for at in rows], key=_chat_of)), brief)
 
+    def told(self, engine_name: str) -> list[Position]:
+        """What must be as it is now. On DynamoDB no device is told that it has caught up with another one."""
+        if engine_name.startswith("sqlite"):
+            return list(self.rows)
+        return [structs.replace(at, last_acked_sequence=0) for at in self.rows]
+
 
 def _comparable(at: Position, brief: bool) -> Position:
     return structs.replace(at, last_entry=None) if brief else at

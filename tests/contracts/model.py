@@ -213,9 +213,10 @@ class Model:
         self.chats[chat_id].has_counter = False
 
     def recover_counter(self, chat_id: str) -> None:
+        """A chat that has its counter again may be listed, although nothing else of it is different."""
         self.chats[chat_id].has_counter = True
         for user in self.chats[chat_id].members:
-            self.must[user].add(chat_id)
+            self.may[user].add(chat_id)
 
     def unread(self, user: str, chat: KeptChat) -> int:
         after, _ = self.read.get((user, chat.chat_id), NEVER)

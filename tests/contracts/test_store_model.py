@@ -344,8 +344,8 @@ class StoreMachine(RuleBasedStateMachine):
             page = await cursors.changed(person, device, known.token, limit, brief)
             known, is_complete = known.then(page, brief), page.complete
             self.lists[person, device].append(known)
-        now = await cursors.changed(person, device, None, 1000)
-        assert known.rows == Listed().then(now, known.brief).rows
+        now = Listed().then(await cursors.changed(person, device, None, 1000), known.brief)
+        assert known.told(self.engine_name) == now.told(self.engine_name)
         return known
 
     # Trouble
@@ -382,6 +382,7 @@ class StoreMachine(RuleBasedStateMachine):
             if not kept.has_counter:
                 self.store.recover_counter(kept.chat_id)
                 self.model.recover_counter(kept.chat_id)
+                kept.abandoned = min(kept.abandoned, self.store.counter(kept.chat_id) or 0)
         assert self.store.breaches() == []
 
     # What must always hold
@@ -430,7 +431,7 @@ class StoreMachine(RuleBasedStateMachine):
                 known = self.known.get((person, device), Listed())
                 self.known[person, device] = await self._add_pages(user, device, known, 1000, False)
             mine = {kept.chat_id: kept for kept in self.model.chats.values() if person in kept.members}
-            rows = self.known[person, "phone"].rows
+            rows = (await self.store.cursors.changed(person, "phone", None, 1000)).positions
             assert {at.chat_id for at in rows} == mine.keys()
             for at in rows:
                 assert at.head == await head_of(self.store, at.chat_id)
