@@ -42,8 +42,11 @@ class Unread:
     def place(self, row: OverviewChat) -> bool:
         """What the overview says; what came live after it was made stays counted.
 
-        False when the person has read on since, to where nobody here can count: then it must be asked again.
+        False when the person has read on since, or more came than is known by position, to where nobody here
+        can count: then it must be asked again.
         """
+        if row.epoch == self._epoch and row.head < self._unseen_through:
+            return False
         if row.epoch != self._epoch:
             self._known, self._through, self.read_up_to = [], 0, 0
         read_here = self.read_up_to

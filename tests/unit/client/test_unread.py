@@ -10,6 +10,7 @@ from parley.wire.frames import (
     Heartbeat,
     HeartbeatAck,
     Messages,
+    Overview,
     OverviewChat,
     SyncOverview,
     SyncRequest,
@@ -206,6 +207,17 @@ def test_a_thousand_are_more_than_can_be_counted() -> None:
     assert asks(harness)
     harness.receive(receipt(CHAT, ME, "read", 1_009))
     assert unread(harness.engine) == (1, False)
+
+
+def test_an_older_overview_does_not_hide_a_thousand() -> None:
+    """Which of them it counted nobody knows any more: it is asked again."""
+    harness = placed(head=0, read=0, unread=0)
+    harness.engine.overviews.ask()
+    (asked,) = of(SyncOverview, harness.frames())
+    live(harness, *range(1, 1_002))
+    harness.receive(Overview(re=answer_to(asked.id), chats=[row(0, 0, 0)], token="t2", complete=True))
+    assert unread(harness.engine) == (999, True)
+    assert asks(harness)
 
 
 def test_a_chat_that_was_joined_is_asked_for_and_one_that_was_left_is_empty() -> None:
