@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from parley.gateway.services import Services
 
 REFUSED_FRAMES_MAX = 1_000
-"""A client that goes on at full speed after so many refusals is not worth answering."""
+"""A client that goes on at full speed, so many more frames refused than taken, is not worth answering."""
 ABORT_AFTER_SECONDS = 1.5
 UNREAD_BYTES_MAX = limits.PAGE_BYTES_MAX
 READ_LOOK_SECONDS = 0.005
@@ -195,6 +195,7 @@ class Connection:
             self.connection_id, self._services.clock(), _frames_worth(request)
         )
         if not wait_ms:
+            self._refused_frames -= self._refused_frames > 0
             return True
         if isinstance(request, Close):
             self.close(request)

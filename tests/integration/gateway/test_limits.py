@@ -9,10 +9,10 @@ import pytest
 from aiohttp import ClientSession
 
 from parley.core import rates
-from parley.gateway.connection import Connection
+from parley.gateway.connection import REFUSED_FRAMES_MAX, Connection
 from parley.testing.clients import Answer, Disconnected, HttpClient
 from parley.testing.clock import VirtualClock
-from parley.wire import limits
+from parley.wire import codes, limits
 from parley.wire.limits import OUTBOX_BYTES_MAX
 from tests.integration.gateway.bare import BareSocket
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
@@ -59,6 +59,27 @@ async def test_frames_are_limited_per_connection(place: Place) -> None:
         assert (refused["re"], refused["code"], refused["retry_after_ms"]) == (7, "rate_limited", 5)
         clock.advance(1_000)
         assert (await bare.hello(ann))["type"] == "welcome"
+        bare.close()
+
+
+async def test_only_who_goes_on_in_spite_of_refusals_is_closed(place: Place) -> None:
+    """Frames within the rate make up for refused ones; a thousand more refused than taken are the end."""
+    clock = VirtualClock()
+    burst = int(rates.FRAMES_PER_CONNECTION.burst)
+    async with place.serving(RATES_ON, clock) as served:
+        (ann,) = await served.people("ann")
+        bare = BareSocket(served.port)
+        await bare.open()
+        assert (await bare.hello(ann, live=False))["type"] == "welcome"
+        for _ in range(3):
+            clock.advance(10_000)
+            sent = burst + REFUSED_FRAMES_MAX // 2
+            bare.send([{"type": "heartbeat", "id": number} for number in range(sent)])
+            answers = [frame["type"] for frame in await bare.frames(sent)]
+            assert answers.count("refused") == REFUSED_FRAMES_MAX // 2
+        bare.send([{"type": "heartbeat"} for _ in range(REFUSED_FRAMES_MAX)])
+        _, code = await bare.until_closed()
+        assert code == codes.TOO_FAST.code
         bare.close()
 
 
