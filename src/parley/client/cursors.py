@@ -81,7 +81,7 @@ class Cursors:
         chat_id = self._chat_of_ack.pop(request_id, None)
         if chat_id is None or not refusal.temporary:
             return chat_id
-        self._pace.refused(refusal, now_ms)
+        self._pace.rest.refused(refusal, now_ms)
         sequence = self._since_heartbeat.get(chat_id) or self._before_heartbeat.get(chat_id)
         if sequence is not None:
             self._to_retry[chat_id] = sequence

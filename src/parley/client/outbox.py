@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from parley.client.errors import OutboxFull
 from parley.client.keeping import MessageKey, Outgoing
+from parley.client.pace import Rest
 from parley.client.timers import Timers
 from parley.client.timing import Fail, Timing, decide_resend, must_check_first
-from parley.errors import RATE_LIMITED, Refusal
+from parley.errors import Refusal
 from parley.wire.frames import SendMessage
 
 OUTBOX_MESSAGES_MAX = 10_000
@@ -29,8 +30,6 @@ IN_FLIGHT_BYTES_MAX = 1024 * 1024
 
 ACK_TIMER = "ack"
 RESUME_TIMER = "resume"
-ALL_REST = (RESUME_TIMER, "")
-"""What one chat sends too fast, any other would, too: a server ends the connection of who goes on."""
 
 assert WINDOW_START <= WINDOW_MAX
 
@@ -82,6 +81,7 @@ class Outbox:
         self._timers = timers
         self._next_id = next_id
         self._chance = chance
+        self._rest_of_all = Rest("sends", timing, timers)
         self._lanes: dict[str, Lane] = {}
         self._pending: dict[MessageKey, Pending] = {}
         self._by_request: dict[int, Pending] = {}
@@ -128,7 +128,7 @@ class Outbox:
         """Nothing in flight will be answered: everything waits again, and resends are not counted on."""
         self._by_request.clear()
         self._resends.clear()
-        self._timers.cancel(ALL_REST)
+        self._rest_of_all.disconnected()
         self._window = WINDOW_START
         for chat_id, lane in self._lanes.items():
             head = lane.head()
@@ -141,7 +141,7 @@ class Outbox:
 
     def transmit(self, now_ms: int, wall_ms: int) -> list[SendMessage]:
         """The frames that may go out now, each lane in its order, lanes taking turns."""
-        if self._timers.pending(ALL_REST):
+        if self._rest_of_all.is_on:
             return []
         frames, self._resends = self._resends, []
         while self._willing and self._has_room():
@@ -176,9 +176,7 @@ class Outbox:
             self._remove(pending, now_ms)
             return pending
         self._window = max(1, self._window // 2)
-        if refusal.code == RATE_LIMITED.code:
-            pause_ms = max(refusal.retry_after_ms or 0, self._timing.backoff_base_ms)
-            self._timers.set(ALL_REST, now_ms + pause_ms)
+        self._rest_of_all.refused(refusal, now_ms)
         self._rest(pending.message.chat_id, now_ms + decision.delay_ms)
         return None
 

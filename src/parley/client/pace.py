@@ -1,4 +1,4 @@
-"""How fast pages and acks go out: a server ends the connection of whoever goes on when refused. Pure."""
+"""How fast frames go out: a server ends the connection of whoever goes on when refused. Pure."""
 
 from __future__ import annotations
 
@@ -8,32 +8,44 @@ from parley.clock import MS_PER_SECOND
 from parley.errors import RATE_LIMITED, Refusal
 
 PACE_TIMER = "pace"
-PAUSE = (PACE_TIMER, "all")
 ACKS = (PACE_TIMER, "acks")
 ACKS_PER_SECOND_MAX = 100
 """Half of the frames that a server takes from one connection."""
 
 
-class Pace:
-    """What one of them was refused for, the others would be, too: all rest then."""
+class Rest:
+    """What one of a kind was refused for as too fast, the others would be, too: all rest then."""
 
-    def __init__(self, timing: Timing, timers: Timers) -> None:
+    def __init__(self, kind: str, timing: Timing, timers: Timers) -> None:
+        self._key = (PACE_TIMER, kind)
         self._timing = timing
         self._timers = timers
-        self._acks_this_second = 0
 
     @property
-    def rests(self) -> bool:
-        return self._timers.pending(PAUSE)
+    def is_on(self) -> bool:
+        return self._timers.pending(self._key)
 
     def refused(self, refusal: Refusal, now_ms: int) -> None:
         if refusal.code == RATE_LIMITED.code:
             pause_ms = max(refusal.retry_after_ms or 0, self._timing.backoff_base_ms)
-            self._timers.set(PAUSE, now_ms + pause_ms)
+            self._timers.set(self._key, now_ms + pause_ms)
+
+    def disconnected(self) -> None:
+        """A new connection owes nothing."""
+        self._timers.cancel(self._key)
+
+
+class Pace:
+    """Pages and acks."""
+
+    def __init__(self, timing: Timing, timers: Timers) -> None:
+        self._timers = timers
+        self._acks_this_second = 0
+        self.rest = Rest("pages and acks", timing, timers)
 
     def acks(self, wanted: int, now_ms: int) -> int:
         """How many of so many acks may go out now; a timer wakes whoever has more."""
-        if self.rests or not wanted:
+        if self.rest.is_on or not wanted:
             return 0
         if not self._timers.pending(ACKS):
             self._timers.set(ACKS, now_ms + MS_PER_SECOND)
@@ -43,6 +55,5 @@ class Pace:
         return allowed
 
     def disconnected(self) -> None:
-        """A new connection owes nothing."""
-        self._timers.cancel(PAUSE)
+        self.rest.disconnected()
         self._timers.cancel(ACKS)

@@ -46,7 +46,7 @@ class Syncing:
 
     def requests(self, now_ms: int) -> list[SyncRequest]:
         """The pages to ask for now."""
-        if self._pace.rests:
+        if self._pace.rest.is_on:
             return []
         for budget in [budget for budget in self._blocked if not budget.full]:
             for inbox in self._blocked.pop(budget).values():
@@ -78,7 +78,7 @@ class Syncing:
 
     def refused(self, chat_id: str, refusal: Refusal, now_ms: int) -> None:
         """For now; all chats rest if it came too fast."""
-        self._pace.refused(refusal, now_ms)
+        self._pace.rest.refused(refusal, now_ms)
         self.ask_later(chat_id, refusal.retry_after_ms or 0, now_ms)
 
     def ask_later(self, chat_id: str, at_least_ms: int, now_ms: int) -> None:
