@@ -47,7 +47,7 @@ DEADLINE_SECONDS = 0.3
 """How long a node of these tests asks a store that does not answer."""
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lost answer is looked for only briefly."""
     monkeypatch.setattr(committing, "RESOLVE_SECONDS_MAX", DEADLINE_SECONDS)
@@ -144,6 +144,7 @@ async def test_lost_answers_to_the_look_are_found_out_too(mode: str, fault: Faul
         await assert_stored_once(node, draft)
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_store_that_is_gone_has_stored_nothing(mode: str) -> None:
     """DynamoDB unavailable: sends are refused as not stored, and the retry later starts from scratch."""
@@ -158,6 +159,7 @@ async def test_a_store_that_is_gone_has_stored_nothing(mode: str) -> None:
         assert [(await stored(node, draft)).sequence for draft in drafts] == [1, 2]
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_store_that_goes_before_the_write_has_stored_nothing(mode: str) -> None:
     """If every transaction is turned away, nothing can have been written, and the senders hear that."""
@@ -170,6 +172,7 @@ async def test_a_store_that_goes_before_the_write_has_stored_nothing(mode: str) 
         assert list((await node.items()).values()).count("later") == 1
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("fault", "is_done"), [(timeout_done, True), (timeout_not_done, False)])
 async def test_a_store_that_goes_with_an_answer_leaves_it_open(
@@ -188,6 +191,7 @@ async def test_a_store_that_goes_with_an_answer_leaves_it_open(
         assert contents(await read_all(other, node.chat)) == ["open"]
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("mode", MODES)
 async def test_what_follows_an_open_write_is_refused(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several transactions, those before the lost one are stored, it is open, the rest is not."""
@@ -210,6 +214,7 @@ async def test_what_follows_an_open_write_is_refused(mode: str, monkeypatch: pyt
         assert contents(await read_all(other, node.chat)) == [f"{n}" for n in range(6)]
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_chat_that_fails_does_not_fail_its_neighbours(mode: str) -> None:
     """Chats are independent: one whose transaction is turned away leaves the others of the batch alone."""
@@ -240,6 +245,7 @@ class Late:
         raise TimeoutError("no answer yet (injected)")
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_write_that_arrives_after_its_retry_does_nothing(mode: str) -> None:
     """The retry was stored through another node: what was on its way all the time is not stored again."""
@@ -254,6 +260,7 @@ async def test_a_write_that_arrives_after_its_retry_does_nothing(mode: str) -> N
         assert list((await other.items()).values()).count("once") == 1
 
 
+@pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_write_that_arrives_after_a_removal_does_nothing(mode: str) -> None:
     """Once its sender was refused because he was removed, what is still on its way is not stored either."""
@@ -268,6 +275,7 @@ async def test_a_write_that_arrives_after_a_removal_does_nothing(mode: str) -> N
         assert "refused" not in (await other.items()).values()
 
 
+@pytest.mark.usefixtures("hasty")
 async def test_numbers_that_cannot_be_had_are_an_outcome() -> None:
     """While whoever gives the numbers is away, every draft is refused as not stored, twins included."""
     async with world("two_phase", 1, deadline_seconds=DEADLINE_SECONDS) as (node,):
