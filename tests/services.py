@@ -6,6 +6,7 @@ A test asks for what it needs, and is skipped (with `CI=true`: fails) where that
     brokers = kafka_brokers()
     url = redis_url()
     prefix = fresh_prefix()            # a test's own tables, topics and keys: services are shared
+    program = promtool_program()       # no service, and to be had in the same way
 
 Addresses given in the environment (`PARLEY_DYNAMODB_ENDPOINT` …) are used as they are. Otherwise a service
 starts with the first test that asks for it, whichever process of the run that is in, or before all tests with
@@ -30,7 +31,7 @@ from typing import NoReturn
 
 import pytest
 
-from ops.local_services import NAMES, ServiceError, ServiceSet
+from ops.local_services import NAMES, ServiceError, ServiceSet, promtool
 
 FOLDER_VARIABLE = "PARLEY_TEST_SERVICES_FOLDER"
 OWNER_VARIABLE = "PARLEY_TEST_SERVICES_OWNER"
@@ -58,6 +59,21 @@ def kafka_brokers() -> list[str]:
 def redis_url() -> str:
     """Where Redis is."""
     return service_environment("redis")[ADDRESSES["redis"]]
+
+
+@cache
+def promtool_program() -> Path:
+    """Prometheus's own tool for rules, fetched like the services."""
+    note, found = missing_note(promtool.NAME), None
+    if not note.exists():
+        try:
+            found = promtool.program(lambda _: None)
+        except ServiceError as failure:
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(str(failure), encoding="utf-8")
+    if found is None:
+        unavailable(promtool.NAME, note.read_text(encoding="utf-8"))
+    return found
 
 
 def fresh_prefix() -> str:
@@ -112,8 +128,8 @@ def missing_note(name: str) -> Path:
 def unavailable(name: str, reason: str) -> NoReturn:
     """A machine of a developer may lack a service; where changes are judged, nothing may be left out."""
     if in_ci():
-        pytest.fail(f"{name} cannot be started: {reason}", pytrace=False)
-    pytest.skip(f"{name} cannot be started: {reason}")
+        pytest.fail(f"{name} cannot be had: {reason}", pytrace=False)
+    pytest.skip(f"{name} cannot be had: {reason}")
 
 
 def in_ci() -> bool:
@@ -147,7 +163,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say loudly, at the end, what was not tried."""
-    notes = {name: missing_note(name) for name in NAMES}
+    notes = {name: missing_note(name) for name in (*NAMES, promtool.NAME)}
     missing = {name: note.read_text(encoding="utf-8") for name, note in notes.items() if note.exists()}
     if missing and is_owner():
         terminalreporter.section("SERVICES MISSING: what needs them was not tested", red=True)

@@ -6,9 +6,10 @@ Only the standard library is used: the script runs before `.venv` exists. From t
     processes  processes that outlive the script, known by id and start time
     ports      free ports of this machine
     cache      what was fetched, once for all checkouts
-    fetching   package managers: Maven and pip
+    fetching   package managers: Maven, pip and apt
     service    what a service is; kafka, dynamodb and redis are the three
     state      what runs in a data folder
+    promtool   no service: what tries the alerts, fetched like the others
     service_set  up, down, kill, start, reset
     cli        the verbs of `ops/services`
 """

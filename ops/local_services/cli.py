@@ -7,9 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from ops.local_services import promtool
 from ops.local_services.cache import VARIABLE, cache_folder
 from ops.local_services.faults import ServiceError
 from ops.local_services.instance import Status
+from ops.local_services.service import Service
 from ops.local_services.service_set import ENV_NAME, NAMES, ServiceSet, chosen
 
 DATA_DEFAULT = Path(__file__).resolve().parents[2] / "data" / "services"
@@ -63,7 +65,8 @@ def add_services(verb: argparse.ArgumentParser, name: str) -> None:
         return
     some = "+" if name in ("kill", "start") else "*"
     what = "which" if some == "+" else "which; all if none is named"
-    verb.add_argument("services", nargs=some, metavar="SERVICE", help=f"{what}: {', '.join(NAMES)}")
+    names = [*NAMES, promtool.NAME] if name == "fetch" else NAMES
+    verb.add_argument("services", nargs=some, metavar="SERVICE", help=f"{what}: {', '.join(names)}")
 
 
 def add_options(verb: argparse.ArgumentParser, name: str) -> None:
@@ -106,13 +109,22 @@ def up(services: ServiceSet, names: Sequence[str]) -> None:
 def fetch(names: Sequence[str]) -> None:
     """Fetch what can be fetched, and fail if something could not."""
     failures = []
-    for service in chosen(names):
+    programs = {service.title: service.program for service in _services_of(names)}
+    if not names or promtool.NAME in names:
+        programs[promtool.TITLE] = promtool.program
+    for title, program in programs.items():
         try:
-            service.program(say)
+            program(say)
         except ServiceError as failure:
-            failures.append(f"{service.title} could not be fetched. {failure}")
+            failures.append(f"{title} could not be fetched. {failure}")
     if failures:
         raise ServiceError("\n".join(failures))
+
+
+def _services_of(names: Sequence[str]) -> list[Service]:
+    """Those of the names that are services; all where none is named."""
+    services = [name for name in names if name != promtool.NAME]
+    return chosen(services) if services or not names else []
 
 
 def show(found: Sequence[Status], *, as_json: bool) -> None:

@@ -60,19 +60,48 @@ def fetch_by_pip(requirement: str, into: Path, say: Callable[[str], None]) -> No
     _run([sys.executable, "-m", "pip", "install", *options, requirement], into, say)
 
 
+def fetch_by_apt(packages: Sequence[str], into: Path, say: Callable[[str], None]) -> None:
+    """Unpack the first of these packages that there is into a folder, without root.
+
+    The lists and the cache are a folder's own: those of the system may be missing, old, or not ours to renew.
+    """
+    for tool in ("apt-get", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            raise ServiceError(
+                f"Fetching {packages[-1]} needs Debian or Ubuntu, and there is no `{tool}` here."
+            )
+    work = into / "apt"
+    for name in ("lists/partial", "cache/archives/partial"):
+        (work / name).mkdir(parents=True)
+    own = {"Dir::State::lists": work / "lists", "Dir::Cache": work / "cache", "APT::Sandbox::User": "root"}
+    apt = ["apt-get", "-q", *(part for name, value in own.items() for part in ("-o", f"{name}={value}"))]
+    _run([*apt, "update"], into, say, work)
+    for package in packages:
+        try:
+            _run([*apt, "download", package], into, say, work)
+        except ServiceError:
+            if package == packages[-1]:
+                raise
+        else:
+            break
+    (archive,) = work.glob("*.deb")
+    _run(["dpkg-deb", "-x", str(archive), str(into)], into, say, work)
+    shutil.rmtree(work)
+
+
 def _dependency(coordinates: str, more: str = "") -> str:
     group, artifact, version = coordinates.split(":")
     names = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
     return f"<dependency>{names}{more}</dependency>"
 
 
-def _run(command: Sequence[str], grows: Path, say: Callable[[str], None]) -> None:
+def _run(command: Sequence[str], grows: Path, say: Callable[[str], None], cwd: Path | None = None) -> None:
     """Run it to its end and tell now and then how far it is."""
     log = cache_folder() / "fetch.log"
     began = time.monotonic()
     with log.open("wb") as output:
         fetching = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, cwd=cwd
         )
         try:
             while not _ended(fetching):
@@ -118,5 +147,6 @@ def folder_bytes(*folders: Path) -> int:
 
 def _last_words(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    errors = [line for line in lines if "ERROR" in line] or lines or ["it said nothing"]
-    return errors[0].removeprefix("[ERROR]").strip()
+    errors = [line for line in lines if line.startswith(("[ERROR]", "ERROR", "E: "))]
+    first = (errors or lines or ["it said nothing"])[0]
+    return first.removeprefix("[ERROR]").removeprefix("E: ").strip()
