@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 from parley.errors import Refused, StoreBusy, StoreUnavailable
 from parley.model import Action
 from parley.store.sqlite import states
+from parley.store.sqlite.beside import connect_beside
 from parley.store.sqlite.database import FILE_NAME, Database, lock_folder
 from parley.store.sqlite.schema import MIGRATIONS
 from parley.store.sqlite.writer import Transaction
@@ -30,6 +31,9 @@ from tests.contracts.acting import (
     told,
 )
 from tests.contracts.engines import SqliteEngine, SqliteOpenStore
+
+SYNCHRONOUS_FULL = 2
+"""What SQLite answers for `synchronous=FULL`."""
 
 
 def finished(question: Coroutine[Any, Any, Any]) -> Any:
@@ -310,9 +314,35 @@ def test_an_older_file_is_brought_up_to_date(tmp_path: Path) -> None:
         database = Database(tmp_path)
         database.open()
         assert database.writer.pragma("user_version") == len(MIGRATIONS)
-        assert database.writer.pragma("journal_mode") == "wal"
-        assert database.writer.pragma("synchronous") == 2
         database.close()
+
+
+@contextlib.contextmanager
+def writer_of(who: str, folder: Path) -> Iterator[apsw.Connection]:
+    """The connection that this one of a store's programs writes on."""
+    database = Database(folder, beside=who == "a command with the ports of a server")
+    database.open()
+    try:
+        if who == "a server after a fault":
+            database.reopen()
+        if who == "a repair":
+            with connect_beside(folder, read_only=False) as connection:
+                yield connection
+        else:
+            yield database.writer
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize(
+    "who", ["a server", "a server after a fault", "a command with the ports of a server", "a repair"]
+)
+def test_every_commit_is_synced(who: str, tmp_path: Path) -> None:
+    """Whoever writes the store writes ahead and syncs at each commit: a power cut takes nothing back."""
+    with writer_of(who, tmp_path) as connection:
+        connection.execute("UPDATE changes SET last = last + 1")
+        assert connection.pragma("journal_mode") == "wal"
+        assert connection.pragma("synchronous") == SYNCHRONOUS_FULL
 
 
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:
