@@ -9,6 +9,7 @@ from tests.contracts.acting import (
     add_group,
     add_people,
     change,
+    listed,
     message,
     position_of,
     said,
@@ -96,9 +97,12 @@ async def test_a_position_is_known_while_it_is_being_written(engine: Engine) -> 
         ann, chat = await written(store, 5)
         store.cursors.note_acked(ann, "phone", chat, 3, store.clock())
         writing = asyncio.create_task(store.cursors.flush())
+        seen = [await store.cursors.position(ann, "phone", chat)]
         while not writing.done():
-            assert await store.cursors.position(ann, "phone", chat) == 3
+            seen.append(await store.cursors.position(ann, "phone", chat))
             await asyncio.sleep(0)
+        seen.append(await store.cursors.position(ann, "phone", chat))
+        assert set(seen) == {3}
 
 
 async def test_reading_moves_no_device(engine: Engine) -> None:
@@ -119,10 +123,17 @@ async def test_an_unknown_device_is_at_the_beginning(engine: Engine) -> None:
         assert await store.cursors.position("user_unknown", "phone", "chat_unknown") == 0
 
 
-async def test_flushing_nothing_is_done_at_once(engine: Engine) -> None:
-    """A flush without notes returns, also many at once."""
+async def test_flushing_nothing_changes_nothing(engine: Engine) -> None:
+    """Flushes without notes, also many at once, return and neither move nor list anything."""
     async with engine.opened() as store:
+        ann, chat = await written(store, 5)
+        store.cursors.note_acked(ann, "phone", chat, 3, store.clock())
+        store.cursors.note_read(ann, chat, 2, store.clock())
+        await store.cursors.flush()
+        _, token = await listed(store, ann, None)
         await asyncio.gather(*(store.cursors.flush() for _ in range(10)))
+        assert (await listed(store, ann, token))[0] == []
+        assert store.durable_positions(ann, chat) == (3, 2)
 
 
 async def test_a_flush_covers_notes_made_during_another(engine: Engine) -> None:
