@@ -8,12 +8,15 @@ import asyncio
 
 import pytest
 
+from parley.bus import publisher
+from parley.errors import SERVICE_UNAVAILABLE, Refused
 from parley.model import Appended, Draft
 from parley.store.dynamodb.store import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import Planned, throttle
 from tests.contracts.acting import (
     add_group,
     code_of,
+    contents,
     message,
     outcome,
     read_all,
@@ -22,6 +25,7 @@ from tests.contracts.acting import (
     stored,
     told,
 )
+from tests.contracts.dynamodb_bus import on_kafka
 from tests.contracts.dynamodb_nodes import On, item
 from tests.contracts.dynamodb_world import Crashed, Node, crashes, world
 from tests.waiting import eventually
@@ -243,13 +247,38 @@ async def test_crash_during_step_5(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_kafka_unavailable(mode: str) -> None:
-    """While nothing can be published, messages are stored and acknowledged, and stay listed for later."""
-    async with world(mode, 2, publishes=True) as (node, other):
-        await said(node, node.chat, node.ann, "1", "2", "3")
-        assert await other.store.outbox.unpublished() == {node.chat: 0}
-        other.store.outbox.note_published(node.chat, 3)
-        await other.store.outbox.flush()
-        assert await node.store.outbox.unpublished() == {}
+    """Without a broker sends are acknowledged; with it again, the other node hears each once, in order."""
+    async with world(mode, 2, publishes=True) as (node, other), on_kafka(node, other) as (here, there):
+        assert [(await here.send("before")).sequence, *await there.heard_up_to(1)] == [1, 1]
+        here.sink.is_away = True
+        acks = [(await here.send(f"meanwhile {n}")).sequence for n in range(3)]
+        assert (acks, here.sequences()) == ([2, 3, 4], [1, 2, 3, 4])
+        await eventually(lambda: here.sink.failures > 0)
+        assert there.sequences() == [1]
+        here.sink.is_away = False
+        assert await there.heard_up_to(4) == [1, 2, 3, 4]
+        await node.store.outbox.flush()
+        assert await other.store.outbox.unpublished() == {}
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_kafka_unavailable_to_who_waits_for_it(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With bus.ack = published a send is refused as ServiceUnavailable, is durable, and is acked later."""
+    monkeypatch.setattr(publisher, "CONFIRM_SECONDS_MAX", 0.1)
+    async with (
+        world(mode, 2, publishes=True) as (node, other),
+        on_kafka(node, other, waits=True) as (here, there),
+    ):
+        here.sink.is_away = True
+        draft = message(node.chat, node.ann, "meanwhile")
+        with pytest.raises(Refused) as refused:
+            await here.sending.send(draft)
+        assert refused.value.refusal == SERVICE_UNAVAILABLE
+        assert contents(await read_all(other, node.chat)) == ["meanwhile"]
+        here.sink.is_away = False
+        assert await there.heard_up_to(1) == [1]
+        again = await here.sending.send(draft)
+        assert (again.sequence, again.deduplicated) == (1, True)
 
 
 @pytest.mark.parametrize("mode", MODES)

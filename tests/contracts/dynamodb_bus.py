@@ -1,0 +1,99 @@
+"""Nodes on DynamoDB whose news goes through Kafka, as a server has it, with a broker that can go away.
+
+async with world("atomic", 2, publishes=True) as (node, other), on_kafka(node, other) as (here, there):
+    here.sink.is_away = True
+    await here.send("acknowledged all the same")
+"""
+
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from parley.bus.events import Record
+from parley.bus.kafka.bus import KafkaBus
+from parley.bus.kafka.live import LiveReader
+from parley.bus.kafka.producer import KafkaSink
+from parley.bus.listeners import Listeners
+from parley.bus.publisher import NotPublished, Publisher
+from parley.bus.topics import PERSISTED, topic_name
+from parley.chats.sending import Sending
+from parley.clock import wall_clock
+from parley.config import Kafka
+from parley.model import Appended, Persisted
+from parley.telemetry import Metrics
+from tests.contracts.acting import message
+from tests.contracts.buses import fresh_topics
+from tests.contracts.dynamodb_world import Node
+from tests.waiting import eventually
+
+HEARD_SECONDS_MAX = 20.0
+
+
+class CutSink(KafkaSink):
+    """Kafka itself; while `is_away`, nothing that is sent arrives."""
+
+    is_away = False
+    failures = 0
+
+    async def send(self, partition: int, records: list[Record]) -> None:
+        if self.is_away:
+            self.failures += 1
+            raise NotPublished("no broker answers")
+        await super().send(partition, records)
+
+
+class BusNode:
+    """What stands above a node's store: the way in, the bus, and a listener."""
+
+    def __init__(self, node: Node, name: str, kafka: Kafka, *, waits: bool) -> None:
+        topic, metrics = topic_name(kafka, PERSISTED), Metrics(wall_clock)
+        self.node = node
+        self.news: list[Persisted] = []
+        self.sink = CutSink(kafka, topic)
+        publisher = Publisher(
+            node.log, node.store.outbox, self.sink, metrics, name, wall_clock, random.Random(7).random
+        )
+        own = Listeners()
+        live = LiveReader(kafka, topic, name, lambda _: True, own.persisted, metrics)
+        self.bus = KafkaBus(self.sink, publisher, own, live)
+        self.bus.subscribe(self)
+        confirm = publisher.confirm if waits else None
+        self.sending = Sending(node.log, self.bus, metrics, lanes=0, confirm=confirm)
+
+    async def send(self, content: str) -> Appended:
+        return await self.sending.send(message(self.node.chat, self.node.ann, content))
+
+    def persisted(self, news: list[Persisted]) -> None:
+        self.news += news
+
+    def joined(self, *_: object) -> None:
+        """Not asked for here."""
+
+    def sessions_ended(self, *_: object) -> None:
+        """Not asked for here."""
+
+    def sequences(self) -> list[int]:
+        """What was heard, in its order."""
+        return [stored.sequence for item in self.news for stored in item.positions]
+
+    async def heard_up_to(self, sequence: int) -> list[int]:
+        """Wait until a position is heard of; all that was heard."""
+        await eventually(lambda: sequence in self.sequences(), HEARD_SECONDS_MAX)
+        return self.sequences()
+
+
+@asynccontextmanager
+async def on_kafka(*nodes: Node, waits: bool = False) -> AsyncIterator[list[BusNode]]:
+    """These nodes with a bus of their own on Kafka. `waits`: acks wait for it (`bus.ack = "published"`)."""
+    kafka = await fresh_topics(partitions=1)
+    made = [BusNode(node, f"node {n}", kafka, waits=waits) for n, node in enumerate(nodes)]
+    try:
+        for each in made:
+            await each.bus.start()
+            each.sending.start()
+        yield made
+    finally:
+        for each in made:
+            each.sink.is_away = False
+            await each.sending.stop()
+            await each.bus.stop()
