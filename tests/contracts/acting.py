@@ -161,6 +161,17 @@ def told(result: Outcome) -> str:
     return "deduplicated" if result.deduplicated else "stored"
 
 
+def place(result: Outcome) -> tuple[int, str]:
+    """Where a draft is, whoever stored it; it must not be refused."""
+    assert isinstance(result, Appended), result
+    return result.sequence, result.message_id
+
+
+async def places(store: OpenStore, chat_id: str) -> dict[str, tuple[int, str]]:
+    """Where each content is in a chat, as its readers see it."""
+    return {entry.content: (entry.sequence, entry.message_id) for entry in await read_all(store, chat_id)}
+
+
 async def said(store: OpenStore, chat_id: str, sender: str, *contents: str) -> list[Appended]:
     """Messages, each committed before the next."""
     return [await stored(store, message(chat_id, sender, content)) for content in contents]

@@ -30,6 +30,8 @@ from tests.contracts.acting import (
     head_of,
     message,
     outcome,
+    place,
+    places,
     read_all,
     rename,
     resolved,
@@ -211,6 +213,7 @@ async def test_what_follows_an_open_write_is_refused(mode: str, monkeypatch: pyt
         assert said_of == ["stored"] * 2 + ["outcome_unknown"] * 2 + ["store_unavailable"] * 2
         retried = await other.log.append(drafts)
         assert [told(each) for each in retried.outcomes] == ["deduplicated"] * 4 + ["stored"] * 2
+        assert [place(each) for each in retried.outcomes] == list((await places(other, node.chat)).values())
         assert contents(await read_all(other, node.chat)) == [f"{n}" for n in range(6)]
 
 
@@ -337,6 +340,7 @@ async def test_a_duplicate_beside_a_conflict_is_answered(mode: str) -> None:
         result = await node.log.append([twice, new])
         assert [told(each) for each in result.outcomes] == ["deduplicated", "stored"]
         assert contents(await read_all(other, node.chat)) == ["twice", "new"]
+        assert [place(each) for each in result.outcomes] == list((await places(other, node.chat)).values())
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -15,6 +15,8 @@ from tests.contracts.acting import (
     head_of,
     message,
     new_id,
+    place,
+    places,
     read_all,
     resolved,
     said,
@@ -156,7 +158,10 @@ async def test_a_client_id_is_the_same_in_any_letter_case(mode: str) -> None:
         drafts = [message(node.chat, node.ann, "once", each) for each in (large, small)]
         result = await node.log.append(drafts)
         assert [told(each) for each in result.outcomes] == ["stored", "deduplicated"]
-        assert told(await stored(node, message(node.chat, node.ann, "once", large))) == "deduplicated"
+        again = await stored(node, message(node.chat, node.ann, "once", large))
+        assert told(again) == "deduplicated"
+        once = (await places(node, node.chat))["once"]
+        assert [place(each) for each in [*result.outcomes, again]] == [once] * 3
         await node.reopen()
         assert told(await stored(node, message(node.chat, node.ann, "next", after=large))) == "stored"
         first = (await read_all(node, node.chat))[0]
@@ -195,9 +200,10 @@ async def test_a_batch_of_nothing_but_retries_writes_nothing(mode: str) -> None:
     """Forty-nine retries at once are forty-nine answers, and no number is lost in two_phase either."""
     async with world(mode, 1) as (node,):
         drafts = [message(node.chat, node.ann, f"{n}") for n in range(MESSAGES_PER_TRANSACTION_MAX)]
-        await node.log.append(drafts)
+        first = await node.log.append(drafts)
         result = await node.log.append(drafts)
         assert {told(each) for each in result.outcomes} == {"deduplicated"}
+        assert [place(each) for each in result.outcomes] == [place(each) for each in first.outcomes]
         assert result.persisted == []
         assert await head_of(node, node.chat) == node.counter(node.chat) == MESSAGES_PER_TRANSACTION_MAX
         assert await code_of(node, message(node.chat, "user_nobody")) == "not_a_member"

@@ -15,6 +15,7 @@ from tests.contracts.acting import (
     head_of,
     message,
     outcome,
+    place,
     read_all,
     resolved,
     said,
@@ -203,7 +204,9 @@ async def test_a_writer_does_not_void_a_trimmed_number() -> None:
         await eventually(lambda: other.has_written(3))
         await other.set_chat("trimmed_through", 1)
         slow.gate.open()
-        assert [told(each) for each in (await sending).outcomes] == ["deduplicated", "stored"]
+        answered = (await sending).outcomes
+        assert [told(each) for each in answered] == ["deduplicated", "stored"]
+        assert place(answered[0]) == place(await retry)
         assert (await retry).sequence == 3
         assert 1 not in await other.items()
 

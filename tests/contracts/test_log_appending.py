@@ -16,6 +16,8 @@ from tests.contracts.acting import (
     message,
     new_id,
     outcome,
+    place,
+    places,
     position_of,
     read_all,
     resolved,
@@ -156,6 +158,9 @@ async def test_one_bad_draft_never_fails_its_neighbours(engine: Engine) -> None:
             "stored",
         ]
         assert contents(await read_all(store, chat)) == ["old", "first", "last"]
+        found = await places(store, chat)
+        told_places = [place(one) for one in result.outcomes if isinstance(one, Appended)]
+        assert told_places == [found["first"], found["old"], found["last"]]
 
 
 async def test_the_log_is_dense_whatever_was_refused(engine: Engine) -> None:

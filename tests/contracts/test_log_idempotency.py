@@ -15,6 +15,8 @@ from tests.contracts.acting import (
     message,
     new_id,
     outcome,
+    place,
+    places,
     read_all,
     said,
     stored,
@@ -50,7 +52,9 @@ async def test_a_draft_twice_in_one_batch_is_stored_once(engine: Engine) -> None
         other = message(chat, ann, "other")
         result = await store.log.append([draft, other, draft, draft])
         assert [told(one) for one in result.outcomes] == ["stored", "stored", "deduplicated", "deduplicated"]
-        assert contents(await read_all(store, chat)) == ["once", "other"]
+        once, other_place, *twins = map(place, result.outcomes)
+        assert twins == [once, once]
+        assert await places(store, chat) == {"once": once, "other": other_place}
 
 
 async def test_a_draft_in_many_batches_at_once_is_stored_once(engine: Engine) -> None:
@@ -59,9 +63,9 @@ async def test_a_draft_in_many_batches_at_once_is_stored_once(engine: Engine) ->
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         draft = message(chat, ann, "once")
-        places = await asyncio.gather(*(stored(store, draft) for _ in range(20)))
-        assert len({(place.sequence, place.message_id) for place in places}) == 1
-        assert [place.deduplicated for place in places].count(False) == 1
+        answers = await asyncio.gather(*(stored(store, draft) for _ in range(20)))
+        assert {place(answer) for answer in answers} == {(await places(store, chat))["once"]}
+        assert [answer.deduplicated for answer in answers].count(False) == 1
         assert contents(await read_all(store, chat)) == ["once"]
 
 
@@ -74,12 +78,12 @@ async def test_other_content_under_the_same_id_is_a_conflict(engine: Engine, in_
         draft = message(chat, ann, "original")
         other = message(chat, ann, "changed", draft.client_message_id or "")
         if in_one_batch:
-            again = (await store.log.append([draft, other])).outcomes[1]
+            first, again = (await store.log.append([message(chat, ann), draft, other])).outcomes[1:]
         else:
-            await stored(store, draft)
-            again = await outcome(store, other)
+            first, again = await outcome(store, draft), await outcome(store, other)
         assert (told(again), getattr(again, "conflict", None)) == ("deduplicated", True)
-        assert contents(await read_all(store, chat)) == ["original"]
+        assert place(again) == place(first) == (await places(store, chat))["original"]
+        assert "changed" not in contents(await read_all(store, chat))
 
 
 async def test_another_content_type_is_a_conflict(engine: Engine) -> None:
@@ -150,9 +154,10 @@ async def test_a_retry_whose_sender_leaves_in_the_same_batch_answers_the_origina
         ann, ben = await add_people(store, "ann", "ben")
         chat = await add_group(store, ann, ben)
         draft = message(chat, ben, "stored before")
-        await stored(store, draft)
+        first = await stored(store, draft)
         result = await store.log.append([change(chat, ann, Action.REMOVED, ben), draft, message(chat, ben)])
         assert [told(one) for one in result.outcomes] == ["stored", "deduplicated", "not_a_member"]
+        assert place(result.outcomes[1]) == place(first)
 
 
 async def test_a_retry_needs_no_counter(engine: Engine) -> None:
@@ -161,9 +166,10 @@ async def test_a_retry_needs_no_counter(engine: Engine) -> None:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         draft = message(chat, ann)
-        await stored(store, draft)
+        first = await stored(store, draft)
         store.set_counter(chat, None)
-        assert told(await outcome(store, draft)) == "deduplicated"
+        again = await stored(store, draft)
+        assert (place(again), again.deduplicated) == (place(first), True)
 
 
 async def test_a_retry_is_out_of_turn_no_more_once_stored(engine: Engine) -> None:
@@ -172,9 +178,10 @@ async def test_a_retry_is_out_of_turn_no_more_once_stored(engine: Engine) -> Non
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         draft = message(chat, ann)
-        await stored(store, draft)
+        first = await stored(store, draft)
         retry = message(chat, ann, draft.content, draft.client_message_id or "", after=new_id())
-        assert told(await outcome(store, retry)) == "deduplicated"
+        again = await stored(store, retry)
+        assert (place(again), again.deduplicated) == (place(first), True)
 
 
 async def test_the_same_id_in_two_chats_names_two_messages(engine: Engine) -> None:
@@ -218,8 +225,10 @@ async def test_a_retry_beside_new_messages_keeps_them_dense(engine: Engine) -> N
         chat = await add_group(store, ann)
         old = message(chat, ann, "old")
         await stored(store, old)
-        await store.log.append([message(chat, ann, "a"), old, message(chat, ann, "b")])
+        result = await store.log.append([message(chat, ann, "a"), old, message(chat, ann, "b")])
         assert contents(await read_all(store, chat)) == ["old", "a", "b"]
+        found = await places(store, chat)
+        assert [place(one) for one in result.outcomes] == [found["a"], found["old"], found["b"]]
 
 
 async def test_a_twin_of_a_refused_draft_keeps_its_place(engine: Engine) -> None:
@@ -257,7 +266,7 @@ async def test_find_message_finds_the_place(engine: Engine) -> None:
     async with engine.opened() as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
-        places = await said(store, chat, ann, "a", "b")
-        assert await store.log.find_message(places[1].message_id, [chat]) == (chat, 2)
-        for unknown in ("", "msg_", "msg_" + "0" * 26, places[0].message_id.lower(), "\0"):
+        first, second = await said(store, chat, ann, "a", "b")
+        assert await store.log.find_message(second.message_id, [chat]) == (chat, 2)
+        for unknown in ("", "msg_", "msg_" + "0" * 26, first.message_id.lower(), "\0"):
             assert await store.log.find_message(unknown, [chat]) is None
