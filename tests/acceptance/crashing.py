@@ -2,31 +2,45 @@
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from parley.testing import faults
-from parley.testing.clients import DEADLINE_SECONDS, Disconnected
+from parley.testing.clients import DEADLINE_SECONDS, Disconnected, RawClient
 from tests.acceptance.world import World
 
 LOOK_SECONDS = 0.01
 
 
-async def send_into_crash(world: World, label: str, client_message_id: str, content: str = "hello") -> None:
-    """Restart the server so that it dies at the label, and send a message that makes it.
+async def send_into_crash(
+    world: World, label: str, *client_message_ids: str, readers: Sequence[RawClient] = ()
+) -> None:
+    """Restart the server so that it dies at the label, and send messages, the last of which makes it.
 
     Arriving is written down too, at leisure: only once that is done may the label be reached.
+    `readers` are connected before and hear all messages but the last.
     """
     label, _, count = label.partition(":")
     armed = world.server.data.with_suffix(".armed")
     await asyncio.to_thread(world.server.restart, {faults.CRASH: f"{label}:{count or 1}:{armed}"})
-    async with world.client(world.ann) as ann:
+    async with contextlib.AsyncExitStack() as stack:
+        for reader in readers:
+            await stack.enter_async_context(reader)
+        ann = await stack.enter_async_context(world.client(world.ann))
         await ann.tell("ack", chat_id=world.chat_id, last_acked_sequence=0)
         await ann.heartbeat()
         armed.touch()
-        answer = await ann.post_message(world.chat_id, content, client_message_id)
+        *heard, last = client_message_ids
+        for client_message_id in heard:
+            ack = await ann.send_message(world.chat_id, "hello", client_message_id)
+            for reader in readers:
+                await reader.live_entry(world.chat_id, ack["sequence"])
+        answer = await ann.post_message(world.chat_id, "hello", last)
         with contextlib.suppress(Disconnected):
             await ann.answered(answer)
         await asyncio.to_thread(world.server.wait)
+        for reader in readers:
+            await reader.until_ended()
     armed.unlink()
 
 

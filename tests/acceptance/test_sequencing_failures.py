@@ -160,12 +160,28 @@ async def test_gaps_occur_only_when_expected(own_server: ServerProcess) -> None:
 
 
 @pytest.mark.parametrize("mode", ["two_phase"], indirect=True)
-async def test_gap_rate_follows_the_injected_failures(own_server: ServerProcess) -> None:
-    """Each injected failure after an allocation makes exactly one gap."""
+async def test_each_crash_after_an_allocation_makes_one_gap(own_server: ServerProcess) -> None:
+    """As many crashes after step 3, so many gaps, and nothing else is lost."""
     async with world_on(own_server) as world:
-        failures = 3
-        for _ in range(failures):
+        for _ in range(3):
             await world.fill(2)
             await send_into_crash(world, AFTER_STEP_3, str(uuid.uuid4()))
             await asyncio.to_thread(own_server.start)
         assert gaps(store_of(world)) == [3, 6, 9]
+
+
+@pytest.mark.parametrize("mode", ["two_phase"], indirect=True)
+async def test_gap_rate_follows_the_injected_failures(own_server: ServerProcess) -> None:
+    """The rate is that of the sends that fail after their allocation: each of them makes one gap."""
+    async with world_on(own_server) as world:
+        failures = allocations = 0
+        for fail, succeed in ((0, 4), (1, 5), (8, 2)):
+            async with world.client(world.ann) as ann:
+                for _ in range(fail):
+                    never_sent = str(uuid.uuid4())
+                    failed = await ann.send_message(world.chat_id, "hi", after_client_message_id=never_sent)
+                    assert failed["code"] == "out_of_turn"
+            await world.fill(succeed)
+            failures, allocations = failures + fail, allocations + fail + succeed
+            assert await metric(world, "sequence_gap_rate") == pytest.approx(failures / allocations)
+        assert (len(gaps(store_of(world))), store_of(world).sequence_counter) == (failures, allocations)

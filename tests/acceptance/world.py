@@ -52,10 +52,11 @@ class World:
         """A connection for what no proper client does: it makes no claims that could be checked."""
         return RawClient(self.session, self.server.url, person, **options)
 
-    async def fill(self, messages: int) -> None:
+    async def fill(self, messages: int, chat_id: str = "") -> None:
         """The chat's next so many messages, from Ann."""
+        chat_id = chat_id or self.chat_id
         async with self.client(self.ann, live=False) as ann:
-            answers = [await ann.post_message(self.chat_id, f"message {n}") for n in range(messages)]
+            answers = [await ann.post_message(chat_id, f"message {n}") for n in range(messages)]
             for answer in answers:
                 assert (await ann.answered(answer))["type"] == "ack"
 
