@@ -1,4 +1,4 @@
-"""The composition root: the only room that names concrete engines, and the life of a server."""
+"""The composition root: picks the engines of a server, puts it together, and is its life."""
 
 from parley.app.node import App
 from parley.app.serving import serve

@@ -157,7 +157,7 @@ class Hub:
         heads = {chat_id: chat.sent_through for chat_id, chat in chats}
         return {chat_id: head for chat_id, head in heads.items() if head > told.get(chat_id, -1)}
 
-    # What use cases tell in passing: see `chats.audience`
+    # What use cases tell in passing: see `people.audience`
 
     def people_in(self, chat_id: str) -> set[str]:
         chat = self._chats.get(chat_id)

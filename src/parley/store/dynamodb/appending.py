@@ -259,7 +259,7 @@ class Desk:
         return placed
 
     def puts(self, placed: list[Placed]) -> list[Action]:
-        """Entries, then keys. `owners_of` knows this order."""
+        """Entries, then keys. `keyed` knows this order."""
         now_ms = self.clock()
         entries: list[Action] = [put_entry(one.entry) for one in placed]
         keys: list[Action] = [

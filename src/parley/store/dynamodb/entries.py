@@ -12,11 +12,12 @@ from parley.model import Draft, Stored
 from parley.store.dynamodb.actions import Put
 from parley.store.dynamodb.values import Item
 from parley.wire.frames import Entry
+from parley.wire.limits import IDEMPOTENCY_DAYS
 
 MESSAGES = "messages"
 KEYS = "idempotency_keys"
 VOID = "void"
-KEY_DAYS = 7
+KEY_DAYS = IDEMPOTENCY_DAYS
 MS_PER_SECOND = 1_000
 KEY_SECONDS = KEY_DAYS * MS_PER_DAY // MS_PER_SECOND
 NEW_POSITION = "attribute_not_exists(chat_id)"
