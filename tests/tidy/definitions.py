@@ -96,7 +96,7 @@ class Definitions:
         path = PurePosixPath(source.path).with_suffix("")
         parts = path.parent.parts if path.name == "__init__" else path.parts
         text = code(source)
-        names = self._define(source.tree, text.splitlines())
+        names = self._define(source, text.splitlines())
         here = names | self._imports(source.tree)
         for start in range(len(parts)):
             self._modules[".".join(parts[start:])] |= here
@@ -107,10 +107,10 @@ class Definitions:
         for table, columns in TABLE.findall(text):
             self._members[table] |= set(WORD.findall(columns))
 
-    def _define(self, tree: ast.Module, lines: list[str]) -> set[str]:
+    def _define(self, source: Source, lines: list[str]) -> set[str]:
         """Functions, classes, and what is assigned outside of functions."""
-        names = set(_assigned(tree.body))
-        for node in statements(tree):
+        names = set(_assigned(source.tree.body))
+        for node in statements(source):
             if isinstance(node, ast.ClassDef):
                 members = {child.name for child in node.body if isinstance(child, (*FUNCTION, ast.ClassDef))}
                 members |= set(_assigned(node.body))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ SPAN = re.compile(r"(?<!`)`([^`\n]+(?:\n[^`\n]+)?)`(?!`)")
 CALL = re.compile(r"\(.*\)$", re.DOTALL)
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 PATH = re.compile(rf"[\w.\-]+(?:/[\w.\-]+)*/[\w.\-]*|[\w\-]+\.(?:{ENDINGS})")
+BODIES = frozenset({"body", "handlers", "orelse", "finalbody", "cases"})
 SURE = re.compile(
     rf"""(?<![\w./$@%:<>{{}}*\[=-])(?:
         [\w\-.]+(?:/[\w\-.]+)+\.(?:{ENDINGS}) | [a-z][\w\-]*\.(?:py|md)              # a path
@@ -72,7 +73,7 @@ def _split(source: Source) -> tuple[list[tuple[int, str]], list[str]]:
     """Docstrings, also those of constants, and comments, each with its first line; and the code without."""
     lines = source.text.splitlines()
     prose: list[tuple[int, str]] = []
-    for string in strings_of(source.tree):
+    for string in strings_of(source):
         start, end = string.lineno - 1, string.end_lineno or string.lineno
         prose.append((start + 1, "\n".join(lines[start:end])))
         lines[start:end] = [""] * (end - start)
@@ -83,21 +84,29 @@ def _split(source: Source) -> tuple[list[tuple[int, str]], list[str]]:
     return prose, lines
 
 
-def strings_of(node: ast.AST) -> Iterator[ast.Constant]:
+def strings_of(source: Source) -> Iterator[ast.Constant]:
     """Strings that are statements of their own."""
-    for child in statements(node):
+    for child in statements(source):
         value = child.value if isinstance(child, ast.Expr) else None
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
             yield value
 
 
-def statements(node: ast.AST) -> Iterator[ast.stmt]:
-    """Every statement below a node, however deep; expressions are passed over."""
-    for part in ("body", "handlers", "orelse", "finalbody", "cases"):
-        for child in getattr(node, part, ()):
-            if isinstance(child, ast.stmt):
-                yield child
-            yield from statements(child)
+@cache
+def statements(source: Source) -> list[ast.stmt]:
+    """Every statement of a file, however deep; expressions are passed over."""
+    found: list[ast.stmt] = []
+    _gather(source.tree.body, found)
+    return found
+
+
+def _gather(body: Sequence[ast.AST], found: list[ast.stmt]) -> None:
+    for node in body:
+        if isinstance(node, ast.stmt):
+            found.append(node)
+        for part in node._fields:
+            if part in BODIES:
+                _gather(getattr(node, part), found)
 
 
 def _names(text: str) -> Iterator[tuple[str, int]]:

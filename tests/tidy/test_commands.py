@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -41,12 +42,22 @@ def _shown(text: str) -> Iterator[tuple[int, str]]:
 
 def wrong_verb(words: str) -> str | None:
     verb = words.split()[0]
-    return None if verb in verbs_of((ROOT / "Makefile").read_text("utf-8")) else verb
+    return None if verb in make_verbs() else verb
+
+
+@cache
+def make_verbs() -> set[str]:
+    return verbs_of((ROOT / "Makefile").read_text("utf-8"))
+
+
+@cache
+def parley() -> Any:
+    return typer.main.get_command(app)
 
 
 def wrong_word(words: str) -> str | None:
     """The first word that is no command, or no option of the command."""
-    command: Any = typer.main.get_command(app)
+    command = parley()
     for word in words.split():
         if hasattr(command, "commands"):
             if word not in command.commands:
