@@ -1,4 +1,4 @@
-"""Which names prose uses. Prose is a page's text, a docstring or a comment.
+"""Which names prose uses. Prose is a page's text, a docstring, or a comment in any file.
 
 A name is what stands between backticks and has the form of one, and outside of them what can be nothing else:
 a path with its ending, `snake_case`, `CamelCase`, `UPPER_CASE`, `Class.method`.
@@ -43,7 +43,7 @@ class Mention(NamedTuple):
 
 
 def mentions(source: Source) -> Iterator[Mention]:
-    """Every name in the prose of a page or a Python file, with its line."""
+    """Every name in the prose of a page or in what a file of code says of itself, with its line."""
     for first, text in _page(source) if source.path.endswith(".md") else _commentary(source):
         for name, start in _names(text):
             yield Mention(source.path, first + text.count("\n", 0, start), name)
@@ -73,7 +73,7 @@ def _split(source: Source) -> tuple[list[tuple[int, str]], list[str]]:
     """Docstrings, also those of constants, and comments, each with its first line; and the code without."""
     lines = source.text.splitlines()
     prose: list[tuple[int, str]] = []
-    for string in strings_of(source):
+    for string in strings_of(source) if source.path.endswith(".py") else ():
         start, end = string.lineno - 1, string.end_lineno or string.lineno
         prose.append((start + 1, "\n".join(lines[start:end])))
         lines[start:end] = [""] * (end - start)

@@ -13,6 +13,7 @@ CODE_BLOCK = re.compile(r"^ *(```|~~~).*?^ *\1", re.DOTALL | re.MULTILINE)
 CODE_SPAN = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)|^ *\[[^\]]+\]:\s*(\S+)", re.MULTILINE)
 HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+REFERENCE = re.compile(r"\b(docs/[\w/-]+\.md)#([\w-]+)")
 ELSEWHERE = re.compile(r"^([a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 
 
@@ -30,6 +31,14 @@ def dead_links(page: Source, root: Path = ROOT) -> Iterator[Breach]:
             yield page.breach(line, f"{target} leads to no file")
         elif heading and file.suffix == ".md" and unquote(heading) not in anchors(file.read_text("utf-8")):
             yield page.breach(line, f"{target} leads to no heading")
+
+
+def dead_references(source: Source, root: Path = ROOT) -> Iterator[Breach]:
+    """Headings of pages that code, rules and comments refer to and that do not exist."""
+    for found in REFERENCE.finditer(source.text):
+        file = root / found[1]
+        if not file.exists() or found[2] not in anchors(file.read_text("utf-8")):
+            yield source.breach(source.text.count("\n", 0, found.start()) + 1, f"{found[0]} leads nowhere")
 
 
 def blank(pattern: re.Pattern[str], text: str) -> str:
@@ -52,6 +61,21 @@ def test_links_of_pages_resolve() -> None:
     """Every relative link in a Markdown page leads to a file and a heading that exist."""
     breaches = [breach for page in texts(".md") for breach in dead_links(page)]
     assert_none(breaches, "mend the link or write the page")
+
+
+def test_references_from_code_resolve() -> None:
+    """A heading that anything but a page refers to, such as the runbook of an alert, exists."""
+    others = [source for source in texts() if not source.path.endswith(".md")]
+    assert_none((breach for source in others for breach in dead_references(source)), "mend the reference")
+
+
+def test_a_dead_reference_is_caught(tmp_path: Path) -> None:
+    """A reference to a heading that is not there is a breach, one that is there is none."""
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs/page.md").write_text("# A heading\n", encoding="utf-8")
+    page = "docs/page.md"
+    source = Source("x.yml", f"url: {page}#a-heading\nurl: {page}#another\n")
+    assert [breach.line for breach in dead_references(source, tmp_path)] == [2]
 
 
 @pytest.mark.parametrize(

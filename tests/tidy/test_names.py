@@ -13,7 +13,7 @@ import pytest
 from parley import config
 from parley.telemetry import Metrics
 from tests.tidy.definitions import Definitions
-from tests.tidy.prose import mentions
+from tests.tidy.prose import code, mentions
 from tests.tidy.repository import ROOT, Breach, Source, assert_none, python_sources, texts
 
 FOREIGN = "tests/tidy/foreign_names.txt"
@@ -37,7 +37,8 @@ def unused(foreign: Iterable[str], sources: Iterable[Source]) -> set[str]:
 
 @cache
 def prose() -> list[Source]:
-    return [*texts(".md"), *python_sources()]
+    others = [source for source in texts() if source.path.endswith(OTHER_FILES)]
+    return [*texts(".md"), *python_sources(), *others]
 
 
 @cache
@@ -61,7 +62,7 @@ def words() -> Iterator[str]:
         yield from (metric.name, *(f"{metric.name}_{part}" for part in ("total", "count", "sum", "bucket")))
     for source in texts():
         if source.path.endswith(OTHER_FILES):
-            yield from OTHER_NAME.findall(source.text)
+            yield from OTHER_NAME.findall(code(source))
 
 
 def test_every_name_exists() -> None:
@@ -179,6 +180,12 @@ def test_a_name_that_exists_passes(text: str) -> None:
 def test_docstrings_and_comments_are_read(text: str) -> None:
     """Prose in Python is held to the same, docstrings of constants too."""
     source = Source("src/parley/x.py", text)
+    assert list(unknown_names([source], sample(source), frozenset()))
+
+
+def test_comments_of_other_files_are_read() -> None:
+    """The Makefile and the alert rules are held to it, too."""
+    source = Source("Makefile", "test: check\n\tpytest  # as going_gone says\n")
     assert list(unknown_names([source], sample(source), frozenset()))
 
 
