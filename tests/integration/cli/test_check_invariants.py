@@ -11,7 +11,7 @@ from parley.store.checks import INVARIANTS, Progress
 from parley.store.sqlite import check_log
 from parley.store.sqlite.check import check_folder
 from tests.integration.cli.stores import change, one
-from tests.integration.small_world import GROUP_ENTRIES
+from tests.integration.small_world import GROUP_ENTRIES, VOID_AT
 
 GROUP = "WHERE chat_id = 'chat_group'"
 AT_2 = "WHERE chat_no = 1 AND sequence = 2"
@@ -75,6 +75,18 @@ MORE_BREAKING = [
         "delivery_state_consistency",
         "has read up to 5, and only 3 was delivered",
         f"UPDATE delivery_state SET read_up_to = 5 {GROUP} AND user_id = 'user_ben'",
+    ),
+    *(
+        (
+            "wire_agreement",
+            "the void at 4 carries a message",
+            f"UPDATE entries SET {column} = {value} WHERE chat_no = 1 AND sequence = {VOID_AT}",
+        )
+        for column, value in (
+            ("wire", f"(SELECT wire FROM entries {AT_2})"),
+            ("client_id", "randomblob(16)"),
+            ("message_id", "randomblob(16)"),
+        )
     ),
     (
         "references",

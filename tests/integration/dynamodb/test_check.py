@@ -93,6 +93,9 @@ BREAKING: dict[str, list[Breaking]] = {
         lambda d: set_in(d, "messages", at(2), server_timestamp=BEGINNING),
         lambda d: set_in(d, "messages", at(2), sender_id=None),
         lambda d: set_in(d, "messages", at(4), content="a void that speaks"),
+        lambda d: set_in(d, "messages", at(4), client_message_id="6ba7b810-9dad-41d1-80b4-00c04fd430c8"),
+        lambda d: set_in(d, "messages", at(4), message_id="msg_00000000000000000000000000"),
+        lambda d: set_in(d, "messages", at(4), sender_id="user_ann"),
     ],
     "membership": [
         lambda d: set_in(d, "chat_memberships", {**GROUP, "user_id": "user_ann"}, role="member"),

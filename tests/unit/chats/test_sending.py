@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
+import pytest
 import structlog
 
 from parley.bus.embedded import EmbeddedBus
@@ -136,6 +137,39 @@ async def test_stopping_finishes_what_was_taken() -> None:
     (outcome,) = refused
     assert isinstance(outcome, Refusal)
     assert (outcome.code, outcome.temporary) == ("shutting_down", True)
+
+
+class HeldLog(FakeLog):
+    """Says when an append has begun, and ends it when it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+        self.let_go = asyncio.Event()
+
+    async def append(self, drafts: Sequence[Draft]) -> AppendResult:
+        self.begun.set()
+        await self.let_go.wait()
+        return await super().append(drafts)
+
+
+@pytest.mark.parametrize("lanes", [0, 1])
+async def test_stopping_finishes_what_waits_behind_a_batch(lanes: int) -> None:
+    """Drafts that were taken while a batch was under way are stored and told too, in their order."""
+    log = HeldLog()
+    sending = Sending(log, EmbeddedBus(), Metrics(VirtualClock()), lanes=lanes)
+    sending.start()
+    under_way = asyncio.create_task(code_of(sending, "under way"))
+    await asyncio.wait_for(log.begun.wait(), 5)
+    behind = [asyncio.create_task(code_of(sending, f"{n}")) for n in range(3)]
+    await asyncio.sleep(0)
+    stopping = asyncio.create_task(sending.stop())
+    await asyncio.sleep(0)
+    log.let_go.set()
+    async with asyncio.timeout(5):
+        await stopping
+        assert await asyncio.gather(under_way, *behind) == ["stored"] * 4
+    assert [content for batch in log.batches for content in batch] == ["under way", "0", "1", "2"]
 
 
 class FakeChatLog(FakeLog):

@@ -1,0 +1,92 @@
+"""A node joins its rooms: what each of them relies on is really connected, and really started."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from parley import config
+from parley.app import App
+from parley.app.buses import EmbeddedBusEngine
+from parley.app.engines import Job
+from parley.bus.sweeper import Sweeper
+
+SHARED = {
+    "PARLEY_STORE_ENGINE": "dynamodb",
+    "PARLEY_DYNAMODB_ENDPOINT": "http://127.0.0.1:9",
+    "PARLEY_DYNAMODB_REGION": "local",
+    "PARLEY_KAFKA_BROKERS": "127.0.0.1:9",
+}
+"""Services at a port where nobody listens: a node is made here, not started."""
+
+
+def made(folder: Path, **settings: str) -> App:
+    chosen, unknown = config.load(
+        None, {"PARLEY_SERVER_DATA": str(folder), "PARLEY_SERVER_PORT": "0", **settings}
+    )
+    assert not unknown
+    return App(chosen, environment={})
+
+
+class Working(EmbeddedBusEngine):
+    """A bus with work to do beside the news."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_working = asyncio.Event()
+
+    def jobs(self) -> list[Job]:
+        return [self._work()]
+
+    async def _work(self) -> None:
+        self.is_working.set()
+
+
+@pytest.mark.parametrize(("roles", "sweeps"), [("gateway,ingest,delivery", True), ("gateway,ingest", False)])
+async def test_a_node_that_delivers_sweeps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, roles: str, sweeps: bool
+) -> None:
+    """The sweeper is among the jobs of every node with the role delivery, and of no other."""
+    swept: list[Sweeper] = []
+
+    async def run(sweeper: Sweeper) -> None:
+        swept.append(sweeper)
+
+    monkeypatch.setattr(Sweeper, "run", run)
+    app = made(tmp_path, PARLEY_CLUSTER_ROLES=roles, **SHARED)
+    for job in app._buses.jobs():
+        await job
+    assert len(swept) == sweeps
+
+
+async def test_a_node_does_the_work_of_its_bus(tmp_path: Path) -> None:
+    """What a bus asks to be run, the sweeper among it, runs once the node is started."""
+    app = made(tmp_path)
+    app._buses = bus = Working()
+    await app.start()
+    try:
+        await asyncio.wait_for(bus.is_working.wait(), 10)
+    finally:
+        await app.stop()
+
+
+async def test_what_the_hub_reads_waits_for_answers(tmp_path: Path) -> None:
+    """On a node among others the hub asks forwarding before it shows what the log has."""
+    app = made(tmp_path, **SHARED)
+    assert app.cluster is not None
+    assert app.hub.hold == app.cluster.forwarding.hold
+
+
+async def test_people_hear_of_changes_before_members_do(tmp_path: Path) -> None:
+    """What is remembered of a chat's people is forgotten with every change that the hub hears of."""
+    app = made(tmp_path)
+    assert app.hub.changed == app.social.chat_changed
+    assert app.people.changed == app.social.person_changed
+
+
+@pytest.mark.parametrize(("ack", "waits"), [("stored", False), ("published", True)])
+async def test_an_ack_waits_for_the_bus_where_configured(tmp_path: Path, ack: str, waits: bool) -> None:
+    """With `bus.ack = published`, and only then, sends are confirmed by the publisher."""
+    app = made(tmp_path, PARLEY_BUS_ACK=ack, **SHARED)
+    assert (app._buses.confirm is not None) is waits
+    assert app.local_sending._confirm == app._buses.confirm
