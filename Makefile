@@ -19,7 +19,7 @@ SIMULATE_ROUNDS := 300
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check simulate bench up down docs
+.PHONY: help setup run test check simulate mutants bench up down docs
 
 help: ## List the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -42,6 +42,10 @@ check: setup ## Only the static part: ruff, mypy, import rules
 simulate: setup ## The long run of the randomised crash and fault tests
 	@$(FETCH)
 	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(SIMULATE_ROUNDS)} $(BIN)/pytest tests/simulation
+
+mutants: setup ## Plant faults in a copy, one at a time, and see each caught; ONLY= narrows it
+	@$(FETCH)
+	$(BIN)/python -m tests.mutants $(addprefix --only ,$(ONLY))
 
 bench: setup ## Measure; ENGINE= and ONLY= narrow it
 	$(BIN)/python -m bench $(if $(ENGINE),--engine $(ENGINE)) $(if $(ONLY),--only $(ONLY))

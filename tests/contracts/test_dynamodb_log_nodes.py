@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 
 from parley.model import Action, Appended, Role
+from parley.store.dynamodb.appending import MESSAGES_PER_TRANSACTION_MAX
 from parley.store.dynamodb.store import SEAL_AFTER_MS
 from parley.store.dynamodb.values import Item
 from parley.wire.frames import Entry
@@ -227,3 +228,18 @@ async def test_who_follows_a_refused_draft_is_out_of_turn() -> None:
         assert said_of == ["duplicate_id", "out_of_turn", "out_of_turn", "stored"]
         assert (await other).sequence == 5
         assert contents(await read_all(two, one.chat)) == ["alone", "of ben"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_long_batch_that_begins_anew_keeps_its_order(mode: str) -> None:
+    """What must be written again stands before the rest of its batch, also beyond one transaction."""
+    async with held(mode) as (one, two):
+        await stored(one, message(one.chat, one.ann, "known here"))
+        if mode == "atomic":  # the head that one remembers is not the log's any more
+            await stored(two, message(one.chat, one.ben, "meanwhile"))
+        else:  # the revision that one remembers is not the chat's any more
+            await stored(two, rename(one.chat, one.ann, "another title"))
+        batch = [message(one.chat, one.ann, f"{n}") for n in range(MESSAGES_PER_TRANSACTION_MAX + 5)]
+        result = await one.log.append(batch)
+        assert [told(each) for each in result.outcomes] == ["stored"] * len(batch)
+        assert contents(await read_all(two, one.chat))[-len(batch) :] == [draft.content for draft in batch]

@@ -4,7 +4,7 @@ import re
 
 from tests.tidy.repository import ROOT
 
-VERBS = {"setup", "run", "test", "check", "simulate", "bench", "up", "down", "docs"}
+VERBS = {"setup", "run", "test", "check", "simulate", "mutants", "bench", "up", "down", "docs"}
 
 
 def verbs_of(makefile: str) -> set[str]:

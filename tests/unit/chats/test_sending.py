@@ -225,6 +225,20 @@ async def test_stopping_finishes_every_chat() -> None:
     assert len(log.batches) == CHATS_UNDER_WAY_MAX * 2
 
 
+@pytest.mark.parametrize("lanes", [0, 1])
+async def test_a_stop_ends_after_the_last_outcome(lanes: int) -> None:
+    """When it returns the store may be closed: every draft that was taken is stored and told by then."""
+    log, told = FakeChatLog() if not lanes else FakeLog(), list[Outcome]()
+    sending = Sending(log, EmbeddedBus(), Metrics(VirtualClock()), lanes=lanes)
+    sending.start()
+    for number in range(CHATS_UNDER_WAY_MAX * 2):
+        chosen = Draft(chat_id=f"{number}", sender_id="ann", content="x")
+        sending.submit(chosen, None, lambda _, __, outcome: told.append(outcome))
+    async with asyncio.timeout(5):
+        await sending.stop()
+    assert len(told) == CHATS_UNDER_WAY_MAX * 2
+
+
 class Confirming:
     """A bus that takes its time: remembers what it was asked, and answers when and what it is told to."""
 
