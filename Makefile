@@ -12,9 +12,10 @@ TYPED := src tests ops/local_services $(wildcard bench docs/generate.py)
 # A cold fetch belongs before the tests: it takes longer than one of them may.
 FETCH := $(BIN)/python ops/services fetch || echo "What needs it will not be tested." >&2
 
-# Rounds of each randomised crash and fault test.
+# Rounds of each randomised test. With a seed, each round draws something that no run had before.
 TEST_ROUNDS := 30
 SIMULATE_ROUNDS := 300
+NEW_SEED = $(BIN)/python -c 'import secrets; print(secrets.randbits(32))'
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -39,9 +40,11 @@ check: setup ## Only the static part: ruff, mypy, import rules
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/lint-imports
 
-simulate: setup ## The long run of the randomised crash and fault tests
+simulate: setup ## The long run of every randomised test, with new seeds; ONLY= narrows it
 	@$(FETCH)
-	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(SIMULATE_ROUNDS)} $(BIN)/pytest tests/simulation
+	PARLEY_SIMULATE_SEED=$${PARLEY_SIMULATE_SEED:-$$($(NEW_SEED))} \
+		PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(SIMULATE_ROUNDS)} \
+		$(BIN)/pytest -n 2 --services -m randomised $(or $(ONLY),tests)
 
 mutants: setup ## Plant faults in a copy, one at a time, and see each caught; ONLY= narrows it
 	@$(FETCH)

@@ -9,12 +9,13 @@ from functools import cache
 from typing import Any
 
 import botocore.session
+from redis import Redis
 
 from parley.clock import wall_clock
 from parley.cluster.calls import SignedCalls
 from parley.ids import EVENT, Ids
 from parley.sequencing.dynamodb import DynamoAllocator
-from parley.sequencing.redis import RedisAllocator
+from parley.sequencing.redis import RedisAllocator, key_of
 from parley.sequencing.remote import RemoteAllocator
 from parley.sequencing.service import Sequencer
 from parley.store.dynamodb.calling import DEADLINE_SECONDS
@@ -44,6 +45,12 @@ def other_program() -> Any:
     """A client of AWS's own library: what another program does to the tables."""
     endpoint = dynamodb_endpoint()
     return botocore.session.get_session().create_client("dynamodb", REGION, endpoint_url=endpoint)
+
+
+@cache
+def redis_program() -> Redis:
+    """What another program does to the counters in Redis."""
+    return Redis.from_url(redis_url())
 
 
 def elsewhere(work: Coroutine[Any, Any, Any]) -> Any:
@@ -149,8 +156,8 @@ class DynamoOpenStore(PortsOfStore):
 
     def counter(self, chat_id: str) -> int | None:
         if self._allocator_name == "redis":
-            given: int | None = elsewhere(_with_redis("last", chat_id))
-            return given
+            given: Any = redis_program().get(key_of(chat_id))
+            return None if given is None else int(given)
         found = other_program().get_item(
             TableName=self.prefix + "chat_counters", Key=to_item({"chat_id": chat_id}), ConsistentRead=True
         )
@@ -159,7 +166,10 @@ class DynamoOpenStore(PortsOfStore):
 
     def set_counter(self, chat_id: str, counter: int | None) -> None:
         if self._allocator_name == "redis":
-            elsewhere(_set_in_redis(chat_id, counter))
+            if counter is None:
+                redis_program().delete(key_of(chat_id))
+            else:
+                redis_program().set(key_of(chat_id), counter)
             return
         table, key = self.prefix + "chat_counters", to_item({"chat_id": chat_id})
         if counter is None:
@@ -240,25 +250,6 @@ async def _empty(dynamo: Dynamo, table: Table) -> None:
         start = page.next_key
         if start is None:
             return
-
-
-async def _with_redis(method: str, *arguments: Any) -> Any:
-    redis = RedisAllocator(redis_url())
-    try:
-        return await getattr(redis, method)(*arguments)
-    finally:
-        await redis.close()
-
-
-async def _set_in_redis(chat_id: str, counter: int | None) -> None:
-    from parley.sequencing.redis import connect, key_of
-
-    redis = connect(redis_url())
-    if counter is None:
-        await redis.delete(key_of(chat_id))
-    else:
-        await redis.set(key_of(chat_id), counter)
-    await redis.aclose()
 
 
 class DynamoEngine:

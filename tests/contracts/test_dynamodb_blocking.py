@@ -263,10 +263,11 @@ async def written_in_the_end(node: Node, draft: Draft) -> str:
     raise AssertionError("never answered")
 
 
+@pytest.mark.randomised
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("course", range(3))
 @pytest.mark.parametrize("mode", MODES)
-async def test_what_was_answered_holds_through_all_faults(mode: str, seed: int) -> None:
+async def test_what_was_answered_holds_through_all_faults(mode: str, course: int, seed: int) -> None:
     """Two people block, unblock and write through two nodes that meet every fault: no answer is wrong."""
     async with world(mode) as (one, two):
         both = Two(one, two, await talking(one, two), Random(seed))

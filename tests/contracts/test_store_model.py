@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, TypeVar
 
+import hypothesis
 import pytest
 import structlog
 from hypothesis import HealthCheck, settings
@@ -67,6 +68,7 @@ from tests.contracts.drawing import (
 )
 from tests.contracts.engines import ENGINES, OpenStore
 from tests.contracts.model import NEVER, KeptChat, Model
+from tests.seeds import IS_VARIED, SHRINK_SECONDS_MAX, try_seed
 
 T = TypeVar("T")
 
@@ -77,8 +79,6 @@ SETTINGS = settings(
     max_examples=40,
     stateful_step_count=30,
     deadline=None,
-    derandomize=True,
-    database=None,
     suppress_health_check=list(HealthCheck),
 )
 
@@ -90,6 +90,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        try_seed()
         self._runner = asyncio.Runner()
         self._stack = AsyncExitStack()
         self._folder = Path(tempfile.mkdtemp(prefix="parley-model-"))
@@ -481,6 +482,14 @@ class DynamoTwoPhaseMachine(StoreMachine):
     engine_name = "dynamodb-two_phase"
 
 
+class RedisMachine(StoreMachine):
+    engine_name = "dynamodb-redis"
+
+
+class SequencerMachine(StoreMachine):
+    engine_name = "dynamodb-sequencer"
+
+
 FEW = settings(SETTINGS, max_examples=2)
 """DynamoDB Local takes milliseconds for what SQLite does in microseconds."""
 MACHINES: dict[str, tuple[type[StoreMachine], settings]] = {
@@ -488,13 +497,18 @@ MACHINES: dict[str, tuple[type[StoreMachine], settings]] = {
     "sqlite-two_phase": (TwoPhaseMachine, SETTINGS),
     "dynamodb-atomic": (DynamoAtomicMachine, FEW),
     "dynamodb-two_phase": (DynamoTwoPhaseMachine, FEW),
+    "dynamodb-redis": (RedisMachine, FEW),
+    "dynamodb-sequencer": (SequencerMachine, FEW),
 }
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.randomised
+@pytest.mark.timeout(SHRINK_SECONDS_MAX)
 @pytest.mark.parametrize("name", MACHINES)
-def test_the_store_agrees_with_the_model(name: str) -> None:
+def test_the_store_agrees_with_the_model(name: str, seed: int) -> None:
     """After any course of events log, members, overviews, marks and what is told equal the model's."""
     machine, chosen = MACHINES[name]
+    if IS_VARIED:
+        hypothesis.seed(seed)(machine)
     with structlog.testing.capture_logs():
         run_state_machine_as_test(machine, settings=chosen)

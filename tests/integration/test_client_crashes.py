@@ -71,11 +71,14 @@ class Killed:
         return False
 
 
-async def test_a_client_that_is_killed_again_and_again(server: ServerProcess, tmp_path: Path) -> None:
+@pytest.mark.randomised
+async def test_a_client_that_is_killed_again_and_again(
+    server: ServerProcess, tmp_path: Path, seed: int
+) -> None:
     """Whatever its outbox kept before a `kill -9` is stored exactly once, in the order of sending."""
     account = await newcomer(server)
     chat_id = await new_group(server, [account])
-    sender, random = Killed(server, account, chat_id, tmp_path / "outbox.db"), Random(5)
+    sender, random = Killed(server, account, chat_id, tmp_path / "outbox.db"), Random(seed)
     for _ in range(CRASHES):
         await asyncio.to_thread(sender.run, random.randint(1, MESSAGES // CRASHES))
     assert await asyncio.to_thread(sender.run, None)

@@ -19,9 +19,10 @@ from parley.testing.history import check
 from parley.testing.server import ServerProcess
 from parley.testing.tables import Tables
 from tests.clusters import MODES, cluster_of, own_names, running
+from tests.seeds import ROUNDS, SEED
 from tests.services import OwnServices
 from tests.simulation.cluster_crowd import ClusterCrowd
-from tests.simulation.test_kill_minus_nine import ROUNDS, SEED, until_dead
+from tests.simulation.test_kill_minus_nine import until_dead
 
 ROUNDS_PER_TURN = 30
 TURNS = max(1, ROUNDS // ROUNDS_PER_TURN)

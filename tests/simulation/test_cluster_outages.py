@@ -16,8 +16,8 @@ from parley.testing.cluster import ClusterProcess
 from parley.testing.tables import Tables
 from tests.acceptance.cluster_world import ClusterWorld, world_on
 from tests.clusters import ATOMIC, cluster_of, own_names, redis_of, running
+from tests.seeds import ROUNDS
 from tests.services import OwnServices
-from tests.simulation.test_kill_minus_nine import ROUNDS
 from tests.waiting import eventually
 
 IS_LONG = ROUNDS > 100

@@ -11,9 +11,9 @@ from aiohttp import ClientSession
 from ops.local_services.ports import free_ports
 from parley.testing.proxy import Chaos, ChaosProxy
 from tests.clusters import MODES, nodes_on_shared_services, running
+from tests.seeds import ROUNDS, SEED
 from tests.simulation.cluster_crowd import ClusterCrowd
 from tests.simulation.test_cluster_faults import assert_promise_kept
-from tests.simulation.test_kill_minus_nine import ROUNDS, SEED
 
 NAMES = ("n1", "n2")
 ROUNDS_PER_TURN = 30

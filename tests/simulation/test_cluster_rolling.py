@@ -16,7 +16,7 @@ from parley.testing.proxy import Balancer
 from parley.testing.tables import Tables
 from tests.clusters import ATOMIC, nodes_on_shared_services, running, until_acquainted
 from tests.integration.sdk import Account, Recorder, client, new_group, newcomer
-from tests.simulation.test_kill_minus_nine import ROUNDS, SEED
+from tests.seeds import ROUNDS, SEED
 from tests.waiting import eventually
 
 ROUNDS_PER_ROLL = 30

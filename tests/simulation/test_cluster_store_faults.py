@@ -8,9 +8,9 @@ from aiohttp import ClientSession
 
 from parley.testing.dynamodb_faults import VARIABLE
 from tests.clusters import MODES, nodes_on_shared_services, running
+from tests.seeds import ROUNDS, SEED
 from tests.simulation.cluster_crowd import ClusterCrowd
 from tests.simulation.test_cluster_faults import assert_promise_kept
-from tests.simulation.test_kill_minus_nine import ROUNDS, SEED
 
 SAID_PER_ROUND = 5
 ROUND_SECONDS_MAX = 5

@@ -1,12 +1,11 @@
 """The log on DynamoDB under random faults of every kind, over several nodes, with senders who never give up.
 
-PARLEY_SIMULATE_ROUNDS rounds in total, half in each sequencing mode; PARLEY_SIMULATE_SEED repeats a run's
+PARLEY_SIMULATE_ROUNDS sets how many rounds there are; PARLEY_SIMULATE_SEED repeats a run's
 choices (not its timing). Whatever was acknowledged is stored once, where it was said to be.
 """
 
 import asyncio
-import os
-from random import Random, SystemRandom
+from random import Random
 
 import pytest
 
@@ -16,10 +15,10 @@ from parley.testing.dynamodb_faults import Dice
 from parley.wire.frames import Entry
 from tests.contracts.acting import change, message, new_id, outcome, read_all, resolved
 from tests.contracts.dynamodb_world import Node, world
+from tests.seeds import ROUNDS, SEED
 
-ROUNDS = max(1, int(os.environ.get("PARLEY_SIMULATE_ROUNDS", "2")) // 20)
-"""Of each mode: one by default, a few when there is more time."""
-SEED = int(os.environ.get("PARLEY_SIMULATE_SEED", "0")) or SystemRandom().randrange(1, 2**31)
+ROUNDS_PER_TURN = 20
+TURNS = max(1, ROUNDS // ROUNDS_PER_TURN)
 NODES = 3
 MESSAGES = 10
 WINDOW = 3
@@ -85,12 +84,11 @@ async def toggle(nodes: list[Node], random: Random) -> None:
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("number", range(ROUNDS))
+@pytest.mark.parametrize("number", range(TURNS))
 @pytest.mark.parametrize("mode", ["atomic", "two_phase"])
 async def test_what_was_acknowledged_is_stored_once_where_it_was_said(mode: str, number: int) -> None:
     """Under every fault at once: a dense log, acks that hold, refusals that hold, and each sender's order."""
     random = Random(f"{SEED} {mode} {number}")
-    print(f"PARLEY_SIMULATE_SEED={SEED}")
     async with world(mode, NODES + 1) as (*nodes, witness):
         dice = Dice(SHARES, random.randrange(2**31))
         for node in nodes:

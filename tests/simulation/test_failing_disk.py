@@ -16,8 +16,9 @@ from aiohttp import ClientSession
 from parley.testing import faults
 from parley.testing.clients import HttpClient
 from parley.testing.server import ServerProcess
+from tests.seeds import ROUNDS, SEED
 from tests.simulation.crowd import Crowd
-from tests.simulation.test_kill_minus_nine import ROUND_SECONDS_MAX, ROUNDS, SEED, assert_promise_kept
+from tests.simulation.test_kill_minus_nine import ROUND_SECONDS_MAX, assert_promise_kept
 
 FAULTS = ("full", "sync", "io")
 FAULT_SECONDS_MAX = 0.4

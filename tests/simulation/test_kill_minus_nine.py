@@ -5,8 +5,6 @@ choices (not its timing). A failed run leaves its history beside the test's data
 """
 
 import asyncio
-import os
-import secrets
 import signal
 from itertools import cycle, islice
 from pathlib import Path
@@ -19,10 +17,9 @@ from parley.testing import faults
 from parley.testing.history import check
 from parley.testing.recording import read_store
 from parley.testing.server import ServerFailed, ServerProcess, run_parley
+from tests.seeds import ROUNDS, SEED
 from tests.simulation.crowd import Crowd
 
-ROUNDS = int(os.environ.get("PARLEY_SIMULATE_ROUNDS", "30"))
-SEED = int(os.environ.get("PARLEY_SIMULATE_SEED") or secrets.randbits(32))
 ROUND_SECONDS_MAX = 12
 
 CRASH_SECONDS_MAX = 1.5

@@ -18,11 +18,12 @@ ROUNDS = 6
 PEOPLE = [f"user_{number}" for number in range(4)]
 
 
+@pytest.mark.randomised
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("two_phase", [False, True])
-async def test_a_store_at_work_looks_whole(two_phase: bool) -> None:
+async def test_a_store_at_work_looks_whole(two_phase: bool, seed: int) -> None:
     """While people write, join, leave, log in and make chats, and pages are torn, every check is clean."""
-    faults = Dice({"torn_page": 0.7}, seed=3)
+    faults = Dice({"torn_page": 0.7}, seed=seed)
     endpoint = await asyncio.to_thread(dynamodb_endpoint)
     dynamo = Dynamo(endpoint, REGION, prefix=fresh_prefix(), faults=faults)
     await dynamo.open()
@@ -31,7 +32,7 @@ async def test_a_store_at_work_looks_whole(two_phase: bool) -> None:
         store = open_store(dynamo, two_phase=two_phase)
         for person in PEOPLE:
             await store.accounts.add_user(User(person, person, person, "", False, BEGINNING), "hash")
-        work = asyncio.gather(*(live(store, person, seed) for seed, person in enumerate(PEOPLE)))
+        work = asyncio.gather(*(live(store, person, f"{seed} {person}") for person in PEOPLE))
         checks = 0
         while not work.done() or not checks:
             assert (await check(dynamo, is_atomic=not two_phase)).breaches == []
@@ -43,7 +44,7 @@ async def test_a_store_at_work_looks_whole(two_phase: bool) -> None:
         await dynamo.close()
 
 
-async def live(store: DynamoStore, me: str, seed: int) -> None:
+async def live(store: DynamoStore, me: str, seed: str) -> None:
     """One person's life, over several chats that others are in too."""
     dice = random.Random(seed)
     for number in range(ROUNDS):

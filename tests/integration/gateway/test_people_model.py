@@ -15,16 +15,19 @@ from tests.integration.gateway.people_model.comparing import compare, reading_al
 from tests.integration.gateway.people_model.town import Town
 from tests.integration.gateway.serving import Place
 
-SEEDS = range(4)
+COURSES = range(4)
 STEPS = 50
 UNREAD_MAX = 6
 PAGE_BYTES_MAX = 1_000
 """Two or three entries."""
 
 
+@pytest.mark.randomised
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("seed", SEEDS)
-async def test_nothing_ever_drifts(either: Place, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("course", COURSES)
+async def test_nothing_ever_drifts(
+    either: Place, course: int, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After any course of events positions, ticks, unread counts and chat lists equal the naive ones."""
     monkeypatch.setattr(overview, "UNREAD_MAX", UNREAD_MAX)
     monkeypatch.setattr(overview, "PAGE_BYTES_MAX", PAGE_BYTES_MAX)

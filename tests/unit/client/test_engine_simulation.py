@@ -5,11 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parley.errors import OUTCOME_UNKNOWN, RATE_LIMITED, STORE_UNAVAILABLE
+from tests.seeds import SHRINK_SECONDS_MAX
 from tests.unit.client.model_server import FORBIDDEN_CONTENT
 from tests.unit.client.world import CHAT_IDS, DEVICES, GUEST, PEOPLE, WALL_MS, Person, World
 
-SHRINK_SECONDS_MAX = 420
-"""Only a failing life takes long: it is shrunk."""
 ORDINARY = [
     "send",
     "send",
