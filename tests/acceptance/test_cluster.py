@@ -20,7 +20,7 @@ from parley.testing.cluster import ClusterProcess
 from parley.testing.proxy import Chaos, ChaosProxy
 from parley.wire import codes
 from tests.acceptance.cluster_world import ClusterWorld, world_on
-from tests.clusters import ATOMIC, metric, nodes_on_shared_services, redis_of, running
+from tests.clusters import ATOMIC, MODES, metric, nodes_on_shared_services, redis_of, running
 
 NAMES = ("n1", "n2")
 WRITERS = 100
@@ -37,13 +37,28 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess
         yield started
 
 
+@pytest.fixture(scope="module")
+def two_phase_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcess]:
+    """Two more that take a number first and write then."""
+    folder = tmp_path_factory.mktemp("two_phase")
+    with nodes_on_shared_services(folder, NAMES, MODES["dynamodb"]) as started:
+        yield started
+
+
+@pytest.fixture(params=["cluster", "two_phase_cluster"])
+def either(request: pytest.FixtureRequest) -> ClusterProcess:
+    """Two nodes in each sequencing mode."""
+    nodes: ClusterProcess = request.getfixturevalue(request.param)
+    return nodes
+
+
 @pytest.mark.timeout(120)
-async def test_100_concurrent_writers_through_two_nodes(cluster: ClusterProcess) -> None:
+async def test_100_concurrent_writers_through_two_nodes(either: ClusterProcess) -> None:
     """100 writers at once get 100 distinct sequences, none fails, and every reader has the same order."""
-    async with world_on(cluster) as world, AsyncExitStack() as stack:
+    async with world_on(either) as world, AsyncExitStack() as stack:
 
         async def connected(name: str, live: bool) -> RawClient:
-            client = world.client(cluster[name], world.ben if live else world.ann, live=live)
+            client = world.client(either[name], world.ben if live else world.ann, live=live)
             return await stack.enter_async_context(client)
 
         readers = [await connected(NAMES[n % 2], live=True) for n in range(6)]
