@@ -18,7 +18,7 @@ from parley.clock import wall_clock
 from parley.ephemeral.redis.engine import RedisEphemeral
 from parley.testing.clients import HttpClient
 from parley.testing.cluster import ClusterProcess
-from parley.testing.server import ServerProcess
+from parley.testing.server import HOST, ServerProcess
 from tests.services import fresh_prefix, service_environment
 from tests.waiting import eventually
 
@@ -30,6 +30,7 @@ MODES = {
     "redis": {**TWO_PHASE, "PARLEY_STORE_ALLOCATOR": "redis"},
 }
 """Atomic, and two_phase by who gives the numbers."""
+SEQUENCERS = ("s1", "s2")
 ACQUAINTED_SECONDS_MAX = 20.0
 
 
@@ -66,6 +67,33 @@ def cluster_of(
     for node, port in zip(cluster, free_ports(len(names)), strict=True):
         node.port = port
     return cluster
+
+
+def asking_sequencers() -> dict[str, str]:
+    """Settings of nodes whose numbers come from Sequence Services; see `sequencers_of`."""
+    urls = [f"http://{HOST}:{port}" for port in free_ports(len(SEQUENCERS))]
+    asking = {"PARLEY_STORE_ALLOCATOR": "sequencer", "PARLEY_CLUSTER_SEQUENCERS": ",".join(urls)}
+    return {**TWO_PHASE, **asking}
+
+
+@asynccontextmanager
+async def sequencers_of(cluster: ClusterProcess, folder: Path) -> AsyncIterator[dict[str, ServerProcess]]:
+    """The Sequence Services that these nodes will ask, by name; none where they ask for none."""
+    urls = cluster.environment.get("PARLEY_CLUSTER_SEQUENCERS", "")
+    giving = {**cluster.environment, "PARLEY_STORE_ALLOCATOR": "dynamodb"}
+    found: dict[str, ServerProcess] = {}
+    for name, url in zip(SEQUENCERS, filter(None, urls.split(",")), strict=False):
+        found[name] = ServerProcess(folder / name, giving, ["--roles", "sequencer"])
+        found[name].port = int(url.rpartition(":")[2])
+    try:
+        if found:
+            await asyncio.to_thread(cluster.init)
+        for service in found.values():
+            await asyncio.to_thread(service.start)
+        yield found
+    finally:
+        for service in found.values():
+            await asyncio.to_thread(service.kill)
 
 
 @asynccontextmanager

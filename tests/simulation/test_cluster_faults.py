@@ -18,7 +18,7 @@ from parley.testing.faults import CRASH
 from parley.testing.history import check
 from parley.testing.server import ServerProcess
 from parley.testing.tables import Tables
-from tests.clusters import MODES, cluster_of, own_names, running
+from tests.clusters import MODES, asking_sequencers, cluster_of, own_names, running, sequencers_of
 from tests.seeds import ROUNDS, SEED
 from tests.services import OwnServices
 from tests.simulation.cluster_crowd import ClusterCrowd
@@ -52,11 +52,13 @@ SHORT = {
     "atomic": FAULTS,
     "dynamodb": (CRASH_BETWEEN_PHASES, "pause"),
     "redis": (CRASH_BETWEEN_PHASES, "kill redis"),
+    "sequencer": (CRASH_BETWEEN_PHASES, "kill s1"),
 }
 LONG = {
     "atomic": FAULTS,
     "dynamodb": (CRASH_BETWEEN_PHASES, *FAULTS),
     "redis": (CRASH_BETWEEN_PHASES, *FAULTS),
+    "sequencer": (CRASH_BETWEEN_PHASES, "kill s1", "pause s2", *FAULTS),
 }
 
 
@@ -67,35 +69,51 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServices]:
         yield own
 
 
-@pytest.mark.timeout(120 + TURNS * (1 + len(FAULTS)) * FAULT_SECONDS_MAX)
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.timeout(120 + TURNS * (3 + len(FAULTS)) * FAULT_SECONDS_MAX)
+@pytest.mark.parametrize("mode", SHORT)
 async def test_nothing_is_lost_doubled_reordered_or_skipped(
     mode: str, services: OwnServices, tmp_path: Path
 ) -> None:
     """Whatever dies or stands still, what everybody was told agrees with the store, on every node."""
     random = Random(f"{SEED} cluster {mode}")
-    environment = {**services.environment(), **own_names(), **MODES[mode]}
-    cluster = cluster_of(tmp_path, environment, NODES)
-    async with running(cluster), ClientSession() as session:
+    settings = MODES[mode] if mode in MODES else asking_sequencers()
+    cluster = cluster_of(tmp_path, {**services.environment(), **own_names(), **settings}, NODES)
+    async with (
+        sequencers_of(cluster, tmp_path) as sequencers,
+        running(cluster),
+        ClientSession() as session,
+    ):
         crowd = ClusterCrowd(cluster, session, random)
         await crowd.gather()
         for turn in range(TURNS):
             faults = LONG[mode] if turn else SHORT[mode]
             for fault in random.sample(faults, len(faults)):
                 await crowd.until_said(SAID_BETWEEN)
-                await suffer(crowd, cluster, services, fault)
+                await suffer(crowd, cluster, services, sequencers, fault)
         await crowd.until_said(SAID_BETWEEN)
         await crowd.finish()
         await assert_promise_kept(crowd, cluster, tmp_path / "history.jsonl")
 
 
-async def suffer(crowd: ClusterCrowd, cluster: ClusterProcess, services: OwnServices, fault: str) -> None:
+async def suffer(
+    crowd: ClusterCrowd,
+    cluster: ClusterProcess,
+    services: OwnServices,
+    sequencers: dict[str, ServerProcess],
+    fault: str,
+) -> None:
     """One fault and its end, with the crowd talking all the while."""
     match fault.split():
         case ["roll"]:
             await roll(crowd, cluster)
         case ["pause"]:
             await pause(crowd, crowd.random.choice(crowd.nodes))
+        case ["pause", name]:
+            await pause(crowd, sequencers[name])
+        case ["kill", name] if name in sequencers:
+            await asyncio.to_thread(sequencers[name].kill)
+            await crowd.until_said(SAID_MEANWHILE)
+            await asyncio.to_thread(sequencers[name].start)
         case ["crash", name, label]:
             await crash(crowd, cluster[name], label)
         case ["kill", service]:
