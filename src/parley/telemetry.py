@@ -117,6 +117,7 @@ class Metrics:
         self.conflicts = Window(clock)
         self.hot_chats = HotChats(clock)
         self.allocation = Latencies(clock)
+        self.persist = Latencies(clock)
         self.is_store_available: Callable[[], bool] = lambda: True
         self.is_ephemeral_available: Callable[[], bool] = lambda: True
         self.counter_missing_errors = 0
@@ -124,17 +125,7 @@ class Metrics:
         self.sequence_allocation_errors = 0
         self.registry.register(_SourceNames(self))
         ProcessCollector(registry=self.registry)
-        self.allocation_seconds = self._histogram(
-            "sequence_allocation_latency", "Seconds from a batch's first statement to its durable positions"
-        )
-        self.commit_seconds = self._histogram(
-            "parley_commit_seconds", "Seconds that COMMIT waited for the disk"
-        )
-        self.commit_jobs = self._histogram("parley_commit_jobs", "Jobs in one transaction", SIZE_BUCKETS)
-        self.batch_messages = self._histogram("parley_batch_messages", "Drafts in one append", SIZE_BUCKETS)
-        self.fanout_seconds = self._histogram(
-            "parley_fanout_lag_seconds", "Seconds from the durable commit to the last outbox"
-        )
+        self._time_batches()
         self.commit_failures = self._counter("parley_commit_failures", "Commits with an unknown outcome")
         self.messages_stored = self._counter("parley_messages_stored", "Entries appended")
         self.messages_refused = self._counter("parley_messages_refused", "Drafts refused, by code", ["code"])
@@ -169,6 +160,23 @@ class Metrics:
         for reason in FORWARD_FAILURES:
             self.forward_failures.labels(reason)
 
+    def _time_batches(self) -> None:
+        """From a draft to the last outbox."""
+        self.allocation_seconds = self._histogram(
+            "sequence_allocation_latency", "Seconds that taking numbers took; in atomic, the commit that does"
+        )
+        self.persist_seconds = self._histogram(
+            "parley_persist_seconds", "Seconds from a batch's oldest draft to its durable positions"
+        )
+        self.commit_seconds = self._histogram(
+            "parley_commit_seconds", "Seconds that COMMIT waited for the disk"
+        )
+        self.commit_jobs = self._histogram("parley_commit_jobs", "Jobs in one transaction", SIZE_BUCKETS)
+        self.batch_messages = self._histogram("parley_batch_messages", "Drafts in one append", SIZE_BUCKETS)
+        self.fanout_seconds = self._histogram(
+            "parley_fanout_lag_seconds", "Seconds from the durable commit to the last outbox"
+        )
+
     def _count_events(self) -> None:
         """On their way over a bus that nodes share."""
         self.unpublished: Callable[[], int] = lambda: 0
@@ -191,6 +199,16 @@ class Metrics:
         )
         self.typing_told = self._counter("parley_typing_told", "Signals that somebody types, or stopped")
 
+    def time_allocation(self, seconds: float) -> None:
+        """Once for each call that takes numbers, or in atomic for each commit that does."""
+        self.allocation.add(seconds)
+        self.allocation_seconds.observe(seconds)
+
+    def time_persist(self, seconds: float) -> None:
+        """Once for each batch that was stored: how long its oldest draft had to wait for that."""
+        self.persist.add(seconds)
+        self.persist_seconds.observe(seconds)
+
     def text(self) -> bytes:
         return generate_latest(self.registry)
 
@@ -212,7 +230,7 @@ class _SourceNames(Collector):
 
     def collect(self) -> Iterable[Metric]:
         m = self._metrics
-        yield _gauge("sequence_allocation_latency_p99", "Seconds, of recent batches", m.allocation.p99())
+        yield _gauge("sequence_allocation_latency_p99", "Seconds, of recent allocations", m.allocation.p99())
         yield _count(
             "sequence_allocation_errors", "Batches that failed to allocate", m.sequence_allocation_errors
         )
@@ -223,6 +241,7 @@ class _SourceNames(Collector):
         yield _gauge("sequence_gap_rate", "(allocations - persists) / allocations", m.gaps.rate())
         yield _gauge("transaction_conflict_rate", "Conditional failures of the write", m.conflicts.rate())
         yield self._hottest()
+        yield _gauge("parley_persist_seconds_p99", "Seconds, of recent batches", m.persist.p99())
         yield _gauge("parley_store_available", "1 while the store can be used", m.is_store_available())
         yield _gauge(
             "parley_ephemeral_available",

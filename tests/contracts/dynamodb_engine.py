@@ -136,8 +136,9 @@ class DynamoOpenStore(PortsOfStore):
 
     async def _remote(self, behind: Allocator) -> Allocator:
         # A clock that a test sets back is no reason for two nodes to distrust each other.
+        metrics = Metrics(self.clock)  # it is another process
         sequencer = Sequencer(
-            behind, host="127.0.0.1", port=0, secret=SECRET, clock=wall_clock, metrics=self.metrics
+            behind, host="127.0.0.1", port=0, secret=SECRET, clock=wall_clock, metrics=metrics
         )
         port = await sequencer.start()
         calls = SignedCalls(SECRET, clock=wall_clock, random_bytes=random.randbytes)

@@ -35,6 +35,7 @@ class OpenStore(Store, Protocol):
 
     clock: VirtualClock
     ids: Ids
+    metrics: Metrics
 
     async def reopen(self) -> None:
         """Close it properly, and open what it left behind."""
@@ -74,8 +75,8 @@ class Engine(Protocol):
 
     sequencing: str
 
-    def opened(self) -> AbstractAsyncContextManager[OpenStore]:
-        """A fresh, empty store; it is closed at the end."""
+    def opened(self, **options: Any) -> AbstractAsyncContextManager[OpenStore]:
+        """A fresh, empty store; it is closed at the end. `options` go to it as they are."""
         ...
 
 

@@ -75,6 +75,20 @@ async def test_whoever_sees_a_hole_seals_it() -> None:
         assert await reader.log.seal() == []
 
 
+async def test_of_two_that_seal_a_hole_one_counts_it() -> None:
+    """Two nodes see the same hole and seal it at once: one void, one gap, told of by one of them."""
+    async with world("two_phase", 3, seal_after_ms=SEAL_AFTER_MS) as (gone, one, two):
+        await take(gone)
+        gone.crash.at = "after_commit_before_ack"
+        with pytest.raises(Crashed):
+            await outcome(gone, message(gone.chat, gone.ann, "unacknowledged"))
+        assert [await head_of(node, gone.chat) for node in (one, two)] == [0, 0]
+        gone.clock.advance(SEAL_AFTER_MS)
+        told_of = await asyncio.gather(one.log.seal(), two.log.seal())
+        assert sorted(len(news) for news in told_of) == [0, 1]
+        assert sorted(node.metrics.gaps.rate() for node in (one, two)) == [0.0, 1.0]
+
+
 async def test_holes_are_sealed_together() -> None:
     """Several abandoned numbers cost one delay, not one each."""
     async with world("two_phase", 2, seal_after_ms=SEAL_AFTER_MS) as (one, two):

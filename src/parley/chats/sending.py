@@ -75,6 +75,7 @@ class Waiting(NamedTuple):
     draft: Draft
     request_id: RequestId
     done: Done
+    since: float
 
 
 class Sending(Sender):
@@ -134,7 +135,7 @@ class Sending(Sender):
             done(draft, request_id, BUSY)
         else:
             self._waiting_count += 1
-            self._enqueue(Waiting(draft, request_id, done))
+            self._enqueue(Waiting(draft, request_id, done, asyncio.get_running_loop().time()))
 
     def _enqueue(self, waiting: Waiting) -> None:
         name = EVERY_CHAT if self._lane_count else waiting.draft.chat_id
@@ -210,6 +211,8 @@ class Sending(Sender):
         return AppendResult([refusal] * len(batch), [])
 
     def _answer(self, batch: list[Waiting], result: AppendResult, durable_at: float) -> None:
+        if result.persisted:
+            self._metrics.time_persist(durable_at - batch[0].since)
         if self._confirm is None:
             self._tell(batch, result, durable_at)
         else:

@@ -110,8 +110,7 @@ class Sequencer:
         except StoreError as error:
             self._count_failure(asked.chat_id, error)
             return bodies.failure(asked.chat_id, error)
-        self._metrics.allocation.add(time() - started)
-        self._metrics.allocation_seconds.observe(time() - started)
+        self._metrics.time_allocation(time() - started)
         return bodies.Outcome(asked.chat_id, last)
 
     def _count_failure(self, chat_id: str, error: StoreError) -> None:

@@ -2,24 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
 
 from parley.errors import COUNTER_MISSING, Refusal
-from parley.model import AppendResult, Draft
-from parley.store.tracing import trace_outcomes
+from parley.model import AppendResult, Draft, Persisted, Stored
+from parley.store.tracing import NOT_TRACED, trace_outcomes
 from parley.telemetry import Metrics
 
 log = structlog.get_logger("parley.store")
 
 
+def count_resolved(metrics: Metrics, positions: Sequence[Stored]) -> None:
+    """Positions that this process has just made durable, for `sequence_gap_rate`.
+
+    The rule: a number is counted once, by whoever resolves it. Who writes an entry there counts an allocation
+    that was persisted; who writes a void counts one that was not, whoever took the number. A position is
+    written once, so no number is counted twice; and a number that a crash has lost is counted like any
+    other, by the process that seals it.
+    """
+    metrics.gaps.add(sum([at.wire is None for at in positions]), len(positions))
+
+
+def count_sealed(metrics: Metrics, sealed: Iterable[Persisted]) -> None:
+    """Voids at numbers that somebody took and nobody wrote."""
+    counts = {news.chat_id: sum([at.wire is None for at in news.positions]) for news in sealed}
+    chats = [chat_id for chat_id, count in counts.items() if count]
+    if chats:
+        count = sum(counts.values())
+        metrics.voids_sealed.inc(count)
+        log.warning("Abandoned positions sealed", positions=count, chats=chats[:10])
+
+
 def count_appended(
-    metrics: Metrics, drafts: Sequence[Draft], result: AppendResult, seconds: float, is_atomic: bool
+    metrics: Metrics,
+    drafts: Sequence[Draft],
+    result: AppendResult,
+    is_atomic: bool,
+    heads: Mapping[str, int] = NOT_TRACED,
 ) -> None:
-    """`seconds`: from the first statement to durable positions. Once per append, not per message."""
-    metrics.allocation.add(seconds)
-    metrics.allocation_seconds.observe(seconds)
+    """Once per append, not per message. `heads`: see `trace_outcomes`."""
     metrics.batch_messages.observe(len(drafts))
     retries = refused = 0
     for draft, outcome in zip(drafts, result.outcomes, strict=True):
@@ -32,7 +55,7 @@ def count_appended(
     metrics.messages_stored.inc(len(drafts) - retries - refused)
     for news in result.persisted:
         metrics.hot_chats.add(news.chat_id, len(news.positions))
-    trace_outcomes(drafts, result.outcomes, is_atomic)
+    trace_outcomes(drafts, result.outcomes, is_atomic, heads)
 
 
 def _count_refusal(metrics: Metrics, draft: Draft, refusal: Refusal) -> None:

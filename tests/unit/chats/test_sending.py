@@ -11,7 +11,7 @@ from parley.chats.sending import BATCH_DRAFTS_MAX, BATCH_LETTERS_MAX, CHATS_UNDE
 from parley.errors import SERVICE_UNAVAILABLE, OutcomeUnknown, Refusal, Refused, StoreUnavailable
 from parley.model import Appended, AppendResult, Draft, Head, Outcome, Persisted, Stored
 from parley.telemetry import Metrics
-from parley.testing.clock import VirtualClock
+from parley.testing.clock import VirtualClock, run_virtual
 from tests.fakes import UnaskedLog
 from tests.waiting import eventually
 
@@ -78,6 +78,31 @@ async def test_what_waits_together_is_one_batch() -> None:
     await sending.stop()
     assert [content for batch in log.batches for content in batch] == [f"{n}" for n in range(10)]
     assert len(log.batches) <= 2
+
+
+def test_the_persist_path_is_timed_from_submission_to_durability() -> None:
+    """A draft that waits for the batch before it has waited for both; a failed batch is no sample."""
+
+    class SlowLog(FakeLog):
+        async def append(self, drafts: Sequence[Draft]) -> AppendResult:
+            await asyncio.sleep(0.25)
+            return await super().append(drafts)
+
+    async def scenario(clock: VirtualClock) -> list[float]:
+        log, metrics = SlowLog(), Metrics(clock)
+        sending = Sending(log, EmbeddedBus(), metrics)
+        sending.start()
+        first = asyncio.create_task(sending.send(draft("first")))
+        await asyncio.sleep(0.05)
+        await sending.send(draft("second"))
+        log.failure = StoreUnavailable("on purpose")
+        with structlog.testing.capture_logs():
+            await code_of(sending, "third")
+        await first
+        await sending.stop()
+        return [round(seconds, 3) for _, seconds in metrics.persist._samples]
+
+    assert run_virtual(scenario) == [0.25, 0.45]
 
 
 async def test_a_batch_is_bounded() -> None:

@@ -103,6 +103,11 @@ CASES = [
         lambda scene: scene.metrics.allocation.add(0.05),
         lambda scene: scene.metrics.allocation.add(0.0501),
     ),
+    Case(
+        "ParleyPersistSlow",
+        lambda scene: scene.metrics.persist.add(0.1),
+        lambda scene: scene.metrics.persist.add(0.1001),
+    ),
     Case("ParleySequenceAllocationErrors", batches(failed=1, stored=999), batches(failed=1, stored=998)),
     Case("ParleyCounterMissing", missing_counters(0), missing_counters(1)),
     Case(

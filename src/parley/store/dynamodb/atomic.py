@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from parley.clock import iso
 from parley.errors import OutcomeUnknown, StoreUnavailable
 from parley.ids import EVENT, Ids
+from parley.model import Persisted
+from parley.store.counting import count_sealed
 from parley.store.dynamodb.actions import Action, Check, Update
 from parley.store.dynamodb.appending import Desk, Placed, Run, Work, keyed
 from parley.store.dynamodb.changes import deeds_of
@@ -24,6 +24,7 @@ from parley.store.dynamodb.prefixes import FAILED, Prefixes
 from parley.store.dynamodb.states import CHATS, COUNTERS, ChatState, ChatStates, is_whole, number
 from parley.store.dynamodb.together import repeated
 from parley.store.dynamodb.values import Item
+from parley.telemetry import Metrics
 
 HEAD_RETRIES_MAX = 40
 HEAD_RETRY_SECONDS = 0.002
@@ -33,8 +34,6 @@ HEAD_CONDITION = "sequence_counter = :head AND membership_revision = :revision"
 MARK_WHOLE = "SET written_through = :through, membership_revision = :revision, epoch = :epoch"
 ADVANCE = "SET sequence_counter = :next, written_through = :next, updated_at = :now"
 
-log = structlog.get_logger("parley.store")
-
 
 class AtomicAppends:
     def __init__(
@@ -42,6 +41,7 @@ class AtomicAppends:
         desk: Desk,
         prefixes: Prefixes,
         make_ids: Ids,
+        metrics: Metrics,
         marks: Marks | None,
         random: Callable[[], float],
         reach: Callable[[str], None],
@@ -51,6 +51,7 @@ class AtomicAppends:
         self._states: ChatStates = desk.states
         self._prefixes = prefixes
         self._ids = make_ids
+        self._metrics = metrics
         self._marks = marks
         self._random = random
         self._reach = reach
@@ -77,6 +78,8 @@ class AtomicAppends:
         revision, actions = self._actions(state, run, placed)
         self._reach("before_write")
         token = self._ids.next(EVENT, self._desk.clock())
+        time = asyncio.get_running_loop().time
+        started = time()
         try:
             await commit(self._dynamo, actions, token, [one.entry for one in placed])
         except (TransactionCanceled, Lost) as error:
@@ -90,6 +93,8 @@ class AtomicAppends:
             state.is_stale = True
             raise
         else:
+            self._metrics.time_allocation(time() - started)
+            self._metrics.gaps.add(0, len(placed))
             self._reach("after_commit_before_ack")
             state.head = numbers[-1]
             state.is_stale = revision != state.revision
@@ -155,10 +160,9 @@ class AtomicAppends:
         """Voids at the numbers that the counter gave away, so that readers go on and the counter is whole."""
         through = state.stray_through or 0
         strays = await self._prefixes.missing(state, state.head, through)
-        await self._prefixes.seal(state, strays)
+        voids = await self._prefixes.seal(state, strays)
+        count_sealed(self._metrics, [Persisted(state.chat_id, state.epoch, voids)])
         if await self._mark_whole(state, through):
-            if strays:
-                log.warning("Abandoned positions sealed", positions=len(strays), chats=[state.chat_id])
             state.head, state.stray_through = through, None
         else:
             await self._states.refresh(state)  # it moved meanwhile: the next look decides

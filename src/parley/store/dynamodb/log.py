@@ -18,6 +18,7 @@ from parley.store.dynamodb.together import is_key, together
 from parley.store.dynamodb.two_phase import TwoPhaseAppends
 from parley.store.dynamodb.values import Item
 from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
+from parley.store.tracing import NOT_TRACED, trace_heads
 from parley.telemetry import Metrics
 
 READ_AGAIN_SECONDS = (0.005, 0.02, 0.05, 0.2, 0.0)
@@ -43,7 +44,7 @@ class DynamoLog:
         self._metrics = metrics
 
     async def append(self, drafts: Sequence[Draft]) -> AppendResult:
-        started = asyncio.get_running_loop().time()
+        heads = trace_heads(drafts, self._known_head) if self._atomic is not None else NOT_TRACED
         by_chat: dict[str, list[int]] = {}
         for index, draft in enumerate(drafts):
             by_chat.setdefault(draft.chat_id, []).append(index)
@@ -58,9 +59,12 @@ class DynamoLog:
             sum(work.conflicts for work in works),
         )
         self._metrics.conflicts.add(result.conflicts, len(works))
-        seconds = asyncio.get_running_loop().time() - started
-        count_appended(self._metrics, drafts, result, seconds, self._atomic is not None)
+        count_appended(self._metrics, drafts, result, self._atomic is not None, heads)
         return result
+
+    def _known_head(self, chat_id: str) -> int | None:
+        state = self._states.known(chat_id)
+        return None if state is None else state.head
 
     async def _append_to(self, work: Work) -> None:
         """Every draft gets an outcome, whatever happens to the store."""
@@ -81,9 +85,7 @@ class DynamoLog:
         """In atomic nothing is ever left open; strays of another mode are sealed where they are met."""
         if self._atomic is not None:
             return []
-        sealed = await self._prefixes.seal_due()
-        self._metrics.voids_sealed.inc(sum(len(news.positions) for news in sealed))
-        return sealed
+        return await self._prefixes.seal_due()
 
     # Reading
 

@@ -8,36 +8,44 @@ whoever took it: a position is written once, so a taker that comes too late take
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import blake2b
 from itertools import islice
-
-import structlog
 
 from parley.clock import Clock
 from parley.errors import StoreUnavailable
+from parley.ids import EVENT, Ids
 from parley.model import Persisted, Stored
+from parley.store.counting import count_resolved, count_sealed
 from parley.store.dynamodb.actions import Action, Check
 from parley.store.dynamodb.client import Dynamo, Reason, TransactionCanceled
-from parley.store.dynamodb.entries import MESSAGES, put_void, sequence_of
+from parley.store.dynamodb.entries import put_void, sequence_of
 from parley.store.dynamodb.states import CHATS, ChatState, ChatStates, dense_end
 from parley.store.dynamodb.together import repeated
 from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.telemetry import Metrics
 from parley.wire.limits import SEQUENCE_MAX
 
 VOIDS_PER_TRANSACTION_MAX = 99
 FAILED = "ConditionalCheckFailed"
 NOT_TRIMMED = "attribute_not_exists(trimmed_through) OR trimmed_through < :first"
 
-log = structlog.get_logger("parley.store")
-
 
 class Prefixes:
     """The resolved prefixes of logs, and the holes that end them."""
 
-    def __init__(self, dynamo: Dynamo, states: ChatStates, clock: Clock, seal_after_ms: int) -> None:
+    def __init__(
+        self,
+        dynamo: Dynamo,
+        states: ChatStates,
+        clock: Clock,
+        make_ids: Ids,
+        metrics: Metrics,
+        seal_after_ms: int,
+    ) -> None:
         self._dynamo = dynamo
         self._states = states
         self._clock = clock
+        self._ids = make_ids
+        self._metrics = metrics
         self._seal_after_ms = seal_after_ms
         self._holes: dict[str, dict[int, int]] = {}
         self.under_way: dict[str, set[int]] = {}
@@ -100,8 +108,7 @@ class Prefixes:
         if not due:
             return []
         voids = await self.seal(state, due)
-        if voids:
-            log.warning("Abandoned positions sealed", positions=len(voids), chats=[state.chat_id])
+        count_sealed(self._metrics, [Persisted(state.chat_id, state.epoch, voids)])
         await self.advance(state)
         return voids
 
@@ -110,7 +117,9 @@ class Prefixes:
         sealed: list[Stored] = []
         ordered = sorted(positions)
         for start in range(0, len(ordered), VOIDS_PER_TRANSACTION_MAX):
-            sealed += await self._seal_some(state, ordered[start : start + VOIDS_PER_TRANSACTION_MAX])
+            some = await self._seal_some(state, ordered[start : start + VOIDS_PER_TRANSACTION_MAX])
+            count_resolved(self._metrics, some)
+            sealed += some
         return sealed
 
     async def _seal_some(self, state: ChatState, positions: list[int]) -> list[Stored]:
@@ -130,13 +139,9 @@ class Prefixes:
     async def _put_voids(self, state: ChatState, positions: list[int]) -> None:
         check = Check(CHATS, {"chat_id": state.chat_id}, NOT_TRIMMED, {":first": positions[0]})
         voids: list[Action] = [put_void(state.chat_id, at, state.epoch) for at in positions]
-        token = self._token(state, positions)
+        # A token of its own: of two that seal a position at once, only the first may say that it did.
+        token = self._ids.next(EVENT, self._clock())
         await repeated(lambda: self._dynamo.transact([check, *voids], token))
-
-    def _token(self, state: ChatState, positions: list[int]) -> str:
-        """The same seal is the same request, whoever asks for it."""
-        request = f"{self._dynamo.table(MESSAGES)} {state.chat_id} {state.epoch} {positions}"
-        return blake2b(request.encode(), digest_size=16).hexdigest()
 
     def take(self, chat_id: str, numbers: Iterable[int]) -> None:
         self.under_way.setdefault(chat_id, set()).update(numbers)

@@ -60,14 +60,14 @@ class DynamoStore:
         is_atomic = allocator is None
         states = ChatStates(dynamo, is_atomic)
         desk = Desk(dynamo, states, clock, random_bits)
-        prefixes = Prefixes(dynamo, states, clock, seal_after_ms)
+        prefixes = Prefixes(dynamo, states, clock, ids, metrics, seal_after_ms)
         self.outbox = DynamoOutbox(
             dynamo, COUNTERS if is_atomic else CHATS, None if is_atomic else self._heads
         )
         marks = self.outbox if publishes else None
         appends: AtomicAppends | TwoPhaseAppends
         if allocator is None:
-            appends = AtomicAppends(desk, prefixes, ids, marks, chance, reach)
+            appends = AtomicAppends(desk, prefixes, ids, metrics, marks, chance, reach)
         else:
             appends = TwoPhaseAppends(desk, allocator, prefixes, ids, metrics, marks, reach, hold)
         self.log = DynamoLog(desk, appends, prefixes, metrics)

@@ -41,6 +41,7 @@ from parley.store.dynamodb.states import CHATS, ChatState
 from parley.store.dynamodb.values import Item
 from parley.store.ports import Allocator
 from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.store.tracing import trace_allocated, trace_races
 from parley.telemetry import Metrics
 
 ROUNDS_MAX = 20
@@ -182,7 +183,7 @@ class TwoPhaseAppends:
                 work.outcomes[index] = numbers
             return
         self._prefixes.take(state.chat_id, numbers)
-        stored_before = len(work.positions)
+        trace_allocated([work.drafts[index] for index in run.indices], numbers)
         try:
             self._reach("after_allocate")
             held = self._hold("after_allocate")
@@ -192,17 +193,18 @@ class TwoPhaseAppends:
             await self._write(work, state, Attempt(run, placed))
         finally:
             self._prefixes.give_back(state.chat_id, numbers)
-            stored = sum(1 for at in work.positions[stored_before:] if at.wire is not None)
-            self._metrics.gaps.add(len(numbers) - stored, len(numbers))
 
     async def _allocate(self, state: ChatState, count: int) -> list[int] | Refusal:
         """Step 3: numbers that nobody else has, or why there are none."""
+        time = asyncio.get_running_loop().time
+        started = time()
         try:
             last = await self._allocator.allocate(state.chat_id, count, state.head)
         except CounterMissingError:
             return COUNTER_MISSING
         except InconsistentCounterError as error:
             return COUNTER_INCONSISTENT.because(str(error))
+        self._metrics.time_allocation(time() - started)
         first = last - count + 1
         if first - state.head > STRAY_POSITIONS_MAX:
             end = await self._desk.states.last_position(state.chat_id)
@@ -249,6 +251,7 @@ class TwoPhaseAppends:
         state.head = max(state.head, attempt.last)
         state.is_stale = state.is_stale or attempt.placed[0].draft.change is not None
         work.positions += [Stored(void, None) for void in attempt.voids]
+        self._metrics.gaps.add(len(attempt.voids), len(attempt.voids) + len(attempt.placed))
         self._desk.settle(work, state, attempt.run, attempt.placed)
 
     def _actions(self, state: ChatState, attempt: Attempt) -> list[Action]:
@@ -326,6 +329,7 @@ class TwoPhaseAppends:
         for one, reason in keys:
             answer = await self._desk.answer_duplicate(one.draft, state, attempt.run.known, reason)
             work.outcomes[one.index] = answer
+            trace_races([one.draft], [one.entry.sequence], [answer])
         stored = {one.index for one, _ in keys}
         attempt.voids = [void for void in attempt.voids if void not in voids_gone]
         attempt.sort(work, out=stored, late=sealed - stored, taken=sealed)

@@ -19,13 +19,13 @@ from parley.errors import (
     StoreUnavailable,
 )
 from parley.model import AppendResult, ChatType, Draft, Head, Outcome, Page, Persisted
-from parley.store.counting import count_appended
+from parley.store.counting import count_appended, count_resolved, count_sealed
 from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
 from parley.store.sqlite import appending, two_phase
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.states import ChatState, ChatStates
 from parley.store.sqlite.writer import Reach, Writer
-from parley.store.tracing import trace_allocated, trace_races
+from parley.store.tracing import NOT_TRACED, trace_allocated, trace_heads, trace_races
 from parley.telemetry import Metrics
 from parley.wire.limits import PAGE_BYTES_MAX
 
@@ -76,25 +76,32 @@ class SqliteLog:
         """How many appends may be under way at once without one waiting for another."""
 
     async def append(self, drafts: Sequence[Draft]) -> AppendResult:
-        started = asyncio.get_running_loop().time()
+        is_atomic = self.lanes == 1
+        heads = trace_heads(drafts, self._known_head) if is_atomic else NOT_TRACED
         try:
             result = await self._append(list(drafts))
         except StoreError:
             self._metrics.sequence_allocation_errors += 1
             raise
-        seconds = asyncio.get_running_loop().time() - started
-        count_appended(self._metrics, drafts, result, seconds, self.lanes == 1)
+        count_appended(self._metrics, drafts, result, is_atomic, heads)
         return result
+
+    def _known_head(self, chat_id: str) -> int | None:
+        state = self._states.known(chat_id)
+        return None if state is None else state.head
 
     async def _append_atomic(self, drafts: list[Draft]) -> AppendResult:
         now_ms = self._clock()
         first = self._ids.reserve(now_ms, len(drafts))
+        time = asyncio.get_running_loop().time
+        started = time()
         result = await self._writer.run(
             lambda tx: appending.append_atomic(tx, self._states, drafts, now_ms, first),
             lambda done: self._settle(done.persisted),
         )
-        stored = sum(len(news.positions) for news in result.persisted)
-        self._metrics.gaps.add(0, stored)
+        if result.persisted:
+            self._metrics.time_allocation(time() - started)
+        count_sealed(self._metrics, result.persisted)
         self._metrics.conflicts.add(result.conflicts, 1)
         return result
 
@@ -129,10 +136,16 @@ class SqliteLog:
         self, drafts: list[Draft], take: Callable[[int, int], None]
     ) -> two_phase.Written:
         now_ms = self._clock()
+        time = asyncio.get_running_loop().time
+        started = time()
         allocated = await self._writer.run(
             lambda tx: two_phase.allocate(tx, self._states, drafts, now_ms, self._under_way, take),
             lambda done: self._settle(done.sealed),
         )
+        taken = sum(1 for sequence in allocated.sequences if sequence)
+        if taken:
+            self._metrics.time_allocation(time() - started)
+        count_sealed(self._metrics, allocated.sealed)
         trace_allocated(drafts, allocated.sequences)
         self._reach("after_allocate")
         held = self._hold("after_allocate")
@@ -144,11 +157,9 @@ class SqliteLog:
             lambda done: self._settle(done.result.persisted),
         )
         trace_races(drafts, allocated.sequences, written.result.outcomes)
-        taken = sum(1 for sequence in allocated.sequences if sequence)
         stored = sum(
             1 for news in written.result.persisted for stored in news.positions if stored.wire is not None
         )
-        self._metrics.gaps.add(taken - stored, taken)
         self._metrics.conflicts.add(taken - stored, taken)
         written.result.persisted = allocated.sealed + written.result.persisted
         return written
@@ -166,12 +177,7 @@ class SqliteLog:
         sealed = await self._writer.run(
             lambda tx: two_phase.seal(tx, self._states, before_ms, self._clock()), self._settle
         )
-        count = sum(len(news.positions) for news in sealed)
-        if count:
-            self._metrics.voids_sealed.inc(count)
-            log.warning(
-                "Abandoned positions sealed", positions=count, chats=[news.chat_id for news in sealed][:10]
-            )
+        count_sealed(self._metrics, sealed)
         return sealed
 
     def _any_open(self) -> bool:
@@ -180,6 +186,7 @@ class SqliteLog:
     def _settle(self, persisted: list[Persisted]) -> None:
         """The commit is durable: from now on readers may see it."""
         for news in persisted:
+            count_resolved(self._metrics, news.positions)
             state = self._states.known(news.chat_id)
             if state is not None:
                 if state.open:
