@@ -108,11 +108,15 @@ Outcome = Appended | Refusal
 
 
 class Stored(Struct, gc=False):
-    """One resolved position: `wire` is the entry's JSON as it travels, None for a void."""
+    """One resolved position: `wire` is the entry's JSON as it travels, None for a void.
+
+    `request_id`: the request that it came with, for log lines; the log itself does not keep it.
+    """
 
     sequence: int
     wire: bytes | None
     change: Change | None = None
+    request_id: str = ""
 
 
 class Persisted(Struct):

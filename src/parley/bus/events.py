@@ -29,6 +29,10 @@ NODE = "node"
 CHANGE = "change"
 """Header: the entry changes who hears the chat, so that even those who do not must look at it."""
 
+REQUEST = "request_id"
+"""Header: the request that the message came with, where its publisher knew that."""
+REQUEST_ID_BYTES_MAX = 128
+
 Headers = list[tuple[str, bytes]]
 
 
@@ -83,6 +87,8 @@ def encode(chat_id: str, epoch: int, stored: Stored, node: str | None, now_ms: i
     headers: Headers = [] if node is None else [(NODE, node.encode())]
     if stored.change is not None:
         headers.append((CHANGE, b"1"))
+    if stored.request_id:
+        headers.append((REQUEST, stored.request_id.encode()))
     wire = stored.wire
     event = _voided(chat_id, epoch, stored.sequence, now_ms) if wire is None else _persisted(chat_id, wire)
     return Record(chat_id.encode(), _encode(event), headers)
@@ -103,12 +109,21 @@ def _voided(chat_id: str, epoch: int, sequence: int, now_ms: int) -> Event:
     return Event(POSITION_VOIDED, event_id, iso(now_ms), chat_id, payload)
 
 
-def decode(value: bytes) -> Told | None:
+def request_id_in(headers: Iterable[tuple[str, bytes]]) -> str:
+    """Empty for a record of a version that did not tell, or that was read from the log."""
+    for name, value in headers:
+        if name == REQUEST:
+            return value[:REQUEST_ID_BYTES_MAX].decode("ascii", "replace")
+    return ""
+
+
+def decode(value: bytes, headers: Iterable[tuple[str, bytes]] = ()) -> Told | None:
     """What a record tells of; None for an event of a kind that this version does not know."""
     event = _decode_event(value)
     if event.event_type == MESSAGE_PERSISTED:
         entry = _decode_entry(event.payload)
-        stored = Stored(entry.sequence, bytes(event.payload), change_in(entry))
+        request_id = request_id_in(headers)
+        stored = Stored(entry.sequence, bytes(event.payload), change_in(entry), request_id)
         return Told(entry.chat_id, entry.epoch, stored)
     if event.event_type == POSITION_VOIDED:
         void = _decode_void(event.payload)

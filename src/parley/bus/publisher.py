@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Coroutine
 from typing import Protocol
 
 import msgspec
 import structlog
 
-from parley.bus.events import Record, encode
+from parley.bus.events import Record, encode, request_id_in
 from parley.bus.filling import Filler
 from parley.bus.lines import Line, Waiting
 from parley.bus.marks import Marks
@@ -245,7 +246,7 @@ class Publisher:
                 await lane.wake.wait()
             elif await self._deliver(lane, records):
                 attempt = 0
-                self._settle(len(records), reached)
+                self._settle(records, reached)
             else:
                 lane.ready.update(dict.fromkeys(reached))
                 await asyncio.sleep(backoff_ms(attempt, self._chance(), RETRY_MS_MAX) / MS_PER_SECOND)
@@ -296,8 +297,12 @@ class Publisher:
         chats = sorted({record.key.decode() for record in records})[:10]
         log.error(FANOUT_BLOCKED, events=len(records), chats=chats, error=error)
 
-    def _settle(self, count: int, reached: dict[Line, int]) -> None:
-        self._metrics.published.inc(count)
+    def _settle(self, records: list[Record], reached: dict[Line, int]) -> None:
+        self._metrics.published.inc(len(records))
+        if log.is_enabled_for(logging.DEBUG):
+            for record in records:
+                if request_id := request_id_in(record.headers):
+                    log.debug("Event published", request_id=request_id, chat_id=record.key.decode())
         for line, through in reached.items():
             if self._lines.get(line.chat_id) is line:
                 self.raise_mark(line, through)

@@ -11,6 +11,7 @@ News of a chat may overtake the answer to its own draft on the way here: `hold` 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -211,6 +212,7 @@ class Forwarding(Sender):
             return list(await outcomes_of(self._local, drafts))
         self._metrics.forwarded_batches.inc()
         self._metrics.forwarded_drafts.inc(len(batch))
+        trace_drafts("Message forwarded", drafts, node=node_id)
         try:
             return list(await self._peers.append(node_id, drafts))
         except OutcomeUnknown as error:
@@ -301,6 +303,13 @@ async def outcomes_of(sender: Sender, drafts: Sequence[Draft]) -> list[Outcome]:
         sender.submit(draft, index, done)
     await all_told
     return [outcomes[index] for index in range(len(drafts))]
+
+
+def trace_drafts(event: str, drafts: Sequence[Draft], **more: object) -> None:
+    """Debug lines for drafts on their way between nodes; one look when they are off."""
+    if log.is_enabled_for(logging.DEBUG):
+        for draft in drafts:
+            log.debug(event, request_id=draft.request_id, chat_id=draft.chat_id, **more)
 
 
 def _after_silence(forwarded: Forwarded) -> Outcome | None:

@@ -11,7 +11,7 @@ from aiohttp import web
 from yarl import URL
 
 from parley.bus.ports import Listener
-from parley.chats.forwarding import outcomes_of
+from parley.chats.forwarding import outcomes_of, trace_drafts
 from parley.chats.sending import Sender
 from parley.clock import Clock
 from parley.cluster import bodies
@@ -100,6 +100,7 @@ class NodeServer:
         if self._sending is None:
             raise web.HTTPServiceUnavailable(reason="this node does not append")
         drafts = await _read(request, bodies.read_drafts)
+        trace_drafts("Message taken over", drafts, peer=request.remote)
         return _bytes(bodies.pack_outcomes(await outcomes_of(self._sending, drafts)))
 
     async def _notices(self, request: web.Request) -> web.StreamResponse:

@@ -9,6 +9,7 @@ filler per chat. If news is lost, the next news or the next look at the heads fi
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
@@ -101,6 +102,7 @@ class Hub:
         self._chats: dict[str, LiveChat] = {}
         self._users: dict[str, set[Subscriber]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_traced = _is_traced()
 
     async def subscribe(self, subscriber: Subscriber) -> None:
         """From here on whatever commits in this person's chats reaches the connection."""
@@ -329,6 +331,8 @@ class Hub:
             for listener in list(listeners):
                 listener.offer(data)
             self._reach("mid_fanout")
+        if self._is_traced:
+            _trace_delivered(chat, run)
 
     def _apply(self, chat_id: str, epoch: int, sequence: int, change: Change) -> None:
         """Who hears the chat from now on."""
@@ -415,6 +419,25 @@ class Hub:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _is_traced() -> bool:
+    """Asked once: asking costs as much as a small run."""
+    return bool(log.is_enabled_for(logging.DEBUG))
+
+
+def _trace_delivered(chat: LiveChat, run: list[Stored]) -> None:
+    """Once for each message, however many hear it. What was read from the log has no request id any more."""
+    connections = sum(map(len, chat.listeners.values()))
+    for stored in run:
+        if connections and stored.request_id:
+            log.debug(
+                "Message delivered",
+                request_id=stored.request_id,
+                chat_id=chat.chat_id,
+                sequence=stored.sequence,
+                connections=connections,
+            )
 
 
 def _follows(positions: list[Stored], sent_through: int) -> bool:

@@ -9,6 +9,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 from parley.bus.embedded import EmbeddedBus
+from parley.bus.ports import Bus
 from parley.chats.forwarding import Forwarding
 from parley.chats.sending import Sending
 from parley.clock import wall_clock
@@ -21,6 +22,7 @@ from parley.ephemeral.ports import Node
 from parley.errors import Refused
 from parley.ids import Ids
 from parley.model import AppendResult, Draft, Head, Persisted
+from parley.store.ports import Log
 from parley.telemetry import Metrics
 from tests.fakes import UnaskedLog
 from tests.unit.chats.nodes import SharedStore
@@ -68,12 +70,20 @@ class Hearing:
 class RunningNode:
     """Everything of a node but its gateway and its engine."""
 
-    def __init__(self, name: str, nodes: FakeNodes, store: SharedStore, secret: str = SECRET) -> None:
+    def __init__(
+        self,
+        name: str,
+        nodes: FakeNodes,
+        store: SharedStore,
+        secret: str = SECRET,
+        log: Log | None = None,
+        bus: Bus | None = None,
+    ) -> None:
         self.name = name
         self.metrics = Metrics(wall_clock)
         self.bus = EmbeddedBus()
         self.log = MemoryLog(store)
-        self.sending = Sending(self.log, EmbeddedBus(), self.metrics, lanes=0)
+        self.sending = Sending(log or self.log, bus or EmbeddedBus(), self.metrics, lanes=0)
         self.hearing = Hearing()
         self.server = NodeServer(
             Cluster(secret=secret), clock=wall_clock, sending=self.sending, listener=self.hearing
@@ -120,16 +130,19 @@ class RunningNode:
 class Place:
     """Two nodes that know each other, and the store below them."""
 
-    def __init__(self, second_secret: str = SECRET) -> None:
+    def __init__(self, second_secret: str = SECRET, log: Log | None = None, bus: Bus | None = None) -> None:
         self.nodes = FakeNodes()
         self.store = SharedStore()
         self.one = RunningNode("one", self.nodes, self.store)
-        self.two = RunningNode("two", self.nodes, self.store, second_secret)
+        self.two = RunningNode("two", self.nodes, self.store, second_secret, log, bus)
 
 
 @contextlib.asynccontextmanager
-async def two_nodes(second_secret: str = SECRET) -> AsyncIterator[Place]:
-    place = Place(second_secret)
+async def two_nodes(
+    second_secret: str = SECRET, log: Log | None = None, bus: Bus | None = None
+) -> AsyncIterator[Place]:
+    """`log` and `bus`: what the second one has instead of memory."""
+    place = Place(second_secret, log, bus)
     await place.one.start()
     await place.two.start()
     await place.one.peers.look()

@@ -76,6 +76,24 @@ def test_a_change_comes_back_and_says_so_outside() -> None:
     assert events.decode(record.value) == ("chat_1", 1, stored)
 
 
+def test_a_request_id_travels_beside_the_event() -> None:
+    """It is a header, so that the event keeps the fields that the documents give."""
+    stored = Stored(7, msgspec.json.encode(entry()), request_id="conn_7.42")
+    record = events.encode("chat_1", 1, stored, None, NOW_MS)
+    assert b"conn_7.42" not in record.value
+    assert events.decode(record.value, record.headers) == ("chat_1", 1, stored)
+
+
+@pytest.mark.parametrize("headers", [[], [(events.NODE, b"n1")], [(events.REQUEST, b"\xff" * 1_000)]])
+def test_a_record_without_a_usable_request_id_is_read(headers: events.Headers) -> None:
+    """One of an older version has none, and a stranger's is cut to a bounded text."""
+    stored = Stored(7, msgspec.json.encode(entry()))
+    record = events.encode("chat_1", 1, stored, None, NOW_MS)
+    told = events.decode(record.value, headers)
+    assert told is not None
+    assert (told.stored.wire, len(told.stored.request_id) <= 128) == (stored.wire, True)
+
+
 def test_the_event_is_the_one_of_the_source_documents() -> None:
     """Envelope and payload have the names that the documents give, and the key is the chat."""
     wire = msgspec.json.encode(entry("hello"))

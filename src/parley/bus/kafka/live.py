@@ -116,7 +116,7 @@ class LiveReader:
         if not self._is_news(record):
             return None
         try:
-            return events.decode(record.value)
+            return events.decode(record.value, record.headers)
         except (msgspec.MsgspecError, TypeError) as error:
             log.error(
                 "a record that is no event",

@@ -78,7 +78,8 @@ class Placed(Struct):
 
     @property
     def stored(self) -> Stored:
-        return Stored(self.entry.sequence, encode_entry(self.entry), self.draft.change)
+        draft = self.draft
+        return Stored(self.entry.sequence, encode_entry(self.entry), draft.change, draft.request_id)
 
 
 class Work:

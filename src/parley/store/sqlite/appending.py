@@ -87,7 +87,7 @@ class Batch:
         if key is not None:
             self.planned[state.chat_no, key] = draft, appended
             state.last_keys[draft.sender_id] = key
-        self.note(state, Stored(sequence, wire, draft.change))
+        self.note(state, Stored(sequence, wire, draft.change, draft.request_id))
         return appended
 
     def note(self, state: ChatState, position: Stored) -> None:
