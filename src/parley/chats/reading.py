@@ -2,19 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
+from msgspec import Struct
 
 from parley.clock import Clock
 from parley.core.sync import Start, decide_start, is_same_message
 from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Refused
-from parley.model import Head, Page
+from parley.model import Head, Kind, Page
 from parley.store.ports import Cursors, Directory, Log
 from parley.wire.frames import Entry, SyncRequest
-from parley.wire.limits import PAGE_ENTRIES_MAX, SEQUENCE_MAX
+from parley.wire.limits import PAGE_ENTRIES_MAX, RECEIPT_PAGES_MAX, SEQUENCE_MAX
 
 SEQUENCE_DIGITS_MAX = len(str(SEQUENCE_MAX))
 
 decode_entry = msgspec.json.Decoder(Entry).decode
+
+
+class Glance(Struct, gc=False):
+    """As much of an entry as says whether somebody else wrote it."""
+
+    sequence: int
+    kind: str
+    sender_id: str
+
+    def must_be_received(self, user_id: str) -> bool:
+        return self.kind == Kind.MESSAGE.value and self.sender_id != user_id
+
+
+decode_glance = msgspec.json.Decoder(Glance).decode
 
 
 class Reading:
@@ -78,21 +95,38 @@ class Reading:
         self._cursors.note_acked(user_id, device_id, chat_id, sequence, self._clock())
 
     async def acknowledge_message(self, user_id: str, device_id: str, chat_id: str, message_id: str) -> None:
-        """A receipt for one message moves the cursor only when no unacknowledged message lies between."""
+        """A receipt for one message moves the cursor unless another's unacknowledged message lies between.
+
+        The log does not know devices: what the person wrote on any of theirs never lies between.
+        """
         found = await self._log.find_message(message_id, [chat_id])
         if found is None:
             raise Refused(NOT_FOUND.because("there is no such message in this chat"))
         cursor = await self._cursors.position(user_id, device_id, chat_id)
-        if await self._nothing_between(user_id, chat_id, cursor, found[1]):
-            self._cursors.note_acked(user_id, device_id, chat_id, found[1], self._clock())
+        reached = await self._reached(user_id, chat_id, cursor, found[1])
+        if reached > cursor:
+            self._cursors.note_acked(user_id, device_id, chat_id, reached, self._clock())
 
-    async def _nothing_between(self, user_id: str, chat_id: str, cursor: int, sequence: int) -> bool:
-        """Whether a device at `cursor` has nothing left to receive before `sequence`."""
-        if sequence <= cursor:
-            return False
-        page = await self._log.read(chat_id, cursor, min(sequence - cursor, PAGE_ENTRIES_MAX))
-        between = [entry for entry in map(decode_entry, page.entries) if entry.sequence < sequence]
-        return page.to_sequence >= sequence and not any(e.kind == "message" for e in between)
+    async def _reached(self, user_id: str, chat_id: str, cursor: int, sequence: int) -> int:
+        """How far a receipt for `sequence` takes a device at `cursor`; nowhere if it does not count.
+
+        After a bounded number of pages, as far as was looked: the next receipt goes on from there, so that
+        however much somebody wrote without acknowledging does not hold their device up for good.
+        """
+        at = cursor
+        for _ in range(RECEIPT_PAGES_MAX):
+            if at >= sequence:
+                break
+            page = await self._log.read(chat_id, at, min(sequence - at, PAGE_ENTRIES_MAX))
+            glances = map(decode_glance, page.entries)
+            if any(glance.must_be_received(user_id) and glance.sequence < sequence for glance in glances):
+                return cursor
+            if page.to_sequence == at:  # the message is stored, and a number before it still open
+                return cursor
+            at = page.to_sequence
+            if at < sequence:
+                await asyncio.sleep(0)  # a page of SQLite is read without giving way to anybody
+        return at
 
     async def mark_read(self, user_id: str, chat_id: str, read_up_to: str | int) -> None:
         """Note how far a person has read; named by a message or by its sequence."""

@@ -76,11 +76,15 @@ class AckPosition(ChatFrame, tag="ack", kw_only=True, gc=False):
 
 
 class DeliveryReceipt(ChatFrame, tag="delivery_receipt", kw_only=True, gc=False):
+    """`delivered_at` is checked and not kept: what others see is when the server took it."""
+
     message_id: str
     delivered_at: str | None = None
 
 
 class ReadReceipt(ChatFrame, tag="read_receipt", kw_only=True, gc=False):
+    """`read_at` is checked and not kept: what others see is when the server took it."""
+
     read_up_to: str | Sequence
     read_at: str | None = None
 

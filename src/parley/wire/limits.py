@@ -26,6 +26,8 @@ TYPING_SHOWN_SECONDS = 5
 PAGE_ENTRIES_DEFAULT = 100
 PAGE_ENTRIES_MAX = 1_000
 PAGE_BYTES_MAX = 1 * MIB
+RECEIPT_PAGES_MAX = 10
+"""A receipt for one message looks through so many pages for one that was not acknowledged."""
 OVERVIEW_CHATS_DEFAULT = 100
 OVERVIEW_CHATS_MAX = 1_000
 UNREAD_MAX = 999

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from parley.clock import iso
 from parley.testing.clients import Frame, Person, RawClient
+from parley.testing.clock import VirtualClock
 from parley.wire.limits import RECEIPT_MEMBERS_MAX
 from tests.integration.gateway.serving import Place, Served, assert_refused
 
@@ -51,6 +53,30 @@ async def test_a_message_gets_its_ticks(either: Place) -> None:
         assert after["status"] == "read"
         assert after["read"] == [{"user_id": ben.user_id, "at": told["at"]}]
         assert names(after["delivered"]) == [ben.user_id]
+
+
+CLAIMS = ["1999-12-31T23:59:59Z", "2099-01-01T00:00:00Z", None]
+
+
+@pytest.mark.parametrize("claim", CLAIMS)
+async def test_receipts_tell_the_time_of_the_server(place: Place, claim: str | None) -> None:
+    """Whatever a client claims in delivered_at and read_at, others see when the server took it."""
+    clock = VirtualClock()
+    async with place.serving(clock=clock) as served:
+        ann, ben = await served.people("ann", "ben")
+        chat = await served.as_(ann).create_direct(ben)
+        (said,) = await served.said(ann, chat, "hi")
+        async with served.client(ann) as sender, served.client(ben) as reader:
+            delivered_ms = clock.advance(60_000)
+            claims = {"message_id": said["message_id"], "delivered_at": claim}
+            await reader.tell("delivery_receipt", chat_id=chat, **claims)
+            delivered = await sender.hear("receipt", kind="delivered")
+            read_ms = clock.advance(60_000)
+            await reader.tell("read_receipt", chat_id=chat, read_up_to=1, read_at=claim)
+            seen = await sender.hear("receipt", kind="read")
+        found = await receipts(served, ann, chat, 1)
+        assert [delivered["at"], found["delivered"][0]["at"]] == [iso(delivered_ms)] * 2
+        assert [seen["at"], found["read"][0]["at"]] == [iso(read_ms)] * 2
 
 
 async def test_read_by_n_of_m(place: Place) -> None:

@@ -249,6 +249,25 @@ async def test_a_delivery_receipt_counts_only_in_order(place: Place) -> None:
             assert await received(5) == 5, "4 is no message"
 
 
+async def test_two_who_talk_in_turns_acknowledge_by_receipts_alone(either: Place) -> None:
+    """A client that sends receipts for what it receives, and nothing else, never stalls at its own words."""
+    async with either.serving() as served:
+        ann, ben, chat = await chat_of_two(served)
+        laptop = await served.http.login("ben", "laptop")
+        async with served.client(ann) as speaker, served.client(ben) as client:
+            for turn in range(5):
+                await client.send_message(chat, f"ben {turn}")
+                await served.said(laptop, chat, f"ben's laptop {turn}")
+                said = await speaker.send_message(chat, f"ann {turn}")
+                await client.tell("delivery_receipt", chat_id=chat, message_id=said["message_id"])
+            row = await overview_of(client, chat)
+            assert (row["last_acked_sequence"], row["head"]) == (15, 15)
+            await speaker.send_message(chat, "missed")
+            said = await speaker.send_message(chat, "received")
+            await client.tell("delivery_receipt", chat_id=chat, message_id=said["message_id"])
+            assert (await overview_of(client, chat))["last_acked_sequence"] == 15
+
+
 async def test_a_delivery_receipt_for_nothing_is_refused(place: Place) -> None:
     """A message of another chat, or none at all, is not found."""
     async with place.serving() as served:

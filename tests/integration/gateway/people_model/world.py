@@ -186,7 +186,8 @@ class World:
     def moves_cursor(self, user: str, device: str, chat: Chat, sequence: int) -> int:
         """The position that a receipt for one message stands for, 0 if it counts for nothing."""
         cursor = self.device_position(user, device, chat.chat_id)
-        between = [e for e in chat.messages() if cursor < e["sequence"] < sequence]
+        others = [entry for entry in chat.messages() if entry["sender_id"] != user]
+        between = [entry for entry in others if cursor < entry["sequence"] < sequence]
         return sequence if sequence > cursor and not between else 0
 
     # What the server must say
