@@ -265,6 +265,7 @@ class Moved(Struct, frozen=True):
 class Position(Struct, frozen=True):
     """How far one device, and the person behind it, is in one chat; and what a person reads of it.
 
+    `unread_more`: there may be more than `unread`, which is exact otherwise.
     `peer_id`: of a direct chat, the other one. `title` and `last_entry` are empty once the chat was left.
     """
 

@@ -104,17 +104,6 @@ async def test_another_epoch_is_a_change() -> None:
         assert [(at.chat_id, at.epoch, at.head) for at in page.positions] == [(chat, 2, 3)]
 
 
-async def test_unread_is_counted_among_the_last_positions(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who only writes into a chat is not made to pay for all that they ever wrote."""
-    monkeypatch.setattr(overview_positions, "UNREAD_LOOKED_AT_MAX", 5)
-    async with ATOMIC.opened() as store:
-        ann, ben = await add_people(store, "ann", "ben")
-        chat = await add_group(store, ann, ben)
-        await store.log.append([message(chat, who) for who in [ben, ben, ann, ann, ben, ann, ann]])
-        assert (await position_of(store, ann, chat)).unread == 1
-        assert (await position_of(store, ben, chat)).unread == 4
-
-
 async def test_every_chat_that_was_left_is_told_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those that a token does not remember for good stay in it until they were told."""
     monkeypatch.setattr(overview, "LEFT_REMEMBERED_MAX", 2)

@@ -3,6 +3,8 @@
 import pytest
 
 from parley.model import Action, ChatType, Position, ReadReceipts, ReceiptKind
+from parley.store.dynamodb import overview_positions
+from parley.store.sqlite import overview
 from parley.wire.limits import MESSAGE_BYTES_MAX, PAGE_BYTES_MAX
 from tests.contracts.acting import (
     add_direct,
@@ -222,6 +224,24 @@ async def test_own_messages_are_never_unread(engine: Engine) -> None:
         at = await position_of(store, ann, chat)
         assert (at.unread, at.unread_more) == (1, False)
         assert await unread_of(store, ben, chat) == (999, True)
+
+
+async def test_unread_says_when_it_did_not_look_at_everything(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the last positions are looked at: while older ones are unread it says so, else it is exact."""
+    for module in (overview, overview_positions):
+        monkeypatch.setattr(module, "UNREAD_LOOKED_AT_MAX", 5)
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        chat = await add_group(store, ann, ben)
+        await store.log.append([message(chat, who) for who in [ben, ben, ben, ann, ann, ben, ann, ann]])
+        told = {}
+        for read_up_to in (0, 2, 3, 6):
+            store.cursors.note_read(ann, chat, read_up_to, store.clock())
+            await store.cursors.flush()
+            told[read_up_to] = await unread_of(store, ann, chat)
+        assert told == {0: (1, True), 2: (1, True), 3: (1, False), 6: (0, False)}
 
 
 async def unread_of(store: OpenStore, user_id: str, chat: str) -> tuple[int, bool]:

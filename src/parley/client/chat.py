@@ -82,7 +82,7 @@ class Chat:
 
     @property
     def unread_more(self) -> bool:
-        """Whether there are more than 999."""
+        """Whether there may be more: above 999, or further back than the server looks. Else it is exact."""
         return self._client.engine.live.unread(self.chat_id).more
 
     @property

@@ -36,7 +36,7 @@ class Unread:
 
     @property
     def more(self) -> bool:
-        """Whether there are more than can be counted."""
+        """Whether there may be more than was counted."""
         return self._unseen_more or len(self._known) + self._unseen > UNREAD_MAX
 
     def place(self, row: OverviewChat) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refusal
 from parley.model import Relation
-from parley.wire.limits import BLOCKS_MAX, CHAT_MEMBERS_MAX, CONTACTS_MAX, UNREAD_MAX, USER_CHATS_MAX
+from parley.wire.limits import BLOCKS_MAX, CHAT_MEMBERS_MAX, CONTACTS_MAX, USER_CHATS_MAX
 
 CHAT_FULL = BAD_REQUEST.because(f"a chat has at most {CHAT_MEMBERS_MAX} members")
 TOO_MANY_CHATS = BAD_REQUEST.because(f"a person is in at most {USER_CHATS_MAX} chats")
@@ -18,9 +18,6 @@ NO_TOKEN = BAD_REQUEST.because("this changed_since is no token of an overview; l
 ID_LETTERS_TOLD_MAX = 64
 STRAY_POSITIONS_MAX = 10_000
 """A counter further ahead of its log than this is a mistake, not a crash."""
-UNREAD_LOOKED_AT_MAX = 10_000
-"""Unread messages are counted among so many last positions: who only writes into a chat has none of them."""
-assert UNREAD_LOOKED_AT_MAX > UNREAD_MAX
 
 
 def no_user(user_id: str) -> Refusal:

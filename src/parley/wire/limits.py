@@ -31,6 +31,8 @@ RECEIPT_PAGES_MAX = 10
 OVERVIEW_CHATS_DEFAULT = 100
 OVERVIEW_CHATS_MAX = 1_000
 UNREAD_MAX = 999
+UNREAD_LOOKED_AT_MAX = 10_000
+"""Unread messages are counted among so many last positions: who only writes into a chat has none of them."""
 
 USERNAME_LETTERS_MAX = 64
 PASSWORD_LETTERS_MAX = 1_024
@@ -54,6 +56,7 @@ IDEMPOTENCY_DAYS = 7
 assert TYPING_SHOWN_SECONDS > TYPING_EVERY_SECONDS, "who goes on typing is shown without a break"
 assert FRAME_BYTES_MAX > MESSAGE_BYTES_MAX
 assert OUTBOX_BYTES_MAX > 2 * PAGE_BYTES_MAX
+assert UNREAD_LOOKED_AT_MAX > UNREAD_MAX
 assert IDLE_SECONDS_MAX > 2 * HEARTBEAT_SECONDS
 assert PAGE_BYTES_MAX > MESSAGE_BYTES_MAX
 

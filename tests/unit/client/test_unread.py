@@ -109,6 +109,15 @@ def test_a_read_inside_what_nobody_here_has_seen_is_asked_for() -> None:
     assert unread(harness.engine) == (1, False)
 
 
+def test_a_read_where_the_server_did_not_look_at_everything_is_asked_for() -> None:
+    """None were counted and there may be more: only the overview knows what the read leaves."""
+    harness = placed(unread=0, more=True)
+    harness.receive(receipt(CHAT, ME, "read", 8))
+    assert unread(harness.engine) == (0, True)
+    harness.answer_overview(row(10, 8, 1))
+    assert unread(harness.engine) == (1, False)
+
+
 @pytest.mark.parametrize(("count", "left"), [(0, 0), (6, 2)])
 def test_a_stretch_of_one_kind_is_counted_without_asking(count: int, left: int) -> None:
     """If none or all of it are others' messages, every part of it is known."""

@@ -17,8 +17,7 @@ from parley.store.dynamodb.entries import MESSAGES, VOID, encode_entry, entry_in
 from parley.store.dynamodb.overview_token import Stamp
 from parley.store.dynamodb.states import CHATS, number
 from parley.store.dynamodb.together import together
-from parley.store.rules import UNREAD_LOOKED_AT_MAX
-from parley.wire.limits import PAGE_BYTES_MAX, UNREAD_MAX
+from parley.wire.limits import PAGE_BYTES_MAX, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
 
 LOOKS_AT_ONCE_MAX = 16
 CHATS_AT_ONCE = BATCH_GET_MAX // 2
@@ -69,6 +68,7 @@ class Telling(Struct):
     chat: Item
     acked: int
     unread: int
+    unread_more: bool
 
 
 class Positions:
@@ -110,7 +110,7 @@ class Positions:
         return [
             _position(
                 user_id,
-                Telling(at, entry, chats.get(at.row.chat_id, {}), acked[at.row.chat_id], count),
+                Telling(at, entry, chats.get(at.row.chat_id, {}), acked[at.row.chat_id], *count),
                 self._read_up_to(user_id, at.row),
             )
             for (at, entry), count in zip(told, unread, strict=True)
@@ -174,14 +174,14 @@ class Positions:
     def _read_up_to(self, user_id: str, row: Row) -> int:
         return max(row.read_up_to, self._noted.read_of(user_id, row.chat_id))
 
-    async def _unread(self, user_id: str, at: Standing) -> int:
-        """What others said after; one more than the limit at most."""
+    async def _unread(self, user_id: str, at: Standing) -> tuple[int, bool]:
+        """What others said after what was read, and whether there may be more than was counted."""
         read_up_to, head = self._read_up_to(user_id, at.row), at.head.sequence
         if at.row.has_left or read_up_to >= head:
-            return 0
-        first = max(read_up_to + 1, head - UNREAD_LOOKED_AT_MAX + 1)
-        values: Item = {":chat": at.row.chat_id, ":first": first, ":head": head}
-        return await self._dynamo.count(
+            return 0, False
+        after = max(read_up_to, head - UNREAD_LOOKED_AT_MAX)
+        values: Item = {":chat": at.row.chat_id, ":first": after + 1, ":head": head}
+        found = await self._dynamo.count(
             MESSAGES,
             "chat_id = :chat AND #sequence BETWEEN :first AND :head",
             values | {":kind": Kind.MESSAGE.value, ":me": user_id},
@@ -189,6 +189,7 @@ class Positions:
             filter="kind = :kind AND sender_id <> :me",
             maximum=UNREAD_MAX + 1,
         )
+        return min(found, UNREAD_MAX), found > UNREAD_MAX or after > read_up_to
 
 
 def _place(chat_id: str, sequence: int) -> Item:
@@ -208,8 +209,8 @@ def _position(user_id: str, told: Telling, read_up_to: int) -> Position:
         head=head.sequence,
         last_acked_sequence=told.acked,
         read_up_to=read_up_to,
-        unread=min(told.unread, UNREAD_MAX),
-        unread_more=told.unread > UNREAD_MAX,
+        unread=told.unread,
+        unread_more=told.unread_more,
         left=row.has_left,
         chat_type=ChatType(cast(str, chat.get("chat_type", ChatType.GROUP))),
         title=None if row.has_left else cast("str | None", chat.get("name")),

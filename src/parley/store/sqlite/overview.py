@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from parley.errors import Refused
 from parley.model import Changed, ChatType, Position
-from parley.store.rules import NO_TOKEN, UNREAD_LOOKED_AT_MAX
+from parley.store.rules import NO_TOKEN
 from parley.store.sqlite.reads import Reads
-from parley.wire.limits import PAGE_BYTES_MAX, UNREAD_MAX
+from parley.wire.limits import PAGE_BYTES_MAX, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
 
 CHAT_NO_MAX = 2**62
 TOKEN = re.compile(r"([0-9]{1,18})\.([0-9]{1,18}|4611686018427387904)(?::([0-9]{1,18}))?", re.ASCII)
@@ -105,15 +105,15 @@ class Overviews:
         return row[0] if row else None
 
     def _position(self, user_id: str, user_no: int, chat: Listed, last_entry: bytes | None) -> Position:
-        unread = 0 if chat.has_left else self._unread(chat, user_no)
+        unread, unread_more = (0, False) if chat.has_left else self._unread(chat, user_no)
         return Position(
             chat.chat_id,
             chat.epoch,
             chat.head,
             chat.acked,
             chat.read_up_to,
-            min(unread, UNREAD_MAX),
-            unread > UNREAD_MAX,
+            unread,
+            unread_more,
             bool(chat.has_left),
             ChatType(chat.chat_type),
             chat.title,
@@ -122,13 +122,14 @@ class Overviews:
             chat.muted_until,
         )
 
-    def _unread(self, chat: Listed, user_no: int) -> int:
-        """What others said after what was read; one more than the limit at most."""
+    def _unread(self, chat: Listed, user_no: int) -> tuple[int, bool]:
+        """What others said after what was read, and whether there may be more than was counted."""
         after = max(chat.read_up_to, chat.head - UNREAD_LOOKED_AT_MAX)
         if after >= chat.head:
-            return 0
+            return 0, False
         row = self._reads.row(UNREAD, (chat.chat_no, after, chat.head, user_no, UNREAD_MAX + 1))
-        return int(row[0]) if row else 0
+        found = int(row[0]) if row else 0
+        return min(found, UNREAD_MAX), found > UNREAD_MAX or after > chat.read_up_to
 
 
 def _peer(direct_key: str | None, user_id: str) -> str | None:
