@@ -81,9 +81,8 @@ class App:
             store.log, bus, metrics, engine.lanes, engine.batch_drafts_max, self._buses.confirm
         )
         self.cluster = self._make_cluster()
-        if self.cluster is not None:
-            self.hub.hold = self.cluster.forwarding.hold
         self.sending: Sender = self.cluster.forwarding if self.cluster else self.local_sending
+        self.hub.hold = self.sending.hold
         self.social = social = self._make_social()
         self.people = self._make_people()
         self.reading = Reading(store.log, store.directory, store.cursors, clock)

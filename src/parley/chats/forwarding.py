@@ -13,14 +13,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 import structlog
 from msgspec import Struct, field
 
 from parley.bus.ports import Listener
-from parley.chats.sending import BATCH_DRAFTS_MAX, WAITING_DRAFTS_MAX, Done, Sender
+from parley.chats.sending import (
+    BATCH_DRAFTS_MAX,
+    NEWS_HELD_MAX,
+    SEND_SECONDS_MAX,
+    WAITING_DRAFTS_MAX,
+    WATCH_SECONDS,
+    Done,
+    Sender,
+    Tell,
+)
 from parley.errors import (
     BUSY,
     INTERNAL,
@@ -43,7 +52,7 @@ CHAT_DRAFTS_PER_CALL_MAX = 98
 RETRY_WITHIN_SECONDS = 2.5
 """A draft that is older is not sent elsewhere: its sender must hear something before it loses patience."""
 TRIES_MAX = 5
-NEWS_HELD_MAX = 1_000
+assert RETRY_WITHIN_SECONDS < SEND_SECONDS_MAX, "what is sent elsewhere can still be answered in time"
 NOTHING_LOOKED_UP = frozenset(refusal.code for refusal in (BUSY, INTERNAL, SHUTTING_DOWN, STORE_UNAVAILABLE))
 """Refusals that do not know whether an earlier try was stored; every other one has looked."""
 
@@ -67,7 +76,10 @@ class Peers(Protocol):
 
 
 class Forwarded(Struct, eq=False):
-    """A draft on its way. `is_unknown`: a node was told of it and never answered."""
+    """A draft on its way. `is_unknown`: a node was told of it and never answered.
+
+    `is_told`: its sender has an answer, though it may still be on its way.
+    """
 
     draft: Draft
     request_id: RequestId
@@ -75,12 +87,14 @@ class Forwarded(Struct, eq=False):
     since: float
     tries: int = 0
     is_unknown: bool = False
+    is_told: bool = False
 
     def tell(self, outcome: Outcome) -> None:
         """Hand out the outcome, without a claim that nothing was stored where that is not known.
 
         A listener that fails is our fault and is logged; those after it must not suffer.
         """
+        self.is_told = True
         if self.is_unknown and isinstance(outcome, Refusal) and outcome.code in NOTHING_LOOKED_UP:
             outcome = OUTCOME_UNKNOWN
         try:
@@ -97,20 +111,30 @@ class Lane(Struct, eq=False):
     is_starting: bool = False
 
 
+class Local(Sender, Protocol):
+    """This node's own way into the log."""
+
+    def when_idle(self, chat_id: str, tell: Tell) -> bool:
+        """Whether drafts of a chat wait or are being stored; then `tell` is called when none is left."""
+        ...
+
+
 class Forwarding(Sender):
     """Takes every draft; appends what is this node's own, forwards the rest.
 
     `local`: this node's way into the log; None on a node that does not append.
     """
 
-    def __init__(self, node_id: str, local: Sender | None, peers: Peers, metrics: Metrics) -> None:
+    def __init__(self, node_id: str, local: Local | None, peers: Peers, metrics: Metrics) -> None:
         self._node_id = node_id
         self._local = local
         self._peers = peers
         self._metrics = metrics
         self._queues: dict[str, list[Forwarded]] = {}
         self._waiting_count = 0
-        self._held: dict[str, list[Callable[[], None]]] = {}
+        self._held: dict[str, list[tuple[int, Tell]]] = {}
+        self._under_way: dict[int, list[Forwarded]] = {}
+        self._watch: asyncio.TimerHandle | None = None
         self._lanes: dict[str, Lane] = {}
         self._calls: set[asyncio.Task[None]] = set()
         self._stopping = False
@@ -132,37 +156,51 @@ class Forwarding(Sender):
             done(draft, request_id, BUSY)
         else:
             self._waiting_count += 1
+            self._watch_on()
             forwarded = Forwarded(draft, request_id, done, asyncio.get_running_loop().time())
             if queue is not None:
                 queue.append(forwarded)
             else:
                 self._queues[draft.chat_id] = [forwarded]
-                self._route(draft.chat_id)
+                self._route_in_turn(draft.chat_id)
 
-    def hold(self, chat_id: str, tell: Callable[[], None]) -> bool:
-        """Whether news waits for answers: then `tell` is called after those to the drafts under way."""
+    def hold(self, chat_id: str, through: int, tell: Tell) -> bool:
+        """As `Sender` promises, for drafts on their way to other nodes and for those of this one's own."""
         if chat_id not in self._queues:
-            return False
+            return self._local is not None and self._local.hold(chat_id, through, tell)
         held = self._held.setdefault(chat_id, [])
-        held.append(tell)
+        held.append((through, tell))
         if len(held) >= NEWS_HELD_MAX:
             self._release(chat_id)
         return True
+
+    def _route_in_turn(self, chat_id: str) -> None:
+        """What this node took for its own log comes first, though the chat has another owner by now."""
+        if self._local is None or not self._local.when_idle(chat_id, lambda: self._route(chat_id)):
+            self._route(chat_id)
 
     def _is_own(self, chat_id: str) -> bool:
         return self._peers.owner_of(chat_id) == self._node_id
 
     def _route(self, chat_id: str) -> None:
         """Bring a chat of which nothing is under way to where it belongs now."""
+        if not self._queues[chat_id]:
+            self._forget(chat_id)
+            return
         node_id = self._peers.owner_of(chat_id)
         if node_id is None or (node_id == self._node_id and self._local is None):
-            for forwarded in self._queues.pop(chat_id):
+            for forwarded in self._queues[chat_id]:
                 self._tell(forwarded, STORE_UNAVAILABLE)
-            self._release(chat_id)
+            self._forget(chat_id)
             return
         lane = self._lanes.setdefault(node_id, Lane())
         lane.ready.append(chat_id)
         self._wake(node_id, lane)
+
+    def _forget(self, chat_id: str) -> None:
+        """Nothing of this chat is on its way."""
+        del self._queues[chat_id]
+        self._release(chat_id)
 
     def _wake(self, node_id: str, lane: Lane) -> None:
         if not lane.is_starting and lane.calls < CALLS_PER_NODE_MAX:
@@ -179,7 +217,10 @@ class Forwarding(Sender):
         while batch := self._take(node_id, lane):
             if lane.ready:
                 self._wake(node_id, lane)
-            self._settle(batch, await self._forward(node_id, batch))
+            self._under_way[id(batch)] = batch
+            outcomes = await self._forward(node_id, batch)
+            del self._under_way[id(batch)]
+            self._settle(batch, outcomes)
         lane.calls -= 1
         if not lane.calls and not lane.ready:
             del self._lanes[node_id]
@@ -194,6 +235,9 @@ class Forwarding(Sender):
                 self._route(chat_id)
                 continue
             queue = self._queues[chat_id]
+            if not queue:
+                self._forget(chat_id)
+                continue
             room = min(CHAT_DRAFTS_PER_CALL_MAX, BATCH_DRAFTS_MAX - len(batch))
             count = 0
             while count < min(room, len(queue)) and letters < CALL_LETTERS_MAX:
@@ -236,6 +280,8 @@ class Forwarding(Sender):
         left: dict[str, list[Forwarded]] = {}
         for forwarded, outcome in zip(batch, outcomes, strict=True):
             again = left.setdefault(forwarded.draft.chat_id, [])
+            if forwarded.is_told:
+                continue
             if outcome is not None and not _is_leaving(outcome):
                 self._tell(forwarded, outcome)
             elif self._may_try_again(forwarded):
@@ -246,10 +292,7 @@ class Forwarding(Sender):
             self._queues[chat_id][:0] = again
             if not again:
                 self._release(chat_id)
-            if self._queues[chat_id]:
-                self._route(chat_id)
-            else:
-                del self._queues[chat_id]
+            self._route(chat_id)
 
     def _may_try_again(self, forwarded: Forwarded) -> bool:
         age = asyncio.get_running_loop().time() - forwarded.since
@@ -260,11 +303,50 @@ class Forwarding(Sender):
         forwarded.tell(outcome)
 
     def _release(self, chat_id: str) -> None:
-        for tell in self._held.pop(chat_id, ()):
+        """Tell what waited, save what waits for this node's own drafts of the chat as well."""
+        for through, tell in self._held.pop(chat_id, ()):
             try:
-                tell()
+                if self._local is None or not self._local.hold(chat_id, through, tell):
+                    tell()
             except Exception:
                 log.exception("news could not be told", chat=chat_id)
+
+    # In time
+
+    def _watch_on(self) -> None:
+        if self._watch is None:
+            self._watch = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._look)
+
+    def _look(self) -> None:
+        """Answer whoever has waited for too long; look again for as long as anybody waits.
+
+        What waits for its turn is taken back. What is under way is not waited for any longer, but the chat's
+        next drafts still are behind it.
+        """
+        self._watch = None
+        if not self._waiting_count:
+            return
+        self._watch_on()
+        before = asyncio.get_running_loop().time() - SEND_SECONDS_MAX
+        count = self._waiting_count
+        for chat_id, queue in list(self._queues.items()):
+            late = [forwarded for forwarded in queue if forwarded.since <= before]
+            if late:
+                self._queues[chat_id] = [forwarded for forwarded in queue if forwarded.since > before]
+                for forwarded in late:
+                    self._tell(forwarded, STORE_UNAVAILABLE)
+        for batch in list(self._under_way.values()):
+            self._give_up(batch, before)
+        if self._waiting_count < count:
+            log.warning("sends not answered in time", drafts=count - self._waiting_count)
+
+    def _give_up(self, batch: list[Forwarded], before: float) -> None:
+        late = [forwarded for forwarded in batch if forwarded.since <= before and not forwarded.is_told]
+        for forwarded in late:
+            self._tell(forwarded, OUTCOME_UNKNOWN)
+        waiting = {forwarded.draft.chat_id for forwarded in batch if not forwarded.is_told}
+        for chat_id in {forwarded.draft.chat_id for forwarded in late} - waiting:
+            self._release(chat_id)
 
 
 class AfterAnswers:
@@ -280,7 +362,8 @@ class AfterAnswers:
             self._listener.persisted(at_once)
 
     def _is_held(self, item: Persisted) -> bool:
-        return self._forwarding.hold(item.chat_id, lambda: self._listener.persisted([item]))
+        through = item.positions[-1].sequence
+        return self._forwarding.hold(item.chat_id, through, lambda: self._listener.persisted([item]))
 
     def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
         self._listener.joined(chat_id, head, user_ids)

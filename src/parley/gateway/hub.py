@@ -35,8 +35,8 @@ USERS_PER_TURN = 50
 
 log = structlog.get_logger("parley.hub")
 Key = TypeVar("Key")
-Hold = Callable[[str, Callable[[], None]], bool]
-"""Whether senders in a chat still wait for answers; if so, calls back when they have them."""
+Hold = Callable[[str, int, Callable[[], None]], bool]
+"""Whether senders wait for answers to what may be in a chat up to a position; if so, calls back then."""
 
 
 class Subscriber(Protocol):
@@ -85,7 +85,7 @@ class LiveChat:
 
 
 class Hub:
-    """`hold`: what the log shows waits for the answers to drafts that other nodes append for this one.
+    """`hold`: what the log shows waits for the answers to this node's drafts that may be in it.
 
     `changed`: told of every change of a chat that is heard here, before its members are.
     """
@@ -93,7 +93,7 @@ class Hub:
     def __init__(
         self, log: Log, directory: Directory, metrics: Metrics, reach: Callable[[str], None]
     ) -> None:
-        self.hold: Hold = lambda _, __: False
+        self.hold: Hold = lambda _, __, ___: False
         self.changed: Callable[[str, Change], None] = lambda _, __: None
         self._log = log
         self._directory = directory
@@ -386,7 +386,6 @@ class Hub:
         """Read up to `goal` what is resolved by now and was not told of meanwhile."""
         await asyncio.sleep(FILL_AFTER_SECONDS)
         try:
-            await self._until_answered(chat.chat_id)
             while chat.sent_through < goal and chat.holders:
                 page = await self._read(chat, min(goal - chat.sent_through, PAGE_ENTRIES_MAX))
                 if page.to_sequence <= chat.sent_through:
@@ -397,21 +396,24 @@ class Hub:
             chat.filler = None
         self._fill_if_behind(chat)
 
-    async def _until_answered(self, chat_id: str) -> None:
-        """What is in the log by now is told to its senders first, if they sent it through this node."""
-        answered = asyncio.Event()
-        if self.hold(chat_id, answered.set):
-            await answered.wait()
-
     async def _read(self, chat: LiveChat, limit: int) -> Page:
-        """While it waits for the store, what is told of goes to `pending`."""
+        """While it waits for the store and for answers, what is told of goes to `pending`.
+
+        What the log shows is told to its senders first, if they sent it through this node. Nobody knows that
+        before it is read: a draft may be stored meanwhile.
+        """
         chat.is_reading = True
         try:
             while True:
                 try:
-                    return await self._log.read(chat.chat_id, chat.sent_through, limit)
+                    page = await self._log.read(chat.chat_id, chat.sent_through, limit)
                 except StoreError:
                     await asyncio.sleep(FILL_RETRY_SECONDS)
+                    continue
+                answered = asyncio.Event()
+                if self.hold(chat.chat_id, page.to_sequence, answered.set):
+                    await answered.wait()
+                return page
         finally:
             chat.is_reading = False
 

@@ -48,6 +48,8 @@ HELLO_SECONDS_MAX = 10
 HEARTBEAT_SECONDS = 30
 IDLE_SECONDS_MAX = 75
 DRAIN_SECONDS_MAX = 10
+ANSWER_SECONDS_MAX = 5
+"""Every request has an answer by then, once its turn has come, whatever the store does."""
 
 SEQUENCE_MAX = 2**53 - 1
 SESSION_DAYS = 30

@@ -9,20 +9,23 @@ from enum import StrEnum
 from hashlib import blake2b
 from uuid import UUID
 
+from parley.bus.embedded import EmbeddedBus
 from parley.chats.forwarding import AfterAnswers, Forwarding
-from parley.chats.sending import Done, Sender
+from parley.chats.sending import Sending
 from parley.core.rendezvous import owner
 from parley.errors import SHUTTING_DOWN, STORE_UNAVAILABLE, OutcomeUnknown, Refusal, StoreUnavailable
-from parley.model import Action, Appended, Change, Draft, Head, Outcome, Persisted, Stored
+from parley.model import Action, Appended, AppendResult, Change, Draft, Head, Outcome, Persisted, Stored
 from parley.telemetry import Metrics
 from parley.testing.clock import START_MS, VirtualClock
 from parley.wire.frames import RequestId
+from tests.fakes import UnaskedLog
 
 ME = "here"
 SILENCE_SECONDS = 2.0
 APPEND_SECONDS = 0.01
 NEWS_SECONDS = 0.001
 LATE_SECONDS = 3.0
+SLOW_SECONDS = 4.0
 
 
 class Mood(StrEnum):
@@ -33,6 +36,7 @@ class Mood(StrEnum):
     DEAF = "takes it, does nothing and never answers"
     DUMB = "appends and never answers"
     LATE = "wakes up after everybody has given up, and appends then"
+    SLOW = "answers pings, and the call later than anybody waits"
     STORELESS = "answers that its store is away"
     LEAVING = "appends the first draft, then takes nothing more"
     BROKEN = "raises what nobody expects"
@@ -84,24 +88,31 @@ class SharedStore:
         return self.logs.get(chat_id, []).count(content)
 
 
-class LocalSender(Sender):
-    """This node's own way into the store."""
+class LocalLog(UnaskedLog):
+    """This node's own way into the store, chat by chat.
+
+    It answers late: another node reads what is stored, and its news is here before the answer. `hangs`: no
+    append ends before it is set.
+    """
+
+    lanes = 0
 
     def __init__(self, store: SharedStore) -> None:
         self._store = store
         self.taken: list[str] = []
+        self.hangs: asyncio.Event | None = None
 
-    def submit(self, draft: Draft, request_id: RequestId, done: Done) -> None:
-        self.taken.append(draft.content)
-        (outcome,) = self._store.append([draft])
-        asyncio.get_running_loop().call_later(APPEND_SECONDS, self._tell, draft, request_id, outcome, done)
-
-    def _tell(self, draft: Draft, request_id: RequestId, outcome: Outcome, done: Done) -> None:
-        try:
-            done(draft, request_id, outcome)
-        finally:
-            if isinstance(outcome, Appended) and not outcome.deduplicated:
-                self._store.news([news_of(draft, outcome)])
+    async def append(self, drafts: Sequence[Draft]) -> AppendResult:
+        self.taken += [draft.content for draft in drafts]
+        outcomes = self._store.append_there(drafts)
+        await asyncio.sleep(APPEND_SECONDS)
+        if self.hangs is not None:
+            await self.hangs.wait()
+        stored = zip(drafts, outcomes, strict=True)
+        news = [
+            news_of(draft, at) for draft, at in stored if isinstance(at, Appended) and not at.deduplicated
+        ]
+        return AppendResult(outcomes, news)
 
 
 class FakePeers:
@@ -151,6 +162,9 @@ class FakePeers:
             case Mood.STORELESS:
                 await asyncio.sleep(APPEND_SECONDS)
                 return [STORE_UNAVAILABLE] * len(drafts)
+            case Mood.SLOW:
+                await asyncio.sleep(SLOW_SECONDS)
+                raise OutcomeUnknown(f"{node_id} took too long")
             case Mood.GONE:
                 self.doubted.add(node_id)
                 raise StoreUnavailable(f"{node_id} cannot be reached")
@@ -179,14 +193,18 @@ class Cluster:
     def __init__(self, others: Sequence[str] = ("one", "two"), appends_here: bool = True) -> None:
         self.store = SharedStore()
         self.peers = FakePeers(self.store, [*others, ME] if appends_here else others)
-        self.local = LocalSender(self.store)
+        self.local = LocalLog(self.store)
         self.metrics = Metrics(VirtualClock(START_MS))
-        self.forwarding = Forwarding(ME, self.local if appends_here else None, self.peers, self.metrics)
+        bus = EmbeddedBus()
+        self.sending = Sending(self.local, bus, self.metrics, lanes=0)
+        self.forwarding = Forwarding(ME, self.sending if appends_here else None, self.peers, self.metrics)
         self.told: dict[str, list[Outcome]] = {}
         self.drafts: list[Draft] = []
         self.heard: list[str] = []
         """What this node's people hear: their outcomes and the news, in order."""
-        self.store.news = AfterAnswers(self, self.forwarding).persisted
+        after_answers = AfterAnswers(self, self.forwarding)
+        self.store.news = after_answers.persisted
+        bus.subscribe(after_answers)
 
     def submit(self, draft: Draft) -> None:
         self.drafts.append(draft)
@@ -200,8 +218,9 @@ class Cluster:
         self.heard.append(f"told {draft.content}")
 
     def persisted(self, news: list[Persisted]) -> None:
-        for item in news:
-            self.heard += [f"news {stored.wire.decode()}" for stored in item.positions if stored.wire]
+        """As a hub does, which knows what it has sent: what comes twice is told once."""
+        told = [f"news {stored.wire.decode()}" for item in news for stored in item.positions if stored.wire]
+        self.heard += [one for one in told if one not in self.heard]
 
     def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
         raise AssertionError("nobody says so")
@@ -214,6 +233,7 @@ class Cluster:
         while not all(self.told.values()):  # noqa: ASYNC110 - takes no time here
             await asyncio.sleep(APPEND_SECONDS)
         await self.forwarding.stop()
+        await self.sending.stop()
         await asyncio.gather(*self.peers.late)
         await asyncio.sleep(NEWS_SECONDS)
 

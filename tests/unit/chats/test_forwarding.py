@@ -36,8 +36,8 @@ def test_an_own_chat_goes_straight_into_the_log() -> None:
         cluster = Cluster()
         owned_by(cluster, ME)
         cluster.submit(message("hello"))
-        assert cluster.local.taken == ["hello"]
         await cluster.finish()
+        assert cluster.local.taken == ["hello"]
         assert cluster.code("hello") == "stored"
         assert cluster.forwarded() == []
 
@@ -328,12 +328,12 @@ def test_a_listener_to_news_that_fails_stops_nobody() -> None:
             raise ValueError("on purpose")
 
         cluster.submit(message("first"))
-        assert cluster.forwarding.hold("chat", fail)
+        assert cluster.forwarding.hold("chat", 1, fail)
         await asyncio.sleep(1)
         cluster.submit(message("second"))
         await cluster.finish()
         assert [cluster.code("first"), cluster.code("second")] == ["stored", "stored"]
-        assert not cluster.forwarding.hold("chat", fail)
+        assert not cluster.forwarding.hold("chat", 1, fail)
 
     run(scenario)
 
