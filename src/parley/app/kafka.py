@@ -14,15 +14,18 @@ from parley.bus.kafka.live import LiveReader
 from parley.bus.kafka.producer import KafkaSink
 from parley.bus.listeners import Listeners
 from parley.bus.ports import Confirm
-from parley.bus.publisher import Publisher
+from parley.bus.publisher import CONFIRM_SECONDS_MAX, Publisher
 from parley.bus.sweeper import Sweeper
 from parley.bus.topics import PERSISTED, topic_name
+from parley.chats.sending import SEND_SECONDS_MAX
 from parley.clock import Clock
 from parley.config import Config
 from parley.errors import ConfigError
 from parley.gateway.hub import Hub
 from parley.store.ports import Outbox
 from parley.telemetry import Metrics
+
+assert CONFIRM_SECONDS_MAX < SEND_SECONDS_MAX, "a bus that is late is told, not guessed"
 
 log = structlog.get_logger("parley.app")
 

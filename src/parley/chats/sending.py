@@ -32,6 +32,7 @@ from parley.errors import (
 )
 from parley.model import Appended, AppendResult, Draft, Outcome
 from parley.store.ports import Log
+from parley.store.rules import APPEND_SECONDS_MAX
 from parley.telemetry import Metrics
 from parley.wire.frames import RequestId
 from parley.wire.limits import ANSWER_SECONDS_MAX, OUTBOX_BYTES_MAX
@@ -48,10 +49,11 @@ WAITING_DRAFTS_MAX = 100_000
 CHATS_UNDER_WAY_MAX = 256
 EVERY_CHAT = ""
 """The name of the queue that all chats share."""
-SEND_SECONDS_MAX = 4.0
+SEND_SECONDS_MAX = 3.25
 """A draft that is older is answered without the store."""
 WATCH_SECONDS = 0.25
 NEWS_HELD_MAX = 1_000
+assert APPEND_SECONDS_MAX < SEND_SECONDS_MAX, "what the store knows of an append is told, not guessed"
 assert SEND_SECONDS_MAX + 2 * WATCH_SECONDS < ANSWER_SECONDS_MAX, "there is time to tell it"
 
 log = structlog.get_logger("parley.sending")

@@ -13,7 +13,15 @@ from parley.clock import iso
 from parley.core.sending import NO_CLIENT_ID, check_send
 from parley.errors import BAD_REQUEST, FORBIDDEN, RATE_LIMITED, Refusal, Refused
 from parley.gateway import bodies, people_api
-from parley.gateway.calls import REQUEST_ID, Answer, Call, Endpoint, address_of, is_limited, is_local
+from parley.gateway.calls import (
+    REQUEST_ID,
+    Answer,
+    Call,
+    Endpoint,
+    address_of,
+    is_limited,
+    is_local,
+)
 from parley.model import Appended, Chat, ChatType, Draft, Member, Page, ReadReceipts, Role
 from parley.people.listing import Person
 from parley.people.muting import is_muted, muted_time
@@ -286,7 +294,15 @@ CHAT = "/v1/chats/{chat_id}"
 
 ENDPOINTS = [
     Endpoint(
-        "POST", "/v1/accounts", create_account, "Register", bodies.Account, bodies.NewAccount, 201, "nothing"
+        "POST",
+        "/v1/accounts",
+        create_account,
+        "Register",
+        bodies.Account,
+        bodies.NewAccount,
+        201,
+        "nothing",
+        hashes=True,
     ),
     Endpoint(
         "POST",
@@ -297,6 +313,7 @@ ENDPOINTS = [
         bodies.NewSession,
         201,
         "nothing",
+        hashes=True,
     ),
     *people_api.ENDPOINTS,
     Endpoint(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
@@ -14,9 +15,15 @@ from parley.config import is_loopback
 from parley.errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, UNAUTHENTICATED, UNSUPPORTED_MEDIA, Refused
 from parley.gateway.services import Services
 from parley.model import Session
-from parley.wire.limits import BODY_BYTES_MAX
+from parley.wire.limits import ANSWER_SECONDS_MAX, BODY_BYTES_MAX
 
 T = TypeVar("T")
+
+REQUEST_SECONDS_MAX = 4.5
+BODY_SECONDS_MAX = 30.0
+HASH_SECONDS_MAX = 30.0
+"""Passwords are hashed in turn, and that takes its time."""
+assert REQUEST_SECONDS_MAX < ANSWER_SECONDS_MAX
 
 REQUEST_ID = web.RequestKey("request_id", str)
 BEARER = "bearer "
@@ -24,14 +31,20 @@ FORWARDING_HEADERS = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-For
 
 
 class Call:
-    """A request with its session, ready for a handler."""
+    """A request with its session, ready for a handler, and the time that is left to answer it."""
 
-    __slots__ = ("request", "services", "session")
+    __slots__ = ("_answer_by", "_seconds_max", "request", "services", "session")
 
-    def __init__(self, request: web.Request, services: Services, session: Session | None) -> None:
+    def __init__(self, request: web.Request, services: Services, seconds_max: float) -> None:
         self.request = request
         self.services = services
-        self.session = session
+        self.session: Session | None = None
+        self._seconds_max = seconds_max
+        self._answer_by = _now() + seconds_max
+
+    @property
+    def seconds_left(self) -> float:
+        return self._answer_by - _now()
 
     @property
     def me(self) -> Session:
@@ -63,11 +76,18 @@ class Call:
         if self.request.content_type != "application/json":
             raise Refused(UNSUPPORTED_MEDIA)
         try:
-            return msgspec.json.decode(await self.request.read(), type=kind)
+            return msgspec.json.decode(await self._read(), type=kind)
         except web.HTTPRequestEntityTooLarge as error:
             raise Refused(TOO_LARGE.because(f"a body has at most {BODY_BYTES_MAX} bytes")) from error
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, web.RequestPayloadError) as error:
             raise Refused(BAD_REQUEST.because(str(error))) from error
+
+    async def _read(self) -> bytes:
+        """As fast as the client sends it: the time to answer begins after it."""
+        self._answer_by = _now() + BODY_SECONDS_MAX
+        body = await self.request.read()
+        self._answer_by = _now() + self._seconds_max
+        return body
 
 
 Answer = tuple[int, Struct | None]
@@ -77,7 +97,8 @@ Handler = Callable[[Call], Awaitable[Answer]]
 class Endpoint(Struct, frozen=True):
     """One route: what it takes, what it answers, and who may ask.
 
-    `again` is the status when what was asked for had been there already.
+    `again` is the status when what was asked for had been there already. `hashes`: it waits for its turn to
+    hash a password.
     """
 
     method: str
@@ -90,6 +111,11 @@ class Endpoint(Struct, frozen=True):
     needs: str = "token"
     query: tuple[str, ...] = ()
     again: int | None = None
+    hashes: bool = False
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def is_direct(request: web.Request) -> bool:

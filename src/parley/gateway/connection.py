@@ -1,7 +1,8 @@
 """Hop 1: one WebSocket. Bytes come in, requests are performed in order, bytes go out.
 
-Sends do not wait for each other; every other request waits until the sends before it are durable, so
-an answer always means that everything sent before it has taken effect. Frames are written straight to
+Sends do not wait for each other; every other request waits until the sends before it are answered, so
+an answer means that everything sent before it has taken effect or was refused. A heartbeat waits a moment
+only. No request waits for the store for ever: it is refused in time. Frames are written straight to
 the transport, which gathers them until the loop comes round: its buffer is the outbox, and it is
 bounded (docs/decisions/0003-frames-straight-to-the-transport.md).
 """
@@ -9,12 +10,14 @@ bounded (docs/decisions/0003-frames-straight-to-the-transport.md).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import WSMsgType, web
 
+from parley.chats.sending import SEND_SECONDS_MAX, WATCH_SECONDS
 from parley.clock import iso
 from parley.core.sending import check_send
 from parley.core.session import Session, State
@@ -44,6 +47,14 @@ if TYPE_CHECKING:
 REFUSED_FRAMES_MAX = 1_000
 """A client that goes on at full speed, so many more frames refused than taken, is not worth answering."""
 ABORT_AFTER_SECONDS = 1.5
+REQUEST_SECONDS_MAX = 4.5
+"""A request that the store has not answered by then is refused."""
+FLUSH_SECONDS_MAX = 1.25
+"""How long a send waits for the positions that were noted before it."""
+BARRIER_SECONDS_MAX = 1.0
+"""How long a heartbeat waits for the sends before it: it says that the connection lives, whatever they do."""
+assert REQUEST_SECONDS_MAX < limits.ANSWER_SECONDS_MAX
+assert FLUSH_SECONDS_MAX + SEND_SECONDS_MAX + WATCH_SECONDS < limits.ANSWER_SECONDS_MAX
 UNREAD_BYTES_MAX = limits.PAGE_BYTES_MAX
 READ_LOOK_SECONDS = 0.005
 assert limits.OUTBOX_BYTES_MAX > UNREAD_BYTES_MAX + 2 * limits.PAGE_BYTES_MAX, "a page fits beside it"
@@ -223,8 +234,9 @@ class Connection:
     async def _flush_and_send(self, request: frames.SendMessage) -> None:
         """Its ack will say that the positions before it are durable: so they are made so."""
         try:
-            await self._services.reading.flush(self.user_id)
-        except StoreError:
+            async with asyncio.timeout(FLUSH_SECONDS_MAX):
+                await self._services.reading.flush(self.user_id)
+        except (StoreError, TimeoutError):
             self._refuse(STORE_UNAVAILABLE, request.id)
             return
         self._noted = False
@@ -261,22 +273,36 @@ class Connection:
             await self._room
         self._room = None
 
-    async def _until_read(self) -> None:
+    async def _until_read(self, patience: asyncio.Timeout) -> None:
         """Who asks for much at once is answered as fast as it reads; live frames still find it too slow."""
+        patience.reschedule(None)
         while self._closing is None and self._outbox.waiting_bytes > UNREAD_BYTES_MAX:  # noqa: ASYNC110
             await asyncio.sleep(READ_LOOK_SECONDS)
+        patience.reschedule(self._loop.time() + REQUEST_SECONDS_MAX)
+
+    async def _until_sent(self, request: frames.Request) -> None:
+        """Sends before a request are answered before it; a heartbeat does not wait for slow ones."""
+        if type(request) is not frames.Heartbeat:
+            await self._until(0)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BARRIER_SECONDS_MAX):
+                await self._until(0)
 
     async def _perform(self, request: frames.Request) -> None:
         """One request that is not a send; a refusal or a failure is an answer, never a crash."""
         try:
-            if self._in_flight:
-                await self._until(0)
-            if self._outbox.waiting_bytes > UNREAD_BYTES_MAX:
-                await self._until_read()
-            if self._noted and type(request) in ANSWERED:
-                await self._services.reading.flush(self.user_id)
-                self._noted = False
-            answer = await self._answer(request)
+            async with asyncio.timeout(REQUEST_SECONDS_MAX) as patience:
+                if self._in_flight:
+                    await self._until_sent(request)
+                if self._outbox.waiting_bytes > UNREAD_BYTES_MAX:
+                    await self._until_read(patience)
+                if self._noted and type(request) in ANSWERED:
+                    await self._services.reading.flush(self.user_id)
+                    self._noted = False
+                answer = await self._answer(request)
+        except TimeoutError:  # nothing but reading and noting is done here: it may be asked again
+            self._refuse(STORE_UNAVAILABLE, request.id)
         except Refused as error:
             self._refuse(error.refusal, request.id)
         except StoreError as error:

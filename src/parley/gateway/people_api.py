@@ -200,6 +200,7 @@ ENDPOINTS = [
         None,
         bodies.NewPassword,
         204,
+        hashes=True,
     ),
     Endpoint(
         "GET", "/v1/users", find_user, "Find a person by exact username", bodies.Profile, query=("username",)

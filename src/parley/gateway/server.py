@@ -28,11 +28,15 @@ from parley.errors import (
     Refusal,
     Refused,
     StoreError,
+    StoreUnavailable,
 )
 from parley.gateway import bodies
 from parley.gateway.api import ENDPOINTS
 from parley.gateway.calls import (
+    BODY_SECONDS_MAX,
+    HASH_SECONDS_MAX,
     REQUEST_ID,
+    REQUEST_SECONDS_MAX,
     Call,
     Endpoint,
     address_of,
@@ -51,7 +55,8 @@ from parley.wire import codes, limits
 from parley.wire.codec import CODECS, JSON_PROTOCOL
 
 IDLE_SWEEP_SECONDS = 5.0
-REQUEST_SECONDS_MAX = 30.0
+BACKGROUND_SECONDS_MAX = BODY_SECONDS_MAX + 30.0
+"""How long a write goes on of which its caller was told that nobody knows."""
 CLOSE_SECONDS_MAX = 2.0
 CLEANUP_SECONDS_MAX = 1.0
 CLEANUP_STEPS = 2
@@ -85,6 +90,7 @@ class Gateway:
         self._ids = make_ids
         self._document = msgspec.json.encode(document(ENDPOINTS))
         self._quiet = QuietWatch()
+        self._writes: set[asyncio.Task[web.StreamResponse]] = set()
         self._sweeper: asyncio.Task[None] | None = None
         self._runner: web.AppRunner | None = None
         self._site: web.TCPSite | None = None
@@ -137,6 +143,8 @@ class Gateway:
         leaving = asyncio.create_task(self._leave_lobby())
         if self._runner is not None:
             await self._runner.cleanup()
+        for write in self._writes:
+            write.cancel()
         await leaving
 
     async def _leave_lobby(self) -> None:
@@ -237,14 +245,45 @@ class Gateway:
         async def serve(request: web.Request) -> web.StreamResponse:
             if self._services.draining:
                 raise Refused(SHUTTING_DOWN)
-            session = await authenticate(request, self._services) if endpoint.needs != "nothing" else None
-            if endpoint.needs == "operator" and session is not None:
-                await check_operator(session, self._services)
-            async with asyncio.timeout(REQUEST_SECONDS_MAX):
-                status, body = await endpoint.handler(Call(request, self._services, session))
-            return web.Response(status=status) if body is None else _json(status, body)
+            seconds_max = HASH_SECONDS_MAX if endpoint.hashes else REQUEST_SECONDS_MAX
+            call = Call(request, self._services, seconds_max)
+            if endpoint.method == "GET":
+                return await self._read(endpoint, call)
+            return await self._write(endpoint, call)
 
         return serve
+
+    async def _read(self, endpoint: Endpoint, call: Call) -> web.StreamResponse:
+        """What is not there in time may be asked for again."""
+        try:
+            async with asyncio.timeout(call.seconds_left):
+                return await self._handle(endpoint, call)
+        except TimeoutError as error:
+            raise StoreUnavailable("the store did not answer in time") from error
+
+    async def _write(self, endpoint: Endpoint, call: Call) -> web.StreamResponse:
+        """What is not done in time may still be done: it goes on, and whoever asked is told so."""
+        task = asyncio.create_task(self._handle_whole(endpoint, call))
+        self._writes.add(task)
+        task.add_done_callback(self._writes.discard)
+        while not task.done() and call.seconds_left > 0:
+            await asyncio.wait([task], timeout=call.seconds_left)
+        if task.done():
+            return task.result()
+        task.add_done_callback(_note_late)
+        raise Refused(TOO_SLOW)
+
+    async def _handle_whole(self, endpoint: Endpoint, call: Call) -> web.StreamResponse:
+        async with asyncio.timeout(BACKGROUND_SECONDS_MAX):
+            return await self._handle(endpoint, call)
+
+    async def _handle(self, endpoint: Endpoint, call: Call) -> web.StreamResponse:
+        if endpoint.needs != "nothing":
+            call.session = await authenticate(call.request, self._services)
+            if endpoint.needs == "operator":
+                await check_operator(call.session, self._services)
+        status, body = await endpoint.handler(call)
+        return web.Response(status=status) if body is None else _json(status, body)
 
     async def _websocket(self, request: web.Request) -> web.StreamResponse:
         services = self._services
@@ -291,12 +330,20 @@ class Gateway:
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
         services = self._services
         if not is_local(request, services):
-            await check_operator(await authenticate(request, services), services)
+            async with asyncio.timeout(REQUEST_SECONDS_MAX):
+                await check_operator(await authenticate(request, services), services)
         services.metrics.connections.set(len(services.connections))
         services.metrics.outbox_bytes.set(sum(connection.outbox_bytes for connection in services.connections))
         return web.Response(
             body=services.metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"}
         )
+
+
+def _note_late(task: asyncio.Task[web.StreamResponse]) -> None:
+    """Its caller is gone: a failure that was not foreseen is still ours."""
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, Refused | StoreError | TimeoutError):
+        log.error("request failed after its answer", error=repr(error))
 
 
 def _parts(url: str) -> SplitResult:

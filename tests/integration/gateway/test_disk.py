@@ -215,7 +215,7 @@ async def test_another_program_holding_the_lock_makes_sends_wait(tmp_path: Path)
 
 
 async def test_another_program_that_keeps_the_lock_gets_sends_refused(tmp_path: Path) -> None:
-    """After five seconds a send is refused as not stored, reading goes on, and later sends work."""
+    """Before its time is up a send is refused as not stored, reading goes on, and later sends work."""
     patient = Patient(tmp_path)
     async with patient.running() as client:
         with locked(patient.server.sqlite_path):

@@ -21,6 +21,7 @@ import apsw
 import structlog
 
 from parley.errors import OutcomeUnknown, ParleyError, Refused, StoreBusy, StoreUnavailable
+from parley.store.rules import APPEND_SECONDS_MAX
 from parley.store.sqlite.database import Database
 from parley.telemetry import Metrics
 
@@ -29,7 +30,7 @@ Reach = Callable[[str], None]
 """Called at labelled points of the path, so that tests can crash or hold there."""
 
 BUSY_RETRY_SECONDS = 0.005
-BUSY_SECONDS_MAX = 5.0
+BUSY_SECONDS_MAX = APPEND_SECONDS_MAX
 REOPEN_FIRST_SECONDS = 0.1
 REOPEN_SECONDS_MAX = 2.0
 
