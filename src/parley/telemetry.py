@@ -15,6 +15,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from parley.clock import Clock
+from parley.core.log_limits import LineLimit
 
 SECONDS_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
 SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
@@ -115,6 +116,7 @@ class Metrics:
         self.gaps = Window(clock)
         self.retries = Window(clock)
         self.conflicts = Window(clock)
+        self.lines = LineLimit()
         self.hot_chats = HotChats(clock)
         self.allocation = Latencies(clock)
         self.persist = Latencies(clock)

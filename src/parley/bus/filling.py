@@ -13,6 +13,7 @@ from parley.bus.marks import Marks
 from parley.clock import MS_PER_SECOND
 from parley.core.backoff import backoff_ms
 from parley.core.changes import positions_of
+from parley.core.log_limits import LineLimit
 from parley.errors import StoreError
 from parley.model import Page
 from parley.store.ports import Log
@@ -54,6 +55,7 @@ class Filler:
         self._keeper = keeper
         self._chance = chance
         self._fills = asyncio.Semaphore(FILLS_MAX)
+        self._lines = LineLimit()
 
     async def fill(self, line: Line) -> None:
         """Returns when the chat's next position is at hand, or nothing is left."""
@@ -80,7 +82,7 @@ class Filler:
                 self._keeper.raise_mark(line, await self._look_up(line))
                 return
             except StoreError as error:
-                log.warning("nobody knows what is not published", chat_id=line.chat_id, error=str(error))
+                self._complain("nobody knows what is not published", line, error)
             await asyncio.sleep(backoff_ms(attempt, self._chance(), STORE_RETRY_MS_MAX) / MS_PER_SECOND)
             attempt += 1
 
@@ -106,7 +108,7 @@ class Filler:
             try:
                 page = await self._log.read(line.chat_id, line.mark, FILL_ENTRIES_MAX)
             except StoreError as error:
-                log.warning("what is not published cannot be read", chat_id=line.chat_id, error=str(error))
+                self._complain("what is not published cannot be read", line, error)
                 return False
             if page.to_sequence <= line.mark:
                 return False
@@ -114,6 +116,11 @@ class Filler:
             self._keeper.advance(line)
             await line.until(page.to_sequence)
             return True
+
+    def _complain(self, event: str, line: Line, error: StoreError) -> None:
+        """A store that is away fails every chat: one of them is named, and the others are counted."""
+        if (more := self._lines.admit(event, asyncio.get_running_loop().time())) is not None:
+            log.warning(event, chat_id=line.chat_id, error=str(error), **more)
 
     def _keep_page(self, line: Line, page: Page) -> None:
         line.epoch = max(line.epoch, page.epoch)

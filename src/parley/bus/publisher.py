@@ -117,7 +117,9 @@ class Publisher:
             for task in undone:
                 task.cancel()
         for chat_id in late:
-            log.error(FANOUT_BLOCKED, chat_id=chat_id, sequence=through[chat_id], error="not in time")
+            if (more := self._metrics.lines.admit("not confirmed in time", self._now())) is not None:
+                sequence = through[chat_id]
+                log.error(FANOUT_BLOCKED, chat_id=chat_id, sequence=sequence, error="not in time", **more)
         return dict.fromkeys(late, SERVICE_UNAVAILABLE)
 
     def sweep(self, chat_id: str, mark: int, head: int) -> None:

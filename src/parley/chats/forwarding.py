@@ -273,7 +273,9 @@ class Forwarding(Sender):
         """What a node refused goes elsewhere; a line for each such batch would only fill the log."""
         self._metrics.forward_failures.labels(reason).inc()
         say = log.warning if reason == "silent" else log.debug
-        say("not forwarded", reason=reason, node=node_id, drafts=len(batch), error=str(error))
+        now = asyncio.get_running_loop().time()
+        if (more := self._metrics.lines.admit(f"not forwarded: {reason} {node_id}", now)) is not None:
+            say("not forwarded", reason=reason, node=node_id, drafts=len(batch), error=str(error), **more)
 
     def _settle(self, batch: list[Forwarded], outcomes: list[Outcome | None]) -> None:
         """Hand out outcomes; what can be sent again goes to the front of its chat, in its order."""

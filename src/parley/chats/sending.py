@@ -291,7 +291,9 @@ class Sending(Sender):
             refusal = OUTCOME_UNKNOWN
         except StoreError as error:
             refusal = STORE_UNAVAILABLE
-            log.warning("batch refused", drafts=len(drafts), error=str(error))
+            more = self._metrics.lines.admit(f"batch refused: {error}", asyncio.get_running_loop().time())
+            if more is not None:
+                log.warning("batch refused", drafts=len(drafts), error=str(error), **more)
         except Exception:
             refusal = OUTCOME_UNKNOWN
             log.exception("batch failed", drafts=len(drafts))

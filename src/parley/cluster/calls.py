@@ -11,6 +11,7 @@ reader's own machine, and nobody else. `check_exposure` keeps such a node on loo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ from yarl import URL
 
 from parley.clock import Clock
 from parley.config import is_loopback
+from parley.core.log_limits import LineLimit
 from parley.core.node_trust import (
     NONCE_BYTES,
     SECRET_LETTERS_MIN,
@@ -151,6 +153,7 @@ def trusted(secret: str, clock: Clock, open_paths: frozenset[str] = OPEN_PATHS) 
     Everything else is answered 401 before the handler runs; `open_paths` need no proof.
     """
     doorkeeper = Doorkeeper(secret, clock())
+    lines = LineLimit()
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -162,7 +165,11 @@ def trusted(secret: str, clock: Clock, open_paths: frozenset[str] = OPEN_PATHS) 
         if not secret and not _is_for_loopback(request):
             reason = "without a secret, this node is called by its loopback address only"
         if reason is not None:
-            log.warning("node call refused", path=request.path, peer=request.remote, reason=reason)
+            now = asyncio.get_running_loop().time()
+            if (more := lines.admit(f"{request.remote} {reason}", now)) is not None:
+                log.warning(
+                    "node call refused", path=request.path, peer=request.remote, reason=reason, **more
+                )
             return _refusal(reason)
         return _proven(secret, proof, await _answer(request, handler))
 

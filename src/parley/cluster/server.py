@@ -17,6 +17,7 @@ from parley.clock import Clock
 from parley.cluster import bodies
 from parley.cluster.calls import check_exposure, trusted
 from parley.config import Cluster
+from parley.core.log_limits import LineLimit
 from parley.errors import ConfigError
 
 CLOSE_SECONDS_MAX = 0.5
@@ -52,6 +53,7 @@ class NodeServer:
         self._listener = listener
         self._routes = list(routes)
         self._heard: dict[str, None] = {}
+        self._lines = LineLimit()
         self._draining = False
         self._runner: web.AppRunner | None = None
 
@@ -99,12 +101,12 @@ class NodeServer:
         self._check_open()
         if self._sending is None:
             raise web.HTTPServiceUnavailable(reason="this node does not append")
-        drafts = await _read(request, bodies.read_drafts)
+        drafts = await self._read(request, bodies.read_drafts)
         trace_drafts("Message taken over", drafts, peer=request.remote)
         return _bytes(bodies.pack_outcomes(await outcomes_of(self._sending, drafts)))
 
     async def _notices(self, request: web.Request) -> web.StreamResponse:
-        for notice in await _read(request, bodies.read_notices):
+        for notice in await self._read(request, bodies.read_notices):
             if notice.notice_id not in self._heard:
                 self._hear(notice)
         return _bytes(b"")
@@ -115,6 +117,18 @@ class NodeServer:
 
     async def _healthz(self, request: web.Request) -> web.StreamResponse:
         return web.json_response({"status": "ok"})
+
+    async def _read(self, request: web.Request, read: Callable[[bytes], list[bodies.T]]) -> list[bodies.T]:
+        try:
+            return read(await request.read())
+        except bodies.BadBody as error:
+            now = asyncio.get_running_loop().time()
+            if (more := self._lines.admit(str(request.remote), now)) is not None:
+                reason = str(error)
+                log.warning(
+                    "node call refused", path=request.path, peer=request.remote, reason=reason, **more
+                )
+            raise web.HTTPBadRequest(reason="this body is not well formed") from error
 
     def _check_open(self) -> None:
         if self._draining:
@@ -145,14 +159,6 @@ def check_advertised(cluster: Cluster) -> None:
         url = URL()
     if url.scheme not in ("http", "https") or not url.host:
         raise ConfigError(f"cluster.advertise must be like http://10.0.0.7:7070, not {cluster.advertise}")
-
-
-async def _read(request: web.Request, read: Callable[[bytes], list[bodies.T]]) -> list[bodies.T]:
-    try:
-        return read(await request.read())
-    except bodies.BadBody as error:
-        log.warning("node call refused", path=request.path, peer=request.remote, reason=str(error))
-        raise web.HTTPBadRequest(reason="this body is not well formed") from error
 
 
 def _bytes(body: bytes) -> web.Response:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import structlog
 
 from parley.clock import Clock, iso
+from parley.core.log_limits import LineLimit
 from parley.errors import CounterMissingError, InconsistentCounterError, OutcomeUnknown, StoreUnavailable
 from parley.store.dynamodb.answers import backoff_seconds
 from parley.store.dynamodb.calling import CONNECTIONS_MAX
@@ -46,6 +47,7 @@ class DynamoAllocator:
         self._places = asyncio.Semaphore(REQUESTS_AT_ONCE_MAX)
         self._clock = clock
         self._random = random
+        self._lines = LineLimit()
 
     async def create(self, chat_id: str) -> None:
         try:
@@ -108,7 +110,9 @@ class DynamoAllocator:
                 return await attempt()
             except OutcomeUnknown as unknown:
                 failures += 1
-                log.warning("allocation repeated", reason=str(unknown))
+                now = asyncio.get_running_loop().time()
+                if (more := self._lines.admit("allocation repeated", now)) is not None:
+                    log.warning("allocation repeated", reason=str(unknown), **more)
                 await asyncio.sleep(backoff_seconds(failures, self._random()))
 
 

@@ -12,6 +12,7 @@ import structlog
 from msgspec import Struct
 
 from parley.cluster.calls import NodeError, SignedCalls
+from parley.core.log_limits import LineLimit
 from parley.errors import ConfigError, StoreUnavailable
 from parley.sequencing import bodies
 from parley.sequencing.batching import Batching, Outcome
@@ -46,6 +47,7 @@ class RemoteAllocator:
         self._calls = calls
         self._answer_seconds = answer_seconds
         self._current = first % len(self._urls)
+        self._lines = LineLimit()
         self._batching = Batching(
             self._allocate, size_max=bodies.ALLOCATIONS_MAX, at_once_max=REQUESTS_AT_ONCE_MAX
         )
@@ -90,10 +92,13 @@ class RemoteAllocator:
             try:
                 answer = msgspec.json.decode(await self._calls.post(url + path, encoded, seconds), type=kind)
             except (NodeError, msgspec.DecodeError) as error:
-                log.warning("sequencer passed over", url=url, reason=str(error))
                 problem = error
+                if (more := self._lines.admit(url, time())) is not None:
+                    log.warning("sequencer passed over", url=url, reason=str(error), **more)
             else:
                 self._current = index
+                if (more := self._lines.end(url)) is not None:
+                    log.info("sequencer answers again", url=url, **more)
                 return answer
         raise StoreUnavailable(f"no Sequence Service gave an answer: {problem}") from problem
 

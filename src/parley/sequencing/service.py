@@ -98,8 +98,8 @@ class Sequencer:
         asked = await self._body(request, bodies.Allocations)
         outcomes = await asyncio.gather(*map(self._allocate_one, asked.allocations))
         failed = [outcome for outcome in outcomes if outcome.error is not None]
-        if failed:
-            log.warning("no number given", chats=len(failed), first=msgspec.to_builtins(failed[0]))
+        if failed and (more := self._admit(f"no number given: {failed[0].error}")) is not None:
+            log.warning("no number given", chats=len(failed), first=msgspec.to_builtins(failed[0]), **more)
         return _json(bodies.Outcomes(outcomes))
 
     async def _allocate_one(self, asked: bodies.Allocation) -> bodies.Outcome:
@@ -117,11 +117,16 @@ class Sequencer:
         self._metrics.sequence_allocation_errors += 1
         if isinstance(error, CounterMissingError):
             self._metrics.counter_missing_errors += 1
-            log.critical(
-                "COUNTER_MISSING", chat_id=chat_id, hint="nothing was given; run: parley recover CHAT"
-            )
+            self._alarm("COUNTER_MISSING", chat_id, hint="nothing was given; run: parley recover CHAT")
         elif isinstance(error, InconsistentCounterError):
-            log.critical("COUNTER_INCONSISTENT", chat_id=chat_id, reason=str(error))
+            self._alarm("COUNTER_INCONSISTENT", chat_id, reason=str(error))
+
+    def _alarm(self, event: str, chat_id: str, **fields: str) -> None:
+        if (more := self._admit(f"{event} {chat_id}")) is not None:
+            log.critical(event, chat_id=chat_id, **fields, **more)
+
+    def _admit(self, cause: str) -> dict[str, int] | None:
+        return self._metrics.lines.admit(cause, asyncio.get_running_loop().time())
 
     async def _create(self, request: web.Request) -> web.StreamResponse:
         chat_id = (await self._body(request, bodies.Named)).chat_id

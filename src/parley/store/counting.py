@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 
 import structlog
@@ -62,9 +63,12 @@ def _count_refusal(metrics: Metrics, draft: Draft, refusal: Refusal) -> None:
     metrics.messages_refused.labels(refusal.code).inc()
     if refusal.code == COUNTER_MISSING.code:
         metrics.counter_missing_errors += 1
-        log.critical(
-            "COUNTER_MISSING",
-            chat_id=draft.chat_id,
-            request_id=draft.request_id,
-            hint="nothing was stored; run: parley recover CHAT",
-        )
+        now = asyncio.get_running_loop().time()
+        if (more := metrics.lines.admit(f"COUNTER_MISSING {draft.chat_id}", now)) is not None:
+            log.critical(
+                "COUNTER_MISSING",
+                chat_id=draft.chat_id,
+                request_id=draft.request_id,
+                hint="nothing was stored; run: parley recover CHAT",
+                **more,
+            )

@@ -56,6 +56,18 @@ async def test_an_unsigned_call_is_refused() -> None:
             assert response.status == 200
 
 
+async def test_refused_calls_fill_no_log() -> None:
+    """Whether a call lacks its proof or its body makes no sense: a line says so, and not one for each."""
+    async with two_nodes() as place, aiohttp.ClientSession() as session:
+        with structlog.testing.capture_logs() as lines:
+            for _ in range(20):
+                async with session.post(place.two.url + bodies.APPEND, data=b"x") as response:
+                    assert response.status == 401
+                with pytest.raises(NodeRefused):
+                    await place.one.calls.post(place.two.url + bodies.APPEND, b"no drafts", 5.0)
+    assert [line["event"] for line in lines] == ["node call refused"] * 2
+
+
 async def test_nodes_with_different_secrets_do_without_each_other() -> None:
     """A node that is refused appends for itself, and says what is wrong without telling a secret."""
     with structlog.testing.capture_logs() as lines:

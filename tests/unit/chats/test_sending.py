@@ -130,6 +130,18 @@ async def test_a_failed_batch_is_told_for_what_it_is() -> None:
     assert codes == ["store_unavailable", "outcome_unknown", "outcome_unknown", "stored"]
 
 
+async def test_an_outage_of_the_store_fills_no_log() -> None:
+    """Each batch of it is refused, and the log says so once in a while."""
+    log = FakeLog()
+    log.failure = StoreUnavailable("on purpose")
+    sending = sending_to(log)
+    with structlog.testing.capture_logs() as lines:
+        for n in range(20):
+            await code_of(sending, f"{n}")
+    await sending.stop()
+    assert [line["event"] for line in lines] == ["batch refused"]
+
+
 async def test_a_listener_that_fails_stops_nobody() -> None:
     """A bug in one place that hears outcomes or news is logged, and sending goes on."""
     log, bus = FakeLog(), EmbeddedBus()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
+import structlog
 
 from parley.cluster.calls import NodeRefused, NodeSilent, NodeUnreachable, SignedCalls
 from parley.errors import ConfigError, StoreUnavailable
@@ -88,6 +89,22 @@ async def test_the_next_service_is_asked(trouble: Exception) -> None:
     allocator = RemoteAllocator([A, B], calls)
     assert [await allocator.allocate("a", 1, 0) for _ in range(3)] == [1, 2, 3]
     assert [base for base, _ in calls.asked] == [A, B, B, B]
+
+
+async def test_an_outage_is_a_line_and_its_end_another() -> None:
+    """However many allocations pass a service over: once when it fails, once when it answers again."""
+    calls = Calls()
+    calls.troubles[A] = [NodeUnreachable("down")] * 50
+    allocator = RemoteAllocator([A], calls)
+    with structlog.testing.capture_logs() as lines:
+        for _ in range(50):
+            with pytest.raises(StoreUnavailable):
+                await allocator.allocate("a", 1, 0)
+        await allocator.allocate("a", 1, 0)
+    assert [(line["event"], line.get("not_logged")) for line in lines] == [
+        ("sequencer passed over", None),
+        ("sequencer answers again", 49),
+    ]
 
 
 async def test_each_service_is_asked_once() -> None:

@@ -244,7 +244,9 @@ class TwoPhaseAppends:
         try:
             work.positions += await self._prefixes.seal(state, attempt.voids)
         except StoreError as error:  # they are holes now, which whoever meets them will seal
-            log.info("numbers given up", chat_id=state.chat_id, count=len(attempt.voids), reason=str(error))
+            now, count = asyncio.get_running_loop().time(), len(attempt.voids)
+            if (more := self._metrics.lines.admit("numbers given up", now)) is not None:
+                log.info("numbers given up", chat_id=state.chat_id, count=count, reason=str(error), **more)
         self._desk.answer_twins(work, attempt.run)
 
     def _settle(self, work: Work, state: ChatState, attempt: Attempt) -> None:

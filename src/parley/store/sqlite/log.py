@@ -201,7 +201,10 @@ class SqliteLog:
         rows = self._bounded(self._reads.execute(AFTER, (state.chat_no, after, state.head, limit)))
         whole = contiguous(rows, after)
         if len(whole) < len(rows):
-            log.critical("the log has a hole", after=after, hint="run: parley check")
+            now = asyncio.get_running_loop().time()
+            if (more := self._metrics.lines.admit(f"hole in {chat_id}", now)) is not None:
+                hint = "run: parley check"
+                log.critical("the log has a hole", chat_id=chat_id, after=after, hint=hint, **more)
         return self._page(state, whole, after)
 
     async def read_before(self, chat_id: str, before: int, limit: int) -> Page:

@@ -277,7 +277,8 @@ class Writer:
     def _roll_back(self, error: apsw.Error) -> None:
         """A statement failed before COMMIT: nothing was written, and everybody may try again."""
         jobs, self._committing = self._committing or [], None
-        log.error("store write failed", error=str(error))
+        if (more := self._metrics.lines.admit("store write failed", self._loop.time())) is not None:
+            log.error("store write failed", error=str(error), **more)
         _call(self._forget)
         self._turn_riders_back()
         for job in jobs:
