@@ -46,6 +46,9 @@ class Chat:
     ) -> Sending:
         """Put a message into the outbox; await the answer for its ack.
 
+        `display_time` tells others when it was written, in ISO 8601, and orders nothing: now by the client's
+        clock if left out. It is kept with the message, the same in every retry, however late it arrives.
+
         Messages of one chat are stored in the order of these calls. OutboxFull or RequestRefused if it
         cannot even be queued.
         """

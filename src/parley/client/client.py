@@ -28,7 +28,7 @@ from parley.client.settings import Settings
 from parley.client.timing import Timing
 from parley.client.updates import Updates
 from parley.client.waiting import Waiting
-from parley.clock import Clock, wall_clock
+from parley.clock import Clock, iso, wall_clock
 from parley.errors import BAD_REQUEST
 from parley.model import ChatType
 from parley.wire.client_codec import CLIENT_CODECS
@@ -181,13 +181,14 @@ class Client(People):
     ) -> Sending:
         """See `Chat.send`."""
         self.check_open()
+        now_ms = self._settings.clock()
         message = Outgoing(
             chat_id=chat_id,
             client_message_id=client_message_id or self._new_id(),
             content=content,
             content_type=content_type,
-            display_time=display_time,
-            created_at_ms=self._settings.clock(),
+            display_time=display_time or iso(now_ms),
+            created_at_ms=now_ms,
         )
         self._check_id(message)
         self.engine.send(message)

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from parley.client.errors import OutboxUnusable
+from parley.clock import iso
 
 SCHEMA_VERSION = 1
 SCHEMA = """
@@ -40,7 +41,7 @@ MessageKey = tuple[str, str]
 
 
 class Outgoing(Struct, frozen=True, kw_only=True):
-    """A message that is not yet acknowledged, as it is kept."""
+    """A message that is not yet acknowledged, as it is kept; `display_time` is when the person sent it."""
 
     chat_id: str
     client_message_id: str
@@ -154,9 +155,10 @@ class SqliteKeeper:
 
     def load(self) -> Kept:
         rows = self._db.execute(f"SELECT {MESSAGE_COLUMNS} FROM outbox ORDER BY number")
-        outgoing = [Outgoing(**dict(zip(Outgoing.__struct_fields__, row, strict=True))) for row in rows]
+        messages = [Outgoing(**dict(zip(Outgoing.__struct_fields__, row, strict=True))) for row in rows]
         positions = self._db.execute("SELECT chat_id, epoch, last_acked_sequence, message_id FROM cursors")
-        return Kept(outgoing, {chat_id: Cursor(*cursor) for chat_id, *cursor in positions})
+        cursors = {chat_id: Cursor(*cursor) for chat_id, *cursor in positions}
+        return Kept([_timed(message) for message in messages], cursors)
 
     def claim(self, user_id: str, device_id: str) -> None:
         try:
@@ -190,6 +192,13 @@ class SqliteKeeper:
 
     def close(self) -> None:
         self._db.close()
+
+
+def _timed(message: Outgoing) -> Outgoing:
+    """Earlier versions did not keep when a message was sent: that is when it was queued."""
+    if message.display_time is not None:
+        return message
+    return msgspec.structs.replace(message, display_time=iso(message.created_at_ms))
 
 
 def open_keeper(path: str | None) -> Keeper:

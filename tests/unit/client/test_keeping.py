@@ -31,6 +31,44 @@ def test_messages_come_back_in_the_order_of_sending(tmp_path: Path) -> None:
     again.close()
 
 
+FORMAT_1 = """
+    CREATE TABLE outbox (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        chat_id TEXT NOT NULL,
+        client_message_id TEXT NOT NULL,
+        content TEXT NOT NULL,
+        content_type TEXT NOT NULL,
+        display_time TEXT,
+        created_at_ms INTEGER NOT NULL,
+        UNIQUE (chat_id, client_message_id)
+    );
+    CREATE TABLE cursors (
+        chat_id TEXT PRIMARY KEY,
+        epoch INTEGER NOT NULL,
+        last_acked_sequence INTEGER NOT NULL,
+        message_id TEXT
+    ) WITHOUT ROWID;
+    CREATE TABLE owner (user_id TEXT NOT NULL, device_id TEXT NOT NULL);
+    INSERT INTO outbox VALUES (1, 'chat_1', 'a', 'hi', 'text/plain', NULL, 1769783400123);
+    INSERT INTO owner VALUES ('user_a', 'phone');
+    PRAGMA user_version = 1;
+"""
+"""A file of a version whose messages said when they were sent only if the application did."""
+
+
+def test_an_outbox_of_an_earlier_version_still_opens(tmp_path: Path) -> None:
+    """Its messages get the time at which they were queued."""
+    path = str(tmp_path / "outbox.db")
+    db = apsw.Connection(path)
+    db.execute(FORMAT_1)
+    db.close()
+    keeper = SqliteKeeper(path)
+    keeper.claim("user_a", "phone")
+    (message,) = keeper.load().outgoing
+    assert (message.client_message_id, message.display_time) == ("a", "2026-01-30T14:30:00.123Z")
+    keeper.close()
+
+
 def test_an_id_may_be_used_again_once_it_is_settled(tmp_path: Path) -> None:
     """A message that leaves and one of the same id that comes, in one commit, leave the new one."""
     keeper = SqliteKeeper(str(tmp_path / "outbox.db"))

@@ -9,7 +9,8 @@ import pytest
 
 from parley.client import Client, ReadElsewhere, RequestRefused, connect
 from parley.client.keeping import Changes, Outgoing, SqliteKeeper
-from parley.clock import MS_PER_DAY, wall_clock
+from parley.clock import MS_PER_DAY, Clock, iso, wall_clock
+from parley.testing.clock import VirtualClock
 from parley.wire.frames import Messages
 from tests.unit.client.fake_server import CHAT, DEVICE, OTHER_CHAT, QUICK, TOKEN, FakeServer, fake_server
 from tests.unit.client.model_server import make_entry, raw
@@ -17,9 +18,9 @@ from tests.unit.client.model_server import make_entry, raw
 OLD_ID = str(uuid.UUID(int=7, version=4))
 
 
-def to(server: FakeServer, outbox: Path | None = None) -> Client:
+def to(server: FakeServer, outbox: Path | None = None, clock: Clock = wall_clock) -> Client:
     path = None if outbox is None else str(outbox)
-    return connect(server.url, TOKEN, device_id=DEVICE, outbox=path, timing=QUICK)
+    return connect(server.url, TOKEN, device_id=DEVICE, outbox=path, timing=QUICK, clock=clock)
 
 
 def fill(server: FakeServer, count: int, chat_id: str = CHAT) -> None:
@@ -176,10 +177,10 @@ async def test_history_moves_no_cursor() -> None:
         assert await read(me, 1) == [1]
 
 
-async def send_and_fall(server: FakeServer, outbox: Path) -> tuple[str, str]:
+async def send_and_fall(server: FakeServer, outbox: Path, clock: Clock = wall_clock) -> tuple[str, str]:
     """Two messages in the outbox of a client that ended by an error."""
     with suppress(ZeroDivisionError):
-        async with to(server, outbox) as me:
+        async with to(server, outbox, clock) as me:
             first, second = me.chat(CHAT).send("a"), me.chat(CHAT).send("b")
             await second.kept()
             raise ZeroDivisionError
@@ -200,6 +201,31 @@ async def test_unacknowledged_messages_survive_the_process(tmp_path: Path) -> No
         assert ids[:2] == [first, second]
         async with to(server, tmp_path / "o.db") as me:
             assert me.unsent == []
+
+
+async def test_a_message_says_when_it_was_sent() -> None:
+    """By the client's own clock, unless the application knows better."""
+    clock = VirtualClock()
+    async with fake_server() as server, to(server, clock=clock) as me:
+        await me.chat(CHAT).send("now")
+        await me.chat(CHAT).send("then", display_time="1999-12-31T23:59:59Z")
+        assert [sent.display_time for sent in server.sends] == [iso(clock()), "1999-12-31T23:59:59Z"]
+
+
+async def test_a_message_that_is_delivered_late_says_when_it_was_sent(tmp_path: Path) -> None:
+    """Every retry has the time of the first attempt, also those of the next client with the same file."""
+    clock = VirtualClock()
+    sent_at = iso(clock())
+    async with fake_server() as server:
+        server.deaf = True
+        await send_and_fall(server, tmp_path / "o.db", clock)
+        server.deaf = False
+        clock.advance(3 * 60 * 60 * 1000)
+        async with to(server, tmp_path / "o.db", clock) as me:
+            for sending in me.unsent:
+                await sending
+        assert len(server.sends) >= 4
+        assert {sent.display_time for sent in server.sends} == {sent_at}
 
 
 def leave_old_message(path: Path) -> None:
