@@ -20,6 +20,7 @@ from parley.client import connect
 from parley.client.api import Api, open_http
 from parley.client.bodies import Account, Login, Sessions
 from parley.client.errors import RequestRefused
+from parley.clock import iso, wall_clock
 from parley.config import is_loopback
 from parley.model import ChatType
 
@@ -156,7 +157,8 @@ async def _play(scene: Scene, players: dict[str, Player]) -> Shown:
     chat_id = await _chat(scene, players)
     last = 0
     for number, (name, text) in enumerate(scene.lines):
-        receipt = await send_once(players[name].api, chat_id, text, _line_id(number))
+        now = iso(wall_clock())
+        receipt = await send_once(players[name].api, chat_id, text, _line_id(number), now)
         players[name].read[chat_id] = receipt.sequence
         last = max(last, receipt.sequence)
     return Shown(chat_id, scene.title or f"{scene.people[0]} and {scene.people[1]}", last)

@@ -16,6 +16,8 @@ from parley.model import Action, Change, ReadReceipts
 from parley.wire.frames import Entry
 
 INDENT = " " * 10
+WRITTEN_APART_MS_MIN = 60_000
+"""A message that took less from its sender's clock to the server's was written when it was stored."""
 STYLES = {"dim": "\x1b[2m", "bold": "\x1b[1m", "read": "\x1b[36m"}
 PLAIN = "\x1b[0m"
 RECEIPTS_SHOWN = {
@@ -80,7 +82,10 @@ class EntryPrinter:
         if entry.kind != "message":
             return self.styled("dim", f"{who}: ({printable(entry.kind)})")
         text = printable(entry.content, keep_lines=True).replace("\n", f"\n{INDENT}")
-        return f"{self.styled('bold', who)}: {text}"
+        when = written(entry)
+        # Before the colon, where no text of the sender can stand.
+        aside = f" {self.styled('dim', f'({when})')}" if when else ""
+        return f"{self.styled('bold', who)}{aside}: {text}"
 
     async def _change(self, who: str, change: Change) -> str:
         if change.action is Action.RENAMED:
@@ -99,3 +104,20 @@ class EntryPrinter:
                 return f"{who} made {whom} {change.role}"
             case _:
                 return f"{who} changed the chat"
+
+
+def written(entry: Entry) -> str:
+    """When its sender wrote a message, if that is not when it was stored, give or take a minute."""
+    if entry.display_time is None:
+        return ""
+    try:
+        written_ms, stored_ms = from_iso(entry.display_time), from_iso(entry.created_at)
+        moment, stored = (datetime.fromtimestamp(ms / 1000).astimezone() for ms in (written_ms, stored_ms))
+    except (ValueError, OverflowError, OSError):  # a time that no calendar of this machine has
+        return ""
+    if abs(stored_ms - written_ms) < WRITTEN_APART_MS_MIN:
+        return ""
+    year = "" if moment.year == stored.year else f" {moment.year}"
+    day = "" if moment.date() == stored.date() else f"{moment.day} {moment:%B}{year}, "
+    doubt = " by their clock" if written_ms > stored_ms else ""
+    return f"written {day}{moment:%H:%M}{doubt}"

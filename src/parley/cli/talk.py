@@ -54,7 +54,8 @@ def tail(
     """Show a chat and follow it, across restarts of the server, until Ctrl-C.
 
     On a terminal your own messages have ticks: ✓ stored, ✓✓ received by everybody, coloured once everybody
-    has read it; a line below says who types.
+    has read it; a line below says who types. A message that was written a minute or more before it was stored
+    says when: (written 14:02).
     """
     from parley.cli import tailing, talking
     from parley.cli.places import find_place

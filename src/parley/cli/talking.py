@@ -17,6 +17,7 @@ from parley.cli.places import CommandFailed, Place
 from parley.client import BadToken, CannotConnect, RequestRefused
 from parley.client.api import Api, open_http
 from parley.client.bodies import Me
+from parley.clock import iso, wall_clock
 from parley.ids import CHAT
 from parley.wire.frames import OverviewChat, Peer
 
@@ -90,25 +91,31 @@ def _explained(url: str, place: Place | None = None) -> Iterator[None]:
 
 def send(identity: Identity, chat: str, text: str, as_json: bool) -> None:
     content = sys.stdin.read().rstrip("\n") if text == "-" else text
-    receipt = asyncio.run(_send(identity, chat, content))
+    receipt = asyncio.run(_send(identity, chat, content, iso(wall_clock())))
     if as_json:
         print_json(receipt)
     else:
         print(f"#{receipt.sequence}  {receipt.message_id}{'  ✓' if sys.stdout.isatty() else ''}")
 
 
-async def _send(identity: Identity, chat: str, content: str) -> Receipt:
+async def _send(identity: Identity, chat: str, content: str, display_time: str) -> Receipt:
     async with open_http() as http:
         api = Api(http, identity.url, identity.token)
         me = await check_me(api, identity)
         chat_id = await find_chat(api, me, chat)
-        return await send_once(api, chat_id, content, str(uuid.uuid4()))
+        return await send_once(api, chat_id, content, str(uuid.uuid4()), display_time)
 
 
-async def send_once(api: Api, chat_id: str, content: str, client_message_id: str) -> Receipt:
-    """Store a message once, however often that must be tried: every try has the same id."""
+async def send_once(
+    api: Api, chat_id: str, content: str, client_message_id: str, display_time: str
+) -> Receipt:
+    """Store a message once, however often that must be tried: every try has the same id and time."""
     path = f"chats/{quote(chat_id, safe='')}/messages"
-    body: dict[str, object] = {"client_message_id": client_message_id, "content": content}
+    body: dict[str, object] = {
+        "client_message_id": client_message_id,
+        "content": content,
+        "display_time": display_time,
+    }
     for attempt in range(1, SEND_TRIES_MAX + 1):
         try:
             return await api.call("POST", path, Receipt, body)

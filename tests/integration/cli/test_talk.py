@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from parley.clock import iso, wall_clock
 from parley.testing.server import Lines, ServerProcess, parley_command
 from tests.integration.cli.running import clean_environment, parley, succeed
 from tests.integration.cli.stores import change, one
@@ -57,6 +58,14 @@ def test_a_message_may_come_from_stdin_and_go_to_a_person(server: ServerProcess)
         one(server.data, "SELECT content FROM messages WHERE chat_id = 'chat_direct' AND sequence = 2")
         == "two\nlines"
     )
+
+
+def test_a_message_says_when_it_was_sent(server: ServerProcess) -> None:
+    """`send` tells the moment at which it was called, by this machine's clock."""
+    before = iso(wall_clock())
+    succeed("send", "Tea", "hello", "--as", "ben", data=server.data)
+    told = str(one(server.data, "SELECT display_time FROM messages ORDER BY sequence DESC LIMIT 1"))
+    assert before <= told <= iso(wall_clock())
 
 
 def test_what_is_there_is_shown_once(server: ServerProcess) -> None:

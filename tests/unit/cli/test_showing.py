@@ -1,7 +1,10 @@
 """How a person sees entries."""
 
 import json
+import time
+from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from parley.cli.showing import EntryPrinter, Names
@@ -19,6 +22,16 @@ class KnownNames(Names):
 
     async def of(self, user_id: str) -> str:
         return user_id.removeprefix("user_")
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The clock on this wall is that of Greenwich."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
 
 
 def entry(content: str, kind: str = "message", created_at: str = MORNING) -> Entry:
@@ -65,6 +78,35 @@ async def test_an_entry_is_a_line(shown: Entry, says: str, capsys: pytest.Captur
     await EntryPrinter(KnownNames(), is_terminal=False).show(shown)
     _, _, line = capsys.readouterr().out.partition("\n")
     assert line.split("  ", 1)[1] == f"#12  {says}\n"
+
+
+def written(display_time: str, created_at: str = MORNING) -> Entry:
+    return msgspec.structs.replace(entry("hi", created_at=created_at), display_time=display_time)
+
+
+@pytest.mark.parametrize(
+    ("shown", "says"),
+    [
+        (written("2026-03-01T09:29:00.001Z"), "ann: hi"),
+        (written("2026-03-01T09:30:59.999Z"), "ann: hi"),
+        (written("2026-03-01T09:29:00.000Z"), "ann (written 09:29): hi"),
+        (written("2026-03-01T02:00:00+02:00"), "ann (written 00:00): hi"),
+        (written("2026-02-28T23:59:59Z"), "ann (written 28 February, 23:59): hi"),
+        (written("2025-12-31T23:59:59Z"), "ann (written 31 December 2025, 23:59): hi"),
+        (written("2026-03-01T09:31:00Z"), "ann (written 09:31 by their clock): hi"),
+        (written("2026-03-02T00:00:00Z"), "ann (written 2 March, 00:00 by their clock): hi"),
+        (written("0001-01-01T00:00:00+14:00"), "ann: hi"),
+        (written("9999-12-31T23:59:59-14:00"), "ann: hi"),
+        (written("soon"), "ann: hi"),
+    ],
+)
+async def test_when_a_message_was_written_is_said_if_it_came_later(
+    shown: Entry, says: str, utc: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a minute on, with the day if it was another; a time that no calendar knows is left out."""
+    await EntryPrinter(KnownNames(), is_terminal=False).show(shown)
+    _, _, line = capsys.readouterr().out.partition("\n")
+    assert line == f"09:30:00  #12  {says}\n"
 
 
 async def test_a_new_day_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
