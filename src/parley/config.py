@@ -5,9 +5,9 @@ from __future__ import annotations
 import ipaddress
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args, get_origin
 
 import msgspec
 from msgspec import Struct, field
@@ -20,6 +20,8 @@ OTHER_VARIABLES = frozenset({"PARLEY_DATA", "PARLEY_CONFIG", "PARLEY_URL", "PARL
 TEST_PREFIXES = ("PARLEY_TEST_", "PARLEY_SIMULATE_", "PARLEY_SERVICES_")
 PASSWORD_LETTERS_MIN_EXPOSED = 8
 PORT_MAX = 65_535
+LIKENESS_MIN = 0.75
+"""How like a known name a mistyped one must be (0 to 1) to be told as what was meant."""
 ROLES = ("gateway", "ingest", "delivery", "sequencer")
 ROLES_DEFAULT = ("gateway", "ingest", "delivery")
 ROLES_LATER = ("push", "archiver")
@@ -143,19 +145,95 @@ class Config(Struct, forbid_unknown_fields=True):
         return 1 if is_private else PASSWORD_LETTERS_MIN_EXPOSED
 
 
-def load(path: Path | None, environment: Mapping[str, str] = os.environ) -> tuple[Config, list[str]]:
-    """The configuration, and the PARLEY_* variables that mean nothing."""
+Values = dict[str, Any]
+"""Settings as they are written: by section, then by key."""
+
+
+def load(
+    path: Path | None, environment: Mapping[str, str] = os.environ, beneath: Values | None = None
+) -> tuple[Config, list[str]]:
+    """The configuration, and the PARLEY_* variables that mean nothing.
+
+    The environment wins over the file, the file over what lies `beneath`.
+    """
     values = _read(path) if path is not None else {}
+    for section, keys in (beneath or {}).items():
+        if isinstance(values.setdefault(section, {}), dict):
+            values[section] = {**keys, **values[section]}
     unknown = _overlay(values, environment)
     try:
         config = msgspec.convert(values, Config, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"the configuration is not valid: {error}") from error
+        raise ConfigError(_explained(values, path, environment) or str(error)) from error
     for name, port in (("server", config.server.port), ("cluster", config.cluster.port)):
         if not 0 <= port <= PORT_MAX:
-            raise ConfigError(f"{name}.port must be 0 to {PORT_MAX}, not {port}")
-    check_roles(config)
+            where = origin(name, "port", path, environment)
+            raise ConfigError(f"{name}.port must be 0 to {PORT_MAX}, not {port} ({where})")
+    try:
+        check_roles(config)
+    except ConfigError as error:
+        raise ConfigError(f"{error} ({origin('cluster', 'roles', path, environment)})") from error
     return config, unknown
+
+
+def origin(section: str, key: str, path: Path | None, environment: Mapping[str, str] = os.environ) -> str:
+    """Where a setting was written: its variable, or the file."""
+    variable = variable_of(section, key)
+    return variable if variable in environment or path is None else str(path)
+
+
+def variable_of(section: str, key: str) -> str:
+    return f"{PREFIX}{section}_{key}".upper()
+
+
+def suggestion(variable: str) -> str | None:
+    """The variable that somebody meant who wrote one that means nothing."""
+    known = [*_variables(), *sorted(OTHER_VARIABLES)]
+    ending = variable.removeprefix(PREFIX.rstrip("_"))
+    return next((name for name in known if name.endswith(ending)), None) or closest(variable, known)
+
+
+def closest(word: str, words: Iterable[str]) -> str | None:
+    """The one that looks most like it, if any does."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(word, list(words), 1, LIKENESS_MIN)
+    return found[0] if found else None
+
+
+def _explained(values: Values, path: Path | None, environment: Mapping[str, str]) -> str | None:
+    """What is wrong with the first value that is, where it was written, and what it should be."""
+    for section, keys in values.items():
+        if section not in SECTIONS:
+            return f"{section} is no section{_meant(closest(section, SECTIONS))} ({path})"
+        if not isinstance(keys, dict):
+            return f"{section} must be a section, [{section}] with its keys below it ({path})"
+        fields = {part.name: part for part in msgspec.structs.fields(SECTIONS[section])}
+        for key, value in keys.items():
+            if key not in fields:
+                like = closest(key, fields)
+                meant = _meant(f"{section}.{like}" if like else None)
+                return f"{section}.{key} is no setting{meant} ({path})"
+            try:
+                msgspec.convert(value, fields[key].type, strict=False)
+            except msgspec.ValidationError:
+                got = "" if key in SECRETS else f", not {value!r}"
+                where = origin(section, key, path, environment)
+                return f"{section}.{key} must be {_wanted(fields[key].type)}{got} ({where})"
+    return None
+
+
+def _meant(name: str | None) -> str:
+    return f"; did you mean {name}?" if name else ""
+
+
+def _wanted(kind: Any) -> str:
+    """A type in words."""
+    if get_origin(kind) is Literal:
+        return " or ".join(get_args(kind))
+    if get_origin(kind) is list:
+        return "a list of strings"
+    return "a string" if kind is str else "a whole number"
 
 
 def check_roles(config: Config) -> None:
@@ -197,13 +275,14 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _overlay(values: dict[str, Any], environment: Mapping[str, str]) -> list[str]:
-    known = {f"{PREFIX}{s}_{k}".upper(): (s, k) for s, keys in sections().items() for k in keys}
+    known = _variables()
     unknown = []
     for name, text in environment.items():
         if name in known:
             section, key = known[name]
             value: object = split(text) if key in LISTS else text
-            values.setdefault(section, {})[key] = value
+            if isinstance(values.setdefault(section, {}), dict):
+                values[section][key] = value
         elif name.startswith(PREFIX) and name not in OTHER_VARIABLES and not name.startswith(TEST_PREFIXES):
             unknown.append(name)
     return sorted(unknown)
@@ -212,23 +291,31 @@ def _overlay(values: dict[str, Any], environment: Mapping[str, str]) -> list[str
 LISTS = frozenset({"hosts", "origins", "proxies", "brokers", "roles", "sequencers"})
 
 
+SECRETS = frozenset({"secret", "password", "url"})
+"""What these keys hold is never repeated to anybody."""
+
+SECTIONS: dict[str, type[Struct]] = {
+    "server": Server,
+    "store": Store,
+    "dynamodb": Dynamodb,
+    "redis": Redis,
+    "kafka": Kafka,
+    "bus": Bus,
+    "cluster": Cluster,
+    "accounts": Accounts,
+    "limits": Limits,
+    "log": Log,
+}
+
+
 def sections() -> dict[str, list[str]]:
     """Every section and its keys."""
-    return {
-        name: [key.name for key in msgspec.structs.fields(part)]
-        for name, part in (
-            ("server", Server),
-            ("store", Store),
-            ("dynamodb", Dynamodb),
-            ("redis", Redis),
-            ("kafka", Kafka),
-            ("bus", Bus),
-            ("cluster", Cluster),
-            ("accounts", Accounts),
-            ("limits", Limits),
-            ("log", Log),
-        )
-    }
+    return {name: [key.name for key in msgspec.structs.fields(part)] for name, part in SECTIONS.items()}
+
+
+def _variables() -> dict[str, tuple[str, str]]:
+    """Every setting's variable, with its section and key."""
+    return {variable_of(section, key): (section, key) for section, keys in sections().items() for key in keys}
 
 
 def is_loopback(host: str) -> bool:

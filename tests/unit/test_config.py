@@ -1,8 +1,10 @@
 """Configuration: what a node may be told to do, and the sentence when that cannot work."""
 
+from pathlib import Path
+
 import pytest
 
-from parley.config import ROLES_DEFAULT, load
+from parley.config import ROLES_DEFAULT, load, suggestion
 from parley.errors import ConfigError
 
 SHARED = {"PARLEY_STORE_ENGINE": "dynamodb"}
@@ -68,3 +70,90 @@ def test_a_port_that_does_not_exist_is_refused(name: str, port: str) -> None:
     """Both doors have a port that the machine knows."""
     with pytest.raises(ConfigError, match=rf"{name.lower()}\.port must be 0 to 65535"):
         load(None, {f"PARLEY_{name}_PORT": port})
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[server]\nport = "eighty"\n', "server.port must be a whole number, not 'eighty'"),
+        ('[store]\nengine = "sqllite"\n', "store.engine must be sqlite or dynamodb, not 'sqllite'"),
+        ('[server]\nhosts = "chat.example"\n', "server.hosts must be a list of strings"),
+        ("[server]\nprot = 1\n", "server.prot is no setting; did you mean server.port?"),
+        ("[servr]\nport = 1\n", "servr is no section; did you mean server?"),
+        ("[teapot]\nport = 1\n", "teapot is no section"),
+        ("server = 5\n", "server must be a section"),
+        ("[server]\nport = 70000\n", "server.port must be 0 to 65535, not 70000"),
+        ('[cluster]\nroles = ["cook"]\n', "there is no role 'cook'"),
+    ],
+)
+def test_a_mistake_in_the_file_names_the_file(text: str, says: str, tmp_path: Path) -> None:
+    """The sentence has the key, what it takes, and where it was written."""
+    file = tmp_path / "parley.toml"
+    file.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load(file, {})
+    assert says in str(refused.value)
+    assert str(refused.value).endswith(f"({file})")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("PARLEY_SERVER_PORT", "eighty", "server.port must be a whole number, not 'eighty'"),
+        ("PARLEY_STORE_ENGINE", "dynamo", "store.engine must be sqlite or dynamodb, not 'dynamo'"),
+        ("PARLEY_ACCOUNTS_PASSWORD_LETTERS_MIN", "x", "accounts.password_letters_min must be a whole number"),
+        ("PARLEY_CLUSTER_ROLES", "cook", "there is no role 'cook'"),
+        ("PARLEY_CLUSTER_PORT", "-1", "cluster.port must be 0 to 65535"),
+    ],
+)
+def test_a_mistake_in_the_environment_names_the_variable(
+    name: str, value: str, says: str, tmp_path: Path
+) -> None:
+    """Also where a file says the same key, because the variable wins."""
+    file = tmp_path / "parley.toml"
+    file.write_text('[server]\nport = 8080\n[store]\nengine = "sqlite"\n', encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load(file, {name: value})
+    assert says in str(refused.value)
+    assert str(refused.value).endswith(f"({name})")
+
+
+def test_a_secret_of_the_wrong_kind_is_not_repeated(tmp_path: Path) -> None:
+    """The sentence goes to logs."""
+    file = tmp_path / "parley.toml"
+    file.write_text("[cluster]\nsecret = 778899\n", encoding="utf-8")
+    with pytest.raises(ConfigError) as refused:
+        load(file, {})
+    assert "cluster.secret must be a string" in str(refused.value)
+    assert "778899" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("PARLEY_STOR_ENGINE", "PARLEY_STORE_ENGINE"),
+        ("PARLEY_SERVER_PROT", "PARLEY_SERVER_PORT"),
+        ("PARLEY_DTAA", "PARLEY_DATA"),
+        ("PARLEY_SECRET", "PARLEY_CLUSTER_SECRET"),
+        ("PARLEY_PORT", "PARLEY_SERVER_PORT"),
+        ("PARLEY_TEAPOT_LID", None),
+    ],
+)
+def test_an_unknown_variable_has_a_suggestion(name: str, meant: str | None) -> None:
+    """The name that a person most likely meant, or none."""
+    assert load(None, {name: "1"})[1] == [name]
+    assert suggestion(name) == meant
+
+
+def test_what_lies_beneath_is_weaker_than_file_and_environment(tmp_path: Path) -> None:
+    """A folder's memory counts only where nobody has said otherwise."""
+    file = tmp_path / "parley.toml"
+    file.write_text('[dynamodb]\nregion = "file"\n', encoding="utf-8")
+    beneath: dict[str, dict[str, str]] = {
+        "store": {"engine": "dynamodb"},
+        "dynamodb": {"region": "beneath", "prefix": "beneath", "endpoint": "beneath"},
+    }
+    config, _ = load(file, {"PARLEY_DYNAMODB_PREFIX": "variable"}, beneath)
+    chosen = config.dynamodb
+    assert (chosen.endpoint, chosen.region, chosen.prefix) == ("beneath", "file", "variable")
+    assert beneath["dynamodb"]["prefix"] == "beneath"

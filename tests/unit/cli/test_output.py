@@ -52,7 +52,7 @@ def test_numbers_agree_with_their_noun() -> None:
     ("problem", "says"),
     [
         (Refused(NOT_FOUND), "there is nothing here, or it is not yours to see (not_found)"),
-        (PermissionError(13, "Permission denied", "/data"), "/data: Permission denied"),
+        (OSError(5, "Input/output error", "/data"), "/data cannot be used: Input/output error"),
         (StoreBusy("another program holds the lock"), "another program holds the lock"),
         (KeyError(), "KeyError"),
         ("just words", "just words"),
