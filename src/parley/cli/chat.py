@@ -22,7 +22,7 @@ Owner = Annotated[str, typer.Option("--as", "--owner", metavar="NAME", help="Who
 Members = Annotated[list[str] | None, typer.Argument(metavar="MEMBER", help="Who else is in it.")]
 Actor = Annotated[
     str | None,
-    typer.Option("--as", metavar="NAME", help="In whose name it is done.  [default: an owner of the chat]"),
+    typer.Option("--as", metavar="NAME", help="In whose name it is done (default: an owner of the chat)."),
 ]
 AsRole = Annotated[Role, typer.Option("--role", help="What they may do.")]
 

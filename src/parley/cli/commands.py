@@ -15,11 +15,12 @@ from parley.cli.options import AsJson, ConfigFile, Data, Url
 
 RUN, PEOPLE, TALK, STORE = "Run", "People and chats", "Talk", "Look after it"
 EXIT_INTERRUPTED = 130
+NAME = "parley"
+"""Also where it is started by another name: the shell's completion asks for this one."""
 
 app = typer.Typer(
-    name="parley",
+    name=NAME,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Parley: every chat is one ordered, durable log.",
@@ -33,7 +34,7 @@ def run() -> None:
     from parley.errors import ParleyError
 
     try:
-        app()
+        app(prog_name=NAME)
     except BrokenPipeError:
         # Whoever read our output has seen enough; Python must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -63,14 +64,14 @@ def root(
 @app.command(rich_help_panel=RUN)
 def serve(
     data: Data = None,
-    host: Annotated[str | None, typer.Option(help="The address to listen on.  [default: 127.0.0.1]")] = None,
+    host: Annotated[str | None, typer.Option(help="The address to listen on (default: 127.0.0.1).")] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65_535, help="The port to listen on; 0 takes a free one.  [default: 8080]"),
+        typer.Option(min=0, max=65_535, help="The port to listen on; 0 takes a free one (default: 8080)."),
     ] = None,
     config: ConfigFile = None,
     roles: Annotated[
-        str | None, typer.Option(help="What this node does, by commas.  [default: gateway,ingest,delivery]")
+        str | None, typer.Option(help="What this node does, by commas (default: gateway,ingest,delivery).")
     ] = None,
 ) -> None:
     """Run the server until Ctrl-C or SIGTERM."""
@@ -115,7 +116,7 @@ def doctor(data: Data = None, config: ConfigFile = None, url: Url = None, json: 
     from parley.cli.doctor import examine
     from parley.cli.places import find_place
 
-    if not examine(find_place(data, config), url, json):
+    if not examine(find_place(data, config, tells=False), url, json):
         raise typer.Exit(1)
 
 

@@ -24,7 +24,9 @@ from parley import __version__
 from parley.cli.doctor_findings import CLOCK_MS_OFF_MAX, MARKS, Finding, State
 from parley.cli.output import print_json
 from parley.cli.places import Place
+from parley.cli.problems import user_name
 from parley.clock import from_iso, wall_clock
+from parley.config import suggestion
 from parley.errors import ParleyError
 from parley.store.sqlite import schema
 from parley.store.sqlite.beside import connect_beside
@@ -85,7 +87,9 @@ def _software(place: Place) -> Iterator[Finding]:
     yield Finding("ok", "packages", f"SQLite {apsw.sqlite_lib_version()}, {numbers}")
     if place.unknown_variables:
         names = ", ".join(place.unknown_variables)
-        yield Finding("look", "variables", f"mean nothing: {names}", "check the spelling, or unset them")
+        meant = list(filter(None, map(suggestion, place.unknown_variables)))
+        remedy = f"did you mean {', '.join(meant)}?" if meant else "check the spelling, or unset them"
+        yield Finding("look", "variables", f"mean nothing: {names}", remedy)
 
 
 def _version(name: str) -> str | None:
@@ -111,13 +115,17 @@ def _machine(place: Place) -> Iterator[Finding]:
 
 def _folder(place: Place) -> Iterator[Finding]:
     folder = place.folder
+    if not place.may_be_looked_at:
+        remedy = f"run as its owner, or: chown -R $(id -u) {folder}"
+        yield Finding("wrong", "data folder", f"{folder} cannot be entered by {user_name()}", remedy)
+        return
     if not folder.is_dir():
         remedy = f"parley serve --data {folder} makes it; or name yours with --data"
         yield Finding("wrong", "data folder", f"{folder} does not exist", remedy)
         return
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         remedy = f"run as its owner, or: chown -R $(id -u) {folder}"
-        yield Finding("wrong", "data folder", f"{folder} cannot be written by this user", remedy)
+        yield Finding("wrong", "data folder", f"{folder} cannot be written by {user_name()}", remedy)
         return
     yield Finding("ok", "data folder", str(folder.resolve()))
     yield from _privacy(folder)
@@ -178,6 +186,8 @@ def _timed(work: Callable[[], None]) -> float:
 
 
 def _store(place: Place) -> Iterator[Finding]:
+    if not place.may_be_looked_at:
+        return
     if not place.has_store:
         if place.folder.is_dir():
             yield Finding("look", "store", "none yet", f"parley serve --data {place.folder} makes one")
@@ -234,11 +244,15 @@ def _services(place: Place) -> Iterator[Finding]:
 
 
 def _server(place: Place, url: str | None) -> Iterator[Finding]:
-    process = place.server_process()
+    if url is None and not place.may_be_looked_at:
+        says = f"nobody can tell from here: {place.folder} cannot be entered"
+        yield Finding("look", "server", says, "name its address with --url")
+        return
+    process = place.server_process() if place.may_be_looked_at else None
     if process is not None:
         yield Finding("ok", "server", f"runs on this folder (process {process})")
     elif url is None:
-        yield Finding("look", "server", "none runs on this folder", f"parley serve --data {place.folder}")
+        yield Finding("look", "server", "none runs on this folder", place.how_to_serve())
         return
     yield from asyncio.run(_ask(url or place.server_url()))
 

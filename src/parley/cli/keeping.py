@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from parley.cli.records import Records
 
 Chats = Annotated[
-    list[str] | None, typer.Argument(metavar="CHAT", help="Only these: ids or titles.  [default: all]")
+    list[str] | None, typer.Argument(metavar="CHAT", help="Only these: ids or titles (default: all).")
 ]
 
 

@@ -50,13 +50,13 @@ class Life(Protocol):
 
 
 class Beside:
-    """The store of a folder, perhaps beside its server."""
+    """The store of a folder, perhaps beside its server. It must be there: commands make none by the way."""
 
     batch_drafts_max = BATCH_DRAFTS_MAX
 
     def __init__(self, place: Place, make_ids: ids.Ids, metrics: Metrics) -> None:
         self.store = SqliteStore(
-            place.folder,
+            place.require_store(),
             clock=wall_clock,
             ids=make_ids,
             metrics=metrics,

@@ -9,17 +9,24 @@ import typer
 
 Data = Annotated[
     Path | None,
-    typer.Option("--data", metavar="DIR", help="The data folder.  [default: ./data]", envvar="PARLEY_DATA"),
+    typer.Option(
+        "--data",
+        metavar="DIR",
+        help="The data folder (default: ./data).",
+        envvar="PARLEY_DATA",
+        readable=False,  # whether it is, commands tell themselves, with what to do
+    ),
 ]
 ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="A TOML file.", envvar="PARLEY_CONFIG")
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="A TOML file.", envvar="PARLEY_CONFIG", readable=False),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 Url = Annotated[
     str | None,
     typer.Option(
         "--url",
-        help="The server's address.  [default: that of the server on --data]",
+        help="The server's address (default: that of the server on --data).",
         envvar="PARLEY_URL",
     ),
 ]

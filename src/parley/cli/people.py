@@ -13,6 +13,7 @@ from parley.cli.options import AsJson, ConfigFile, Data
 PASSWORD_BYTES = 12
 DEVICE_DEFAULT = "cli"
 MISTYPED = "the two passwords are not the same; nothing was done"
+OPERATOR = "May read /metrics from other machines, with a token: parley token NAME."
 
 app = typer.Typer(no_args_is_help=True, help="People: add and list them.")
 
@@ -22,7 +23,7 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="A username: a-z 0-9 .
 @app.command("add")
 def add(
     name: Name,
-    operator: Annotated[bool, typer.Option("--operator", help="May use /v1/admin and /metrics.")] = False,
+    operator: Annotated[bool, typer.Option("--operator", help=OPERATOR)] = False,
     password_stdin: Annotated[
         bool, typer.Option("--password-stdin", help="Read the password from stdin (its first line).")
     ] = False,
@@ -37,8 +38,8 @@ def add(
     from parley.model import User
 
     place = find_place(data, config)
-    if not (place.is_shared or place.has_store):
-        note(f"making a new store in {place.folder}")
+    if not place.is_shared:
+        place.require_store()  # before anybody types a password
     password, is_made = _password(password_stdin)
 
     async def register() -> User:

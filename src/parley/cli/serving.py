@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,11 +15,12 @@ import structlog
 import uvloop
 
 from parley import app
-from parley.cli.places import URL_NAME, CommandFailed, Place, find_place, url_for
+from parley.cli import memory
+from parley.cli.places import URL_NAME, CommandFailed, Place, place_to_serve, url_for
 from parley.cli.problems import complain
 from parley.cli.starting import ServeOptions
-from parley.config import ROLES_DEFAULT, Config, check_roles, split
-from parley.errors import ParleyError
+from parley.config import ROLES_DEFAULT, Config, check_roles, split, suggestion
+from parley.errors import ConfigError, ParleyError
 from parley.telemetry import configure_logs
 
 ROLES_ALL = "all"
@@ -33,6 +35,8 @@ def serve(
     try:
         place = _place(options, environment)
         _configure_logs(place, options, environment)
+        if place.server_process() is None:  # else that is the thing to tell
+            _check_address(place.settings)
         _run_announced(place, started)
     except (ParleyError, OSError) as error:
         complain(error)
@@ -44,14 +48,17 @@ def _place(options: ServeOptions, environment: Mapping[str, str]) -> Place:
         options.data or environment.get("PARLEY_DATA"),
         options.config or environment.get("PARLEY_CONFIG"),
     )
-    place = find_place(Path(data) if data else None, Path(file) if file else None)
+    place = place_to_serve(Path(data) if data else None, Path(file) if file else None)
     server = place.settings.server
     server.host = options.host if options.host is not None else server.host
     server.port = options.port if options.port is not None else server.port
     if options.roles is not None:
         is_all = options.roles == ROLES_ALL
         place.settings.cluster.roles = list(ROLES_DEFAULT) if is_all else split(options.roles)
-        check_roles(place.settings)
+        try:
+            check_roles(place.settings)
+        except ConfigError as error:
+            raise ConfigError(f"{error} (--roles)") from error
     return place
 
 
@@ -62,7 +69,24 @@ def _configure_logs(place: Place, options: ServeOptions, environment: Mapping[st
     is_person = sys.stderr.isatty() and not is_chosen
     configure_logs(settings.log.level, settings.log.format == "json" and not is_person)
     for name in place.unknown_variables:
-        structlog.get_logger("parley").warning("unknown environment variable", name=name)
+        meant = suggestion(name)
+        structlog.get_logger("parley").warning(
+            "unknown environment variable", name=name, **({"did_you_mean": meant} if meant else {})
+        )
+
+
+def _check_address(settings: Config) -> None:
+    """Try to take the address before anything is made: a start that must fail leaves nothing behind."""
+    host, port = settings.server.host, settings.server.port
+    with _explained_address(host, port):
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if family == socket.AF_INET6:
+                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+                probe.bind(address)
 
 
 def _run_announced(place: Place, started: Callable[[], None]) -> None:
@@ -72,7 +96,7 @@ def _run_announced(place: Place, started: Callable[[], None]) -> None:
     def ready(url: str) -> None:
         parts = urlsplit(url)
         address = url_for(parts.hostname or "", parts.port or 0)
-        place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        memory.write(place.folder, place.settings)
         signs.append(place.folder / URL_NAME)
         signs[-1].write_text(address, encoding="utf-8")
         _say_ready(url, address, place.folder)
@@ -86,9 +110,15 @@ def _run_announced(place: Place, started: Callable[[], None]) -> None:
 
 
 def _run(settings: Config, ready: Callable[[str], None]) -> None:
-    host, port = settings.server.host, settings.server.port
-    try:
+    with _explained_address(settings.server.host, settings.server.port):
         uvloop.run(app.serve(settings, ready))
+
+
+@contextlib.contextmanager
+def _explained_address(host: str, port: int) -> Iterator[None]:
+    """Say why an address cannot be listened on."""
+    try:
+        yield
     except socket.gaierror as error:
         raise CommandFailed(f"cannot listen on {host}: there is no such address on this machine") from error
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`parley store …`: the tables and topics that many nodes share."""
+"""`parley store …`: an empty store in a folder, or the tables and topics that many nodes share."""
 
 from __future__ import annotations
 
@@ -6,29 +6,55 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from parley.cli.options import AsJson, ConfigFile
+from parley.cli.options import AsJson, ConfigFile, Data
 
 if TYPE_CHECKING:
+    from parley.cli.places import Place
     from parley.config import Config
     from parley.store.dynamodb.client import Dynamo
 
-app = typer.Typer(no_args_is_help=True, help="The tables and topics that nodes share.")
+app = typer.Typer(no_args_is_help=True, help="The store: make an empty one, or the tables that nodes share.")
 
 
 @app.command("init")
-def init(config: ConfigFile = None, json: AsJson = False) -> None:
-    """Make what is missing: tables in DynamoDB, topics in Kafka. Safe to repeat; nothing is changed."""
+def init(data: Data = None, config: ConfigFile = None, json: AsJson = False) -> None:
+    """Make what is missing: the file of SQLite, or tables in DynamoDB and topics in Kafka. Safe to repeat.
+
+    What is there is never changed. The data folder remembers which store it belongs to; on DynamoDB only
+    if you name one.
+    """
+    from parley.cli import memory
+    from parley.cli.places import find_place
+
+    place = find_place(data, config)
+    if place.is_shared:
+        _init_services(place.settings, json)
+    else:
+        _init_folder(place, json)
+    if data is not None or not place.is_shared:
+        memory.write(place.folder, place.settings)
+
+
+def _init_folder(place: Place, json: bool) -> None:
+    """An empty store in a folder, made durable as the server makes it."""
+    from parley.cli.output import print_json
+    from parley.store.sqlite.database import FILE_NAME, Database
+
+    file, is_new = str(place.folder / FILE_NAME), not place.has_store
+    place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    database = Database(place.folder, beside=True)
+    database.open()
+    database.close()
+    if json:
+        print_json({"made": [file] if is_new else [], "topics": []})
+    else:
+        print(f"{file}: {'made' if is_new else 'was there'}")
+
+
+def _init_services(settings: Config, json: bool) -> None:
     from parley.cli import opening
     from parley.cli.output import note, print_json
-    from parley.cli.places import CommandFailed, find_place
     from parley.store.dynamodb.schema import create_tables
-
-    settings = find_place(None, config).settings
-    if settings.store.engine != "dynamodb":
-        raise CommandFailed(
-            f"store.engine is {settings.store.engine}, which needs no tables\n"
-            'for tables in DynamoDB, set store.engine = "dynamodb" or PARLEY_STORE_ENGINE=dynamodb'
-        )
 
     async def make() -> list[str]:
         dynamo = _client(settings)

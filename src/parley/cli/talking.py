@@ -59,9 +59,7 @@ def identified(place: Place, name: str | None, token: str | None, url: str | Non
     if not place.is_shared:
         place.require_store()
         if url is None and place.server_process() is None:
-            raise CommandFailed(
-                f"no server runs on {place.folder}\nstart it: parley serve --data {place.folder}"
-            )
+            raise CommandFailed(f"no server runs on {place.folder}\nstart it: {place.how_to_serve()}")
     token, session = make_token(place, name, DEVICE_ID)
     try:
         with _explained(url or place.server_url(), place):
@@ -89,8 +87,7 @@ def _explained(url: str, place: Place | None = None) -> Iterator[None]:
 # Sending
 
 
-def send(identity: Identity, chat: str, text: str, as_json: bool) -> None:
-    content = sys.stdin.read().rstrip("\n") if text == "-" else text
+def send(identity: Identity, chat: str, content: str, as_json: bool) -> None:
     receipt = asyncio.run(_send(identity, chat, content, iso(wall_clock())))
     if as_json:
         print_json(receipt)

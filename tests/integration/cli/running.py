@@ -1,5 +1,6 @@
 """Running commands, and a server beside them."""
 
+import ctypes
 import json
 import os
 import subprocess
@@ -10,6 +11,8 @@ from typing import Any
 from parley.testing.server import parley_command
 
 COMMAND_SECONDS_MAX = 40.0
+PR_CAPBSET_DROP = 24
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
 
 
 class Run:
@@ -36,9 +39,13 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def parley(
-    *arguments: str, data: Path | None = None, given: str = "", environment: Mapping[str, str] | None = None
+    *arguments: str,
+    data: Path | None = None,
+    given: str = "",
+    environment: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
 ) -> Run:
-    """Run a command on a data folder, with this on its stdin."""
+    """Run a command on a data folder, with this on its stdin. File permissions hold, also for root."""
     where = {"PARLEY_DATA": str(data)} if data is not None else {}
     process = subprocess.run(
         [*parley_command(), *arguments],
@@ -48,8 +55,18 @@ def parley(
         timeout=COMMAND_SECONDS_MAX,
         check=False,
         env=clean_environment({**where, **(environment or {})}),
+        cwd=cwd,
+        preexec_fn=_obey_permissions if os.geteuid() == 0 else None,
     )
     return Run(process)
+
+
+def _obey_permissions() -> None:
+    """Whoever runs the tests as root would otherwise never be refused a file."""
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+        if prctl(PR_CAPBSET_DROP, capability, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "cannot give up a capability")
 
 
 def succeed(*arguments: str, data: Path | None = None, given: str = "") -> Run:

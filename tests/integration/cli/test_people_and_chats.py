@@ -27,13 +27,6 @@ def test_a_given_password_is_not_printed(data: Path) -> None:
     assert str(hashed).startswith("$argon2id$")
 
 
-def test_a_first_person_makes_the_store(tmp_path: Path) -> None:
-    """`user add` works before any server has run, and says that it makes a store."""
-    run = succeed("user", "add", "dan", data=tmp_path / "new")
-    assert "making a new store" in run.stderr
-    assert one(tmp_path / "new", "SELECT count(*) FROM users") == 1
-
-
 def test_a_token_is_shown_once_and_kept_as_a_hash(data: Path) -> None:
     """stdout is the token alone; the store has its SHA-256 and the device."""
     run = succeed("token", "ann", "--device", "laptop", data=data)
@@ -125,12 +118,3 @@ def test_two_chats_of_one_title_are_not_confused(data: Path) -> None:
     assert run.status == 1
     assert "chat_group" in run.stderr
     assert other in run.stderr
-
-
-def test_a_missing_store_says_what_to_do(tmp_path: Path) -> None:
-    """A folder without a store is not made by looking into it."""
-    for command in (("check",), ("user", "list"), ("chat", "list"), ("recover", "--all"), ("token", "ann")):
-        run = parley(*command, data=tmp_path / "nowhere")
-        assert run.status == 1
-        assert "parley serve --data" in run.stderr
-    assert not (tmp_path / "nowhere").exists()

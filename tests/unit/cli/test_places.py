@@ -41,15 +41,27 @@ def test_the_folder_on_the_command_line_wins(tmp_path: Path, monkeypatch: pytest
     assert place.server_url() == "http://127.0.0.1:9999"
 
 
-def test_a_running_server_says_where_it_is(tmp_path: Path) -> None:
-    """The address in the folder counts while somebody holds the folder, and not afterwards."""
+def test_a_server_says_where_it_is(tmp_path: Path) -> None:
+    """The address in the folder is stronger than the configured one."""
+    (tmp_path / URL_NAME).write_text("http://127.0.0.1:4321", encoding="utf-8")
+    with lock_folder(tmp_path):
+        place = find_place(tmp_path, None)
+        assert place.server_process() is not None
+        assert place.server_url() == "http://127.0.0.1:4321"
+
+
+def test_a_server_that_crashed_is_named_by_its_last_address(tmp_path: Path) -> None:
+    """Nobody holds the folder, its last server did not say goodbye: it will come back where it was."""
     (tmp_path / URL_NAME).write_text("http://127.0.0.1:4321", encoding="utf-8")
     place = find_place(tmp_path, None)
     assert place.server_process() is None
-    assert place.server_url() == "http://127.0.0.1:8080"
-    with lock_folder(tmp_path):
-        assert place.server_process() is not None
-        assert place.server_url() == "http://127.0.0.1:4321"
+    assert place.server_url() == "http://127.0.0.1:4321"
+    assert place.how_to_serve() == f"parley serve --data {tmp_path} --port 4321"
+
+
+def test_a_server_that_stopped_is_started_as_configured(tmp_path: Path) -> None:
+    """It took its address down, so nothing is known but the configuration."""
+    assert find_place(tmp_path, None).how_to_serve() == f"parley serve --data {tmp_path}"
 
 
 def test_looking_does_not_take_the_folder(tmp_path: Path) -> None:
@@ -61,9 +73,10 @@ def test_looking_does_not_take_the_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_store_is_refused(tmp_path: Path) -> None:
-    """A command that needs a store says how to get one."""
+    """A command that needs a store says in one sentence how to get one."""
     place = find_place(tmp_path, None)
-    with pytest.raises(CommandFailed, match="parley serve --data"):
+    with pytest.raises(CommandFailed, match=r"parley serve --data .*parley store init --data") as refused:
         place.require_store()
+    assert "\n" not in str(refused.value)
     (tmp_path / FILE_NAME).touch()
     assert place.require_store() == tmp_path
