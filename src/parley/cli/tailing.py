@@ -15,7 +15,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from parley.cli.output import print_json_line
+from parley.cli.output import note, print_json_line
 from parley.cli.screen import Screen
 from parley.cli.showing import EntryPrinter, Names
 from parley.cli.talking import Identity, check_me, find_chat
@@ -30,6 +30,9 @@ from parley.wire.limits import PAGE_ENTRIES_MAX
 OWN_FOLLOWED_MAX = 100
 """So many of one's last messages are followed on their way."""
 
+LAST_DEFAULT = 10
+"""So many of the last entries are shown when nothing is said."""
+
 log = logging.getLogger("parley.client")
 
 
@@ -37,11 +40,23 @@ class Wanted(Struct, frozen=True, kw_only=True):
     """What of a chat to show, and how."""
 
     start: int | None
-    last: int
+    last: int | None
     once: bool
     as_json: bool
     events: bool
     read: bool
+
+
+def start_after(start: int | None, last: int | None, head: int) -> int:
+    """The position before the first one to show: `last` counts from the head, and both hold if both are said.
+
+    Never beyond the head: a server takes a client that claims more than there is for one of another log.
+    """
+    if start is None and last is None:
+        last = LAST_DEFAULT
+    from_start = 0 if start is None else start - 1
+    from_end = 0 if last is None else head - last
+    return min(max(0, from_start, from_end), head)
 
 
 class View(Protocol):
@@ -214,7 +229,10 @@ async def _tail(identity: Identity, name: str, wanted: Wanted) -> None:
         me = await check_me(client.api, identity)
         chat = client.chat(await find_chat(client.api, me, name))
         info = await chat.info()
-        after = wanted.start - 1 if wanted.start is not None else max(0, info.head - wanted.last)
+        start, after = wanted.start or 0, start_after(wanted.start, wanted.last, info.head)
+        if wanted.once and start > info.head:
+            note(f"Nothing from #{start} on: the last is #{info.head}.")
+            return
         view = _view(chat, me.user_id, Names(client.api), wanted)
         try:
             if view.is_live:
@@ -223,7 +241,7 @@ async def _tail(identity: Identity, name: str, wanted: Wanted) -> None:
             if wanted.once:
                 await _show(view, chat, _pages(client.api, chat.chat_id, after), wanted.read)
             else:
-                entries = _follow(client, chat.chat_id, info.epoch, after)
+                entries = _follow(client, chat.chat_id, info.epoch, after, start)
                 await _show_live(view, chat, entries, wanted.read)
         finally:
             # That this very command hangs up is no news.
@@ -322,8 +340,12 @@ async def _pages(api: Api, chat_id: str, after: int) -> AsyncIterator[Entry]:
         after = page.to_sequence
 
 
-async def _follow(client: Client, chat_id: str, epoch: int, after: int) -> AsyncIterator[Entry]:
-    """What is there and what comes, in order, across reconnects; from a position that a person chose."""
+async def _follow(client: Client, chat_id: str, epoch: int, after: int, start: int) -> AsyncIterator[Entry]:
+    """What is there and what comes, in order, across reconnects; from a position that a person chose.
+
+    What comes before `start`, which may lie ahead, is passed over.
+    """
     client.engine.cursors.move(chat_id, Cursor(epoch, after), 0)
     async for entry in client.chat(chat_id):
-        yield entry
+        if entry.sequence >= start:
+            yield entry

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
 
 from parley.cli.options import As, AsJson, ConfigFile, Data, Token, Url
+
+EMPTY = "the message is empty; nothing was sent"
 
 Chat = Annotated[
     str, typer.Argument(metavar="CHAT", help="A chat's id, its title, or whom the direct chat is with.")
@@ -27,8 +30,13 @@ def send(
     from parley.cli import talking
     from parley.cli.places import find_place
 
+    if not text:
+        raise typer.BadParameter(EMPTY, param_hint="TEXT")
     with talking.identified(find_place(data, config), name, token, url) as identity:
-        talking.send(identity, chat, text, json)
+        content = sys.stdin.read().rstrip("\n") if text == "-" else text
+        if not content:
+            raise typer.BadParameter(EMPTY, param_hint="TEXT")
+        talking.send(identity, chat, content, json)
 
 
 def tail(
@@ -37,8 +45,15 @@ def tail(
         int | None, typer.Option("--from", metavar="N", min=1, help="Start at this number of the log.")
     ] = None,
     last: Annotated[
-        int, typer.Option("-n", "--last", min=0, help="Start with this many of the last ones.")
-    ] = 10,
+        int | None,
+        typer.Option(
+            "-n",
+            "--last",
+            metavar="COUNT",
+            min=0,
+            help="Start with so many of the last ones, with --from of those (default: 10; all with --from).",
+        ),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Show what is there and end, do not wait.")] = False,
     read: Annotated[bool, typer.Option("--read", help="Mark as read what is shown.")] = False,
     name: As = None,

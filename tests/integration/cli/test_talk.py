@@ -1,5 +1,6 @@
 """`parley send` and `tail`, through a running server."""
 
+import json
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -86,6 +87,31 @@ def test_the_last_entries_are_shown(server: ServerProcess) -> None:
     assert '"kind":"member"' in run.lines[1]
 
 
+def test_there_is_nothing_beyond_the_head(server: ServerProcess) -> None:
+    """`tail --once --from` beyond it prints nothing, and says where the chat ends."""
+    run = succeed("tail", "Tea", "--as", "ann", "--once", "--from", "1000", data=server.data)
+    assert run.stdout == ""
+    assert run.stderr == f"Nothing from #1000 on: the last is #{GROUP_ENTRIES}.\n"
+
+
+def test_a_tail_waits_for_a_number_that_is_to_come(server: ServerProcess) -> None:
+    """`--from` beyond the head shows that number first, nothing before it."""
+    wanted = str(GROUP_ENTRIES + 3)
+    with following(server, "Tea", "--as", "ann", "--from", wanted, "--json") as lines:
+        for text in ("one", "two", "three"):
+            succeed("send", "Tea", text, "--as", "ben", data=server.data)
+        assert lines.wait_for(lambda line: '"three"' in line, LINE_SECONDS_MAX)
+        said = lines.all()
+    assert [json.loads(line)["content"] for line in said] == ["three"]
+
+
+def test_from_and_last_both_hold(server: ServerProcess) -> None:
+    """`-n` is how many of the last ones, of those from `--from` on."""
+    options = ("--once", "--json", "--from", "2", "-n", "2")
+    run = succeed("tail", "Tea", "--as", "ann", *options, data=server.data)
+    assert [json.loads(line)["sequence"] for line in run.lines] == [5, 6]
+
+
 def test_a_tail_follows_across_a_restart(server: ServerProcess) -> None:
     """What is sent later appears, also after a kill of the server, and no session outlives the tail."""
     with following(server, "Tea", "--as", "cas", "--from", str(GROUP_ENTRIES + 1)) as lines:
@@ -144,6 +170,7 @@ def test_no_server_says_how_to_start_one(data: Path) -> None:
 
 def test_a_server_on_another_folder_is_told_apart(server: ServerProcess, tmp_path: Path) -> None:
     """A token made in one folder and shown to another folder's server is explained."""
+    succeed("store", "init", data=tmp_path / "other")
     succeed("user", "add", "ann", data=tmp_path / "other")
     run = parley("send", "Tea", "hi", "--as", "ann", "--url", server.url, data=tmp_path / "other")
     assert run.status == 1
