@@ -59,7 +59,7 @@ async def _dynamodb(config: Config) -> AsyncIterator[Finding]:
             yield finding
         await check_tables(dynamo)
         yield Finding("ok", "tables", f"{len(TABLES)} as they should be, version {VERSION}")
-        if not await is_recoverable(dynamo):
+        if await is_recoverable(dynamo) is False:
             remedy = f"point-in-time recovery brings them back after a mistake; {INIT}"
             yield Finding("look", "tables", "have no point-in-time recovery", remedy)
     except ParleyError as error:

@@ -69,6 +69,12 @@ def test_doctor_sees_every_service(made: dict[str, str], tmp_path: Path) -> None
     assert "Valkey" in findings["Redis"]["says"] or "Redis" in findings["Redis"]["says"]
 
 
+def test_doctor_advises_nothing_that_the_endpoint_refuses(made: dict[str, str], tmp_path: Path) -> None:
+    """DynamoDB Local has no point-in-time recovery: nobody is sent to switch it on there."""
+    findings = parley("doctor", "--json", data=tmp_path, environment=made).json["findings"]
+    assert [finding for finding in findings if "point-in-time" in finding.get("remedy", "")] == []
+
+
 @pytest.mark.parametrize(
     ("wrong", "what"),
     [
@@ -129,6 +135,21 @@ def test_an_old_schema_is_named(tmp_path: Path) -> None:
         )
         run = start(tmp_path / "node", made)
         assert (run.status, says in sentence_of(run)) == (1, True)
+
+
+def test_a_folder_of_a_node_is_enough_for_commands(made: dict[str, str], tmp_path: Path) -> None:
+    """Without the node's environment, `user add --data` reaches the node's own store, and makes no other."""
+    credentials = {name: value for name, value in made.items() if name.startswith("AWS_")}
+    with ServerProcess(tmp_path / "node", {**os.environ, **made}):
+        added = parley("user", "add", "dora", data=tmp_path / "node", environment=credentials)
+        assert added.status == 0, added.stderr
+    listed = parley("user", "list", "--json", environment=made).json["users"]
+    assert "dora" in {user["username"] for user in listed}
+    assert sorted(path.name for path in (tmp_path / "node").iterdir()) == [
+        "serve.lock",
+        "serve.url",
+        "store.toml",
+    ]
 
 
 def test_commands_work_on_a_shared_store(made: dict[str, str], tmp_path: Path) -> None:

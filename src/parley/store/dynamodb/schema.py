@@ -202,13 +202,13 @@ async def _recoverable(dynamo: Dynamo, table: Table) -> str:
     return "point-in-time recovery: on"
 
 
-async def is_recoverable(dynamo: Dynamo) -> bool:
-    """Whether the counters, of all tables, can be brought back to a point in time."""
+async def is_recoverable(dynamo: Dynamo) -> bool | None:
+    """Whether the counters can be brought back to a point in time; None where the endpoint cannot do it."""
     request = {"TableName": dynamo.table("chat_counters")}
     try:
         found = await dynamo.call("DescribeContinuousBackups", request)
-    except Rejected:
-        return False
+    except Rejected as error:
+        return None if error.code == "UnknownOperationException" else False
     backups = found["ContinuousBackupsDescription"].get("PointInTimeRecoveryDescription", {})
     return bool(backups.get("PointInTimeRecoveryStatus") == "ENABLED")
 

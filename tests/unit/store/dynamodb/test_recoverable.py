@@ -1,0 +1,27 @@
+"""Whether tables can be brought back to a point in time, as an endpoint says it."""
+
+import pytest
+
+from parley.store.dynamodb.answers import Answer
+from parley.store.dynamodb.schema import is_recoverable
+from tests.unit.store.dynamodb.scripted import Script, refused, scripted
+
+
+def described(status: str) -> Answer:
+    recovery = {"PointInTimeRecoveryDescription": {"PointInTimeRecoveryStatus": status}}
+    return Answer(200, {"ContinuousBackupsDescription": recovery})
+
+
+@pytest.mark.parametrize(
+    ("answer", "recoverable"),
+    [
+        (described("ENABLED"), True),
+        (described("DISABLED"), False),
+        (refused("TableNotFoundException"), False),
+        (refused("UnknownOperationException"), None),
+    ],
+)
+async def test_an_endpoint_without_recovery_is_told_apart(answer: Answer, recoverable: bool | None) -> None:
+    """Off is something to switch on; where there is none, nobody can."""
+    async with scripted(Script(answer)) as dynamo:
+        assert await is_recoverable(dynamo) is recoverable
