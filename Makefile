@@ -57,7 +57,7 @@ up: ## Start Kafka, DynamoDB Local and Redis on this machine, for several nodes
 	@$(PYTHON) ops/services up >/dev/null
 	@echo "Now a node of this shell finds them:"
 	@echo "  set -a; . data/services/services.env; PARLEY_STORE_ENGINE=dynamodb; set +a"
-	@echo "  $(BIN)/parley store init && $(BIN)/parley serve"
+	@echo "  $(BIN)/parley store init && $(BIN)/parley serve --data data/one"
 	@echo "'ops/services status' shows them, 'make down' stops them. One node alone needs none: 'make run'."
 
 down: ## Stop those services; their data stays in data/services
