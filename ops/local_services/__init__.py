@@ -9,6 +9,7 @@ Only the standard library is used: the script runs before `.venv` exists. From t
     fetching   package managers: Maven, pip and apt
     service    what a service is; kafka, dynamodb and redis are the three
     state      what runs in a data folder
+    instance   one service in one data folder
     promtool   no service: what tries the alerts, fetched like the others
     service_set  up, down, kill, start, reset
     cli        the verbs of `ops/services`

@@ -2,7 +2,7 @@
 
 Tables are called by their names in `schema.py`; the prefix is added here. Errors are those of `errors.py`,
 and the two that a caller decides upon: `ConditionFailed` and `TransactionCanceled`.
-docs/decisions/0007 says why it is not aiobotocore.
+docs/decisions/0007-a-thin-dynamodb-client.md says why it is not aiobotocore.
 """
 
 from __future__ import annotations
