@@ -65,3 +65,25 @@ def test_a_forbidden_import_is_caught(
 def test_every_contract_is_shown_to_bite() -> None:
     """No contract stands in pyproject.toml without a breach here that it catches."""
     assert {contract for _, _, contract in BREACHES} == set(contracts())
+
+
+def described(page: str) -> list[str]:
+    """The rooms in the first column of the table of rooms."""
+    table = page.partition("\n## Rooms\n")[2].partition("\n## ")[0]
+    cells = re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
+    return [room for cell in cells for room in re.findall(r"`(\w+)`", cell)]
+
+
+def test_every_room_is_described_once() -> None:
+    """The architecture tells of each folder and module of the package what it holds and may touch."""
+    inside = {path.stem for path in (ROOT / "src/parley").iterdir() if path.suffix == ".py" or path.is_dir()}
+    rooms = {room for room in inside if not room.startswith("__")}
+    page = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
+    assert sorted(described(page)) == sorted(rooms)
+
+
+def test_the_table_of_rooms_is_read() -> None:
+    """Rooms are the first column of that table and of no other."""
+    rooms = "## Rooms\n\n| room | holds |\n|---|---|\n| `model`, `ids` | `x` |\n"
+    page = f"## Hops\n\n| `hop` | x |\n\n{rooms}\n## More\n\n| `y` | z |\n"
+    assert described(page) == ["model", "ids"]
