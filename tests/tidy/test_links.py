@@ -13,6 +13,7 @@ CODE_BLOCK = re.compile(r"^ *(```|~~~).*?^ *\1", re.DOTALL | re.MULTILINE)
 CODE_SPAN = re.compile(r"`[^`\n]*`")
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)|^ *\[[^\]]+\]:\s*(\S+)", re.MULTILINE)
 HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+NAMED = re.compile(r"\[(?:`([\w./]+?)(?:\(\))?`|(test_\w+))\]\(([^)\s]+\.py)\)")
 REFERENCE = re.compile(r"\b(docs/[\w/-]+\.md)#([\w-]+)")
 ELSEWHERE = re.compile(r"^([a-z][a-z0-9+.-]*:|//)", re.IGNORECASE)
 
@@ -41,6 +42,23 @@ def dead_references(source: Source, root: Path = ROOT) -> Iterator[Breach]:
             yield source.breach(source.text.count("\n", 0, found.start()) + 1, f"{found[0]} leads nowhere")
 
 
+def misplaced_names(page: Source, root: Path = ROOT) -> Iterator[Breach]:
+    """Links on a name that lead to a Python file which neither is called so nor defines it."""
+    for found in NAMED.finditer(page.text):
+        name, file = found[1] or found[2], (root / page.path).parent / found[3]
+        is_file = file.with_suffix("").as_posix().endswith(f"/{name.removesuffix('.py')}")
+        if not is_file and file.exists() and not set(name.split(".")) <= names_in(file.read_text("utf-8")):
+            line = page.text.count("\n", 0, found.start()) + 1
+            yield page.breach(line, f"{name} is not defined in {found[3]}")
+
+
+def names_in(text: str) -> set[str]:
+    """The classes, functions and constants of a file."""
+    return set(
+        re.findall(r"^ *(?:(?:async )?def |class )?([A-Za-z_]\w*)(?=[(:]| *=| *: .*=)", text, re.MULTILINE)
+    )
+
+
 def blank(pattern: re.Pattern[str], text: str) -> str:
     """Take out what matches but keep the line numbers."""
     return pattern.sub(lambda found: "\n" * found[0].count("\n"), text)
@@ -61,6 +79,35 @@ def test_links_of_pages_resolve() -> None:
     """Every relative link in a Markdown page leads to a file and a heading that exist."""
     breaches = [breach for page in texts(".md") for breach in dead_links(page)]
     assert_none(breaches, "mend the link or write the page")
+
+
+def test_linked_names_are_where_the_link_leads() -> None:
+    """A link on a class, a function, a constant or a test leads to the file that defines it."""
+    breaches = [breach for page in texts(".md") for breach in misplaced_names(page)]
+    assert_none(breaches, "let the link lead to where the name is")
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["[`Gone`](a/room.py)", "[`Room.gone`](a/room.py)", "[`CHANGED`](a/room.py)", "[test_it](a/room.py)"],
+)
+def test_a_misplaced_name_is_caught(link: str, tmp_path: Path) -> None:
+    """A link on a name that its file does not define is a breach."""
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/room.py").write_text("from x import CHANGED\nclass Room:\n    pass\n", encoding="utf-8")
+    assert list(misplaced_names(Source("page.md", link), tmp_path))
+
+
+@pytest.mark.parametrize(
+    "link",
+    ["[`room`](a/room.py)", "[`a/room`](a/room.py)", "[`Room.go()`](a/room.py)", "[`LIMIT`](a/room.py)"],
+)
+def test_a_name_in_its_place_passes(link: str, tmp_path: Path) -> None:
+    """The file itself, and what it defines, are in their place."""
+    (tmp_path / "a").mkdir()
+    code = "LIMIT: int = 1\nclass Room:\n    async def go(self) -> None: ...\n"
+    (tmp_path / "a/room.py").write_text(code, encoding="utf-8")
+    assert not list(misplaced_names(Source("page.md", link), tmp_path))
 
 
 def test_references_from_code_resolve() -> None:
