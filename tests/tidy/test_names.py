@@ -19,7 +19,7 @@ from tests.tidy.repository import ROOT, Breach, Source, assert_none, python_sour
 FOREIGN = "tests/tidy/foreign_names.txt"
 ALIASES = {"me": "Client"}
 OTHER_FILES = ("Makefile", ".yml", ".toml", ".service", ".sh")
-OTHER_NAME = re.compile(r"[A-Za-z]\w*_\w+|(?:[A-Z][a-z]+){2,}|^[a-z]+(?=:)", re.MULTILINE)
+OTHER_NAME = re.compile(r"[A-Za-z]\w*_\w+|(?:[A-Z][a-z]+){2,}|^[A-Za-z]+(?=[:=])", re.MULTILINE)
 
 
 def unknown_names(sources: Iterable[Source], known: Definitions, foreign: frozenset[str]) -> Iterator[Breach]:
