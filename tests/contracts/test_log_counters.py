@@ -133,6 +133,30 @@ async def test_a_foreign_write_is_noticed_by_the_next_append(engine: Engine, cou
         assert ("probe" in contents(await read_all(store, chat))) == (expected == "stored")
 
 
+async def test_a_counter_one_behind_its_log_takes_nothing(engine: Engine) -> None:
+    """The smallest step back is one too many: its number would be given twice."""
+    async with engine.opened() as store:
+        ann, chat = await written(store, 2)
+        store.set_counter(chat, 1)
+        await store.reopen()
+        assert await code_of(store, message(chat, ann)) == "counter_inconsistent"
+        assert contents(await read_all(store, chat)) == ["0", "1"]
+
+
+@pytest.mark.parametrize(("ahead", "code"), [(3, "stored"), (4, "counter_inconsistent")])
+async def test_a_counter_may_be_ahead_up_to_a_limit(
+    engine: Engine, ahead: int, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many voids as a crash can leave are made, and not one more."""
+    for module in ("sqlite.states", "dynamodb.states", "dynamodb.two_phase"):
+        monkeypatch.setattr(f"parley.store.{module}.STRAY_POSITIONS_MAX", 3)
+    async with engine.opened() as store:
+        ann, chat = await written(store, 2)
+        store.set_counter(chat, 2 + ahead)
+        answered = await outcome(store, message(chat, ann))
+        assert getattr(answered, "code", "stored") == code
+
+
 async def written(store: OpenStore, messages: int) -> tuple[str, str]:
     """A person, and their chat with so many messages."""
     (ann,) = await add_people(store, "ann")

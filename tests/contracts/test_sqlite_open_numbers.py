@@ -10,7 +10,16 @@ import pytest
 from parley.gateway.hub import Hub, LiveChat
 from parley.wire.codec import JSON, Codec
 from parley.wire.codes import Close
-from tests.contracts.acting import add_group, add_people, head_of, message, position_of, read_all, stored
+from tests.contracts.acting import (
+    add_group,
+    add_people,
+    head_of,
+    listed,
+    message,
+    position_of,
+    read_all,
+    stored,
+)
 from tests.contracts.engines import SqliteEngine, SqliteOpenStore
 from tests.waiting import eventually
 
@@ -107,3 +116,17 @@ async def test_a_device_that_subscribes_meanwhile_misses_nothing(engine: SqliteE
         await eventually(lambda: len(ear.heard) == 3, seconds=5)
         await hub.close()
         assert (ear.heard, chat in ear.chats) == ([1, 2, 3], True)
+
+
+async def test_a_number_that_is_written_after_an_overview_is_a_change(engine: SqliteEngine) -> None:
+    """Taking a number is one change and writing it another: who asked in between is told of it next time."""
+    gates = Gates(1)
+    async with engine.opened(hold=gates) as store:
+        (ann,) = await add_people(store, "ann")
+        chat = await add_group(store, ann)
+        slow = asyncio.create_task(stored(store, message(chat, ann, "slow")))
+        await gates.reached(1)
+        _, token = await listed(store, ann, None)
+        gates.opened[0].set()
+        await slow
+        assert (await listed(store, ann, token))[0] == [chat]

@@ -206,10 +206,10 @@ class TwoPhaseAppends:
             return COUNTER_INCONSISTENT.because(str(error))
         self._metrics.time_allocation(time() - started)
         first = last - count + 1
-        if first - state.head > STRAY_POSITIONS_MAX:
+        if first - 1 - state.head > STRAY_POSITIONS_MAX:
             end = await self._desk.states.last_position(state.chat_id)
             state.head = max(state.head, end)
-            if first - state.head > STRAY_POSITIONS_MAX:
+            if first - 1 - state.head > STRAY_POSITIONS_MAX:
                 return COUNTER_INCONSISTENT.because(f"Counter is {last} but the log ends at {end}")
         return list(range(first, last + 1))
 
