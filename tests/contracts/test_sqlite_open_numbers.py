@@ -59,7 +59,7 @@ class Ear:
 
 
 @pytest.fixture
-def engine(tmp_path: Path) -> SqliteEngine:
+def two_phase(tmp_path: Path) -> SqliteEngine:
     return SqliteEngine("two_phase", tmp_path)
 
 
@@ -75,10 +75,10 @@ async def with_two_open(store: SqliteOpenStore, gates: Gates) -> tuple[str, str,
     return ann, chat, slow
 
 
-async def test_the_head_is_before_the_first_of_several_open_numbers(engine: SqliteEngine) -> None:
+async def test_the_head_is_before_the_first_of_several_open_numbers(two_phase: SqliteEngine) -> None:
     """The lowest open number ends the log for every reader; as it is written, the head moves to the next."""
     gates = Gates(2)
-    async with engine.opened(hold=gates) as store:
+    async with two_phase.opened(hold=gates) as store:
         ann, chat, slow = await with_two_open(store, gates)
         heads = [(await head_of(store, chat), (await position_of(store, ann, chat)).head)]
         assert await read_all(store, chat) == []
@@ -89,10 +89,10 @@ async def test_the_head_is_before_the_first_of_several_open_numbers(engine: Sqli
         assert heads == [(0, 0), (1, 1), (3, 3)]
 
 
-async def test_the_second_of_two_open_numbers_moves_no_head(engine: SqliteEngine) -> None:
+async def test_the_second_of_two_open_numbers_moves_no_head(two_phase: SqliteEngine) -> None:
     """What is written above a number that is still open is not read before it."""
     gates = Gates(2)
-    async with engine.opened(hold=gates) as store:
+    async with two_phase.opened(hold=gates) as store:
         _, chat, slow = await with_two_open(store, gates)
         gates.opened[1].set()
         await slow[1]
@@ -102,10 +102,10 @@ async def test_the_second_of_two_open_numbers_moves_no_head(engine: SqliteEngine
         assert await head_of(store, chat) == 3
 
 
-async def test_a_device_that_subscribes_meanwhile_misses_nothing(engine: SqliteEngine) -> None:
+async def test_a_device_that_subscribes_meanwhile_misses_nothing(two_phase: SqliteEngine) -> None:
     """Who starts to listen while two numbers are open hears both of them, and what is above, in order."""
     gates = Gates(2)
-    async with engine.opened(hold=gates) as store:
+    async with two_phase.opened(hold=gates) as store:
         ann, chat, slow = await with_two_open(store, gates)
         hub, ear = Hub(store.log, store.directory, store.metrics, lambda _: None), Ear(ann)
         await hub.subscribe(ear)
@@ -118,10 +118,10 @@ async def test_a_device_that_subscribes_meanwhile_misses_nothing(engine: SqliteE
         assert (ear.heard, chat in ear.chats) == ([1, 2, 3], True)
 
 
-async def test_a_number_that_is_written_after_an_overview_is_a_change(engine: SqliteEngine) -> None:
+async def test_a_number_that_is_written_after_an_overview_is_a_change(two_phase: SqliteEngine) -> None:
     """Taking a number is one change and writing it another: who asked in between is told of it next time."""
     gates = Gates(1)
-    async with engine.opened(hold=gates) as store:
+    async with two_phase.opened(hold=gates) as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
         slow = asyncio.create_task(stored(store, message(chat, ann, "slow")))

@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.mutants.child import run_pytest
 from tests.mutants.copies import Copy, module_of
 from tests.mutants.faults import Fault
 from tests.mutants.reporting import CANNOT_IMPORT, MODULE_VARIABLE, REPORT_VARIABLE
@@ -64,19 +63,11 @@ def run_tests(
         "PARLEY_SIMULATE_ROUNDS": os.environ.get("PARLEY_SIMULATE_ROUNDS", "30"),
         "CI": "true",  # a test that is skipped shows nothing
     }
-    ended = subprocess.run(
-        [sys.executable, "-m", "pytest", *OPTIONS, *options, *tests],
-        cwd=copy.folder,
-        env=environment,
-        check=False,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        timeout=RUN_SECONDS_MAX * max(1, len(tests)),
-    )
+    output = copy.folder.with_suffix(".output")
+    seconds_max = RUN_SECONDS_MAX * max(1, len(tests))
+    status = run_pytest(copy.folder, [*OPTIONS, *options, *tests], environment, output, seconds_max)
     lines = report.read_text(encoding="utf-8").splitlines() if report.exists() else []
-    return ended.returncode, ended.stdout, [Phase(**json.loads(line)) for line in lines]
+    return status, output.read_text(errors="replace"), [Phase(**json.loads(line)) for line in lines]
 
 
 def try_fault(copy: Copy, fault: Fault) -> Verdict:
@@ -84,7 +75,7 @@ def try_fault(copy: Copy, fault: Fault) -> Verdict:
     with copy.planted(fault):
         try:
             status, output, phases = run_tests(copy, [fault.test], module_of(fault), "-x")
-        except subprocess.TimeoutExpired:
+        except TimeoutError:
             return Verdict(fault, f"its test did not end in {RUN_SECONDS_MAX} s", RUN_SECONDS_MAX)
     return Verdict(fault, trouble_with(fault, status, phases), sum(one.seconds for one in phases), output)
 

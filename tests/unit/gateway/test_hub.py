@@ -10,6 +10,7 @@ from parley.gateway.hub import Hub, LiveChat
 from parley.model import Chat, Head, Member, Page, Persisted, Role, Stored
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock, run_virtual
+from parley.wire import codes
 from parley.wire.codec import JSON, Codec
 from parley.wire.codes import Close
 from parley.wire.frames import Entry
@@ -266,5 +267,62 @@ def test_an_unresolved_position_holds_everything_behind_it() -> None:
         hub.persisted([Persisted(CHAT, 1, [Stored(1, None)])])
         assert ear.heard == [2]
         assert ear.chats[CHAT].sent_through == 2
+
+    run_virtual(scenario)
+
+
+def test_news_of_what_is_being_read_is_sent_once() -> None:
+    """News that comes while the log is read for that very position is not sent beside it."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        log = FakeLog()
+        hub, ear = await listening(clock, log)
+        log.fill(2)
+        await hub.check_heads()
+        await log.is_read.wait()
+        hub.persisted([news(1)])  # the page that is on its way has it too
+        await asyncio.sleep(1)
+        assert ear.heard == [1, 2]
+
+    run_virtual(scenario)
+
+
+def test_a_head_that_moved_by_one_is_named_until_it_is_sent() -> None:
+    """Of news that was lost, the last one too, a connection can be told before the log is read for it."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        log = FakeLog()
+        hub, ear = await listening(clock, log)
+        log.fill(1)
+        await hub.check_heads()
+        assert hub.heads_beyond(ear, None) == {CHAT: 1}
+        await asyncio.sleep(1)
+        assert (hub.heads_beyond(ear, None), ear.heard) == ({}, [1])
+
+    run_virtual(scenario)
+
+
+class Closable(Ear):
+    """A connection that remembers how it was closed."""
+
+    def __init__(self, session_id: str) -> None:
+        super().__init__()
+        self.session_id = session_id
+        self.closed: list[Close] = []
+
+    def close(self, close: Close) -> None:
+        self.closed.append(close)
+
+
+def test_every_socket_of_an_ended_session_is_closed_and_no_other() -> None:
+    """A session that ends takes all of its sockets along, at once, with the code that says so."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        hub = Hub(FakeLog(), FakeDirectory(), Metrics(clock), lambda _: None)
+        ears = [Closable("ses_1"), Closable("ses_2"), Closable("ses_1"), Closable("ses_3")]
+        for ear in ears:
+            await hub.subscribe(ear)
+        hub.sessions_ended(["ses_1", "ses_3"])
+        assert [ear.closed for ear in ears] == [[codes.REVOKED], [], [codes.REVOKED], [codes.REVOKED]]
 
     run_virtual(scenario)
