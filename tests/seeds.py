@@ -76,7 +76,7 @@ def seed(request: pytest.FixtureRequest) -> int:
 @pytest.fixture
 def repeat(request: pytest.FixtureRequest) -> int:
     """Which round of a randomised test this is."""
-    return int(request.param)
+    return int(getattr(request, "param", 0))
 
 
 # What pytest asks for
@@ -93,7 +93,8 @@ def pytest_report_header() -> str:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     is_randomised = is_hypothesis_test(metafunc.function) or metafunc.definition.get_closest_marker(MARKER)
     if is_randomised and REPEATS > 1:
-        metafunc.fixturenames.append("repeat")
+        if "repeat" not in metafunc.fixturenames:
+            metafunc.fixturenames.append("repeat")
         metafunc.parametrize("repeat", range(REPEATS), indirect=True, ids=lambda number: f"round{number}")
 
 

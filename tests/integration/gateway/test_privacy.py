@@ -1,7 +1,7 @@
 """Who may see when somebody is there: every cell of settings, contacts and blocks, on every path."""
 
 import itertools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -136,19 +136,23 @@ async def paired(served: Served) -> Pair:
 async def test_every_cell_on_every_path(place: Place, mine: Side) -> None:
     """A person is seen exactly where each shows themself to the other; else nothing tells them apart."""
     async with place.serving() as served:
-        pair = await paired(served)
-        await pair.choose(pair.viewer, pair.other, mine)
-        async with served.client(pair.other), served.client(pair.viewer) as client:
-            for theirs in SIDES:
-                await pair.choose(pair.other, pair.viewer, theirs)
-                for path in PATHS:
-                    seen = await path(pair, client)
-                    told = (seen["status"], seen["last_seen"])
-                    if mine.shows and theirs.shows:
-                        assert told[0] == "online", (path.__name__, mine, theirs)
-                        assert told[1] not in (None, "unavailable"), (path.__name__, mine, theirs)
-                    else:
-                        assert told == HIDDEN, (path.__name__, mine, theirs)
+        await check_paths(await paired(served), mine, SIDES)
+
+
+async def check_paths(pair: Pair, mine: Side, others: Sequence[Side]) -> None:
+    """Whichever of these the other chooses, on every path."""
+    await pair.choose(pair.viewer, pair.other, mine)
+    async with pair.served.client(pair.other), pair.served.client(pair.viewer) as client:
+        for theirs in others:
+            await pair.choose(pair.other, pair.viewer, theirs)
+            for path in PATHS:
+                seen = await path(pair, client)
+                told = (seen["status"], seen["last_seen"])
+                if mine.shows and theirs.shows:
+                    assert told[0] == "online", (path.__name__, mine, theirs)
+                    assert told[1] not in (None, "unavailable"), (path.__name__, mine, theirs)
+                else:
+                    assert told == HIDDEN, (path.__name__, mine, theirs)
 
 
 @pytest.mark.parametrize("mine", SIDES)
@@ -158,23 +162,27 @@ async def test_every_cell_when_somebody_goes(
     """Who subscribed is told that a person went exactly if they may see them, and nothing otherwise."""
     monkeypatch.setattr("parley.people.publishing.FLAP_SECONDS", 0.0)
     async with place.serving() as served:
-        pair = await paired(served)
-        registry = served.app.ephemeral.registry
-        await pair.choose(pair.viewer, pair.other, mine)
-        async with served.client(pair.viewer) as client:
-            for theirs in SIDES:
-                await pair.choose(pair.other, pair.viewer, theirs)
-                async with served.client(pair.other):
-                    await by_subscription(pair, client)
-                    client.unasked.clear()
-                await eventually(lambda: is_gone(registry, pair.other))
-                if mine.shows and theirs.shows:
-                    told = await client.hear("presence", user_id=pair.other.user_id, status="offline")
-                    assert told["last_seen"] not in (None, "unavailable")
-                else:
-                    await client.heartbeat()
-                    await client.heartbeat()
-                    assert not client.heard("presence"), (mine, theirs)
+        await check_going(await paired(served), mine, SIDES)
+
+
+async def check_going(pair: Pair, mine: Side, others: Sequence[Side]) -> None:
+    """Whichever of these the other chooses before they come and go."""
+    registry = pair.served.app.ephemeral.registry
+    await pair.choose(pair.viewer, pair.other, mine)
+    async with pair.served.client(pair.viewer) as client:
+        for theirs in others:
+            await pair.choose(pair.other, pair.viewer, theirs)
+            async with pair.served.client(pair.other):
+                await by_subscription(pair, client)
+                client.unasked.clear()
+            await eventually(lambda: is_gone(registry, pair.other))
+            if mine.shows and theirs.shows:
+                told = await client.hear("presence", user_id=pair.other.user_id, status="offline")
+                assert told["last_seen"] not in (None, "unavailable")
+            else:
+                await client.heartbeat()
+                await client.heartbeat()
+                assert not client.heard("presence"), (mine, theirs)
 
 
 async def is_gone(registry: Any, person: Person) -> bool:
