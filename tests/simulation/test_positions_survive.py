@@ -57,6 +57,11 @@ class Movers(Crowd):
     known: Known
     people: list[Person]
 
+    @property
+    def url(self) -> str:
+        """Whom somebody who connects talks to."""
+        return self.server.url
+
     async def gather(self) -> None:
         http = HttpClient(self.session, self.server.url)
         names = ("ann", "ben", "cat")
@@ -72,7 +77,9 @@ class Movers(Crowd):
 class Mover(Member):
     """A device that writes, and says all the time how far it and its person are."""
 
-    def __init__(self, crowd: Crowd, person: Person, known: Known) -> None:
+    crowd: Movers
+
+    def __init__(self, crowd: Movers, person: Person, known: Known) -> None:
         super().__init__(crowd, person)
         self.known = known
         self.chat_ids = crowd.chat_ids if person.username != "cat" else crowd.chat_ids[:1]
@@ -81,7 +88,7 @@ class Mover(Member):
         self._unanswered: dict[Place, int] = {}
 
     def client(self) -> RawClient:
-        return RawClient(self.crowd.session, self.crowd.server.url, self.person)
+        return RawClient(self.crowd.session, self.crowd.url, self.person)
 
     async def converse(self, client: RawClient) -> None:
         self._unanswered.clear()
