@@ -1,0 +1,64 @@
+"""Rule: a number in a page is the one in the code. Pages that state one of these name it here."""
+
+import pytest
+
+from parley.bus import publisher, sweeper
+from parley.ephemeral import ports as ephemeral
+from parley.gateway import hub
+from parley.store.dynamodb import cursors as shared_cursors
+from parley.store.dynamodb import entries, outbox
+from parley.store.dynamodb import store as shared_store
+from parley.store.sqlite import cursors
+from parley.store.sqlite import log as sqlite_log
+from parley.wire import limits
+from tests.tidy.repository import ROOT
+
+MS = 1_000
+RIDE = (cursors.RIDE_AFTER_SECONDS * MS, shared_cursors.RIDE_AFTER_SECONDS)
+SEAL = (sqlite_log.SEAL_AFTER_MS / MS, shared_store.SEAL_AFTER_MS / MS)
+
+STATED: list[tuple[str, str, tuple[float, ...]]] = [
+    ("PROTOCOL", "at the latest {} ms later on SQLite, {} seconds later on DynamoDB", RIDE),
+    ("ARCHITECTURE", "at the latest after {} ms; on DynamoDB", RIDE[:1]),
+    ("ARCHITECTURE", "they are written at the latest after {} s", RIDE[1:]),
+    ("people", "at the latest {} ms after they came ({} s on DynamoDB", RIDE),
+    ("positions-on-dynamodb", "only the highest is written, {} seconds later at the most", RIDE[1:]),
+    ("the-log", "A number that stays open for {} seconds becomes a void", SEAL[:1]),
+    ("the-log-on-dynamodb", "A hole is sealed {} seconds after a node first saw it", SEAL[1:]),
+    ("OPERATING", "up to {} seconds on SQLite, on DynamoDB {} seconds", SEAL),
+    ("the-log-on-dynamodb", "`ttl` after {} days", (entries.KEY_DAYS,)),
+    ("the-log", "outlasts the promised {} days", (limits.IDEMPOTENCY_DAYS,)),
+    ("client-duties", "resending a message older than {} days", (limits.IDEMPOTENCY_DAYS,)),
+    ("fan-out", "What nobody has told of after {} ms", (hub.FILL_AFTER_SECONDS * MS,)),
+    ("fan-out", "once it has not moved for {} seconds", (outbox.QUIET_SECONDS,)),
+    ("fan-out", "asks the store every {} seconds", (sweeper.SWEEP_SECONDS,)),
+    ("fan-out", "whose mark has not moved for {} seconds", (sweeper.SWEEP_AFTER_MS / MS,)),
+    ("fan-out", "longer than {} seconds, it is refused as", (publisher.CONFIRM_SECONDS_MAX,)),
+    (
+        "ephemeral",
+        "{} s after the last announcement; each node announces itself every {} s",
+        (ephemeral.NODE_LEASE_SECONDS, ephemeral.NODE_RENEW_SECONDS),
+    ),
+    ("ephemeral", "{} s after the last renewal", (ephemeral.DEVICE_LEASE_SECONDS,)),
+]
+
+
+def states(page: str, phrase: str, numbers: tuple[float, ...]) -> bool:
+    """Whether a page says this with these numbers, wherever its lines end."""
+    return phrase.format(*(f"{number:g}" for number in numbers)) in " ".join(page.split())
+
+
+@pytest.mark.parametrize(("page", "phrase", "numbers"), STATED)
+def test_a_page_states_the_number_of_the_code(page: str, phrase: str, numbers: tuple[float, ...]) -> None:
+    """What a page says a thing takes is what the constant says."""
+    assert states((ROOT / f"docs/{page}.md").read_text("utf-8"), phrase, numbers), (
+        f"docs/{page}.md does not say: {phrase.format(*(f'{number:g}' for number in numbers))}"
+    )
+
+
+def test_another_number_is_caught() -> None:
+    """A page that states another number, or none, is seen; where its lines end does not matter."""
+    page = "It rides at the latest\n  after 50 ms."
+    assert states(page, "at the latest after {} ms", (50.0,))
+    assert not states(page, "at the latest after {} ms", (60.0,))
+    assert not states(page, "at the latest after {} s", (50.0,))
