@@ -36,6 +36,7 @@ REGION = "local"
 SECRET = "the nodes of a test"
 EMPTY_TABLES: list[str] = []
 """Prefixes of tables that this process has made and no test uses: making them takes longer than emptying."""
+APPEND_SECONDS = 20.0
 START_MS = 4_102_444_800_000
 """2100-01-01. The emulator forgets keys whose time has run out by its own clock, in the midst of any test."""
 
@@ -70,8 +71,9 @@ class DynamoOpenStore(PortsOfStore):
         self._allocator_name = allocator
         self._faults = options.pop("faults", None)
         self._deadline_seconds = options.pop("deadline_seconds", DEADLINE_SECONDS)
-        # One process: what it has not under way itself is abandoned, so nothing has to be waited for.
-        self._options = {"seal_after_ms": 0, **options}
+        # One process: what it has not under way itself is abandoned, so nothing has to be waited for. The
+        # machine may be busy: what an append waits for is a test's own choice.
+        self._options = {"seal_after_ms": 0, "append_seconds": APPEND_SECONDS, **options}
         self._closing: list[Any] = []
         self.allocator: Allocator | None = None
         self.store: DynamoStore

@@ -6,7 +6,6 @@ import pytest
 
 from parley.model import Appended
 from parley.sequencing.redis import RedisAllocator
-from parley.store.dynamodb import two_phase
 from parley.store.dynamodb.store import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import Planned, conflict, timeout_done, timeout_not_done
 from tests.contracts.acting import (
@@ -122,10 +121,9 @@ async def test_a_retry_is_not_acknowledged_before_it_is_visible() -> None:
         assert await head_of(two, one.chat) == 2
 
 
-async def test_what_stays_hidden_is_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_stays_hidden_is_not_acknowledged() -> None:
     """If a hole outlasts a sender's patience, the message is open; what is visible already is not."""
-    monkeypatch.setattr(two_phase, "VISIBLE_SECONDS_MAX", 0.1)
-    async with world("two_phase", 1, seal_after_ms=SEAL_AFTER_MS) as (node,):
+    async with world("two_phase", 1, seal_after_ms=SEAL_AFTER_MS, append_seconds=0.1) as (node,):
         seen = message(node.chat, node.ann, "seen")
         await stored(node, seen)
         await take(node)
@@ -134,6 +132,17 @@ async def test_what_stays_hidden_is_not_acknowledged(monkeypatch: pytest.MonkeyP
         assert [told(each) for each in result.outcomes] == ["deduplicated", "outcome_unknown"]
         node.clock.advance(SEAL_AFTER_MS)
         assert told(await stored(node, hidden)) == "deduplicated"
+
+
+async def test_a_chat_goes_on_behind_a_hole() -> None:
+    """Until the number of a dead node is sealed each sender hears that nobody knows; then all is there."""
+    async with world("two_phase", 2, seal_after_ms=SEAL_AFTER_MS, append_seconds=0.1) as (dead, node):
+        await take(dead)
+        drafts = [message(node.chat, node.ann, f"{n}") for n in range(2)]
+        assert [told(await outcome(node, draft)) for draft in drafts] == ["outcome_unknown"] * 2
+        node.clock.advance(SEAL_AFTER_MS)
+        assert [told(await outcome(node, draft)) for draft in drafts] == ["deduplicated"] * 2
+        assert contents(await read_all(node, node.chat)) == ["0", "1"]
 
 
 async def test_what_was_written_before_a_failure_is_acknowledged_when_visible() -> None:

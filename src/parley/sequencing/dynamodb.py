@@ -16,7 +16,7 @@ from parley.store.dynamodb.calling import CONNECTIONS_MAX
 from parley.store.dynamodb.client import ConditionFailed, Dynamo, Item
 
 TABLE = "chat_counters"
-DEADLINE_SECONDS = 5.0
+DEADLINE_SECONDS = 2.5
 REQUESTS_AT_ONCE_MAX = 32
 assert REQUESTS_AT_ONCE_MAX < CONNECTIONS_MAX, "a crowd of chats leaves connections to the rest of the store"
 

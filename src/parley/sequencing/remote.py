@@ -17,7 +17,7 @@ from parley.errors import ConfigError, StoreUnavailable
 from parley.sequencing import bodies
 from parley.sequencing.batching import Batching, Outcome
 
-DEADLINE_SECONDS = 6.0
+DEADLINE_SECONDS = 2.5
 ANSWER_SECONDS_MAX = 2.0
 REQUESTS_AT_ONCE_MAX = 8
 

@@ -24,6 +24,7 @@ from parley.store.dynamodb.standings import DynamoStandings
 from parley.store.dynamodb.states import CHATS, COUNTERS, ChatStates
 from parley.store.dynamodb.two_phase import Hold, TwoPhaseAppends
 from parley.store.ports import Allocator
+from parley.store.rules import APPEND_SECONDS_MAX
 from parley.telemetry import Metrics
 
 SEAL_AFTER_MS = 10_000
@@ -38,7 +39,7 @@ class DynamoStore:
     """Log, directory, accounts, relations, cursors, standings and outbox over one set of tables.
 
     `allocator`: who gives the numbers in two_phase; None is `atomic`. `publishes`: whether there is a bus
-    beyond this process, for which appends are marked.
+    beyond this process, for which appends are marked. `append_seconds`: how long an append waits for others.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class DynamoStore:
         allocator: Allocator | None = None,
         publishes: bool = False,
         seal_after_ms: int = SEAL_AFTER_MS,
+        append_seconds: float = APPEND_SECONDS_MAX,
         random_bits: Callable[[int], int] = random.getrandbits,
         chance: Callable[[], float] = random.random,
         reach: Callable[[str], None] = nowhere,
@@ -67,9 +69,11 @@ class DynamoStore:
         marks = self.outbox if publishes else None
         appends: AtomicAppends | TwoPhaseAppends
         if allocator is None:
-            appends = AtomicAppends(desk, prefixes, ids, metrics, marks, chance, reach)
+            appends = AtomicAppends(desk, prefixes, ids, metrics, marks, chance, reach, append_seconds)
         else:
-            appends = TwoPhaseAppends(desk, allocator, prefixes, ids, metrics, marks, reach, hold)
+            appends = TwoPhaseAppends(
+                desk, allocator, prefixes, ids, metrics, marks, reach, hold, append_seconds
+            )
         self.log = DynamoLog(desk, appends, prefixes, metrics)
         self.directory = DynamoDirectory(dynamo, clock, ids, allocator)
         self.accounts = DynamoAccounts(dynamo, clock, ids)

@@ -45,7 +45,6 @@ from parley.store.tracing import trace_allocated, trace_races
 from parley.telemetry import Metrics
 
 ROUNDS_MAX = 20
-VISIBLE_SECONDS_MAX = 20.0
 VISIBLE_LOOK_SECONDS = 0.02
 VISIBLE_LOOK_SECONDS_MAX = 0.25
 FENCE = (
@@ -119,7 +118,9 @@ class TwoPhaseAppends:
         marks: Marks | None,
         reach: Callable[[str], None],
         hold: Hold,
+        append_seconds: float,
     ) -> None:
+        self._append_seconds = append_seconds
         self._desk = desk
         self._allocator = allocator
         self._prefixes = prefixes
@@ -131,6 +132,7 @@ class TwoPhaseAppends:
 
     async def append(self, work: Work, state: ChatState) -> None:
         """Write what is to do; what was written is acknowledged once it is visible, whatever fails later."""
+        give_up_at = asyncio.get_running_loop().time() + self._append_seconds
         work.epoch = state.epoch
         failure: StoreError | None = None
         try:
@@ -138,7 +140,7 @@ class TwoPhaseAppends:
                 await self._write_all(work, state)
         except StoreError as error:
             failure = error
-        await self._await_visible(work, state)
+        await self._await_visible(work, state, give_up_at)
         if failure is not None:
             raise failure
 
@@ -337,12 +339,15 @@ class TwoPhaseAppends:
         attempt.sort(work, out=stored, late=sealed - stored, taken=sealed)
         return True
 
-    async def _await_visible(self, work: Work, state: ChatState) -> None:
-        """An ack means that every reader sees it: wait for the numbers below, or seal what was abandoned."""
+    async def _await_visible(self, work: Work, state: ChatState, give_up_at: float) -> None:
+        """An ack means that every reader sees it: wait for the numbers below, or seal what was abandoned.
+
+        A number that nobody writes is sealed later than a sender waits: then the outcome is open, the chat
+        goes on behind it, and a retry finds what is stored.
+        """
         appended = [outcome for outcome in work.outcomes.values() if isinstance(outcome, Appended)]
         last = max((outcome.sequence for outcome in appended), default=0)
-        loop = asyncio.get_running_loop()
-        deadline, pause = loop.time() + VISIBLE_SECONDS_MAX, VISIBLE_LOOK_SECONDS
+        loop, pause = asyncio.get_running_loop(), VISIBLE_LOOK_SECONDS
         while state.resolved < last:
             try:
                 if await self._prefixes.advance(state) >= last:
@@ -351,7 +356,7 @@ class TwoPhaseAppends:
                 work.positions += sealed
             except StoreError:
                 sealed = []
-            if loop.time() > deadline:
+            if loop.time() > give_up_at:
                 self._doubt(work, state.resolved)
                 return
             if not sealed:
