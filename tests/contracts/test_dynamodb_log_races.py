@@ -9,6 +9,7 @@ from parley.store.dynamodb import atomic
 from parley.store.dynamodb.answers import Answer
 from parley.store.dynamodb.calling import Fault, Request, Send
 from parley.store.dynamodb.states import COUNTERS
+from parley.store.dynamodb.values import Item
 from tests.contracts.acting import code_of, contents, message, outcome, read_all, said, told
 from tests.contracts.dynamodb_nodes import Counted, item
 from tests.contracts.dynamodb_world import Node, world
@@ -88,7 +89,7 @@ async def test_the_claim_of_a_node_that_is_gone_ends(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(atomic, "CLAIM_SECONDS_MAX", 0.1)
     async with world("atomic", 1) as (node,):
         await said(node, node.chat, node.ann, "warm")
-        key = {"chat_id": node.chat}
+        key: Item = {"chat_id": node.chat}
         await node.store.dynamo.update(COUNTERS, key, "SET head_claim = :claim", {":claim": "of the dead"})
         sent = await outcome(node, message(node.chat, node.ann, "behind it"))
         assert isinstance(sent, Appended)

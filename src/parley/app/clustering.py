@@ -46,9 +46,18 @@ class Clustering:
     ) -> None:
         cluster = config.cluster
         self._calls = SignedCalls(cluster.secret, clock=clock, random_bytes=secrets.token_bytes)
-        self._peers = ClusterPeers(node_id, cluster.roles, ephemeral.nodes, self._calls, metrics, is_ready)
+        self._peers = peers = ClusterPeers(
+            node_id, cluster.roles, ephemeral.nodes, self._calls, metrics, is_ready
+        )
         self._herald = Herald(self._peers, metrics, clock, make_ids)
-        self._server = NodeServer(cluster, clock=clock, sending=sending, listener=listener, routes=routes)
+        self._server = NodeServer(
+            cluster,
+            clock=clock,
+            sending=sending,
+            listener=listener,
+            routes=routes,
+            is_listed=lambda: peers.is_listed,
+        )
         self.forwarding = Forwarding(node_id, sending, self._peers, metrics)
         self._listener = AfterAnswers(listener, self.forwarding)
 

@@ -27,6 +27,8 @@ from parley.telemetry import Metrics
 from parley.testing import dynamodb_faults, faults
 
 PROBE_SECONDS = 2.0
+PROBE_SECONDS_MAX = 4.0
+"""A store that does not even answer a read by then is away."""
 PROBE_CHAT = "chat_probe"
 HEADS_SECONDS = 30.0
 LOOKS_PER_MEMBERSHIP_LOOK = 10
@@ -121,9 +123,10 @@ class SharedEngine:
         while True:
             await asyncio.sleep(PROBE_SECONDS)
             try:
-                await self.store.directory.chat(PROBE_CHAT)
+                async with asyncio.timeout(PROBE_SECONDS_MAX):
+                    await self.store.directory.chat(PROBE_CHAT)
                 self.available = True
-            except StoreError:
+            except (StoreError, TimeoutError):
                 self.available = False
 
     async def _look_at_heads(self, hub: Hub) -> None:

@@ -38,6 +38,8 @@ assert (
 APPEND = "/node/append"
 NOTICES = "/node/notices"
 PING = "/node/ping"
+LISTED = b"listed"
+"""What a node answers to a ping while its own lease holds; one of an older version says nothing."""
 
 T = TypeVar("T")
 

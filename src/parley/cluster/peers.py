@@ -2,6 +2,9 @@
 
 Each node renews its lease on the list and reads the list as often. Who has failed is doubted: passed over
 until it answers again. When everybody is doubted, somebody doubtful is better than nobody.
+
+A node whose own lease has run out is on nobody's list: it leaves its chats to those who say that they are.
+When nobody is, as when Redis is gone for all, the last known list counts for all of them.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import Protocol
 import structlog
 
 from parley.chats.forwarding import RETRY_WITHIN_SECONDS
+from parley.chats.sending import SEND_SECONDS_MAX
 from parley.cluster import bodies
 from parley.cluster.calls import NodeError, NodeRefused, NodeSilent
 from parley.core import rendezvous
@@ -24,7 +28,7 @@ from parley.telemetry import Metrics
 SILENCE_SECONDS = 1.5
 """After so long without an answer, a node is asked whether it is there at all."""
 PING_SECONDS_MAX = 0.5
-APPEND_SECONDS_MAX = 4.0
+APPEND_SECONDS_MAX = SEND_SECONDS_MAX
 """How long a node that is there may take: its store is slow, and another node's would be too."""
 NOTICE_SECONDS_MAX = 2.0
 OWNERS_REMEMBERED_MAX = 100_000
@@ -68,6 +72,9 @@ class ClusterPeers:
         self._url = ""
         self._others: dict[str, Node] = {}
         self._doubted: dict[str, float] = {}
+        self._leased_until = 0.0
+        self._listed: set[str] = set()
+        """Nodes that said that their lease holds, since this one's has run out."""
         self._candidates: list[str] = []
         self._owners: dict[str, str] = {}
         self._listing = asyncio.Lock()
@@ -94,6 +101,11 @@ class ClusterPeers:
     def others(self, role: str) -> list[Node]:
         """The other live nodes with this role, also those that are doubted."""
         return [node for node in self._others.values() if role in node.roles]
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether this node's own lease holds, as far as it knows."""
+        return asyncio.get_running_loop().time() < self._leased_until
 
     def owner_of(self, chat_id: str) -> str | None:
         """The port `Peers`: this node by its own id."""
@@ -160,9 +172,12 @@ class ClusterPeers:
         async with self._listing:
             if not self._is_leaving:
                 roles = tuple(role for role in self._roles if role != INGEST or self._is_ready())
-                await self._nodes.announce(Node(self._node_id, self._url, roles))
+                until = asyncio.get_running_loop().time() + NODE_LEASE_SECONDS
+                if await self._nodes.announce(Node(self._node_id, self._url, roles)):
+                    self._leased_until = until
         await self.look()
         await self._ask_doubted()
+        await self._ask_who_is_listed()
 
     def _warn_of_namesakes(self, listed: Sequence[Node]) -> None:
         for node in listed:
@@ -173,7 +188,10 @@ class ClusterPeers:
         """Who appends; the chats' owners are weighed anew when that changes."""
         appending = [node.node_id for node in self.others(INGEST)]
         trusted = [node_id for node_id in appending if node_id not in self._doubted]
-        if INGEST in self._roles and self._is_ready():
+        listed = [] if self.is_listed else [node_id for node_id in trusted if node_id in self._listed]
+        if listed:
+            trusted = listed
+        elif INGEST in self._roles and self._is_ready():
             trusted.append(self._node_id)
         candidates = sorted(trusted or appending)
         if candidates != self._candidates:
@@ -195,20 +213,29 @@ class ClusterPeers:
     async def _ask_doubted(self) -> None:
         now = asyncio.get_running_loop().time()
         due = [self._others[node_id] for node_id, until in self._doubted.items() if until <= now]
-        for node, status in zip(due, await asyncio.gather(*map(self._ping, due)), strict=True):
-            if status == 200 and self._doubted.pop(node.node_id, None) is not None:
+        for node, answer in zip(due, await asyncio.gather(*map(self._ping, due)), strict=True):
+            if isinstance(answer, bytes) and self._doubted.pop(node.node_id, None) is not None:
                 log.info("node trusted again", node=node.node_id)
         self._choose()
 
-    async def _ping(self, node: Node) -> int | None:
-        """What a node answers: 200 when it takes batches; None when it does not answer."""
+    async def _ask_who_is_listed(self) -> None:
+        """Without a lease of its own, this node asks the others whether theirs hold."""
+        asked = [] if self.is_listed else self.others(INGEST)
+        answers = zip(asked, await asyncio.gather(*map(self._ping, asked)), strict=True)
+        listed = {node.node_id for node, answer in answers if answer == bodies.LISTED}
+        if bool(listed) != bool(self._listed):
+            log.warning("lease ran out" if listed else "lease holds, or nobody's does", others=sorted(listed))
+        self._listed = listed
+        self._choose()
+
+    async def _ping(self, node: Node) -> bytes | int | None:
+        """What a node answers: bytes when it takes batches, else a status; None when it does not answer."""
         try:
-            await self._calls.post(node.url + bodies.PING, b"", PING_SECONDS_MAX)
+            return await self._calls.post(node.url + bodies.PING, b"", PING_SECONDS_MAX)
         except NodeRefused as error:
             return error.status
         except NodeError:
             return None
-        return 200
 
     async def _post_patiently(self, node: Node, path: str, body: bytes) -> bytes:
         """A slow answer is waited for, unless its node does not even answer a ping."""

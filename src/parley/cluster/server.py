@@ -34,6 +34,7 @@ class NodeServer:
 
     `sending`: this node's own way into the log, so that a batch never travels on; None on a node that does
     not append. `listener` hears what other nodes tell. `routes`: what else is asked by signed calls.
+    `is_listed`: whether this node's own lease holds.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class NodeServer:
         sending: Sender | None,
         listener: Listener,
         routes: Iterable[web.RouteDef] = (),
+        is_listed: Callable[[], bool] = lambda: True,
     ) -> None:
         check_exposure(cluster.host, cluster.secret)
         check_advertised(cluster)
@@ -52,6 +54,7 @@ class NodeServer:
         self._sending = sending
         self._listener = listener
         self._routes = list(routes)
+        self._is_listed = is_listed
         self._heard: dict[str, None] = {}
         self._lines = LineLimit()
         self._draining = False
@@ -113,7 +116,7 @@ class NodeServer:
 
     async def _ping(self, request: web.Request) -> web.StreamResponse:
         self._check_open()
-        return _bytes(b"")
+        return _bytes(bodies.LISTED if self._is_listed() else b"")
 
     async def _healthz(self, request: web.Request) -> web.StreamResponse:
         return web.json_response({"status": "ok"})

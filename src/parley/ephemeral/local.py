@@ -30,8 +30,9 @@ class LocalNodes:
         self._lease_ms = round(lease_seconds * MS_PER_SECOND)
         self._leases: dict[str, tuple[Node, int]] = {}
 
-    async def announce(self, node: Node) -> None:
+    async def announce(self, node: Node) -> bool:
         self._leases[node.node_id] = node, self._clock() + self._lease_ms
+        return True
 
     async def withdraw(self, node_id: str) -> None:
         self._leases.pop(node_id, None)

@@ -41,8 +41,8 @@ class Presence(Struct, frozen=True):
 class Nodes(Protocol):
     """Which nodes are alive. Each holds a lease and renews it every `NODE_RENEW_SECONDS`."""
 
-    async def announce(self, node: Node) -> None:
-        """This node is alive for another lease."""
+    async def announce(self, node: Node) -> bool:
+        """This node is alive for another lease; False when the engine is out of reach: nobody knows it."""
         ...
 
     async def withdraw(self, node_id: str) -> None:

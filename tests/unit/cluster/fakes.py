@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from parley.cluster import bodies
 from parley.cluster.calls import NodeRefused, NodeSilent, NodeUnreachable
 from parley.ephemeral.ports import Node
 
@@ -21,11 +22,12 @@ class FakeNodes:
         self.announced: list[Node] = []
         self._known: list[Node] = []
 
-    async def announce(self, node: Node) -> None:
+    async def announce(self, node: Node) -> bool:
         await asyncio.sleep(0)
         self.announced.append(node)
         if not self.is_away:
             self.listed[node.node_id] = node
+        return not self.is_away
 
     async def withdraw(self, node_id: str) -> None:
         await asyncio.sleep(0)
@@ -71,6 +73,11 @@ async def hang(_: bytes) -> bytes:
 
 async def fine(_: bytes) -> bytes:
     return b""
+
+
+async def listed(_: bytes) -> bytes:
+    """As a node whose own lease holds."""
+    return bodies.LISTED
 
 
 def refuse(status: int) -> Handler:

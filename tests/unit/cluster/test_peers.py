@@ -14,7 +14,7 @@ from parley.errors import SHUTTING_DOWN, OutcomeUnknown, StoreUnavailable
 from parley.model import Appended, Draft, Outcome
 from parley.telemetry import Metrics
 from parley.testing.clock import VirtualClock, run_virtual
-from tests.unit.cluster.fakes import FakeCalls, FakeNodes, Handler, fine, hang, node, refuse
+from tests.unit.cluster.fakes import FakeCalls, FakeNodes, Handler, fine, hang, listed, node, refuse
 
 A_RENEWAL_SECONDS = NODE_RENEW_SECONDS + 0.1
 CHATS = [f"chat_{n}" for n in range(200)]
@@ -124,6 +124,56 @@ def test_without_the_list_the_last_known_nodes_count() -> None:
         world.nodes.failure = ValueError("on purpose")
         await asyncio.sleep(10 * NODE_RENEW_SECONDS)
         assert [world.peers.owner_of(chat_id) for chat_id in CHATS] == before
+
+    run(world, scenario)
+
+
+def test_a_node_whose_lease_ran_out_leaves_its_chats_to_those_who_are_listed() -> None:
+    """It is on nobody's list any more; as soon as it is back there, its share is its own again."""
+    world = World("one", "two")
+    world.serve("one", answering(STORED), ping=listed)
+    world.serve("two", answering(STORED))
+
+    async def scenario() -> None:
+        world.nodes.is_away = True
+        await asyncio.sleep(NODE_LEASE_SECONDS - NODE_RENEW_SECONDS)
+        assert world.owners() == {"here", "one", "two"}
+        await asyncio.sleep(2 * NODE_RENEW_SECONDS)
+        assert world.owners() == {"one"}
+        world.nodes.is_away = False
+        await asyncio.sleep(A_RENEWAL_SECONDS)
+        assert world.owners() == {"here", "one", "two"}
+
+    run(world, scenario)
+
+
+def test_when_nobody_is_listed_the_last_known_nodes_count() -> None:
+    """Redis is gone for all: each would leave its chats to another one for ever, so nothing moves."""
+    world = World("one", "two")
+    for name in ("one", "two"):
+        world.serve(name, answering(STORED))
+
+    async def scenario() -> None:
+        before = [world.peers.owner_of(chat_id) for chat_id in CHATS]
+        world.nodes.is_away = True
+        await asyncio.sleep(3 * NODE_LEASE_SECONDS)
+        assert not world.peers.is_listed
+        assert [world.peers.owner_of(chat_id) for chat_id in CHATS] == before
+
+    run(world, scenario)
+
+
+def test_a_node_that_is_listed_and_cannot_be_reached_is_no_owner() -> None:
+    """Without a lease and without another node that can be trusted, this one appends."""
+    world = World("one")
+    world.serve("one", refuse(503), ping=listed)
+
+    async def scenario() -> None:
+        world.nodes.is_away = True
+        await asyncio.sleep(NODE_LEASE_SECONDS + NODE_RENEW_SECONDS)
+        assert world.owners() == {"one"}
+        assert await world.failure("one") is StoreUnavailable
+        assert world.owners() == {"here"}
 
     run(world, scenario)
 

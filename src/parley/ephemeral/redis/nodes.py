@@ -33,10 +33,15 @@ class RedisNodes:
         self._before = dict(self._known)
         self._before_until = asyncio.get_running_loop().time() + self._lease_seconds
 
-    async def announce(self, node: Node) -> None:
+    async def announce(self, node: Node) -> bool:
         lease_ms = round(self._lease_seconds * MS_PER_SECOND)
         values = (node.node_id, lease_ms, msgspec.json.encode(node).decode())
-        await self._link.call(lambda: self._announce([self._key], values))
+
+        async def announce() -> bool:
+            await self._announce([self._key], values)
+            return True
+
+        return await self._link.call(announce) is True
 
     async def withdraw(self, node_id: str) -> None:
         self._before.pop(node_id, None)
