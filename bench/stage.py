@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -48,12 +48,15 @@ class Stage:
         return 0.5 if self.quick else 1.5
 
     @asynccontextmanager
-    async def serving(self, populate: Callable[[World], Awaitable[T]]) -> AsyncIterator[tuple[Server, T]]:
+    async def serving(
+        self, populate: Callable[[World], Awaitable[T]], environment: Mapping[str, str] | None = None
+    ) -> AsyncIterator[tuple[Server, T]]:
         """A server over what `populate` has written; both are gone afterwards."""
         RESULTS.mkdir(exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="run-", dir=RESULTS))
         data = folder / "data"
-        server = Server(serve_command(self._parley, data), folder / "stderr.log", self.server_cores)
+        command = serve_command(self._parley, data)
+        server = Server(command, folder / "stderr.log", self.server_cores, environment)
         try:
             async with open_world(data) as world:
                 populated = await populate(world)

@@ -63,7 +63,14 @@ TARGETS: dict[str, Target] = {
     "receipts_bytes": Target((Goal(1.05, at_most=True),)),
     "presence_linear": Target((Goal(1.3, at_most=True),)),
     "presence_frames": Target((Goal(1, at_most=True),)),
-    # On engines that nodes share, only ratios within a run and counts are asked for.
+    **{
+        f"{engine}{path}_{mode}_{writers}": Target((Goal(bound_ms, at_most=True),))
+        for engine in ("", "shared_")
+        for path, bound_ms in (("allocation", 50), ("persist", 100))
+        for mode in ("atomic", "two_phase")
+        for writers in (1, 10, 100)
+    },
+    # On engines that nodes share, beside these, only ratios within a run and counts are asked for.
     "shared_hot_chat": Target((Goal(20, "batch"),)),
     "shared_batching": Target((Goal(2),)),
     "shared_client_ratio": Target((Goal(0.25, at_most=True),)),

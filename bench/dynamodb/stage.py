@@ -71,8 +71,19 @@ class SharedStage(Stage):
     @asynccontextmanager
     async def stand_in(self, delay_ms: float) -> AsyncIterator[str]:
         """The address of something that says yes to every write, beside the generator's core."""
-        command = [sys.executable, "-m", "bench.dynamodb.stand_in", "--behind", self.services.endpoint]
-        server = Server([*command, "--delay-ms", str(delay_ms)], self.folder / "stand-in.log", self.own_cores)
+        async with self._beside("bench.dynamodb.stand_in", "--delay-ms", str(delay_ms)) as endpoint:
+            yield endpoint
+
+    @asynccontextmanager
+    async def remembering_stand_in(self) -> AsyncIterator[str]:
+        """The address of something that answers as late as DynamoDB, and keeps what one node writes."""
+        async with self._beside("bench.dynamodb.remembering") as endpoint:
+            yield endpoint
+
+    @asynccontextmanager
+    async def _beside(self, module: str, *options: str) -> AsyncIterator[str]:
+        command = [sys.executable, "-m", module, "--behind", self.services.endpoint, *options]
+        server = Server(command, self.folder / "stand-in.log", self.own_cores)
         server.launch()
         try:
             await server.ready()

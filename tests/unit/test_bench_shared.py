@@ -4,11 +4,14 @@ import pytest
 
 from bench.dynamodb.hops import INGEST, WRITING, hop_row
 from bench.dynamodb.nodes import FORWARD_FAILURES, FORWARDED, FORWARDED_BATCHES, STORED, TRANSACTIONS
+from bench.dynamodb.remembering import Canceled, Memory
+from bench.dynamodb.services import PREFIX
 from bench.dynamodb.transactions import FULL, actions_of
 from bench.dynamodb.two_nodes import forwarding_in
 from bench.dynamodb.units import Meter
 from bench.measuring import Stretch
 from bench.rows import Row
+from bench.scenarios.persist import rows_of
 from bench.server import samples_in
 from bench.targets import verdicts
 
@@ -74,3 +77,60 @@ def test_a_goal_may_be_about_the_batch() -> None:
     row = Row(name="shared_hot_chat", label="hot chat", unit="acks/s", value=1e6, batch=10)
     [verdict] = verdicts(row)
     assert (verdict.met, verdict.ratio, verdict.goal) == (False, 0.5, "≥ 20 in a batch")
+
+
+async def nothing_behind(table: str, key: object) -> None:
+    return None
+
+
+def transaction(head: int, messages: int) -> dict[str, object]:
+    actions = actions_of(CHAT_ID, head, messages)
+    return {"TransactItems": [action.request(lambda table: PREFIX + table) for action in actions]}
+
+
+async def test_the_stand_in_remembers_a_log() -> None:
+    """What two transactions have put there is found again, in its order and between two positions."""
+    memory = Memory(nothing_behind)
+    await memory.answer("TransactWriteItems", transaction(0, 3))
+    await memory.answer("TransactWriteItems", transaction(3, 2))
+    values = {":chat": {"S": CHAT_ID}, ":first": {"N": "2"}, ":last": {"N": "4"}}
+    query = {"TableName": PREFIX + "messages", "ExpressionAttributeValues": values}
+    found = await memory.answer("Query", query)
+    assert found is not None
+    assert [item["sequence"]["N"] for item in found["Items"]] == ["2", "3", "4"]
+
+
+async def test_the_stand_in_writes_a_position_once() -> None:
+    """A second entry at a place cancels its transaction, and the reason names the place."""
+    memory = Memory(nothing_behind)
+    await memory.answer("TransactWriteItems", transaction(0, 1))
+    with pytest.raises(Canceled) as canceled:
+        await memory.answer("TransactWriteItems", transaction(0, 1))
+    assert canceled.value.codes == ["None", "ConditionalCheckFailed", "None"]
+
+
+async def test_the_stand_in_counts_on_from_what_is_behind_it() -> None:
+    """An allocation adds to the counter that the store had, and then to its own."""
+
+    async def fetch(table: str, key: dict[str, object]) -> dict[str, object]:
+        return {**key, "sequence_counter": {"N": "10"}}
+
+    memory = Memory(fetch)
+    update = {
+        "TableName": PREFIX + "chat_counters",
+        "Key": {"chat_id": {"S": CHAT_ID}},
+        "UpdateExpression": "ADD sequence_counter :count SET updated_at = :now",
+        "ExpressionAttributeValues": {":count": {"N": "5"}, ":now": {"S": "now"}},
+    }
+    counters = [await memory.answer("UpdateItem", update) for _ in range(2)]
+    assert [found and found["Attributes"]["sequence_counter"] for found in counters] == [
+        {"N": "15"},
+        {"N": "20"},
+    ]
+
+
+def test_the_persist_path_is_held_to_its_bounds() -> None:
+    """Both rows are what the server timed, in milliseconds, and each has its own target."""
+    metrics = {"sequence_allocation_latency_p99": 0.025, "parley_persist_seconds_p99": 0.2}
+    allocation, persist = rows_of("shared_", "two_phase", 100, metrics, stretch())
+    assert [(row.value, verdicts(row)[0].ratio) for row in (allocation, persist)] == [(25, 2), (200, 0.5)]
