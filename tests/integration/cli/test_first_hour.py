@@ -1,13 +1,17 @@
 """The first hour with Parley: folders, mistakes and questions as somebody meets them who is new to it."""
 
+import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from parley.cli import main
 from parley.testing.server import ServerProcess
 from tests.integration.cli.running import Run, parley, succeed
 from tests.integration.cli.stores import one
@@ -28,6 +32,32 @@ def sentence(run: Run) -> str:
     assert run.stdout == ""
     (line,) = run.stderr.splitlines()
     return line.removeprefix("parley: ")
+
+
+class Here:
+    """Commands in this process: for those that end before they would open a store or a connection."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, streams: pytest.CaptureFixture[str]) -> None:
+        self._patch = patch
+        self._streams = streams
+        for name in [name for name in os.environ if name.startswith("PARLEY_")]:
+            patch.delenv(name)
+
+    def run(self, *arguments: str, **environment: str) -> Run:
+        self._patch.setattr(sys, "argv", ["parley", *arguments])
+        for name, value in environment.items():
+            self._patch.setenv(name, value)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        told = self._streams.readouterr()
+        status = ended.value.code
+        assert status is None or isinstance(status, int)
+        return Run(subprocess.CompletedProcess(arguments, status or 0, told.out, told.err))
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
+    return Here(monkeypatch, capsys)
 
 
 @contextmanager
@@ -59,9 +89,9 @@ def closed(path: Path) -> Iterator[None]:
         ("recover", "--all"),
     ],
 )
-def test_no_command_makes_a_store_by_the_way(command: tuple[str, ...], tmp_path: Path) -> None:
+def test_no_command_makes_a_store_by_the_way(command: tuple[str, ...], here: Here, tmp_path: Path) -> None:
     """On a folder without one, one sentence says so and what makes one; nothing is made."""
-    said = sentence(parley(*command, data=tmp_path / "new"))
+    said = sentence(here.run(*command, "--data", str(tmp_path / "new")))
     assert said.startswith(f"there is no store in {tmp_path / 'new'}: ")
     assert f"parley store init --data {tmp_path / 'new'}" in said
     assert not (tmp_path / "new").exists()
@@ -201,17 +231,16 @@ def test_the_doctor_says_what_was_meant(data: Path) -> None:
     assert "PARLEY_DATA" in found["remedy"]
 
 
-def test_a_wrong_setting_names_its_variable(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", [("serve",), ("user", "list")])
+def test_a_wrong_setting_names_its_variable(command: tuple[str, ...], here: Here) -> None:
     """As the server and every command read it."""
-    environment = {"PARLEY_SERVER_PORT": "eighty"}
-    said = sentence(parley("serve", data=tmp_path, environment=environment))
+    said = sentence(here.run(*command, PARLEY_SERVER_PORT="eighty"))
     assert said == "server.port must be a whole number, not 'eighty' (PARLEY_SERVER_PORT)"
-    assert sentence(parley("user", "list", data=tmp_path, environment=environment)) == said
 
 
-def test_wrong_roles_name_the_option(tmp_path: Path) -> None:
+def test_wrong_roles_name_the_option(here: Here, tmp_path: Path) -> None:
     """What was said on the command line is looked for there."""
-    said = sentence(parley("serve", "--roles", "cook", data=tmp_path))
+    said = sentence(here.run("serve", "--roles", "cook", "--data", str(tmp_path)))
     assert said.endswith("(--roles)")
 
 
@@ -224,11 +253,16 @@ def server(data: Path) -> Iterator[ServerProcess]:
         yield running
 
 
-@pytest.mark.parametrize(("text", "given"), [("", ""), ("-", ""), ("-", "\n")])
-def test_an_empty_message_is_not_sent(text: str, given: str, server: ServerProcess) -> None:
-    """It is a mistake of usage, and nothing is stored."""
-    run = parley("send", "Tea", text, "--as", "ann", data=server.data, given=given)
-    assert (run.status, "empty" in run.stderr) == (2, True)
+def test_an_empty_message_is_a_mistake_of_usage(here: Here, data: Path) -> None:
+    """No server is asked for it."""
+    run = here.run("send", "Tea", "", "--as", "ann", "--data", str(data))
+    assert (run.status, "the message is empty" in run.stderr) == (2, True)
+
+
+def test_nothing_on_stdin_is_not_sent(server: ServerProcess) -> None:
+    """An empty line is an empty message, too, and nothing is stored."""
+    run = parley("send", "Tea", "-", "--as", "ann", data=server.data, given="\n")
+    assert (run.status, "the message is empty" in run.stderr) == (2, True)
     assert one(server.data, "SELECT max(sequence) FROM entries WHERE chat_no = 1") == GROUP_ENTRIES
 
 
@@ -243,18 +277,17 @@ def test_a_server_that_crashed_is_looked_for_where_it_was(server: ServerProcess)
 # Help and completion
 
 
-def test_an_operator_is_promised_what_there_is() -> None:
+def test_an_operator_is_promised_what_there_is(here: Here) -> None:
     """`--operator` speaks of /metrics, and of no interface that does not exist."""
-    shown = " ".join(succeed("user", "add", "--help").stdout.split())
+    shown = " ".join(here.run("user", "add", "--help").stdout.split())
     assert "/metrics" in shown
     assert "/v1/admin" not in shown
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_gets_its_script(shell: str) -> None:
+def test_a_shell_gets_its_script(shell: str, here: Here) -> None:
     """What the shell asks for once is a script that asks parley again at each Tab."""
-    run = parley(environment={"_PARLEY_COMPLETE": f"source_{shell}"})
-    assert run.status == 0
+    run = here.run(_PARLEY_COMPLETE=f"source_{shell}")
     assert f"_PARLEY_COMPLETE=complete_{shell}" in run.stdout
 
 
@@ -264,6 +297,12 @@ def test_a_word_is_completed() -> None:
     assert parley(environment=asked).stdout.split() == ["remove", "rename"]
 
 
-def test_help_offers_completion() -> None:
+def test_help_offers_completion(here: Here) -> None:
     """Whoever reads the help learns how to have it."""
-    assert "--install-completion" in succeed("--help").stdout
+    assert "--install-completion" in here.run("--help").stdout
+
+
+def test_help_keeps_the_defaults(here: Here) -> None:
+    """What is in brackets is taken for markup and vanishes."""
+    shown = here.run("serve", "--help").stdout.replace("│", "")
+    assert "(default: ./data)" in " ".join(shown.split())
