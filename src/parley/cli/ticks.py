@@ -36,7 +36,7 @@ def presence(member: Member, name: str) -> str:
     if member.status == "online":
         return f"{name} is online"
     if member.last_seen is None:
-        return f"{name} has not been online yet"
+        return f"{name} is offline"
     try:
         moment = datetime.fromtimestamp(from_iso(member.last_seen) / 1000).astimezone()
     except ValueError:

@@ -88,7 +88,7 @@ async def test_who_types_is_said_under_the_chat(server: ServerProcess) -> None:
 async def test_a_direct_chat_says_whether_the_other_is_there(server: ServerProcess) -> None:
     """And when they last were."""
     with window(server, "tail", "ben", "--as", "ann") as screen:
-        await screen.ends_with("ben has not been online yet")
+        await screen.ends_with("ben is offline")
         async with person(server, "ben"):
             await screen.ends_with("ben is online")
         await screen.ends_with("ben, last seen: ")

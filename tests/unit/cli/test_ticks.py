@@ -52,7 +52,7 @@ def test_typing_is_a_sentence(names: list[str], says: str) -> None:
         ("online", AT, "ada is online"),
         ("offline", AT, "ada, last seen: 01 March, "),
         ("offline", "unavailable", "ada, last seen: unavailable"),
-        ("offline", None, "ada has not been online yet"),
+        ("offline", None, "ada is offline"),
     ],
 )
 def test_presence_is_a_phrase(status: str, last_seen: str | None, says: str) -> None:
