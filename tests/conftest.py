@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-pytest_plugins = ["tests.services", "tests.seeds"]
+pytest_plugins = ["tests.services", "tests.seeds", "tests.forking"]
 
 GUARD_SHARE = 0.9
 """The guard fires at this share of the test's timeout, so that it always comes before pytest-timeout."""

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 import msgspec
 
@@ -35,6 +35,30 @@ FILE_NAME = "parley.db"
 
 class ServerFailed(Exception):
     """The process did not do what was asked of it in time; the message ends with its last log lines."""
+
+
+class Process(Protocol):
+    """What is needed of `subprocess.Popen`, with text streams."""
+
+    stdout: IO[str] | None
+    stderr: IO[str] | None
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int) -> None: ...
+
+    def kill(self) -> None: ...
+
+    def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]: ...  # noqa: A002 - as there
+
+
+launch: Callable[..., Process] = subprocess.Popen
+"""How a process starts, called like `subprocess.Popen`: whoever starts very many may know a quicker way."""
 
 
 class Lines:
@@ -86,7 +110,7 @@ class ServerProcess:
         self.environment = dict(environment or {})
         self.arguments = list(arguments)
         self.port = 0
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Process | None = None
         self._stdout: Lines | None = None
         self._stderr: Lines | None = None
 
@@ -126,7 +150,7 @@ class ServerProcess:
         """Start it and do not wait until it is ready."""
         assert not self.is_running, "it runs already"
         serve = ["serve", "--data", str(self.data), "--host", HOST, "--port", str(self.port)]
-        self._process = subprocess.Popen(
+        self._process = launch(
             [*parley_command(), *serve, *self.arguments],
             env={**os.environ, **self.environment, **(environment or {})},
             stdin=subprocess.DEVNULL,
@@ -232,15 +256,26 @@ def run_parley(
     *arguments: str, timeout_seconds: float = 30.0, environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; `environment` is on top of this process's own."""
-    return subprocess.run(
+    return run_command(
         [*parley_command(), *arguments],
-        env={**os.environ, **(environment or {})},
-        capture_output=True,
-        text=True,
-        timeout=timeout_seconds,
-        check=False,
-        stdin=subprocess.DEVNULL,
+        environment={**os.environ, **(environment or {})},
+        timeout_seconds=timeout_seconds,
     )
+
+
+def run_command(
+    command: Sequence[str], *, environment: Mapping[str, str], timeout_seconds: float, given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, with this on its stdin."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    process = launch(command, env=environment, text=True, encoding="utf-8", errors="replace", **pipes)
+    try:
+        stdout, stderr = process.communicate(given, timeout_seconds)
+    except BaseException:
+        process.kill()
+        process.communicate()
+        raise
+    return subprocess.CompletedProcess(list(command), process.wait(), stdout, stderr)
 
 
 def _parsed(line: str) -> dict[str, Any] | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from parley.testing.server import parley_command
+from parley.testing.server import parley_command, run_command
 
 COMMAND_SECONDS_MAX = 40.0
 PR_CAPBSET_DROP = 24
@@ -39,26 +39,36 @@ def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def parley(
-    *arguments: str,
-    data: Path | None = None,
-    given: str = "",
-    environment: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
+    *arguments: str, data: Path | None = None, given: str = "", environment: Mapping[str, str] | None = None
 ) -> Run:
-    """Run a command on a data folder, with this on its stdin. File permissions hold, also for root."""
-    where = {"PARLEY_DATA": str(data)} if data is not None else {}
+    """Run a command on a data folder, with this on its stdin."""
+    return Run(
+        run_command(
+            [*parley_command(), *arguments],
+            environment=_environment_on(data, environment),
+            timeout_seconds=COMMAND_SECONDS_MAX,
+            given=given,
+        )
+    )
+
+
+def parley_without_privileges(*arguments: str, data: Path) -> Run:
+    """The same for a user whom file permissions can stop, also where the tests run as root."""
     process = subprocess.run(
         [*parley_command(), *arguments],
-        input=given,
         capture_output=True,
         text=True,
         timeout=COMMAND_SECONDS_MAX,
         check=False,
-        env=clean_environment({**where, **(environment or {})}),
-        cwd=cwd,
+        env=_environment_on(data, None),
         preexec_fn=_obey_permissions if os.geteuid() == 0 else None,
     )
     return Run(process)
+
+
+def _environment_on(data: Path | None, environment: Mapping[str, str] | None) -> dict[str, str]:
+    where = {"PARLEY_DATA": str(data)} if data is not None else {}
+    return clean_environment({**where, **(environment or {})})
 
 
 def _obey_permissions() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from parley.cli import main
 from parley.testing.server import ServerProcess
-from tests.integration.cli.running import Run, parley, succeed
+from tests.integration.cli.running import Run, parley, parley_without_privileges, succeed
 from tests.integration.cli.stores import one
 from tests.integration.small_world import GROUP_ENTRIES
 
@@ -171,7 +171,7 @@ def test_a_file_in_place_of_the_folder_is_told(command: tuple[str, ...], tmp_pat
 def test_a_folder_of_somebody_else_is_told(command: tuple[str, ...], data: Path) -> None:
     """One sentence names the path, who was refused, and what to do."""
     with closed(data):
-        said = sentence(parley(*command, data=data))
+        said = sentence(parley_without_privileges(*command, data=data))
     assert said.startswith(str(data))
     assert "run this as its owner" in said
 
@@ -179,7 +179,7 @@ def test_a_folder_of_somebody_else_is_told(command: tuple[str, ...], data: Path)
 def test_a_store_of_somebody_else_is_told(data: Path) -> None:
     """The same for a file in a folder that may be entered."""
     with closed(data / "parley.db"):
-        said = sentence(parley("user", "list", data=data))
+        said = sentence(parley_without_privileges("user", "list", data=data))
     assert said.startswith(f"{data / 'parley.db'} cannot be used by the user ")
 
 
@@ -189,7 +189,7 @@ def test_a_store_of_somebody_else_is_told(data: Path) -> None:
 def test_the_doctor_survives_a_folder_that_it_may_not_enter(data: Path) -> None:
     """It says so with a remedy, and goes on to what else there is to look at."""
     with closed(data):
-        run = parley("doctor", "--json", data=data)
+        run = parley_without_privileges("doctor", "--json", data=data)
     found = {finding["what"]: finding for finding in run.json["findings"]}
     assert (run.status, found["data folder"]["state"]) == (1, "wrong")
     assert "chown" in found["data folder"]["remedy"]
@@ -199,7 +199,7 @@ def test_the_doctor_survives_a_folder_that_it_may_not_enter(data: Path) -> None:
 def test_the_doctor_survives_a_path_that_it_may_not_follow(data: Path) -> None:
     """The same when not even the folder itself can be seen."""
     with closed(data):
-        run = parley("doctor", "--json", data=data / "inner")
+        run = parley_without_privileges("doctor", "--json", data=data / "inner")
     found = {finding["what"]: finding["state"] for finding in run.json["findings"]}
     assert (run.status, found["data folder"]) == (1, "wrong")
 
