@@ -50,7 +50,25 @@ class ServedByTwo(Served):
     def client(self, person: Person, **options: Any) -> RawClient:
         return self._pick(person).client(person, **options)
 
-    async def hear_all(self) -> None:
+    async def settle(self, heads: Mapping[str, int]) -> None:
+        """What happened on either node is known on the other, up to these positions of chats."""
+        await eventually(lambda: all(self._has_told(node) for node in self.nodes))
+        await self._hear_signals()
+        await eventually(lambda: all(self._has_told(node) for node in self.nodes))
+        await eventually(lambda: all(self._has_heard(node, heads) for node in self.nodes))
+
+    @staticmethod
+    def _has_told(node: Served) -> bool:
+        """No receipt waits to be told, to the other node or to a socket."""
+        receipts = node.app.social.receipts
+        return receipts._worker is None and not receipts._tasks
+
+    @staticmethod
+    def _has_heard(node: Served, heads: Mapping[str, int]) -> bool:
+        chats = node.app.hub._chats
+        return all(chats[chat_id].sent_through >= head for chat_id, head in heads.items() if chat_id in chats)
+
+    async def _hear_signals(self) -> None:
         """What either node has told the other by now, the other has heard."""
         for teller, hearer in itertools.permutations(self.nodes):
             probe, heard = f"probe {secrets.token_hex(4)}".encode(), asyncio.Event()

@@ -371,5 +371,8 @@ STEPS_BY_WEIGHT = {
     replace_device: 2,
 }
 
+OF_ONE_PROCESS = {abandon, seal}
+"""Steps that reach into the file of the store."""
+
 ON_THE_SAME_SOCKETS = {send, report, follow, race, seal, open_chat, come_or_go, change_chat, mute, block}
 """Steps beside which others may go on with what they do."""

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from random import Random
 from typing import NamedTuple
@@ -13,9 +14,12 @@ from parley.testing.clock import VirtualClock
 from tests.integration.gateway.people_model.events import Came, LoggedIn, Revoked, Went
 from tests.integration.gateway.people_model.world import Chat, World
 from tests.integration.gateway.serving import Place, Served
+from tests.integration.gateway.two_nodes import Pick, ServedByTwo, TwoNodes
 from tests.waiting import eventually
 
 STEP_MS = 7
+SHARED_START_MS = 4_102_444_800_000
+"""2100-01-01: DynamoDB Local forgets what has run out by its own clock."""
 DEVICES = (
     ("ann", "phone"),
     ("ann", "laptop"),
@@ -45,13 +49,17 @@ NOTHING_LISTED = Listed("", {}, False)
 
 
 class Town:
-    def __init__(self, place: Place, random: Random, unread_max: int) -> None:
+    """`is_shared`: on two nodes, where everybody uses either of them for whatever they do next."""
+
+    def __init__(self, place: Place | TwoNodes, random: Random, unread_max: int) -> None:
         self._place = place
+        self.is_shared = isinstance(place, TwoNodes)
+        self._chance_of_nodes = Random(random.random())
         self._stack = AsyncExitStack()
         self.is_atomic = place.settings["PARLEY_STORE_SEQUENCING"] == "atomic"
         self.numbers = itertools.count(1)
         self.random = random
-        self.clock = VirtualClock()
+        self.clock = VirtualClock(SHARED_START_MS) if self.is_shared else VirtualClock()
         self.world = World(unread_max)
         self.served: Served
         self.logins: dict[Device, list[Person]] = {device: [] for device in DEVICES}
@@ -84,7 +92,14 @@ class Town:
     # Coming and going
 
     async def _serve(self) -> None:
-        self.served = await self._stack.enter_async_context(self._place.serving(clock=self.clock))
+        if isinstance(self._place, TwoNodes):
+            serving = self._place.serving(clock=self.clock, pick=self._either)
+            self.served = await self._stack.enter_async_context(serving)
+        else:
+            self.served = await self._stack.enter_async_context(self._place.serving(clock=self.clock))
+
+    def _either(self, nodes: Sequence[Served]) -> Pick:
+        return lambda person: self._chance_of_nodes.choice(nodes)
 
     async def leave(self) -> list[Device]:
         """Everybody closes their sockets properly, then the server stops; the devices that were there."""
@@ -210,6 +225,7 @@ class Town:
 
     def abandon(self, chat: Chat) -> None:
         """A process takes the next number of a chat and dies before it writes anything there."""
+        assert isinstance(self._place, Place)
         number = chat.head + len(chat.taken) + 1
         with connect_beside(self._place.folder, read_only=False) as connection, writing(connection):
             connection.execute(
@@ -224,8 +240,14 @@ class Town:
 
     # Sockets
 
+    async def settle(self) -> None:
+        """What one node knows by now, the other knows too."""
+        if isinstance(self.served, ServedByTwo):
+            await self.served.settle({chat.chat_id: chat.head for chat in self.chats})
+
     async def drain(self) -> None:
         """What was on its way to any socket has come, and is forgotten: from now on other rules hold."""
+        await self.settle()
         for client in self.clients.values():
             assert (await client.heartbeat())["type"] == "heartbeat_ack"
             client.unasked.clear()
