@@ -4,11 +4,9 @@ A whole server, and beside it everything worked out anew from its logs and what 
 one course of events; a failure names its steps.
 """
 
-from collections.abc import Callable, Coroutine
 from contextlib import nullcontext
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -19,6 +17,7 @@ from tests.integration.gateway.people_model.acting import (
     OF_ONE_PROCESS,
     ON_THE_SAME_SOCKETS,
     STEPS_BY_WEIGHT,
+    Step,
     restart,
 )
 from tests.integration.gateway.people_model.comparing import compare, reading_along
@@ -26,8 +25,6 @@ from tests.integration.gateway.people_model.town import Town
 from tests.integration.gateway.serving import Place
 from tests.integration.gateway.two_nodes import TwoNodes
 from tests.seeds import IS_VARIED
-
-Step = Callable[[Town], Coroutine[Any, Any, None]]
 
 COURSES = range(4)
 STEPS = 50

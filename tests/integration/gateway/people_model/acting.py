@@ -1,7 +1,8 @@
 """What people do: each step is one thing that somebody, or several at once, may do next."""
 
 import asyncio
-from typing import NamedTuple
+from collections.abc import Callable, Coroutine
+from typing import Any, NamedTuple
 
 from parley.store.sqlite.log import SEAL_AFTER_MS
 from parley.testing.clients import Answer, Frame
@@ -9,6 +10,7 @@ from tests.integration.gateway.people_model.events import Acked, Holds, Muted, R
 from tests.integration.gateway.people_model.town import PEOPLE, Device, Entries, Town
 from tests.integration.gateway.people_model.world import Chat
 
+Step = Callable[[Town], Coroutine[Any, Any, None]]
 CHATS_MAX = 7
 RACING = 4
 KINDS = ("ack", "ack", "delivery_receipt", "delivery_receipt", "read_receipt", "read_receipt")
@@ -350,7 +352,7 @@ async def replace_device(town: Town) -> None:
     await town.logged_out(device, sessions)
 
 
-STEPS_BY_WEIGHT = {
+STEPS_BY_WEIGHT: dict[Step, int] = {
     send: 6,
     report: 6,
     follow: 3,
@@ -371,8 +373,19 @@ STEPS_BY_WEIGHT = {
     replace_device: 2,
 }
 
-OF_ONE_PROCESS = {abandon, seal}
+OF_ONE_PROCESS: set[Step] = {abandon, seal}
 """Steps that reach into the file of the store."""
 
-ON_THE_SAME_SOCKETS = {send, report, follow, race, seal, open_chat, come_or_go, change_chat, mute, block}
+ON_THE_SAME_SOCKETS: set[Step] = {
+    send,
+    report,
+    follow,
+    race,
+    seal,
+    open_chat,
+    come_or_go,
+    change_chat,
+    mute,
+    block,
+}
 """Steps beside which others may go on with what they do."""
