@@ -31,8 +31,7 @@ from parley.errors import (
     StoreError,
 )
 from parley.model import Appended, AppendResult, Draft, Outcome
-from parley.store.ports import Log
-from parley.store.rules import APPEND_SECONDS_MAX
+from parley.store.ports import APPEND_SECONDS_MAX, Log
 from parley.telemetry import Metrics
 from parley.wire.frames import RequestId
 from parley.wire.limits import ANSWER_SECONDS_MAX, OUTBOX_BYTES_MAX

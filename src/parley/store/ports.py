@@ -27,6 +27,11 @@ from parley.model import (
     Session,
     User,
 )
+from parley.wire.limits import ANSWER_SECONDS_MAX
+
+APPEND_SECONDS_MAX = 2.5
+"""How long an append waits for others (a lock, a race, numbers below its own); then it says what it knows."""
+assert APPEND_SECONDS_MAX < ANSWER_SECONDS_MAX
 
 
 class Log(Protocol):

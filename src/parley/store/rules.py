@@ -5,7 +5,6 @@ from __future__ import annotations
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refusal
 from parley.model import Relation
 from parley.wire.limits import (
-    ANSWER_SECONDS_MAX,
     BLOCKS_MAX,
     CHAT_MEMBERS_MAX,
     CONTACTS_MAX,
@@ -20,10 +19,6 @@ TOO_MANY_RELATED = {
     Relation.BLOCK: BAD_REQUEST.because(f"a person blocks at most {BLOCKS_MAX} others"),
 }
 NO_TOKEN = BAD_REQUEST.because("this changed_since is no token of an overview; leave it out to start over")
-
-APPEND_SECONDS_MAX = 2.5
-"""How long an append waits for others (a lock, a race, numbers below its own); then it says what it knows."""
-assert APPEND_SECONDS_MAX < ANSWER_SECONDS_MAX
 
 ID_LETTERS_TOLD_MAX = 64
 STRAY_POSITIONS_MAX = 10_000

@@ -28,7 +28,7 @@ from parley.store.dynamodb.prefixes import FAILED, Prefixes
 from parley.store.dynamodb.states import CHATS, COUNTERS, ChatState, ChatStates, is_whole, number
 from parley.store.dynamodb.together import repeated
 from parley.store.dynamodb.values import Item
-from parley.store.rules import APPEND_SECONDS_MAX
+from parley.store.ports import APPEND_SECONDS_MAX
 from parley.telemetry import Metrics
 
 RACES_LOST_MAX = 2

@@ -23,8 +23,7 @@ from parley.store.dynamodb.schema import check_tables
 from parley.store.dynamodb.standings import DynamoStandings
 from parley.store.dynamodb.states import CHATS, COUNTERS, ChatStates
 from parley.store.dynamodb.two_phase import Hold, TwoPhaseAppends
-from parley.store.ports import Allocator
-from parley.store.rules import APPEND_SECONDS_MAX
+from parley.store.ports import APPEND_SECONDS_MAX, Allocator
 from parley.telemetry import Metrics
 
 SEAL_AFTER_MS = 10_000

@@ -21,7 +21,7 @@ import apsw
 import structlog
 
 from parley.errors import OutcomeUnknown, ParleyError, Refused, StoreBusy, StoreUnavailable
-from parley.store.rules import APPEND_SECONDS_MAX
+from parley.store.ports import APPEND_SECONDS_MAX
 from parley.store.sqlite.database import Database
 from parley.telemetry import Metrics
 
