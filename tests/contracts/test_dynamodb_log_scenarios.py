@@ -263,7 +263,7 @@ async def test_kafka_unavailable(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_kafka_unavailable_to_who_waits_for_it(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With bus.ack = published a send is refused as ServiceUnavailable, is durable, and is acked later."""
+    """With bus.ack = published a send is refused as `service_unavailable`, is durable, and is acked later."""
     monkeypatch.setattr(publisher, "CONFIRM_SECONDS_MAX", 0.1)
     async with (
         world(mode, 2, publishes=True) as (node, other),

@@ -26,7 +26,7 @@ async def test_fails(seven):
     await asyncio.sleep(0)
     assert seven == 8
 
-@pytest.mark.timeout(0.5)
+@pytest.mark.timeout(5)
 async def test_hangs():
     async def wait_for_ever():
         await asyncio.Event().wait()
@@ -66,7 +66,7 @@ def test_a_false_claim_in_a_coroutine_fails(report: str) -> None:
 def test_a_hanging_coroutine_is_cancelled_with_its_stacks(report: str) -> None:
     """A coroutine test that never ends fails and shows where each task was waiting."""
     assert "FAILED test_sample.py::test_hangs" in report
-    assert "the test was still waiting after 0.45 s" in report
+    assert "the test was still waiting after 4.5 s" in report
     assert "in wait_for_ever" in report
 
 
