@@ -1,13 +1,15 @@
 """A store that hangs leaves no request without an answer. Budgets are short while it does."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from parley.chats import sending
 from parley.gateway import connection, server
-from parley.testing.clients import Person
+from parley.model import AppendResult, Draft
+from parley.testing.clients import Frame, Person
 from parley.wire import codes
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
 
@@ -163,3 +165,49 @@ async def test_a_write_over_http_that_takes_too_long_is_unknown_and_goes_on(
             assert_refused(await served.as_(ann).post("/v1/chats", body), 503, "outcome_unknown")
             create.go_on()
             assert (await client.hear("chat_changed"))["change"] == "joined"
+
+
+class Frames:
+    """What one connection receives, by type."""
+
+    def __init__(self) -> None:
+        self.received_types: list[str] = []
+
+    def sent(self, frame: Frame) -> None:
+        """Nobody asks."""
+
+    def received(self, frame: Frame) -> None:
+        self.received_types.append(frame["type"])
+
+
+async def test_the_log_does_not_show_an_entry_before_its_ack(
+    either: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The store has written and answers late: what the hub reads meanwhile waits for the sender's ack."""
+    async with either.serving() as served:
+        ann, _, chat = await chatting(served)
+        log, hub, frames = served.app.store.log, served.app.hub, Frames()
+        stored, answers, asked = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        append, hold = log.append, hub.hold
+
+        async def append_late(drafts: Sequence[Draft]) -> AppendResult:
+            result = await append(drafts)
+            stored.set()
+            await answers.wait()
+            return result
+
+        def asked_to_hold(chat_id: str, through: int, tell: Callable[[], None]) -> bool:
+            asked.set()
+            return hold(chat_id, through, tell)
+
+        async with served.client(ann, observer=frames) as client:
+            monkeypatch.setattr(log, "append", append_late)
+            monkeypatch.setattr(hub, "hold", asked_to_hold)
+            sent = await client.post_message(chat, "mine")
+            await stored.wait()
+            await hub.check_heads()
+            await asked.wait()
+            answers.set()
+            await client.answered(sent)
+            await client.live_entry(chat, 1)
+            assert frames.received_types[-2:] == ["ack", "messages"]
