@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from math import ceil
@@ -109,9 +110,13 @@ class Latencies:
 
 
 class Metrics:
-    """Every metric of one server. Counted per batch, not per message, wherever that says the same."""
+    """Every metric of one server. Counted per batch, not per message, wherever that says the same.
 
-    def __init__(self, clock: Clock) -> None:
+    `now`: seconds, for what is timed. Not the loop's time, which some loops know to a millisecond only.
+    """
+
+    def __init__(self, clock: Clock, now: Callable[[], float] = time.perf_counter) -> None:
+        self.now = now
         self.registry = CollectorRegistry()
         self.gaps = Window(clock)
         self.retries = Window(clock)

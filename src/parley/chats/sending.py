@@ -91,12 +91,16 @@ class Sender(Protocol):
 
 
 class Waiting(NamedTuple):
-    """A draft and who waits for its outcome. `since`: when it was submitted."""
+    """A draft and who waits for its outcome.
+
+    `since`: the loop's time at the watch's last look before it came. `submitted_at`: for metrics alone.
+    """
 
     draft: Draft
     request_id: RequestId
     done: Done
     since: float
+    submitted_at: float
 
 
 class HeldNews:
@@ -151,6 +155,7 @@ class Sending(Sender):
         self._queues: dict[str, list[Waiting]] = {}
         self._under_way: dict[str, list[Batch]] = {}
         """By the name of their queue, until they are answered."""
+        self._now = 0.0
         self._watch: asyncio.TimerHandle | None = None
         self._idle: deque[str] = deque()
         self._on_idle: dict[str, list[Tell]] = {}
@@ -187,7 +192,7 @@ class Sending(Sender):
             self._waiting_count += 1
             if self._watch is None:
                 self._watch_on()
-            self._enqueue(Waiting(draft, request_id, done, asyncio.get_running_loop().time()))
+            self._enqueue(Waiting(draft, request_id, done, self._now, self._metrics.now()))
 
     def hold(self, chat_id: str, through: int, tell: Tell) -> bool:
         """As `Sender` promises. A draft that the log was not given yet cannot be in the news."""
@@ -225,7 +230,7 @@ class Sending(Sender):
     async def _run_lane(self) -> None:
         """A lane over all chats; it hands out one batch's answers while the next waits for the disk."""
         told: tuple[Batch, AppendResult, float] | None = None
-        now = asyncio.get_running_loop().time
+        now = self._metrics.now
         while True:
             waiting = self._take(EVERY_CHAT)
             if waiting:
@@ -258,7 +263,7 @@ class Sending(Sender):
             result = await self._append(batch)
             if result.persisted:
                 after = result.persisted[-1].positions[-1].sequence
-            self._answer(batch, result, asyncio.get_running_loop().time())
+            self._answer(batch, result, self._metrics.now())
         for tell in self._on_idle.pop(chat_id, ()):
             tell()
         asyncio.get_running_loop().call_soon(self._start_chats)
@@ -300,7 +305,7 @@ class Sending(Sender):
 
     def _answer(self, batch: Batch, result: AppendResult, durable_at: float) -> None:
         if result.persisted:
-            self._metrics.time_persist(durable_at - batch.waiting[0].since)
+            self._metrics.time_persist(durable_at - batch.waiting[0].submitted_at)
         if self._confirm is None:
             self._tell(batch, result, durable_at)
         else:
@@ -344,7 +349,7 @@ class Sending(Sender):
         except Exception:
             log.exception("news could not be told", chats=[news.chat_id for news in result.persisted][:10])
         _release(batch)
-        self._metrics.fanout_seconds.observe(asyncio.get_running_loop().time() - durable_at)
+        self._metrics.fanout_seconds.observe(self._metrics.now() - durable_at)
 
     def _end(self, batch: Batch) -> None:
         """Everybody who waited for it has an answer."""
@@ -360,7 +365,9 @@ class Sending(Sender):
     # In time
 
     def _watch_on(self) -> None:
-        self._watch = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._look)
+        loop = asyncio.get_running_loop()
+        self._now = loop.time()
+        self._watch = loop.call_later(WATCH_SECONDS, self._look)
 
     def _look(self) -> None:
         """Answer whoever has waited for too long; look again for as long as anybody waits."""
@@ -368,7 +375,7 @@ class Sending(Sender):
         if not self._waiting_count and not self._under_way:
             return
         self._watch_on()
-        before = asyncio.get_running_loop().time() - SEND_SECONDS_MAX
+        before = self._now - SEND_SECONDS_MAX
         refused, unknown = self._take_back(before), self._give_up(before)
         if refused or unknown:
             log.warning("sends not answered in time", refused=refused, unknown=unknown)

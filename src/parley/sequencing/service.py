@@ -103,14 +103,13 @@ class Sequencer:
         return _json(bodies.Outcomes(outcomes))
 
     async def _allocate_one(self, asked: bodies.Allocation) -> bodies.Outcome:
-        time = asyncio.get_running_loop().time
-        started = time()
+        started = self._metrics.now()
         try:
             last = await self._allocator.allocate(asked.chat_id, asked.count, asked.floor)
         except StoreError as error:
             self._count_failure(asked.chat_id, error)
             return bodies.failure(asked.chat_id, error)
-        self._metrics.time_allocation(time() - started)
+        self._metrics.time_allocation(self._metrics.now() - started)
         return bodies.Outcome(asked.chat_id, last)
 
     def _count_failure(self, chat_id: str, error: StoreError) -> None:

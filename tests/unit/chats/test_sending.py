@@ -89,7 +89,7 @@ def test_the_persist_path_is_timed_from_submission_to_durability() -> None:
             return await super().append(drafts)
 
     async def scenario(clock: VirtualClock) -> list[float]:
-        log, metrics = SlowLog(), Metrics(clock)
+        log, metrics = SlowLog(), Metrics(clock, asyncio.get_running_loop().time)
         sending = Sending(log, EmbeddedBus(), metrics)
         sending.start()
         first = asyncio.create_task(sending.send(draft("first")))

@@ -121,8 +121,7 @@ class AtomicAppends:
         revision, actions = self._actions(state, run, placed, race.claim)
         self._reach("before_write")
         token = self._ids.next(EVENT, self._desk.clock())
-        time = asyncio.get_running_loop().time
-        started = time()
+        started = self._metrics.now()
         try:
             await commit(self._dynamo, actions, token, [one.entry for one in placed])
         except (TransactionCanceled, Lost) as error:
@@ -136,7 +135,7 @@ class AtomicAppends:
             state.is_stale = True
             raise
         else:
-            self._metrics.time_allocation(time() - started)
+            self._metrics.time_allocation(self._metrics.now() - started)
             self._metrics.gaps.add(0, len(placed))
             self._reach("after_commit_before_ack")
             race.lost, race.claim, race.is_mine = 0, None, False

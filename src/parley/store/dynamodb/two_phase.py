@@ -198,15 +198,14 @@ class TwoPhaseAppends:
 
     async def _allocate(self, state: ChatState, count: int) -> list[int] | Refusal:
         """Step 3: numbers that nobody else has, or why there are none."""
-        time = asyncio.get_running_loop().time
-        started = time()
+        started = self._metrics.now()
         try:
             last = await self._allocator.allocate(state.chat_id, count, state.head)
         except CounterMissingError:
             return COUNTER_MISSING
         except InconsistentCounterError as error:
             return COUNTER_INCONSISTENT.because(str(error))
-        self._metrics.time_allocation(time() - started)
+        self._metrics.time_allocation(self._metrics.now() - started)
         first = last - count + 1
         if first - 1 - state.head > STRAY_POSITIONS_MAX:
             end = await self._desk.states.last_position(state.chat_id)

@@ -93,14 +93,13 @@ class SqliteLog:
     async def _append_atomic(self, drafts: list[Draft]) -> AppendResult:
         now_ms = self._clock()
         first = self._ids.reserve(now_ms, len(drafts))
-        time = asyncio.get_running_loop().time
-        started = time()
+        started = self._metrics.now()
         result = await self._writer.run(
             lambda tx: appending.append_atomic(tx, self._states, drafts, now_ms, first),
             lambda done: self._settle(done.persisted),
         )
         if result.persisted:
-            self._metrics.time_allocation(time() - started)
+            self._metrics.time_allocation(self._metrics.now() - started)
         count_sealed(self._metrics, result.persisted)
         self._metrics.conflicts.add(result.conflicts, 1)
         return result
@@ -136,15 +135,14 @@ class SqliteLog:
         self, drafts: list[Draft], take: Callable[[int, int], None]
     ) -> two_phase.Written:
         now_ms = self._clock()
-        time = asyncio.get_running_loop().time
-        started = time()
+        started = self._metrics.now()
         allocated = await self._writer.run(
             lambda tx: two_phase.allocate(tx, self._states, drafts, now_ms, self._under_way, take),
             lambda done: self._settle(done.sealed),
         )
         taken = sum(1 for sequence in allocated.sequences if sequence)
         if taken:
-            self._metrics.time_allocation(time() - started)
+            self._metrics.time_allocation(self._metrics.now() - started)
         count_sealed(self._metrics, allocated.sealed)
         trace_allocated(drafts, allocated.sequences)
         self._reach("after_allocate")

@@ -247,13 +247,13 @@ class Writer:
 
     def _commit(self) -> None:
         """In the thread: wait for the disk, then tell the loop."""
-        started = self._loop.time()
+        started = self._metrics.now()
         error: Exception | None = None
         try:
             self._database.writer.execute("COMMIT")
         except apsw.Error as failure:
             error = failure
-        seconds = self._loop.time() - started
+        seconds = self._metrics.now() - started
         with contextlib.suppress(RuntimeError):  # the loop is gone: so is everybody who waits
             self._loop.call_soon_threadsafe(self._committed, error, seconds)
 
