@@ -20,9 +20,11 @@ from parley.sequencing.coalescing import Coalescing
 from parley.sequencing.dynamodb import DynamoAllocator
 from parley.sequencing.redis import RedisAllocator
 from parley.sequencing.remote import RemoteAllocator
+from parley.store.dynamodb.calling import DEADLINE_SECONDS
 from parley.store.dynamodb.client import Dynamo
 from parley.store.dynamodb.store import DynamoStore
 from parley.store.ports import Allocator
+from parley.store.rules import APPEND_SECONDS_MAX
 from parley.telemetry import Metrics
 from parley.testing import dynamodb_faults, faults
 
@@ -35,7 +37,12 @@ LOOKS_PER_MEMBERSHIP_LOOK = 10
 """Who is in which chat is told by notices and entries; a notice that was lost is made good this often."""
 
 
-def dynamo_from(config: Config, metrics: Metrics | None, environment: Mapping[str, str]) -> Dynamo:
+def dynamo_from(
+    config: Config,
+    metrics: Metrics | None,
+    environment: Mapping[str, str],
+    deadline_seconds: float = DEADLINE_SECONDS,
+) -> Dynamo:
     """The client that a configuration asks for."""
     settings = config.dynamodb
     return Dynamo(
@@ -44,6 +51,7 @@ def dynamo_from(config: Config, metrics: Metrics | None, environment: Mapping[st
         prefix=settings.prefix,
         metrics=metrics,
         faults=dynamodb_faults.faults_from(environment),
+        deadline_seconds=deadline_seconds,
     )
 
 
@@ -89,7 +97,8 @@ class SharedEngine:
         reach: Reach,
         environment: Mapping[str, str],
     ) -> None:
-        dynamo = dynamo_from(config, metrics, environment)
+        # Somebody waits: what was throttled for so long is refused as not done, before nobody knows.
+        dynamo = dynamo_from(config, metrics, environment, APPEND_SECONDS_MAX)
         is_atomic = config.store.sequencing == "atomic"
         self._numbers = None if is_atomic else Numbers(config, dynamo, clock)
         self.store = DynamoStore(
