@@ -141,7 +141,8 @@ def _other_engine(folder: Path, remembered: config.Values, settings: Config, fil
     is_default = file is None and config.variable_of("store", "engine") not in os.environ
     where = "the default" if is_default else config.origin("store", "engine", file)
     if theirs == "sqlite":
-        remedy = f"choose another --data, or take {ours} out of {where}"
+        undo = f"take it out of {where}" if file is not None and where == str(file) else f"unset {where}"
+        remedy = f"choose another --data, or {undo}"
     else:
         remedy = (
             f"set PARLEY_STORE_ENGINE={theirs} and the other settings of its nodes, or choose another --data"
