@@ -5,17 +5,18 @@ import random
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from parley import ids
 from parley.clock import from_iso
 from parley.model import Relation, Session
 from parley.sequencing.dynamodb import DynamoAllocator
 from parley.store.checks import Findings
+from parley.store.dynamodb.answers import Rejected
 from parley.store.dynamodb.check import check_tables_of
 from parley.store.dynamodb.client import Dynamo, Item
 from parley.store.dynamodb.entries import put_void
-from parley.store.dynamodb.schema import create_tables
+from parley.store.dynamodb.schema import TABLES, Table, create_tables
 from parley.store.dynamodb.store import DynamoStore
 from parley.telemetry import Metrics
 from tests.integration.small_world import BEGINNING, VOID_AT, Ticking, populate
@@ -63,17 +64,67 @@ async def _make_void(dynamo: Dynamo, sequence: int) -> None:
     await dynamo.put("messages", put_void("chat_group", sequence, 1).item)
 
 
+class Filled(NamedTuple):
+    """Tables that were filled, and every item that was in them then."""
+
+    prefix: str
+    items: dict[str, dict[str, Item]]
+
+
+_filled: dict[bool, Filled] = {}
+"""Of this process, by two_phase: making and filling tables takes longer than the tests that break them."""
+
+
 @asynccontextmanager
 async def filled(*, two_phase: bool = False) -> AsyncIterator[Dynamo]:
-    """A client of tables of their own, filled."""
-    dynamo = Dynamo(await asyncio.to_thread(dynamodb_endpoint), REGION, prefix=fresh_prefix())
+    """A client of filled tables that nobody else uses; nothing is left of what an earlier test did there."""
+    there = _filled.pop(two_phase, None)
+    prefix = fresh_prefix() if there is None else there.prefix
+    dynamo = Dynamo(await asyncio.to_thread(dynamodb_endpoint), REGION, prefix=prefix)
     await dynamo.open()
     try:
-        await create_tables(dynamo)
-        await fill(dynamo, two_phase=two_phase)
+        if there is None:
+            await create_tables(dynamo)
+            await fill(dynamo, two_phase=two_phase)
+            there = Filled(prefix, {table.name: await _items(dynamo, table) for table in TABLES})
+        else:
+            await _restore_all(dynamo, there)
         yield dynamo
+        _filled[two_phase] = there
     finally:
         await dynamo.close()
+
+
+async def _items(dynamo: Dynamo, table: Table) -> dict[str, Item]:
+    """All of a table, by their keys."""
+    page = await dynamo.scan(table.name)
+    assert page.next_key is None, "the small world fits into a page"
+    return {str(_key(table, item)): item for item in page.items}
+
+
+async def _restore_all(dynamo: Dynamo, there: Filled) -> None:
+    def restore() -> list[Coroutine[Any, Any, None]]:
+        return [_restore(dynamo, table, there.items[table.name]) for table in TABLES]
+
+    ends = await asyncio.gather(*restore(), return_exceptions=True)
+    if any(isinstance(end, Rejected) for end in ends):  # a table was deleted
+        await create_tables(dynamo)
+        ends = await asyncio.gather(*restore())
+    assert not any(ends)
+
+
+async def _restore(dynamo: Dynamo, table: Table, items: dict[str, Item]) -> None:
+    found = await _items(dynamo, table)
+    for key, item in found.items():
+        if key not in items:
+            await dynamo.delete(table.name, _key(table, item))
+    for key, item in items.items():
+        if found.get(key) != item:
+            await dynamo.put(table.name, item)
+
+
+def _key(table: Table, item: Item) -> Item:
+    return {name: item[name] for name in (table.hash_key, table.range_key) if name is not None}
 
 
 async def set_in(dynamo: Dynamo, table: str, key: Item, **attributes: Any) -> None:
