@@ -32,7 +32,7 @@ run: setup ## Start the server on ./data
 
 test: check ## Everything static, then every test layer
 	@$(FETCH)
-	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(TEST_ROUNDS)} $(BIN)/pytest -n 2 --services tests
+	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(TEST_ROUNDS)} $(BIN)/pytest -n 2 --dist worksteal --services tests
 
 check: setup ## Only the static part: ruff, mypy, import rules
 	$(BIN)/ruff check .

@@ -109,6 +109,7 @@ async def world(mode: str, count: int = 2, **options: Any) -> AsyncIterator[list
         yield nodes
     finally:
         await close_all(nodes)
+    await nodes[0].empty()
 
 
 async def close_all(nodes: Iterable[Node]) -> None:
