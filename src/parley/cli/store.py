@@ -38,8 +38,15 @@ def init(data: Data = None, config: ConfigFile = None, json: AsJson = False) -> 
 def _init_folder(place: Place, json: bool) -> None:
     """An empty store in a folder, made durable as the server makes it."""
     from parley.cli.output import print_json
+    from parley.cli.places import CommandFailed
+    from parley.config import Dynamodb
     from parley.store.sqlite.database import FILE_NAME, Database
 
+    if place.settings.dynamodb != Dynamodb():
+        raise CommandFailed(
+            "store.engine is sqlite, which needs no tables, and there are settings for DynamoDB:"
+            " set PARLEY_STORE_ENGINE=dynamodb for tables, or unset PARLEY_DYNAMODB_*"
+        )
     file, is_new = str(place.folder / FILE_NAME), not place.has_store
     place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     database = Database(place.folder, beside=True)
