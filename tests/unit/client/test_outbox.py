@@ -171,6 +171,16 @@ def test_answers_to_replaced_transmissions_say_nothing(sender: Sender) -> None:
     assert sender.transmitted() == [("a", None), ("b", "a")]
 
 
+def test_a_late_refusal_of_a_resent_message_says_nothing(sender: Sender) -> None:
+    """Once a message was resent on the same connection, only the answer to the newer transmission ends it."""
+    sender.add("a")
+    (first,) = sender.transmit()
+    sender.pass_time(5_000)
+    (second,) = sender.transmit()
+    assert sender.outbox.refused(request_id(first), NOT_A_MEMBER, sender.now_ms) is None
+    assert sender.outbox.refused(request_id(second), NOT_A_MEMBER, sender.now_ms) is not None
+
+
 def test_a_late_ack_of_a_replaced_transmission_counts(sender: Sender) -> None:
     """An ack means stored, whichever transmission it answers."""
     sender.add("a", "b")

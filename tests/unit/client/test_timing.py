@@ -61,6 +61,12 @@ def test_a_temporary_refusal_waits_as_long_as_the_server_asks(
     )
 
 
+@pytest.mark.parametrize("attempts", [1, 4, 5, 100])
+def test_a_temporary_refusal_never_ends_a_send(attempts: int) -> None:
+    """However often a message was refused for now, it is tried again."""
+    assert isinstance(decide_resend(attempts, RATE_LIMITED, TIMING, 0), Resend)
+
+
 def test_an_old_message_is_checked_before_the_server_forgets_it() -> None:
     """The check comes before the seven days of the keys are over, not after."""
     assert PROVEN_MS_MAX < 7 * MS_PER_DAY

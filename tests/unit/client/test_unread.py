@@ -218,6 +218,15 @@ def test_a_thousand_are_more_than_can_be_counted() -> None:
     assert unread(harness.engine) == (1, False)
 
 
+def test_as_many_as_can_be_counted_are_no_more() -> None:
+    """The last number that can be shown is still exact, and one more message is more than it."""
+    harness = placed(unread=0)
+    live(harness, *range(11, 1_010))
+    exact = unread(harness.engine)
+    live(harness, 1_010)
+    assert (exact, unread(harness.engine)) == ((999, False), (999, True))
+
+
 def test_an_older_overview_does_not_hide_a_thousand() -> None:
     """Which of them it counted nobody knows any more: it is asked again."""
     harness = placed(head=0, read=0, unread=0)
