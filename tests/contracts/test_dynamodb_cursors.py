@@ -63,6 +63,18 @@ async def test_an_older_position_of_another_node_changes_nothing() -> None:
         assert await other.cursors.position(ann, "phone", chat) == 9
 
 
+async def test_a_node_that_is_ahead_in_one_position_does_not_lower_the_other() -> None:
+    """What a person has received rises, and what they have read stays, although both are told at once."""
+    async with nodes(2) as (one, other):
+        ann, chat = await written(one, 9)
+        one.cursors.note_read(ann, chat, 4, one.clock())
+        await one.cursors.flush()
+        other.cursors.note_acked(ann, "phone", chat, 9, one.clock())
+        other.cursors.note_read(ann, chat, 2, one.clock())
+        await other.cursors.flush()
+        assert (await row(one, ann, chat))[:2] == (9, 4)
+
+
 @pytest.mark.parametrize(
     ("acked", "read", "expected"),
     [(5, None, (5, 2)), (None, 6, (6, 6)), (3, 1, (4, 2)), (5, 1, (5, 2)), (1, 3, (4, 3)), (4, 2, (4, 2))],
