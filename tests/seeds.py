@@ -84,6 +84,21 @@ def repeat(request: pytest.FixtureRequest) -> int:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{MARKER}: draws by a seed that `make simulate` varies")
+    if IS_VARIED:
+        config.pluginmanager.register(TellAtOnce(config))
+
+
+class TellAtOnce:
+    """A long run says what failed when it fails, not in the end."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.ensure_newline()
+            terminal.write_line(f"failed: {command(report.nodeid)}")
 
 
 def pytest_report_header() -> str:

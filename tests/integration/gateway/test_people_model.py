@@ -35,7 +35,7 @@ PAGE_BYTES_MAX = 1_000
 
 
 @pytest.mark.randomised
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("course", COURSES)
 async def test_nothing_ever_drifts(
     either: Place, course: int, seed: int, monkeypatch: pytest.MonkeyPatch
