@@ -39,10 +39,8 @@ def latencies(store: OpenStore) -> list[float]:
 
 
 async def test_an_allocation_is_timed_without_what_is_around_it(engine: Engine) -> None:
-    """Time that passes before the commit that allocates, or after the numbers are taken, is not its own.
-
-    On SQLite in atomic the point lies within: statements and COMMIT are one transaction.
-    """
+    """Time that passes before the commit that allocates, or after the numbers are taken, is not its own."""
+    # On SQLite in atomic the point lies within: statements and COMMIT are one transaction.
     is_within = isinstance(engine, SqliteEngine) and engine.sequencing == "atomic"
     time = LeapingTime(PLACES[engine.sequencing])
     async with engine.opened(reach=time.reach) as store:
