@@ -12,6 +12,7 @@ import aiohttp
 from parley.bus.kafka.admin import admin_of, check_topics
 from parley.bus.topics import topics
 from parley.cli.doctor_findings import CLOCK_MS_OFF_MAX, Finding
+from parley.cli.problems import explain
 from parley.clock import wall_clock
 from parley.cluster.calls import check_exposure
 from parley.config import Config
@@ -63,7 +64,7 @@ async def _dynamodb(config: Config) -> AsyncIterator[Finding]:
             remedy = f"point-in-time recovery brings them back after a mistake; {INIT}"
             yield Finding("look", "tables", "have no point-in-time recovery", remedy)
     except ParleyError as error:
-        yield Finding("wrong", "DynamoDB", str(error), "nothing can be stored until this is right")
+        yield Finding("wrong", "DynamoDB", explain(error), "nothing can be stored until this is right")
     finally:
         await dynamo.close()
 
@@ -111,7 +112,7 @@ async def _kafka(config: Config) -> AsyncIterator[Finding]:
                 "look", "topics", says, "3 outlives a broker; it counts for topics made from then on"
             )
     except ParleyError as error:
-        yield Finding("wrong", "Kafka", str(error), "a node does not start without it")
+        yield Finding("wrong", "Kafka", explain(error), "a node does not start without it")
 
 
 async def _redis(config: Config) -> AsyncIterator[Finding]:
@@ -135,7 +136,7 @@ async def _redis(config: Config) -> AsyncIterator[Finding]:
                 yield Finding("wrong", "counters", problem, "or take another store.allocator")
     except ParleyError as error:
         remedy = "sends and sync go on without it; presence and shared rates do not"
-        yield Finding("wrong", "Redis", str(error), remedy)
+        yield Finding("wrong", "Redis", explain(error), remedy)
 
 
 async def _sequencers(config: Config) -> AsyncIterator[Finding]:
@@ -161,7 +162,7 @@ async def _cluster(config: Config) -> AsyncIterator[Finding]:
     try:
         check_exposure(cluster.host, cluster.secret)
     except ParleyError as error:
-        yield Finding("wrong", "cluster", str(error), "set PARLEY_CLUSTER_SECRET on every node")
+        yield Finding("wrong", "cluster", explain(error), "set PARLEY_CLUSTER_SECRET on every node")
     if 0 < len(cluster.secret) < SECRET_LETTERS_MIN:
         says = f"cluster.secret has {len(cluster.secret)} letters"
         yield Finding("look", "cluster", says, "openssl rand -hex 32 makes one that nobody guesses")

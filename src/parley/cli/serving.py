@@ -9,6 +9,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import structlog
@@ -36,7 +37,7 @@ def serve(
         place = _place(options, environment)
         _configure_logs(place, options, environment)
         if place.server_process() is None:  # else that is the thing to tell
-            _check_address(place.settings)
+            check_address(place.settings.server.host, place.settings.server.port)
         _run_announced(place, started)
     except (ParleyError, OSError) as error:
         complain(error)
@@ -75,18 +76,32 @@ def _configure_logs(place: Place, options: ServeOptions, environment: Mapping[st
         )
 
 
-def _check_address(settings: Config) -> None:
-    """Try to take the address before anything is made: a start that must fail leaves nothing behind."""
-    host, port = settings.server.host, settings.server.port
+def check_address(host: str, port: int) -> None:
+    """Try to take the address before anything is made: a start that must fail leaves nothing behind.
+
+    A name may have addresses of a kind that this machine does not have; one that it has is enough.
+    """
     with _explained_address(host, port):
-        for family, kind, protocol, _, address in socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        ):
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                if family == socket.AF_INET6:
-                    probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                probe.bind(address)
+        missing: list[OSError] = []
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        for family, kind, protocol, _, address in found:
+            try:
+                _bind(family, kind, protocol, address)
+            except OSError as error:
+                if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
+                    raise
+                missing.append(error)
+        if len(missing) == len(found):
+            raise missing[0]
+
+
+def _bind(family: int, kind: int, protocol: int, address: Any) -> None:
+    """Take an address as the server will, and give it back."""
+    with socket.socket(family, kind, protocol) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        probe.bind(address)
 
 
 def _run_announced(place: Place, started: Callable[[], None]) -> None:

@@ -1,11 +1,14 @@
 """`parley serve`, as an operator starts it."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from parley.cli.places import CommandFailed
+from parley.cli.serving import check_address
 from parley.testing.server import Lines, ServerProcess
 from tests.integration.cli.running import clean_environment, parley
 
@@ -35,6 +38,23 @@ def test_a_taken_port_is_a_sentence(tmp_path: Path) -> None:
         run = parley("serve", "--port", str(server.port), data=tmp_path / "two")
         assert run.status == 1
         assert "choose another --port" in run.stderr
+
+
+def test_one_address_of_a_name_is_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`localhost` may have an address of IPv6 on a machine that has none."""
+    named = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (host, 0)) for host in ("192.0.2.1", "127.0.0.1")]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: named)
+    check_address("localhost", 0)
+
+
+def test_every_address_of_a_name_must_be_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server listens on all of them."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        addresses = [("127.0.0.2", 0), taken.getsockname()]
+        named = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", address) for address in addresses]
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: named)
+        with pytest.raises(CommandFailed, match="is taken"):
+            check_address("localhost", 0)
 
 
 @pytest.mark.parametrize(
