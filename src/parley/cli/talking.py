@@ -51,7 +51,7 @@ class Receipt(Struct):
 def identified(place: Place, name: str | None, token: str | None, url: str | None) -> Iterator[Identity]:
     """Who speaks: the token's owner, or whoever is named, with a token from the store that ends with this."""
     if token is not None:
-        with _explained(url or place.server_url()):
+        with explained(url or place.server_url()):
             yield Identity(url or place.server_url(), token, name)
         return
     if name is None:
@@ -62,14 +62,14 @@ def identified(place: Place, name: str | None, token: str | None, url: str | Non
             raise CommandFailed(f"no server runs on {place.folder}\nstart it: {place.how_to_serve()}")
     token, session = make_token(place, name, DEVICE_ID)
     try:
-        with _explained(url or place.server_url(), place):
+        with explained(url or place.server_url(), place):
             yield Identity(url or place.server_url(), token, name)
     finally:
         end_session(place, session)
 
 
 @contextlib.contextmanager
-def _explained(url: str, place: Place | None = None) -> Iterator[None]:
+def explained(url: str, place: Place | None = None) -> Iterator[None]:
     """Say why a token is not taken: one from a store means that the server has another one."""
     try:
         yield
@@ -77,11 +77,20 @@ def _explained(url: str, place: Place | None = None) -> Iterator[None]:
         if place is None:
             says = f"the server at {url} does not take this token: {error}\nmake another: parley token NAME"
         else:
-            says = (
-                f"the server at {url} does not know a token made in {place.folder}: it runs on another folder"
-                "\nname its folder with --data, or the right server with --url"
-            )
+            says = _other_store(url, place)
         raise CommandFailed(says) from error
+
+
+def _other_store(url: str, place: Place) -> str:
+    """A token that was just made is not known: it was made somewhere else."""
+    if place.is_shared:
+        where, what, remedy = f"on {place.settings.store.engine}", "store", "the node's settings"
+    else:
+        where, what, remedy = f"in {place.folder}", "folder", "its folder with --data"
+    return (
+        f"the server at {url} does not know a token made {where}: it runs on another {what}"
+        f"\nname {remedy}, or the right server with --url"
+    )
 
 
 # Sending
