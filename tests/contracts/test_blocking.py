@@ -45,6 +45,15 @@ async def test_who_is_blocked_cannot_write(engine: Engine) -> None:
         assert (await head_of(store, chat), store.breaches()) == (1, [])
 
 
+async def test_who_is_blocked_stays_so_from_try_to_try(engine: Engine) -> None:
+    """A refusal makes nobody a member again: the next message, right after it, is refused as well."""
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        chat = await add_direct(store, ann, ben)
+        await block(store, ann, ben)
+        assert [await code_of(store, message(chat, ben)) for _ in range(3)] == ["blocked"] * 3
+
+
 async def test_a_block_before_the_first_message_counts(engine: Engine) -> None:
     """Nobody has to have written for a block to hold."""
     async with engine.opened() as store:

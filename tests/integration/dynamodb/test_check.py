@@ -43,11 +43,12 @@ async def take_key(dynamo: Dynamo) -> None:
     await set_in(dynamo, "messages", at(2), client_message_id=first["client_message_id"])
 
 
-async def misplace_key(dynamo: Dynamo) -> None:
+async def change_key(dynamo: Dynamo, **wrong: int | str) -> None:
+    """The key of message 2 says something else."""
     second = await dynamo.get("messages", at(2))
     assert second is not None
     key: Item = {"chat_id": "chat_group", "client_message_id": second["client_message_id"]}
-    await set_in(dynamo, "idempotency_keys", key, sequence=1)
+    await set_in(dynamo, "idempotency_keys", key, **wrong)
 
 
 async def lose_last(dynamo: Dynamo) -> None:
@@ -67,7 +68,12 @@ BREAKING: dict[str, list[Breaking]] = {
     ],
     "sequence_monotonicity": [lambda d: set_in(d, "chat_counters", GROUP, sequence_counter=5)],
     "counter_lower_bound": [lambda d: set_in(d, "chat_counters", GROUP, sequence_counter=4)],
-    "idempotency_sequence_consistency": [misplace_key, lose_entry],
+    "idempotency_sequence_consistency": [
+        lambda d: change_key(d, sequence=1),
+        lose_entry,
+        lambda d: change_key(d, message_id="msg_00000000000000000000000000"),
+        lambda d: change_key(d, sender_id="user_x"),
+    ],
     "ack_implies_persistence": [lambda d: lose_entry(d, 3)],
     "no_zero_sequence": [lambda d: copy_entry(d, 0), lambda d: copy_entry(d, -3)],
     "gap_is_allocation_without_persistence": [lose_entry],
