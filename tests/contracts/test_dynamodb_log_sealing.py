@@ -22,7 +22,7 @@ from tests.contracts.acting import (
     stored,
     told,
 )
-from tests.contracts.dynamodb_nodes import On
+from tests.contracts.dynamodb_nodes import Held, On
 from tests.contracts.dynamodb_world import Crashed, Node, close_all, world
 from tests.services import redis_url
 from tests.waiting import eventually
@@ -214,6 +214,24 @@ async def test_a_late_sealer_of_a_trimmed_position_writes_nothing_there() -> Non
         assert await sealer.log.seal() == []
         assert (await ack).sequence == 3
         assert (await reader.items(), await head_of(reader, one.chat)) == ({3: "3"}, 3)
+
+
+async def test_a_seal_that_the_cut_overtakes_writes_nothing() -> None:
+    """A log that is cut off while a seal is on its way gets no void below the cut."""
+    async with world("two_phase", 3, seal_after_ms=SEAL_AFTER_MS) as (one, sealer, reader):
+        await take(one)
+        await take(one)
+        unseen = asyncio.create_task(stored(one, message(one.chat, one.ann, "3")))
+        await eventually(lambda: sealer.has_written(3))
+        unseen.cancel()  # its own node would seal the numbers below
+        assert await head_of(sealer, one.chat) == 0
+        one.clock.advance(SEAL_AFTER_MS)
+        sealer.faults.now = held = Held("TransactWriteItems")
+        sealing = asyncio.create_task(sealer.log.seal())
+        await asyncio.wait_for(held.reached.wait(), 10)
+        await reader.set_chat("trimmed_through", 2)
+        held.release()
+        assert (await sealing, await reader.items()) == ([], {3: "3"})
 
 
 async def test_a_writer_does_not_void_a_trimmed_number() -> None:
