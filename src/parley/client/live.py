@@ -267,7 +267,8 @@ class Live:
     def read(self, chat_id: str, up_to: int | str) -> None:
         """The person has read up to there; the place of a message id is only known to the server."""
         unread = self._unread.get(chat_id)
-        if unread is None:
+        if unread is None:  # the overview that will tell of this chat may have been made before
+            self._ask_overview()
             return
         before = (unread.count, unread.more)
         if isinstance(up_to, str) or not unread.read(up_to):

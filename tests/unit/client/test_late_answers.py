@@ -189,3 +189,13 @@ def test_a_message_of_a_chat_that_was_left_does_not_bring_it_back() -> None:
     say(harness, 4)
     assert harness.engine.live.unread(CHAT).count == 0
     assert len(of(SyncOverview, harness.frames())) == 1
+
+
+def test_a_read_that_overtakes_the_first_overview_is_asked_for_again() -> None:
+    """The person reads on another device before this one was told of the chat: the next overview knows it."""
+    harness = Harness()
+    harness.connect()
+    request = asked(harness)
+    harness.receive(receipt(CHAT, ME, "read", 1))
+    answer(harness, request, position(head=0))
+    assert of(SyncOverview, harness.frames())
