@@ -77,6 +77,7 @@ class Receipts:
         self._metrics = metrics
         self._waiting: dict[tuple[str, str, ReceiptKind], Moved] = {}
         self._worker: asyncio.Task[None] | None = None
+        self._is_closed = False
         self._tasks: set[asyncio.Task[None]] = set()
         signals.on(Receipted, self._heard)
 
@@ -87,7 +88,7 @@ class Receipts:
         for one in moved:
             if not self._concerns_nobody(one) and len(self._waiting) < MOVED_WAITING_MAX:
                 self._waiting[one.user_id, one.chat_id, one.kind] = one
-        if self._waiting and self._worker is None:
+        if self._waiting and self._worker is None and not self._is_closed:
             self._worker = asyncio.get_running_loop().create_task(self._tell_waiting())
 
     def _concerns_nobody(self, moved: Moved) -> bool:
@@ -152,6 +153,8 @@ class Receipts:
         self._audience.tell_chat(signal.chat_id, _frame(signal, reader_id), people.__contains__)
 
     async def close(self) -> None:
+        """What the store still writes while it closes is told to nobody: those who were here are gone."""
+        self._is_closed = True
         running = [*self._tasks, *([self._worker] if self._worker is not None else [])]
         for task in running:
             task.cancel()

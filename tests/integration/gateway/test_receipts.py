@@ -1,5 +1,6 @@
 """Ticks: who has received and read what, live and on request, and what is hidden of it."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -340,3 +341,14 @@ async def test_what_was_answered_survives_a_restart(either: Place) -> None:
     async with either.serving() as served:
         found = [(await receipts(served, ann, chat, sequence))["status"] for sequence in (1, 2)]
         assert found == ["read", "delivered"]
+
+
+async def test_what_is_read_right_before_the_end_is_told_to_nobody(place: Place) -> None:
+    """Positions that are stored while a server stops start no work that outlives its store."""
+    async with place.serving() as served:
+        ann, ben = await served.people("ann", "ben")
+        chat = await served.as_(ann).create_group(ben)
+        await served.said(ann, chat, "hi")
+        async with served.client(ben) as client:
+            await client.tell("read_receipt", chat_id=chat, read_up_to=1)
+    assert not [task for task in asyncio.all_tasks() if "Receipts" in repr(task.get_coro())]
