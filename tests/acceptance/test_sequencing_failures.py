@@ -3,8 +3,8 @@
 Two rows are in `tests/contracts/test_dynamodb_log_scenarios.py`, because nothing on one machine can fail that
 way: "Kafka unavailable" (the embedded bus is the log itself and has no outage of its own) and, of the
 confirmation, "DynamoDB throttling". "DynamoDB unavailable" is shown with the store that is there instead. The
-latency benchmarks and "latency degradation under contention" are the rows `persist` of `make bench`, which name
-the bounds: 50 ms for an allocation and 100 ms for the persist path, by 1, 10 and 100 writers to one chat.
+latency benchmarks and "latency degradation under contention" are the rows `persist` of `make bench`, which
+name the bounds: 50 ms for an allocation and 100 ms for the persist path, by 1, 10 and 100 writers to a chat.
 """
 
 import asyncio

@@ -87,7 +87,7 @@ def test_a_fault_that_fits_passes(sample: Path) -> None:
         ({"promise": "It is fast"}, "no row of the README's table"),
         ({"file": "src/two.py"}, "src/two.py does not exist"),
         ({"old": "return 3"}, "is not there any more"),
-        ({"old": "r"}, "is there 2 times"),
+        ({"old": "r"}, "is there 3 times"),
         ({"new": "return )"}, "does not compile"),
         ({"test": "tests/test_two.py::test_one"}, "which does not exist"),
         ({"test": "tests/test_one.py::test_two[a]"}, "which is not in"),

@@ -23,8 +23,7 @@ from parley.sequencing.remote import RemoteAllocator
 from parley.store.dynamodb.calling import DEADLINE_SECONDS
 from parley.store.dynamodb.client import Dynamo
 from parley.store.dynamodb.store import DynamoStore
-from parley.store.ports import Allocator
-from parley.store.rules import APPEND_SECONDS_MAX
+from parley.store.ports import APPEND_SECONDS_MAX, Allocator
 from parley.telemetry import Metrics
 from parley.testing import dynamodb_faults, faults
 
