@@ -3,6 +3,7 @@
 Off unless the environment says otherwise, as shares of the requests that each can befall:
 
     PARLEY_TEST_DYNAMODB=throttle:0.1,transact_conflict:0.2,timeout_done:0.05,seed:7
+    PARLEY_TEST_DYNAMODB=late_ms:400
 
     throttle             refused for its rate; nothing is done
     transact_conflict    a transaction, or a write of one item, met another transaction; nothing is done
@@ -12,10 +13,12 @@ Off unless the environment says otherwise, as shares of the requests that each c
     unprocessed          a part of a batch is left for later
     torn_page            a query or batch misses some items of a transaction that was under way meanwhile
     seed                 of the dice
+    late_ms              no share: every answer, of any of these requests, comes so much later
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from random import Random
 from typing import Any
@@ -48,7 +51,9 @@ def faults_from(environment: Mapping[str, str]) -> Faults | None:
     shares = {
         name.strip(): float(share) for name, _, share in (part.partition(":") for part in text.split(","))
     }
-    return Dice({name: share for name, share in shares.items() if name != "seed"}, int(shares.get("seed", 0)))
+    seed, late_ms = int(shares.pop("seed", 0)), shares.pop("late_ms", 0.0)
+    dice = Dice(shares, seed)
+    return Late(dice, late_ms / 1000) if late_ms else dice
 
 
 async def throttle(operation: str, request: Request, send: Send) -> Answer:
@@ -144,6 +149,27 @@ class Dice:
         is_done = self._random.random() < 0.5
         fault = server_error_done if is_done else server_error_not_done
         return await fault(operation, request, send)
+
+
+class Late:
+    """A store that is far away: whatever becomes of a request, its answer takes so many seconds more."""
+
+    def __init__(self, others: Faults, seconds: float) -> None:
+        self._others = others
+        self._seconds = seconds
+
+    def __call__(self, operation: str, request: Request) -> Fault | None:
+        fault = self._others(operation, request)
+        if operation not in EVERYTHING:
+            return fault
+
+        async def late(operation: str, request: Request, send: Send) -> Answer:
+            try:
+                return await (send(operation, request) if fault is None else fault(operation, request, send))
+            finally:
+                await asyncio.sleep(self._seconds)
+
+        return late
 
 
 Added = list[dict[str, Any]]

@@ -2,12 +2,14 @@
 
 import asyncio
 from collections import Counter
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 from parley.store.dynamodb.answers import Answer
 from parley.store.dynamodb.calling import Request
+from parley.testing.clock import run_virtual
 from parley.testing.dynamodb_faults import (
     REACH,
     VARIABLE,
@@ -117,6 +119,25 @@ def test_the_environment_sets_the_dice() -> None:
     course = [first("PutItem", {}) for _ in range(200)]
     assert course == [second("PutItem", {}) for _ in range(200)]
     assert len(set(course)) > 1
+
+
+def test_a_late_store_does_everything_and_answers_later() -> None:
+    """Requests arrive at once; whatever is answered, lost answers too, takes so much longer."""
+
+    async def scenario() -> None:
+        now, emulator = asyncio.get_running_loop().time, Emulator()
+        for told, error in (("late_ms:400", None), ("late_ms:400,timeout_done:1", TimeoutError)):
+            faults = faults_from({VARIABLE: told})
+            assert faults is not None
+            late, began = faults("PutItem", {}), now()
+            assert late is not None
+            with pytest.raises(error) if error else nullcontext():
+                await late("PutItem", {}, emulator.send)
+            assert now() - began == pytest.approx(0.4)
+            assert faults("DescribeTable", {}) is None
+        assert emulator.reached == ["PutItem", "PutItem"]
+
+    run_virtual(lambda _: scenario())
 
 
 def test_a_quiet_environment_injects_nothing() -> None:

@@ -7,8 +7,8 @@ One bad draft is an outcome of its own and never fails its neighbours.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, cast
 
 from msgspec import Struct
 
@@ -38,6 +38,7 @@ from parley.store.dynamodb.entries import (
     key_of,
     put_entry,
     put_key,
+    sequence_of,
 )
 from parley.store.dynamodb.message_ids import CHANCE_BITS, message_id
 from parley.store.dynamodb.states import PEOPLE_REMEMBERED_MAX, ChatState, ChatStates, Known
@@ -126,6 +127,40 @@ class Run(NamedTuple):
     known: Known
 
 
+class Looks:
+    """The ids that one run asks for, read together: one by one, a store that answers late takes too long.
+
+    `has_refused`: some drafts cannot be written now, so that it counts which of them are stored already.
+    """
+
+    def __init__(self, desk: Desk, work: Work, state: ChatState) -> None:
+        self._desk = desk
+        self._work = work
+        self._state = state
+        self._found: dict[bytes, Item | None] = {}
+        self.has_refused = False
+
+    async def find(self, key: bytes) -> Item | None:
+        if key not in self._found:
+            wanted = {key, *self._likely()} - self._found.keys()
+            self._found |= await self._desk.find_keys(self._state.chat_id, wanted)
+        return self._found[key]
+
+    def _likely(self) -> set[bytes]:
+        """What else will be asked for: ids to follow that neither memory nor these drafts know, or all."""
+        drafts = self._work.drafts
+        own = {draft.client_key for draft in drafts if draft.client_key is not None}
+        if self.has_refused:
+            return own
+        return {
+            after
+            for draft in drafts
+            if (after := draft.after_key) is not None
+            and after not in own
+            and self._state.last_keys.get(draft.sender_id) != after
+        }
+
+
 class Desk:
     """Decides about drafts, with whatever has to be read for it."""
 
@@ -145,6 +180,8 @@ class Desk:
         known = await self.states.know(state, _people(work))
         run = Run([], [], known)
         keys: dict[bytes, int] = {}
+        refused: dict[int, Refusal] = {}
+        looks = Looks(self, work, state)
         content_bytes = 0
         while work.todo and len(run.indices) < MESSAGES_PER_TRANSACTION_MAX:
             draft = work.drafts[work.todo[0]]
@@ -153,9 +190,14 @@ class Desk:
             if is_full and run.indices:
                 break
             index = work.todo.popleft()
-            await self._sort_in(work, state, run, keys, index, answered)
+            refusal = await self._sort_in(work, state, run, keys, index, answered, looks)
+            if refusal is not None:
+                refused[index] = refusal
+                looks.has_refused = True
             if draft.change is not None and run.indices:
                 break
+        if refused:
+            await self._answer_refused(work, state, known, refused, looks)
         return run
 
     async def _sort_in(
@@ -166,8 +208,9 @@ class Desk:
         keys: dict[bytes, int],
         index: int,
         answered: dict[int, Outcome],
-    ) -> None:
-        """One draft: answered already, a twin of an earlier one, refused, or part of the run."""
+        looks: Looks,
+    ) -> Refusal | None:
+        """One draft: answered already, a twin of an earlier one, part of the run, or refused for this."""
         draft = work.drafts[index]
         twin = keys.get(draft.client_key) if draft.client_key is not None else None
         if index in answered:
@@ -178,16 +221,36 @@ class Desk:
             else:
                 work.outcomes[index] = taken(draft, run.known)
         else:
-            refusal = await self.decide(draft, state, run.known, keys, work) or state.trouble
-            if refusal is None:
-                run.indices.append(index)
-                if draft.client_key is not None:
-                    keys[draft.client_key] = index
-            else:  # a retry is answered with its original, whatever has changed since
-                work.outcomes[index] = await self.answer_stored(draft, state, run.known) or refusal
+            refusal = await self.decide(draft, state, run.known, keys, work, looks) or state.trouble
+            if refusal is not None:
+                return refusal
+            run.indices.append(index)
+            if draft.client_key is not None:
+                keys[draft.client_key] = index
+        return None
+
+    async def _answer_refused(
+        self, work: Work, state: ChatState, known: Known, refused: dict[int, Refusal], looks: Looks
+    ) -> None:
+        """A retry is answered with its original, whatever has changed since."""
+        stored: dict[int, Item] = {}
+        for index in refused:
+            name = work.drafts[index].client_key
+            key = await looks.find(name) if name is not None else None
+            if key is not None:
+                stored[index] = key
+        pairs = [(work.drafts[index], key) for index, key in stored.items()]
+        answers = await self.answer_keys(state, known, pairs)
+        work.outcomes |= refused | dict(zip(stored, answers, strict=True))
 
     async def decide(
-        self, draft: Draft, state: ChatState, known: Known, keys: dict[bytes, int], work: Work
+        self,
+        draft: Draft,
+        state: ChatState,
+        known: Known,
+        keys: dict[bytes, int],
+        work: Work,
+        looks: Looks,
     ) -> Refusal | None:
         """Why this draft may not be written now; None when it may."""
         refusal = await self.decide_member(draft, state, known)
@@ -198,7 +261,7 @@ class Desk:
         if earlier is not None:
             is_stored = work.drafts[earlier].sender_id == draft.sender_id
         else:
-            key = await self.find_key(draft.chat_id, after)
+            key = await looks.find(after)
             is_stored = key is not None and key["sender_id"] == draft.sender_id
         return None if is_stored else OUT_OF_TURN
 
@@ -215,27 +278,49 @@ class Desk:
         found = await self.dynamo.get(KEYS, key_of(chat_id, key))
         return found if found is not None and is_live(found, self.clock()) else None
 
-    async def answer_stored(self, draft: Draft, state: ChatState, known: Known) -> Outcome | None:
-        """The outcome of a draft whose id is in the log already: the original, for its sender alone."""
-        if draft.client_key is None:
-            return None
-        key = await self.find_key(draft.chat_id, draft.client_key)
-        return None if key is None else await self.answer_key(draft, state, known, key)
+    async def find_keys(self, chat_id: str, keys: Iterable[bytes]) -> dict[bytes, Item | None]:
+        """The same for several, in one request."""
+        by_name = {cast(str, key_of(chat_id, key)["client_message_id"]): key for key in keys}
+        places: list[Item] = [{"chat_id": chat_id, "client_message_id": name} for name in sorted(by_name)]
+        found: dict[bytes, Item | None] = dict.fromkeys(by_name.values())
+        for item in await self.dynamo.batch_get(KEYS, places):
+            if is_live(item, self.clock()):
+                found[by_name[cast(str, item["client_message_id"])]] = item
+        return found
 
-    async def answer_duplicate(self, draft: Draft, state: ChatState, known: Known, reason: Reason) -> Outcome:
-        """The same when the write has met the key."""
-        key = reason.item
-        if key is None and draft.client_key is not None:
-            key = await self.find_key(draft.chat_id, draft.client_key)
-        if key is None:
-            raise StoreUnavailable("an id was taken, and now it is not")
-        return await self.answer_key(draft, state, known, key)
+    async def answer_duplicates(
+        self, state: ChatState, known: Known, met: Sequence[tuple[Draft, Reason]]
+    ) -> list[Outcome]:
+        """The outcomes of drafts whose ids a write has met in the log: the originals."""
+        pairs: list[tuple[Draft, Item]] = []
+        for draft, reason in met:
+            key = reason.item
+            if key is None and draft.client_key is not None:
+                key = await self.find_key(draft.chat_id, draft.client_key)
+            if key is None:
+                raise StoreUnavailable("an id was taken, and now it is not")
+            pairs.append((draft, key))
+        return await self.answer_keys(state, known, pairs)
 
-    async def answer_key(self, draft: Draft, state: ChatState, known: Known, key: Item) -> Outcome:
+    async def answer_keys(
+        self, state: ChatState, known: Known, pairs: Sequence[tuple[Draft, Item]]
+    ) -> list[Outcome]:
+        """The outcomes of drafts whose ids are in the log already: the originals, for their senders alone.
+
+        They are read together: one by one, a store that answers late takes longer than a sender waits.
+        """
+        numbers = sorted({cast(int, key["sequence"]) for _, key in pairs})
+        places: list[Item] = [{"chat_id": state.chat_id, "sequence": number} for number in numbers]
+        items = {sequence_of(item): item for item in await self.dynamo.batch_get(MESSAGES, places)}
+        return [self._answer_key(draft, state, known, key, items) for draft, key in pairs]
+
+    @staticmethod
+    def _answer_key(
+        draft: Draft, state: ChatState, known: Known, key: Item, items: dict[int, Item]
+    ) -> Outcome:
         if key["sender_id"] != draft.sender_id:
             return taken(draft, known)
-        place: Item = {"chat_id": draft.chat_id, "sequence": key["sequence"]}
-        item = await self.dynamo.get(MESSAGES, place)
+        item = items.get(cast(int, key["sequence"]))
         original = entry_in(item) if item is not None else None
         if original is None:  # its entry has been trimmed: the key still knows where it was
             return Appended(

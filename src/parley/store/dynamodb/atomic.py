@@ -190,8 +190,9 @@ class AtomicAppends:
             await self._states.look_closely(state)
         elif not duplicates:  # a member's row is not as it was: memory is wrong
             await self._states.refresh(state)
-        for one, reason in duplicates:
-            answer = await self._desk.answer_duplicate(one.draft, state, run.known, reason)
+        met = [(one.draft, reason) for one, reason in duplicates]
+        answers = await self._desk.answer_duplicates(state, run.known, met)
+        for (one, _), answer in zip(duplicates, answers, strict=True):
             work.outcomes[one.index] = answer
             work.todo.remove(one.index)
 

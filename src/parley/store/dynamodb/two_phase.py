@@ -171,12 +171,14 @@ class TwoPhaseAppends:
         if state.is_stale:
             await self._desk.states.refresh(state)  # perhaps by a change of members in the same batch
         known = await self._desk.states.know(state, (draft.sender_id for draft in drafts.values()))
-        answered: dict[int, Outcome] = {}
+        stored: dict[int, Item] = {}
         for index, draft in drafts.items():
             key = draft.client_key and found.get(key_of(state.chat_id, draft.client_key)["client_message_id"])
             if key:
-                answered[index] = await self._desk.answer_key(draft, state, known, key)
-        return answered
+                stored[index] = key
+        pairs = [(drafts[index], key) for index, key in stored.items()]
+        answers = await self._desk.answer_keys(state, known, pairs)
+        return dict(zip(stored, answers, strict=True))
 
     async def _allocate_and_write(self, work: Work, state: ChatState, run: Run) -> None:
         numbers = await self._allocate(state, len(run.indices))
@@ -329,8 +331,9 @@ class TwoPhaseAppends:
         if not (sealed or keys or voids_gone):
             return False
         state.is_stale = state.is_stale or bool(sealed)
-        for one, reason in keys:
-            answer = await self._desk.answer_duplicate(one.draft, state, attempt.run.known, reason)
+        met = [(one.draft, reason) for one, reason in keys]
+        answers = await self._desk.answer_duplicates(state, attempt.run.known, met)
+        for (one, _), answer in zip(keys, answers, strict=True):
             work.outcomes[one.index] = answer
             trace_races([one.draft], [one.entry.sequence], [answer])
         stored = {one.index for one, _ in keys}

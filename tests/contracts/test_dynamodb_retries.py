@@ -1,0 +1,44 @@
+"""Retries of many messages at once, on DynamoDB: a store that answers late is not asked one by one."""
+
+from itertools import pairwise
+
+import pytest
+
+from parley.store.dynamodb.entries import KEYS, MESSAGES
+from tests.contracts.acting import message, new_id, place, told
+from tests.contracts.dynamodb_nodes import Counted
+from tests.contracts.dynamodb_world import world
+
+WINDOW = 20
+
+
+@pytest.mark.parametrize("mode", ["atomic", "two_phase"])
+async def test_a_window_that_is_stored_is_answered_with_one_look(mode: str) -> None:
+    """The originals of a whole window are read in one request, and each retry is answered with its own."""
+    async with world(mode, 1) as (node,):
+        drafts = [message(node.chat, node.ann, f"{n}") for n in range(WINDOW)]
+        first = (await node.log.append(drafts)).outcomes
+        node.faults.now = counted = Counted()
+        again = (await node.log.append(drafts)).outcomes
+        assert [told(each) for each in again] == ["deduplicated"] * WINDOW
+        assert [place(each) for each in again] == [place(each) for each in first]
+        assert requests(counted, MESSAGES) == {"BatchGetItem": 1}
+
+
+@pytest.mark.parametrize("mode", ["atomic", "two_phase"])
+async def test_a_window_out_of_turn_is_refused_with_two_looks(mode: str) -> None:
+    """Whether the first may follow what it names is one look, whether any is stored already is another."""
+    async with world(mode, 1) as (node,):
+        client_ids = [new_id() for _ in range(WINDOW + 1)]
+        chain = pairwise(client_ids)
+        drafts = [message(node.chat, node.ann, "late", mine, after) for after, mine in chain]
+        node.faults.now = counted = Counted()
+        outcomes = (await node.log.append(drafts)).outcomes
+        assert [told(each) for each in outcomes] == ["out_of_turn"] * WINDOW
+        assert sum(requests(counted, KEYS).values()) <= 2 + (mode == "two_phase")
+
+
+def requests(counted: Counted, table: str) -> dict[str, int]:
+    """How often items of a table were asked for by their keys."""
+    by_key = ("GetItem", "BatchGetItem")
+    return {way: times for (way, met), times in counted.met.items() if met == table and way in by_key}
