@@ -11,6 +11,7 @@ What starts from the shell, on a terminal, or in an environment that an import m
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib
 import json
 import os
@@ -21,6 +22,7 @@ import socket
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -60,7 +62,7 @@ class ForkedProcess:
         self, nursery: Nursery, arguments: list[str], environment: Mapping[str, str], options: dict[str, Any]
     ) -> None:
         self._status: int | None = None
-        self._waiting = threading.Lock()
+        self._reading = threading.Lock()
         self.stdin: IO[str] | None = None
         self.stdout: IO[str] | None = None
         self.stderr: IO[str] | None = None
@@ -82,6 +84,8 @@ class ForkedProcess:
         finally:
             for descriptor in (*theirs, ended):
                 os.close(descriptor)
+        weakref.finalize(self, os.close, self._ended)
+        weakref.finalize(self, os.close, self._pidfd)
 
     def poll(self) -> int | None:
         try:
@@ -90,23 +94,20 @@ class ForkedProcess:
             return None
 
     def wait(self, timeout: float | None = None) -> int:
-        with self._waiting:
-            if self._status is None:
-                self._status = self._read_status(timeout)
+        """Several threads may wait at once, and another may kill it meanwhile."""
+        if self._status is not None:
             return self._status
-
-    def _read_status(self, timeout: float | None) -> int:
         with selectors.DefaultSelector() as selector:
             selector.register(self._ended, selectors.EVENT_READ)
             if not selector.select(timeout):
                 raise subprocess.TimeoutExpired(["parley"], timeout or 0)
-        said = os.read(self._ended, 16)
-        os.close(self._ended)
-        os.close(self._pidfd)
-        return os.waitstatus_to_exitcode(int(said))
+        with self._reading:  # whoever comes second finds the status, though it hears of the end as well
+            if self._status is None:
+                self._status = os.waitstatus_to_exitcode(int(os.read(self._ended, 16)))
+            return self._status
 
     def send_signal(self, sig: int) -> None:
-        if self.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._pidfd, sig)
 
     def kill(self) -> None:

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,16 @@ def test_it_can_be_killed(tmp_path: Path) -> None:
     forked.kill()
     assert forked.wait(SECONDS_MAX) == -signal.SIGKILL
     forked.kill()
+    forked.communicate()
+
+
+def test_it_can_be_killed_while_it_is_waited_for(tmp_path: Path) -> None:
+    """A thread that waits for its end keeps nobody from ending it."""
+    forked = started("serve", "--port", "0", "--data", str(tmp_path))
+    with ThreadPoolExecutor() as threads:
+        ends = [threads.submit(forked.wait, SECONDS_MAX) for _ in range(2)]
+        threads.submit(forked.kill).result(SECONDS_MAX)
+        assert [end.result(SECONDS_MAX) for end in ends] == [-signal.SIGKILL] * 2
     forked.communicate()
 
 
