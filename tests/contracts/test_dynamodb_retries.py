@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from parley.store.dynamodb.entries import KEYS, MESSAGES
-from tests.contracts.acting import message, new_id, place, told
+from tests.contracts.acting import message, new_id, place, said, told
 from tests.contracts.dynamodb_nodes import Counted
 from tests.contracts.dynamodb_world import world
 
@@ -36,6 +36,30 @@ async def test_a_window_out_of_turn_is_refused_with_two_looks(mode: str) -> None
         outcomes = (await node.log.append(drafts)).outcomes
         assert [told(each) for each in outcomes] == ["out_of_turn"] * WINDOW
         assert sum(requests(counted, KEYS).values()) <= 2 + (mode == "two_phase")
+
+
+async def test_a_retry_does_not_have_to_win_a_race_first() -> None:
+    """The refusal of a node that lost the head says which of its messages are stored: they are answered."""
+    async with world("atomic", 2) as (one, two):
+        await said(two, one.chat, one.ben, "warm")
+        drafts = [message(one.chat, one.ben, f"{n}") for n in range(WINDOW)]
+        first = (await one.log.append(drafts)).outcomes
+        two.faults.now = counted = Counted()
+        again = (await two.log.append(drafts)).outcomes
+        assert [place(each) for each in again] == [place(each) for each in first]
+        assert counted.met == {("TransactWriteItems", ""): 1, ("BatchGetItem", MESSAGES): 1}
+
+
+async def test_what_a_message_follows_is_looked_up_once() -> None:
+    """However often a node loses the head, it knows by then that the message before is stored."""
+    async with world("atomic", 2) as (one, two):
+        await said(two, one.chat, one.ben, "warm")
+        before = message(one.chat, one.ben, "before")
+        await one.log.append([before])
+        two.faults.now = counted = Counted()
+        after = message(one.chat, one.ben, "after", after=before.client_message_id or "")
+        assert told((await two.log.append([after])).outcomes[0]) == "stored"
+        assert counted.met == {("TransactWriteItems", ""): 2, ("BatchGetItem", KEYS): 1}
 
 
 def requests(counted: Counted, table: str) -> dict[str, int]:

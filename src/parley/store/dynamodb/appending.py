@@ -95,6 +95,8 @@ class Work:
         self.epoch = 0
         self.published: int | None = None
         self.conflicts = 0
+        self.found: dict[bytes, Item] = {}
+        """Ids that are in the log already: they stay there, however often this is tried."""
 
     def refuse_rest(self, refusal: Refusal) -> None:
         """Whatever has no outcome yet was certainly not written: see `leave_open`."""
@@ -137,13 +139,15 @@ class Looks:
         self._desk = desk
         self._work = work
         self._state = state
-        self._found: dict[bytes, Item | None] = {}
+        self._found: dict[bytes, Item | None] = {**work.found}
         self.has_refused = False
 
     async def find(self, key: bytes) -> Item | None:
         if key not in self._found:
             wanted = {key, *self._likely()} - self._found.keys()
-            self._found |= await self._desk.find_keys(self._state.chat_id, wanted)
+            found = await self._desk.find_keys(self._state.chat_id, wanted)
+            self._found |= found
+            self._work.found |= {key: item for key, item in found.items() if item is not None}
         return self._found[key]
 
     def _likely(self) -> set[bytes]:

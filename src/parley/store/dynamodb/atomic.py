@@ -16,7 +16,7 @@ from collections.abc import Callable
 from parley.clock import iso
 from parley.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from parley.ids import EVENT, Ids
-from parley.model import Persisted
+from parley.model import Draft, Persisted
 from parley.store.counting import count_sealed
 from parley.store.dynamodb.actions import Action, Check, Update
 from parley.store.dynamodb.appending import Desk, Placed, Run, Work, keyed
@@ -179,22 +179,30 @@ class AtomicAppends:
     ) -> None:
         """Why nothing was written: answer what is stored already, or look again where the log ends."""
         reasons = error.reasons if isinstance(error, TransactionCanceled) else []
-        if not reasons or reasons[0].code == FAILED:
-            await self._look_again(state, reasons[0] if reasons else None, race)
-            return
         positions, keys = reasons[1 : 1 + len(placed)], reasons[1 + len(placed) :]
         duplicates = [
             (one, reason) for one, reason in zip(keyed(placed), keys, strict=False) if reason.code == FAILED
         ]
-        if any(reason.code == FAILED for reason in positions):  # just being committed, or a counter is wrong
+        if not reasons or reasons[0].code == FAILED:
+            await self._look_again(state, reasons[0] if reasons else None, race)
+            duplicates = [(one, reason) for one, reason in duplicates if _is_original(reason, one.draft)]
+        elif any(reason.code == FAILED for reason in positions):  # just being committed, or a wrong counter
             await self._states.look_closely(state)
         elif not duplicates:  # a member's row is not as it was: memory is wrong
             await self._states.refresh(state)
+        if duplicates:
+            await self._answer_duplicates(work, state, run, duplicates)
+
+    async def _answer_duplicates(
+        self, work: Work, state: ChatState, run: Run, duplicates: list[tuple[Placed, Reason]]
+    ) -> None:
         met = [(one.draft, reason) for one, reason in duplicates]
         answers = await self._desk.answer_duplicates(state, run.known, met)
-        for (one, _), answer in zip(duplicates, answers, strict=True):
+        for (one, reason), answer in zip(duplicates, answers, strict=True):
             work.outcomes[one.index] = answer
             work.todo.remove(one.index)
+            if one.draft.client_key is not None and reason.item is not None:
+                work.found[one.draft.client_key] = reason.item
 
     async def _look_again(self, state: ChatState, reason: Reason | None, race: Race) -> None:
         """Where the log ends by now: as the refusal says, which costs nothing, or as the tables do."""
@@ -283,6 +291,11 @@ class AtomicAppends:
         except TransactionCanceled:
             return False
         return True
+
+
+def _is_original(reason: Reason, draft: Draft) -> bool:
+    """Whether a draft is stored already, whatever else has changed: nothing has to be read to say so."""
+    return reason.item is not None and reason.item["sender_id"] == draft.sender_id
 
 
 def _now() -> float:
