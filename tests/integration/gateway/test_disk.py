@@ -139,14 +139,15 @@ async def test_an_unknown_outcome_that_was_stored_is_deduplicated(tmp_path: Path
         assert (retried == "deduplicated") == (lost in stored)
 
 
-async def test_positions_that_could_not_be_written_are_written_later(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_positions_that_could_not_be_written_are_written_later(fault: str, tmp_path: Path) -> None:
     """Acks and reading marks noted while the disk fails are refused to nobody and lost to nobody."""
     patient = Patient(tmp_path)
     async with patient.running() as client:
         for _ in range(3):
             await patient.send(client)
         assert "heads" in await client.heartbeat()
-        patient.break_disk("sync")
+        patient.break_disk(fault)
         await client.tell("ack", chat_id=patient.chat, last_acked_sequence=2)
         await client.tell("read_receipt", chat_id=patient.chat, read_up_to=1)
         assert (await client.request("sync_overview"))["code"] in REFUSALS
