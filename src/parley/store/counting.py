@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import structlog
 
 from parley.errors import COUNTER_MISSING, Refusal
-from parley.model import AppendResult, Draft, Persisted, Stored
+from parley.model import AppendResult, Draft, Persisted
 from parley.store.tracing import NOT_TRACED, trace_outcomes
 from parley.telemetry import Metrics
 
 log = structlog.get_logger("parley.store")
 
 
-def count_resolved(metrics: Metrics, positions: Sequence[Stored]) -> None:
+def count_resolved(metrics: Metrics, persisted: Sequence[Persisted]) -> None:
     """Positions that this process has just made durable, for `sequence_gap_rate`.
 
     The rule: a number is counted once, by whoever resolves it. Who writes an entry there counts an allocation
@@ -23,17 +23,19 @@ def count_resolved(metrics: Metrics, positions: Sequence[Stored]) -> None:
     written once, so no number is counted twice; and a number that a crash has lost is counted like any
     other, by the process that seals it.
     """
-    metrics.gaps.add(sum([at.wire is None for at in positions]), len(positions))
+    metrics.gaps.add(_voids(persisted), sum([len(news.positions) for news in persisted]))
 
 
-def count_sealed(metrics: Metrics, sealed: Iterable[Persisted]) -> None:
+def count_sealed(metrics: Metrics, sealed: Sequence[Persisted]) -> None:
     """Voids at numbers that somebody took and nobody wrote."""
-    counts = {news.chat_id: sum([at.wire is None for at in news.positions]) for news in sealed}
-    chats = [chat_id for chat_id, count in counts.items() if count]
-    if chats:
-        count = sum(counts.values())
+    if count := _voids(sealed):
         metrics.voids_sealed.inc(count)
+        chats = [news.chat_id for news in sealed if _voids([news])]
         log.warning("Abandoned positions sealed", positions=count, chats=chats[:10])
+
+
+def _voids(persisted: Sequence[Persisted]) -> int:
+    return sum([at.wire is None for news in persisted for at in news.positions])
 
 
 def count_appended(

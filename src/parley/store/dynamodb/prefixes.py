@@ -118,7 +118,7 @@ class Prefixes:
         ordered = sorted(positions)
         for start in range(0, len(ordered), VOIDS_PER_TRANSACTION_MAX):
             some = await self._seal_some(state, ordered[start : start + VOIDS_PER_TRANSACTION_MAX])
-            count_resolved(self._metrics, some)
+            count_resolved(self._metrics, [Persisted(state.chat_id, state.epoch, some)])
             sealed += some
         return sealed
 

@@ -183,8 +183,8 @@ class SqliteLog:
 
     def _settle(self, persisted: list[Persisted]) -> None:
         """The commit is durable: from now on readers may see it."""
+        count_resolved(self._metrics, persisted)
         for news in persisted:
-            count_resolved(self._metrics, news.positions)
             state = self._states.known(news.chat_id)
             if state is not None:
                 if state.open:
