@@ -102,9 +102,10 @@ class ChaosProxy:
         assert self._listener is not None
         self._listener.close()
         self.cut_all()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut_all(self, reset: bool = True) -> None:
         """Break every connection now."""
@@ -120,9 +121,14 @@ class ChaosProxy:
         self._flowing.set()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            self._tasks.discard(task)
+            if task.cancelled():  # perhaps before it began, or while it connected: nobody else closes this
+                writer.transport.abort()
+
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(ended)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -150,7 +156,8 @@ class ChaosProxy:
         if self.chaos.refuse_connections:
             self.happened["refused"] += 1
             raise ConnectionRefusedError
-        return await asyncio.wait_for(asyncio.open_connection(*self._server_address), CONNECT_SECONDS_MAX)
+        async with asyncio.timeout(CONNECT_SECONDS_MAX):  # wait_for may lose a connection
+            return await asyncio.open_connection(*self._server_address)
 
     async def _pipe(self, link: Link, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         """Pass one direction on until its end; the other may go on after it, as TCP allows."""

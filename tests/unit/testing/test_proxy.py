@@ -198,3 +198,29 @@ async def greeting(proxy: ChaosProxy) -> str:
     """What is said on a connection of its own."""
     async with ClientSession() as session, session.get(proxy.url) as answer:
         return await answer.text()
+
+
+class NeverConnecting(ChaosProxy):
+    """A proxy whose server never answers."""
+
+    def __init__(self) -> None:
+        super().__init__(1, Random(1), Chaos())
+        self.is_connecting = asyncio.Event()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self.is_connecting.set()
+        await asyncio.Event().wait()
+        raise AssertionError("it waits for ever")
+
+
+async def test_what_was_just_accepted_is_closed_with_the_proxy() -> None:
+    """A connection whose way to the server is not there yet ends with the proxy, and nothing is left open."""
+    async with NeverConnecting() as proxy:
+        reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+        await proxy.is_connecting.wait()
+    try:
+        assert await asyncio.wait_for(reader.read(), DEADLINE_SECONDS) == b""
+    except ConnectionError:
+        pass  # as good an end as any
+    finally:
+        writer.close()
