@@ -3,11 +3,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PINS := $(VENV)/.pins-installed
-PACKAGE := $(VENV)/.package-installed
+BACKEND := $(VENV)/.backend
+RUNTIME := $(VENV)/.runtime-installed
+TOOLS := $(VENV)/.tools-installed
 
 # What is type-checked: folders that do not exist yet are left out.
-TYPED := src tests ops/local_services $(wildcard bench docs/generate.py)
+TYPED := src tests ops/local_services $(wildcard bench docs/*.py)
 
 # A cold fetch belongs before the tests: it takes longer than one of them may.
 FETCH := $(BIN)/python ops/services fetch || echo "What needs it will not be tested." >&2
@@ -17,6 +18,9 @@ TEST_ROUNDS := 30
 SIMULATE_ROUNDS := 300
 NEW_SEED = $(BIN)/python -c 'import secrets; print(secrets.randbits(32))'
 
+# A file whose hash is not in the pins is not installed.
+INSTALL := $(BIN)/python -m pip install --quiet --require-hashes
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
@@ -25,9 +29,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## List the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-setup: $(PACKAGE) ## Create .venv with the pinned dependencies and the parley command
+setup: $(TOOLS) ## Create .venv with the parley command, every engine, and the tools of development
 
-run: setup ## Start the server on ./data
+run: $(RUNTIME) ## Start the server on ./data; installs what running needs, no tools
 	$(BIN)/parley serve --data ./data
 
 test: check ## Everything static, then every test layer
@@ -55,7 +59,7 @@ bench: setup ## Measure; ENGINE= and ONLY= narrow it
 
 up: ## Start Kafka, DynamoDB Local and Redis on this machine, for several nodes
 	@$(PYTHON) ops/services up >/dev/null
-	@echo "Now a node of this shell finds them:"
+	@echo "Now a node of this shell finds them, and has the secret that all nodes of this folder share:"
 	@echo "  set -a; . data/services/services.env; PARLEY_STORE_ENGINE=dynamodb; set +a"
 	@echo "  $(BIN)/parley store init && $(BIN)/parley serve --data data/one"
 	@echo "'ops/services status' shows them, 'make down' stops them. One node alone needs none: 'make run'."
@@ -63,8 +67,8 @@ up: ## Start Kafka, DynamoDB Local and Redis on this machine, for several nodes
 down: ## Stop those services; their data stays in data/services
 	@$(PYTHON) ops/services down
 
-docs: setup ## Regenerate the generated pages of docs/
-	$(BIN)/python docs/generate.py
+docs: setup ## Regenerate the generated pages of docs/, and the bill of materials
+	$(BIN)/python -m docs.generate
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -72,11 +76,15 @@ $(BIN)/python:
 			"Name a newer one: make setup PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
 
-$(PINS): requirements-dev.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --requirement requirements-dev.txt
+# pip checks no hashes of what it fetches to build a package. So that is installed first, beside the environment.
+$(RUNTIME): pyproject.toml requirements.txt requirements-build.txt | $(BIN)/python
+	$(INSTALL) --requirement requirements.txt
+	@rm -rf $(BACKEND)
+	$(INSTALL) --target $(BACKEND) --requirement requirements-build.txt
+	PYTHONPATH=$(BACKEND) $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
+	@$(BIN)/python -m compileall -q src  # a server that comes back after a crash must not compile first
 	@touch $@
 
-$(PACKAGE): pyproject.toml $(PINS)
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
-	@$(BIN)/python -m compileall -q src  # a server that comes back after a crash must not compile first
+$(TOOLS): requirements-dev.txt $(RUNTIME)
+	$(INSTALL) --requirement requirements-dev.txt
 	@touch $@

@@ -1,1 +1,1 @@
-"""Measurements of a running server, beside the ceilings of the machine they ran on."""
+"""Benchmarks of a running server, with the ceilings of the machine in the same run."""

@@ -1,4 +1,4 @@
-"""`make bench`: play the scenarios, print the table, write the JSON."""
+"""`make bench`: runs the scenarios, prints the table, writes the JSON."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def parse() -> argparse.Namespace:
 
 
 def pin_generator(both_cores: bool) -> set[int]:
-    """Keep this process off the server's core; returns the server's."""
+    """Keep this process off the server's core. Returns the server's cores."""
     cores = os.sched_getaffinity(0)
     if both_cores or len(cores) < 2:
         return cores
@@ -67,7 +67,7 @@ def pin_generator(both_cores: bool) -> set[int]:
 
 
 def play(scenario: Play[S], stage: S, repeat: int, patience_seconds: float) -> list[Row]:
-    """The median of several runs for every row of a scenario; disturbed ones are played again."""
+    """The median of several runs for every row of a scenario; disturbed runs are repeated."""
     runs: list[list[Row]] = []
     deadline = time.perf_counter() + patience_seconds
     while len(runs) < repeat:
@@ -105,7 +105,7 @@ def play_engine(options: argparse.Namespace, said: Console) -> tuple[list[Row], 
 def main() -> int:
     options = parse()
     configure_logs("warning")
-    # The collector would stop the generator at moments that have nothing to do with the server.
+    # Garbage collection would pause the generator at arbitrary moments.
     gc.disable()
     said = Console(stderr=True)
     pinned = not options.both_cores

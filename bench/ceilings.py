@@ -1,4 +1,4 @@
-"""What this machine can do at most, measured in the same run: the rest of the table is read against it."""
+"""The ceilings of this machine, measured in the same run: compare the rest of the table with them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _fdatasync(path: Path, seconds: float) -> Row:
 
 
 def _sqlite(path: Path, seconds: float) -> Row:
-    """Entry, key and counter of 256 messages in each transaction, and nothing around it."""
+    """Entry, key and counter of 256 messages in each transaction, and nothing else."""
     raw_log.create_log(path, chats=1)
     connection = raw_log.open_log(path)
     batches, wires = raw_log.Batches(1), [b"x" * raw_log.WIRE_BYTES] * raw_log.BATCH_MESSAGES

@@ -28,12 +28,12 @@ class Place(Protocol):
         ...
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         ...
 
 
 class OnLoop:
-    """Everything on the loop, which stands still during the sync."""
+    """Everything on the loop, which blocks during the sync."""
 
     def __init__(self, path: Path) -> None:
         self._connection = raw_log.open_log(path)
@@ -47,7 +47,7 @@ class OnLoop:
 
 
 class Hands:
-    """One thread that does what it is handed: leaner than an executor, one wake-up each way."""
+    """One worker thread: leaner than an executor, one wake-up each way."""
 
     def __init__(self) -> None:
         self._jobs: SimpleQueue[tuple[Callable[[], None], asyncio.Future[None]] | None] = SimpleQueue()
@@ -72,7 +72,7 @@ class Hands:
 
 
 class InThread:
-    """The whole batch in a thread: each statement gives the GIL up and has to win it back."""
+    """The whole batch in a thread: each statement releases the GIL and must acquire it again."""
 
     def __init__(self, path: Path) -> None:
         self._connection = raw_log.open_log(path)
@@ -110,7 +110,7 @@ class CommitInThread:
 
 
 class InProcess:
-    """A process that owns the log; batches travel to it as MessagePack."""
+    """A process that owns the log; it gets batches as MessagePack."""
 
     def __init__(self, path: Path) -> None:
         self._loop = asyncio.get_running_loop()

@@ -1,11 +1,11 @@
-"""Where should a batch be written and committed? Measured beside an event loop that has work to do.
+"""Compares where a batch is written and committed, next to a busy event loop.
 
 `python -m bench.commit_strategies` prints the table of docs/decisions/0002-commit-in-a-thread.md.
 
 Two experiments for each strategy, on one core and on two:
 
 * **chat**: 100 clients with one message in flight each, over socket pairs on the same loop; frames are
-  decoded, entries and acks encoded. What arrives during a commit makes the next batch.
+  decoded, entries and acks encoded. Messages that arrive during a commit form the next batch.
 * **busy loop**: a callback that always has more Python to run, and always a full batch waiting. What is
   left of the callback's rate is the loop's share left.
 """
@@ -79,7 +79,7 @@ Experiment = Callable[[Place, int, float], Awaitable[Measured]]
 
 
 class Row(Struct):
-    """What one strategy did under one setting."""
+    """The result of one strategy under one setting."""
 
     strategy: str
     cores: int
@@ -141,7 +141,7 @@ class Client(asyncio.Protocol):
 
 
 class Waiting:
-    """Messages that wait for a commit, with the connections that are owed their acks."""
+    """Messages that wait for a commit, with the connections that wait for their acks."""
 
     def __init__(self) -> None:
         self.wires: list[bytes] = []
@@ -222,7 +222,7 @@ async def measure_busy(place: Place, chats: int, seconds: float) -> Measured:
 
 
 async def measure_alone(seconds: float) -> Measured:
-    """How often the filler runs when nothing else does: the whole of the loop."""
+    """How often the filler runs alone: the whole capacity of the loop."""
     meter = Meter()
     keep_busy(asyncio.get_running_loop(), meter)
     return await meter.over(seconds)
@@ -238,7 +238,7 @@ def undisturbed(measure_once: Callable[[], Measured], tries_max: int) -> Measure
 
 
 def measure(strategy: Strategy, experiment: Experiment, chats: int, seconds: float) -> Measured:
-    """One experiment on a fresh log, with the interpreter's settings put back afterwards."""
+    """One experiment on a new log. Restores the interpreter's settings afterwards."""
     RESULTS.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="commit-", dir=RESULTS) as folder:
         path = Path(folder) / "log.sqlite3"
@@ -261,7 +261,7 @@ async def _in_place(
 
 
 def measure_rows(cores: set[int], chats: int, seconds: float, rounds: int, tries: int) -> list[Row]:
-    """Every strategy in turn, several times over; what else the machine does can only slow a round down."""
+    """Every strategy in turn, several times: other programs can only slow a round down."""
     os.sched_setaffinity(0, cores)
     alone: list[Measured] = []
     chat: dict[Strategy, list[Measured]] = defaultdict(list)
@@ -288,7 +288,7 @@ def _row(
     busy: list[Measured],
     alone: list[Measured],
 ) -> Row:
-    """The best of the rounds: the one that was disturbed least."""
+    """The best of the rounds: the least disturbed one."""
     return Row(
         strategy=strategy.label,
         cores=cores,

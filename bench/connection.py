@@ -1,4 +1,4 @@
-"""The smallest WebSocket client that can say hello, so that the server is what is measured."""
+"""The smallest WebSocket client that can send hello, so that its own cost is low."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ WELCOME = b'"type":"welcome"'
 
 
 class NotWelcome(Exception):
-    """The server did not answer a handshake or a hello as it should."""
+    """The server did not accept a handshake or a hello."""
 
 
 class Role(Protocol):
-    """What a connection does once it is welcome: the transport's protocol from then on."""
+    """What a connection does after the welcome: the transport's protocol from then on."""
 
     def welcomed(self, transport: asyncio.Transport, rest: bytes) -> None:
-        """The connection may speak; `rest` came behind the welcome."""
+        """The connection may send; `rest` arrived after the welcome."""
         ...
 
 
@@ -52,7 +52,7 @@ def frame_bounds(data: bytes | bytearray, start: int = 0) -> tuple[int, int] | N
 
 
 class Opening(asyncio.Protocol):
-    """Handshake and hello; then the role takes the transport over."""
+    """Handshake and hello; then the role takes over the transport."""
 
     def __init__(self, address: Address, hello: bytes, role: Role) -> None:
         self._address = address
@@ -109,7 +109,7 @@ class Opening(asyncio.Protocol):
 
 
 async def connect(address: Address, hello: bytes, role: Role) -> asyncio.Transport:
-    """A connection that was welcomed, in the hands of its role. OSError or NotWelcome otherwise."""
+    """A welcomed connection that its role controls. OSError or NotWelcome otherwise."""
     loop = asyncio.get_running_loop()
     transport, opening = await loop.create_connection(
         lambda: Opening(address, hello, role), address.host, address.port
@@ -125,7 +125,7 @@ async def connect(address: Address, hello: bytes, role: Role) -> asyncio.Transpo
 async def connect_all(
     address: Address, hellos_and_roles: list[tuple[bytes, Role]], at_once: int = 100
 ) -> list[asyncio.Transport]:
-    """Many connections, not all at the same moment: how they open is not what is measured."""
+    """Many connections, opened in groups: opening them is not measured."""
     transports: list[asyncio.Transport] = []
     for start in range(0, len(hellos_and_roles), at_once):
         some = hellos_and_roles[start : start + at_once]

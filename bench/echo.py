@@ -1,6 +1,6 @@
 """A bare aiohttp WebSocket server that decodes each frame and answers it, and does nothing else.
 
-What it does is the ceiling of any server on this stack and this machine.
+It is the ceiling of any server on this stack and this machine.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     .venv/bin/python -m bench.extrapolate
 
-Everything that goes in stands here: what is assumed, what was measured, what AWS asks for. Change a figure
-and run it again; a test compares the page with it.
+All figures are here: the assumptions, the measurements, AWS's prices. Change a figure and run it again; a
+test compares the page with it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ GIB = 1024**3
 
 
 class Assumed(Struct, frozen=True, kw_only=True):
-    """What people do. One device each, connected all day, on whichever gateway."""
+    """What people do. One device each, connected all day, on any gateway."""
 
     people: int = MILLION
     messages_per_day: float = 40
@@ -32,7 +32,7 @@ class Assumed(Struct, frozen=True, kw_only=True):
     chats_each: int = 20
     messages_per_transaction: float = 1
     messages_per_burst: float = 2
-    """Within two seconds: so many share one write of a position, and one of a mark."""
+    """Within two seconds: they share one write of a position, and one of a mark."""
     heartbeat_seconds: float = 30
     session_units: float = 1
     """Read units of the session that each heartbeat reads: half when it need not be read strongly."""
@@ -44,7 +44,7 @@ class Assumed(Struct, frozen=True, kw_only=True):
 
 
 class Measured(Struct, frozen=True):
-    """By `make bench ENGINE=dynamodb` and `make bench`; the lowest CPU that was seen, in microseconds."""
+    """By `make bench ENGINE=dynamodb` and `make bench`; the lowest measured CPU, in microseconds."""
 
     mark_units: float = 1
     index_units: float = 2
@@ -60,7 +60,7 @@ class Measured(Struct, frozen=True):
     connection_bytes: float = 17.3 * 1024
     record_bytes: float = 800
     item_bytes: float = 650
-    """An entry of 128 letters and its overhead; keys are gone after 7 days."""
+    """An entry of 128 letters and its overhead; keys expire after 7 days."""
     frame_bytes: float = 600
     heartbeat_bytes: float = 150
 
@@ -124,7 +124,7 @@ class Load(Struct, frozen=True):
 
     @property
     def heads(self) -> float:
-        """Members of a chat are spread over gateways, so nearly every person's every chat is looked at."""
+        """Members of a chat are spread over gateways, so heads are read for nearly every person and chat."""
         return self.assumed.people * self.assumed.chats_each / self.assumed.heads_seconds
 
     @property
@@ -134,7 +134,7 @@ class Load(Struct, frozen=True):
 
     @property
     def gateway_cores(self) -> float:
-        """Without what every gateway pays for messages of others."""
+        """Without the cost of messages that a gateway skips."""
         work = (
             self.peak_messages
             * (self.measured.gateway_us + self.assumed.deliveries * self.measured.delivery_us)
@@ -145,7 +145,7 @@ class Load(Struct, frozen=True):
 
     @property
     def pass_over_share(self) -> float:
-        """Of a core, for each gateway: the whole topic goes through it."""
+        """Of a core, for each gateway: it reads the whole topic."""
         return self.peak_messages * self.measured.pass_over_us / MILLION
 
     @property
@@ -159,7 +159,7 @@ class Load(Struct, frozen=True):
 
 
 def bill(load: Load, prices: Prices) -> Iterator[Line]:
-    """Everything by the month, the store first."""
+    """All costs per month, the store first."""
     write, read = prices.million_writes, prices.million_reads
     yield _units("messages: entry, key, head", load.messages * load.append_units, "write units", write)
     yield _units("outbox: marks and their index", load.messages * load.outbox_units, "write units", write)

@@ -1,4 +1,4 @@
-"""A client's WebSocket frames as bytes, prepared so that sending one costs next to nothing.
+"""A client's WebSocket frames as bytes, prepared so that sending one is cheap.
 
 Client frames must be masked. A mask key of zero is a valid one and leaves the payload as it is.
 """
@@ -68,12 +68,12 @@ def presence_subscribe(user_ids: Sequence[str]) -> bytes:
 
 
 def close() -> bytes:
-    """A proper farewell: nobody waits for the device to come back."""
+    """A close frame: the server releases the device's lease at once."""
     return bytes((FINAL_CLOSE, MASKED | 2)) + ZERO_MASK + NORMAL_CLOSE.to_bytes(2, "big")
 
 
 def next_client_id() -> bytes:
-    """A UUIDv4 that nobody used before, in no order."""
+    """A new UUIDv4, in no order."""
     number = next(_numbers)
     return CLIENT_ID % (number * SCATTER & 0xFFFF_FFFF, number & 0xFFFF_FFFF_FFFF)
 
@@ -91,14 +91,14 @@ class SendFrames:
         return self._plain % (next_client_id(), now_ns)
 
     def after(self, client_id: bytes, predecessor: bytes, now_ns: int) -> bytes:
-        """A message that may only be stored behind its predecessor; all bytes of none mean none."""
+        """A message that must be stored after its predecessor; an empty predecessor means none."""
         if not predecessor:
             return self._plain % (client_id, now_ns)
         return self._chained % (client_id, predecessor, now_ns)
 
 
 def _template(start: bytes) -> bytes:
-    """A whole frame with places for its ids and its time of sending; all have fixed lengths."""
+    """A whole frame with placeholders for its ids and its time of sending, all of fixed length."""
     padding = b"x" * (CONTENT_BYTES - TIME_LETTERS)
     payload = start + b'","content":"\1' + padding + b'"}'
     sized = payload.replace(b"\0", b"0" * 36).replace(b"\1", b"0" * TIME_LETTERS)

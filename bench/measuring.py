@@ -1,4 +1,4 @@
-"""A stretch of time under load, and what it cost."""
+"""Measures a period under load: rates, latencies and CPU."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class Measured(Protocol):
     """A server, or several, with counters that only rise."""
 
     def cpu_seconds(self) -> float:
-        """Of the processes whose cost is asked for."""
+        """CPU of the measured processes."""
         ...
 
     def helpers_cpu_seconds(self) -> float:
-        """Of what works for them, such as a database in a process of its own."""
+        """CPU of services that they use, such as a database in a process of its own."""
         ...
 
     async def batches(self) -> tuple[float, float]:
-        """Messages that were made durable, and in how many batches."""
+        """How many messages were made durable, and in how many batches."""
         ...
 
 
@@ -77,7 +77,7 @@ def percentiles_ms(samples_ns: list[int]) -> tuple[float, float]:
 
 
 def median_ratio(pairs: Sequence[tuple[float, float]]) -> float:
-    """How many times as much the first of two is, by the median over all pairs; 0 without any."""
+    """The median of first / second over all pairs; 0 without any."""
     return statistics.median(one / other for one, other in pairs) if pairs else 0.0
 
 
@@ -128,7 +128,7 @@ async def measure(load: Load, server: Measured, seconds: float, warm_up_seconds:
 
 
 def problems(load: Load, stretch: Stretch) -> list[str]:
-    """What a reader of the figures must know."""
+    """Notes that a reader of the figures needs."""
     notes = list(load.problems)
     if stretch.generator_share > GENERATOR_SATURATED_SHARE:
         notes.append(f"the generator was busy for {stretch.generator_share:.0%}: the server may do more")
@@ -142,7 +142,7 @@ def problems(load: Load, stretch: Stretch) -> list[str]:
 
 
 async def until(condition: Callable[[], bool], seconds_max: float) -> bool:
-    """Whether a condition came true in time. Polled, so that no hot path has to signal it."""
+    """Whether a condition becomes true in time. Polled, so that no hot path has to signal it."""
     deadline = time.perf_counter() + seconds_max
     while not condition():
         if time.perf_counter() > deadline:
@@ -152,7 +152,7 @@ async def until(condition: Callable[[], bool], seconds_max: float) -> bool:
 
 
 async def drain(load: Load, deliveries_per_ack: int = 0) -> list[str]:
-    """Stop the load, wait for everything in flight, and tell what never came."""
+    """Stop the load, wait for everything in flight, and report what never arrived."""
     load.running = False
 
     def missing() -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What processes cost, read from /proc: CPU and memory of a process and everything below it."""
+"""CPU and memory of a process and its descendants, read from /proc."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def pin(pid: int, cores: set[int]) -> None:
 
 
 def machine_busy_seconds() -> float:
-    """What all cores together have been busy with, other guests of the same host included."""
+    """Busy time of all cores, including the time of other guests of the same host."""
     fields = list(map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]))
     busy = sum(fields[: STEAL + 1]) - fields[IDLE] - fields[IOWAIT]
     return busy / TICKS_PER_SECOND
 
 
 def wait_until_quiet(seconds_max: float) -> bool:
-    """Whether the machine had nothing else to do within that time; at once when none is given."""
+    """Wait until the machine is idle. Returns whether it was in time; at once if the time is 0."""
     deadline = time.perf_counter() + seconds_max
     while time.perf_counter() < deadline:
         busy, start = machine_busy_seconds(), time.perf_counter()

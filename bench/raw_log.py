@@ -1,4 +1,4 @@
-"""The embedded log's page layout without the server: what a batch costs when nothing else is done."""
+"""The page layout of the log on SQLite without the server: the cost of a batch alone."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Batch = tuple[list[EntryRow], list[CounterRow]]
 
 
 def open_log(path: Path) -> apsw.Connection:
-    """A connection that loses nothing it has committed."""
+    """A connection whose commits are durable."""
     connection = apsw.Connection(str(path))
     connection.execute("PRAGMA journal_mode=WAL")
     connection.execute("PRAGMA synchronous=FULL")

@@ -1,4 +1,4 @@
-"""The table for people and the JSON for programs."""
+"""The report: a table for people and JSON for programs."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def print_rows(rows: Iterable[Row], pinned: bool) -> None:
 
 
 def _console() -> Console:
-    """As wide as the table needs where nobody's terminal says otherwise."""
+    """As wide as the table needs, unless a terminal has another width."""
     console = Console()
     return console if console.is_terminal else Console(width=TABLE_LETTERS)
 
@@ -88,7 +88,7 @@ def _verdict(row: Row) -> str:
 
 
 def median_of(runs: list[Row]) -> Row:
-    """The run in the middle, which also knows the figures of the others."""
+    """The median run, with the figures of the others."""
     middle = sorted(runs, key=lambda row: row.value)[(len(runs) - 1) // 2]
     return msgspec.structs.replace(middle, runs=[row.value for row in runs])
 

@@ -1,7 +1,7 @@
-"""What the generator's connections do once they are welcome.
+"""What the generator's connections do after the welcome.
 
-Nothing is parsed that can be counted: an ack and an entry each hold a marker that content cannot forge,
-because quotes inside of it are escaped.
+They count instead of parsing: an ack and an entry each contain a marker that content cannot contain, because
+quotes in content are escaped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PROBLEMS_MAX = 5
 
 
 class Load:
-    """What all connections of a run have counted so far."""
+    """The counts of all connections of a run."""
 
     def __init__(self) -> None:
         self.running = True
@@ -46,7 +46,7 @@ class Load:
 
 
 class Counted:
-    """Counts a marker in a stream of chunks, also where it is cut in two."""
+    """Counts a marker in a stream of chunks, even if it is split between two."""
 
     __slots__ = ("_marker", "_seam", "_tail")
 
@@ -59,13 +59,13 @@ class Counted:
         count = data.count(self._marker)
         if self._tail:
             count += (self._tail + data[: self._seam]).count(self._marker)
-        # No marker holds a brace, so none can start before one and end behind it.
+        # No marker contains a brace, so none can start before one and end after it.
         self._tail = b"" if data[-1] == CLOSE_BRACE else data[-self._seam :]
         return count
 
 
 class Quiet(asyncio.Protocol):
-    """Connected, and nothing else."""
+    """Connected, and idle."""
 
     def __init__(self, load: Load) -> None:
         self.load = load
@@ -83,7 +83,7 @@ class Quiet(asyncio.Protocol):
 
 
 class Reader(Quiet):
-    """Counts the entries that it is sent; the last one of each chunk says how long it took."""
+    """Counts the entries that it gets; the last one of each chunk gives the latency."""
 
     def __init__(self, load: Load, marker: bytes = ENTRY) -> None:
         super().__init__(load)
@@ -100,7 +100,7 @@ class Reader(Quiet):
 
 
 class Writer(Quiet):
-    """Keeps `window` messages in flight: each ack makes room for the next."""
+    """Keeps `window` messages in flight: each ack allows the next."""
 
     def __init__(self, load: Load, chat_id: str, window: int = 1) -> None:
         super().__init__(load)
@@ -168,7 +168,7 @@ class ChainedWriter(Writer):
 
 
 class Talker(Writer):
-    """Half of a conversation: writes, and counts what its partner wrote."""
+    """One person of a pair: writes, and counts the partner's messages."""
 
     def __init__(self, load: Load, chat_id: str, partner_id: str) -> None:
         super().__init__(load, chat_id)
@@ -180,7 +180,7 @@ class Talker(Writer):
 
 
 class Wanderer(Writer):
-    """Writes to each of its chats in turn, and counts what others wrote there."""
+    """Writes to each of its chats in turn, and counts the messages of others there."""
 
     def __init__(self, load: Load, own_id: str, chat_ids: list[str]) -> None:
         super().__init__(load, chat_ids[0])
@@ -253,14 +253,14 @@ class Pager(Framed):
 
 
 class OnePage(Pager):
-    """Asks for one page when told to, and tells how long it took."""
+    """Requests one page per call, and returns how long it took."""
 
     def __init__(self, load: Load, chat_id: str, limit: int) -> None:
         super().__init__(load, chat_id, limit)
         self._answer: asyncio.Future[int] | None = None
 
     def page(self, after: int) -> asyncio.Future[int]:
-        """Nanoseconds until the page after a position was there."""
+        """Nanoseconds until the page after a position has arrived."""
         self._answer = asyncio.get_running_loop().create_future()
         self.ask(after)
         return self._answer
@@ -271,7 +271,7 @@ class OnePage(Pager):
 
 
 class Returning(Framed):
-    """Asks for what it missed as soon as it is welcome; tells when it has it."""
+    """Syncs as soon as it is welcomed, and calls `caught_up` when it has everything."""
 
     def __init__(self, load: Load, chat_id: str, cursor: int, caught_up: Callable[[], None]) -> None:
         super().__init__(load)

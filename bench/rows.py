@@ -1,4 +1,4 @@
-"""What a scenario reports."""
+"""The rows that scenarios report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bench.measuring import OTHERS_CORES_MAX, Stretch
 
 
 class Row(Struct, kw_only=True):
-    """One line of the table. `value` is the figure that the target speaks of; None where nothing is known."""
+    """One line of the table. `value` is the figure of the target; None where nothing is known."""
 
     name: str
     label: str
@@ -41,7 +41,7 @@ def pages_row(name: str, label: str, stretch: Stretch) -> Row:
 
 
 def ratio_row(name: str, label: str, ratio: float, notes: list[str]) -> Row:
-    """One figure of a run against another of the same run."""
+    """The ratio of two figures of the same run."""
     return Row(name=name, label=label, unit="×", value=ratio, notes=notes)
 
 

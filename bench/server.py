@@ -1,4 +1,4 @@
-"""A server under measurement: started, pinned, watched and killed."""
+"""A server under measurement: started, pinned, measured and killed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STOP_SECONDS_MAX = 15
 
 
 class ServerFailed(Exception):
-    """The server did not start or did not stop; its last words are in the message."""
+    """The server did not start or did not stop; the message ends with its last log lines."""
 
 
 def free_port() -> int:
@@ -32,7 +32,7 @@ def free_port() -> int:
 
 
 def parley_beside_python() -> Path:
-    """The command that `make setup` leaves in the virtual environment."""
+    """The command that `make setup` installs in the virtual environment."""
     return Path(sys.executable).parent / "parley"
 
 
@@ -41,7 +41,7 @@ def serve_command(parley: Path, data: Path) -> list[str]:
 
 
 class Server:
-    """A command that serves on a port and says when it is ready. It keeps its port over restarts."""
+    """A command that serves on a port and prints when it is ready. It reuses its port after a restart."""
 
     def __init__(
         self, command: list[str], log: Path, cores: set[int], environment: Mapping[str, str] | None = None
@@ -59,7 +59,7 @@ class Server:
         return self._process.pid
 
     def launch(self) -> None:
-        """Start the process, and do not wait for it."""
+        """Start the process without waiting until it is ready."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -71,7 +71,7 @@ class Server:
             )
 
     async def ready(self) -> None:
-        """Wait for the line that says so."""
+        """Wait for its ready line."""
         assert self._process is not None
         assert self._process.stdout is not None
         line = await asyncio.wait_for(asyncio.to_thread(self._process.stdout.readline), START_SECONDS_MAX)
@@ -80,7 +80,7 @@ class Server:
             raise ServerFailed(f"the server did not become ready: {line!r}\n{self.last_words()}")
 
     def kill(self) -> None:
-        """kill -9: nothing is said or saved."""
+        """kill -9."""
         if self._process is not None:
             self._process.send_signal(signal.SIGKILL)
             self._process.wait()
@@ -106,22 +106,22 @@ class Server:
         return processes.rss_bytes(self.pid)
 
     def helpers_cpu_seconds(self) -> float:
-        """Nobody works for this server beside its own processes."""
+        """This server uses no other processes."""
         return 0.0
 
     async def batches(self) -> tuple[float, float]:
-        """Messages that were made durable so far, and in how many batches."""
+        """How many messages were made durable so far, and in how many batches."""
         metrics = await self.metrics()
         return metrics.get("parley_batch_messages_sum", 0), metrics.get("parley_batch_messages_count", 0)
 
     async def metrics(self) -> dict[str, float]:
-        """What the server says of itself: see `samples_in`."""
+        """The server's metrics: see `samples_in`."""
         url = f"http://{self.address.host}:{self.address.port}/metrics"
         return samples_in(await asyncio.to_thread(_fetch, url))
 
 
 def samples_in(text: str) -> dict[str, float]:
-    """What a page of metrics says: each sample with its labels, and by its name alone the sum over them."""
+    """The samples of a page of metrics: each with its labels, and under its bare name the sum over them."""
     sums: dict[str, float] = {}
     for line in text.splitlines():
         if line and not line.startswith("#"):

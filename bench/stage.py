@@ -1,4 +1,4 @@
-"""Where a scenario plays: a fresh folder, a populated store, a server on its core."""
+"""The setting of a scenario: a new folder, a populated store, a server on its core."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from bench.rows import Row
 from bench.server import Server, serve_command
 from bench.world import World, open_world
-from parley.store.sqlite.database import FILE_NAME
+from parley.store.folder import DATABASE_NAME
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Stage:
-    """How the scenarios of one run are played."""
+    """The settings of one run."""
 
     def __init__(self, parley: Path, server_cores: set[int], quick: bool) -> None:
         self._parley = parley
@@ -36,7 +36,7 @@ class Stage:
         return os.sched_getaffinity(0)
 
     def pick(self, full: int, quick: int) -> int:
-        """A size that fits the patience of whoever runs this."""
+        """The full size, or the smaller one for a quick run."""
         return quick if self.quick else full
 
     @property
@@ -51,7 +51,7 @@ class Stage:
     async def serving(
         self, populate: Callable[[World], Awaitable[T]], environment: Mapping[str, str] | None = None
     ) -> AsyncIterator[tuple[Server, T]]:
-        """A server over what `populate` has written; both are gone afterwards."""
+        """A server on the store that `populate` has filled; both are deleted afterwards."""
         RESULTS.mkdir(exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="run-", dir=RESULTS))
         data = folder / "data"
@@ -62,7 +62,7 @@ class Stage:
                 populated = await populate(world)
             server.launch()
             await server.ready()
-            self.database = data / FILE_NAME
+            self.database = data / DATABASE_NAME
             yield server, populated
             await server.stop()
         finally:

@@ -16,9 +16,9 @@ from uuid import uuid4
 from msgspec import Struct
 
 from parley import ids
-from parley.app.engines import Store
 from parley.clock import MS_PER_DAY, iso, wall_clock
-from parley.model import Chat, ChatType, Draft, Session, User
+from parley.model import ChatType, Draft, Session, StoredChat, User
+from parley.store.ports import Store
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
 from parley.wire.limits import SESSION_DAYS
@@ -27,7 +27,7 @@ DEVICE_ID = "bench"
 NO_PASSWORD = "!"
 FILL_BATCH_MESSAGES = 1_000
 PEOPLE_AT_ONCE = 25
-"""A database in a process of its own answers one by one, and its client does not wait long."""
+"""Few: a database in a process of its own answers one by one, and its client has short timeouts."""
 CONTENT = "x" * 128
 
 
@@ -38,7 +38,7 @@ class Person(Struct, frozen=True):
 
 
 class World:
-    """Writes with a store's own classes, so that what is measured is what users get."""
+    """Writes with the store's own classes, so that the data is as users' data."""
 
     def __init__(self, store: Store, make_ids: ids.Ids) -> None:
         self._store = store
@@ -79,12 +79,12 @@ class World:
         now_ms = wall_clock()
         chat_id = self._ids.next(ids.CHAT, now_ms)
         owner, moment = members[0].user_id, iso(now_ms)
-        chat = Chat(chat_id, chat_type, title, owner, moment, moment, epoch=1)
+        chat = StoredChat(chat_id, chat_type, title, owner, moment, moment, epoch=1)
         made, _ = await self._store.directory.create_chat(chat, [member.user_id for member in members])
         return made.chat_id
 
     async def fill(self, chat_id: str, sender: Person, messages: int) -> None:
-        """Append as the server would, only without clients."""
+        """Append as the server would, but without clients."""
         for start in range(0, messages, FILL_BATCH_MESSAGES):
             size = min(FILL_BATCH_MESSAGES, messages - start)
             await self._store.log.append([_draft(chat_id, sender) for _ in range(size)])
@@ -103,7 +103,7 @@ def _draft(chat_id: str, sender: Person) -> Draft:
 
 @asynccontextmanager
 async def open_world(data: Path) -> AsyncIterator[World]:
-    """A store that nobody serves while it is written."""
+    """A store without a server."""
     make_ids = ids.Ids(secrets.randbits)
     store = SqliteStore(data, clock=wall_clock, ids=make_ids, metrics=Metrics(wall_clock))
     await store.open()

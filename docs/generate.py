@@ -22,15 +22,16 @@ import msgspec
 import yaml
 from msgspec import Struct, inspect
 
+from docs import materials
 from parley import config, errors
 from parley.core import rates
 from parley.errors import Refusal
 from parley.gateway import server
-from parley.gateway.api import ENDPOINTS
-from parley.gateway.bodies import Problem
-from parley.gateway.calls import Endpoint
+from parley.gateway.api import ROUTES
+from parley.gateway.routes import Route
 from parley.telemetry import Metrics
 from parley.wire import codes, frames, limits
+from parley.wire.bodies import Problem
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("docs/PROTOCOL.md", "docs/OPERATING.md")
@@ -44,55 +45,75 @@ ENVELOPE = ("id", "re")
 
 CONFIGURATION = {
     "server.host": "The address to listen on. On a loopback address, direct requests may register, read"
-    " `/metrics` and are not rate limited; see [Behind a reverse proxy](#behind-a-reverse-proxy).",
+    " `/metrics` and are not rate limited, unless the server is [exposed](#an-exposed-server).",
     "server.port": "The port; 0 takes a free one, and the ready line names it.",
     "server.data": "The data folder. `PARLEY_DATA` and `--data` mean the same and win.",
-    "server.hosts": "Names that a request's `Host` may have beside loopback names and `server.host`."
+    "server.hosts": "Names that a request's `Host` may have besides loopback names and `server.host`."
     " When empty on another address than loopback, any is accepted.",
-    "server.proxies": (
-        "Addresses of proxies on other machines whose `X-Forwarded-For` counts;"
-        " one on this machine always does."
-    ),
-    "server.origins": "Web origins (`https://chat.example`) that may open a WebSocket beside the own one.",
-    "store.engine": "What keeps the data: a file of this machine, or tables that many nodes share.",
-    "store.sequencing": "How positions are taken: [The log](the-log.md#two-ways-to-take-a-number).",
-    "store.allocator": "Who gives the numbers of `two_phase` on DynamoDB.",
+    "server.proxies": "Addresses and networks (10.0.0.0/8) of proxies that may name a client's address."
+    " When empty on a loopback address, a proxy on this machine may.",
+    "server.origins": "Web origins (`https://chat.example`) that may open a WebSocket, besides the server's.",
+    "tls.certificate": "A PEM file with the certificate and its chain. The server speaks [TLS](#tls) then.",
+    "tls.key": "A PEM file with the key, unencrypted; empty if it is in the file of the certificate.",
+    "tls.min_version": "The oldest version of TLS that is spoken.",
+    "metrics.listen": "`host:port` of a [listener](#metrics) for metrics and health alone, without tokens."
+    " Then `/metrics` on the server's own port always needs an operator's token.",
+    "store.engine": "Where the data is: in a file of this machine, or in tables that many nodes share.",
+    "store.sequencing": "How positions are allocated: [The log](the-log.md#two-ways-to-take-a-number).",
+    "store.allocator": "What allocates the numbers of `two_phase` on DynamoDB.",
     "dynamodb.endpoint": "Where DynamoDB is; empty for AWS in `dynamodb.region`.",
     "dynamodb.region": "The AWS region; empty takes the one of the credential chain.",
     "dynamodb.prefix": "Put before the name of each table, so that several deployments share an account.",
-    "redis.url": "`redis://` or `rediss://` (TLS); empty keeps what may be lost in the process.",
+    "redis.url": "`redis://` or `rediss://` (TLS); empty keeps ephemeral state in the process.",
     "redis.prefix": "Put before each key and channel, so that several deployments share a database.",
-    "kafka.brokers": "Brokers to start from, `host:port`; empty keeps the bus in the process.",
+    "kafka.brokers": "Brokers to connect to first, `host:port`; empty keeps the bus in the process.",
     "kafka.prefix": "Put before the name of each topic.",
-    "kafka.security": "How brokers are spoken to; `sasl_tls` is SCRAM-SHA-512 over TLS.",
+    "kafka.security": "How to connect to brokers; `sasl_tls` is SCRAM-SHA-512 over TLS.",
     "kafka.username": "For `sasl_tls`.",
     "kafka.password": "For `sasl_tls`; better given as `PARLEY_KAFKA_PASSWORD`.",
     "kafka.ca": "A file with the authorities that brokers' certificates are checked against.",
     "kafka.partitions": "Partitions of a topic that Parley creates; fixed from then on.",
     "kafka.replication": "Replicas of a topic that Parley creates: 3 outside of tests.",
-    "bus.ack": "Whether a send is answered once stored, or once its event is on the bus as well.",
-    "cluster.node": "This node's name; empty makes one up at each start.",
-    "cluster.host": "The address that other nodes' calls are taken on; loopback only without a secret.",
+    "bus.ack": "Whether a send is answered once it is stored, or once its event is on the bus, too.",
+    "cluster.node": "This node's name; empty creates a new one at each start.",
+    "cluster.host": "The address that other nodes' calls are taken on.",
     "cluster.port": "The port for them; 0 picks a free one.",
     "cluster.advertise": "The base address that others use for this node, if not the bound one.",
-    "cluster.secret": "What all nodes sign their calls with; better given as `PARLEY_CLUSTER_SECRET`.",
+    "cluster.secret": "What the keys of all nodes are derived from; required on DynamoDB. Better given as"
+    " `PARLEY_CLUSTER_SECRET`.",
+    "cluster.accepted_secret": "Another secret that is believed too, while [the secret is changed]"
+    "(#the-secret-of-a-cluster).",
+    "cluster.tls_certificate": "A file with this node's certificate: nodes then speak TLS with each other,"
+    " and both sides show one. All three or none.",
+    "cluster.tls_key": "The file with its key.",
+    "cluster.tls_ca": "A file with the authority that certifies the nodes of this cluster, and nothing else.",
     "cluster.roles": "What this node does: `gateway`, `ingest`, `delivery`, `sequencer`.",
     "cluster.sequencers": 'Base addresses of Sequence Services, for `store.allocator = "sequencer"`.',
-    "accounts.registration": "Who may register: direct requests to a loopback address, everybody, nobody.",
-    "accounts.password_letters_min": (
-        "The shortest password; unset means 1 on a loopback address without `server.hosts` and"
-        " `server.origins`, else 8."
-    ),
-    "limits.rates": "Whether the [rates](#limits-and-rates) hold; `auto` spares direct requests to loopback.",
+    "accounts.registration": "Who may register: all clients, none, or direct requests to a loopback address"
+    " unless the server is [exposed](#an-exposed-server).",
+    "accounts.password_letters_min": "The shortest password; unset means 8 on an"
+    " [exposed](#an-exposed-server) server, else 1.",
+    "limits.rates": "Whether the [rates](#limits-and-rates) hold; `auto` spares direct requests to loopback"
+    " unless the server is [exposed](#an-exposed-server).",
+    "limits.connections_per_user": "WebSocket connections of a user on one node, where rates hold.",
+    "limits.connections_per_address": "WebSocket connections of an address on one node, where rates hold.",
     "log.level": "`debug` has a line per message.",
     "log.format": "`json` is one object per line, `text` is for people.",
 }
 RATES = {
     "MESSAGES_PER_USER": "messages sent, per user",
-    "FRAMES_PER_CONNECTION": "frames, per connection",
+    "FRAMES_PER_CONNECTION": "frames, per connection; before `hello`, per address",
+    "WORK_PER_USER": "[work](fairness.md#work-is-weighed), per user",
     "REGISTRATIONS_PER_ADDRESS": "registrations, per address",
     "CONNECTIONS_PER_ADDRESS": "WebSocket connections, per address",
-    "FAILED_LOGINS": "failed logins, per username and address",
+    "FAILED_LOGINS": "failed logins, per username and address, and of a session that changes its password",
+    "FAILED_LOGINS_PER_ADDRESS": "failed logins, per address",
+    "FAILED_LOGINS_PER_ACCOUNT": "failed logins, per username",
+    "NEW_CHATS_PER_USER": "chats created, per user",
+    "MEMBER_CHANGES_PER_USER": "members added or removed, roles, joining and leaving, per user",
+    "CHAT_CHANGES_PER_USER": "titles and modes of read receipts, per user",
+    "COST_PER_USER": "cost of HTTP requests, per user",
+    "COST_PER_ADDRESS": "cost of HTTP requests without a session, per address",
 }
 
 
@@ -118,10 +139,14 @@ def type_name(kind: inspect.Type) -> str:
             return f"list of {type_name(item)}"
         case inspect.DictType(key_type=key, value_type=value):
             return f"object of {type_name(key)} to {type_name(value)}"
+        case inspect.StructType(cls=frames.Entry):
+            return "[entry](#the-entry)"
         case inspect.StructType(cls=cls):
             return code(cls.__name__)
         case inspect.LiteralType(values=values):
             return " or ".join(code(text) for text in sorted(map(json.dumps, values)))
+        case inspect.EnumType(cls=cls):
+            return " or ".join(code(text) for text in sorted(json.dumps(one.value) for one in cls))
         case inspect.IntType(ge=int(least)):
             return f"integer ≥ {least}"
         case inspect.RawType():
@@ -283,27 +308,28 @@ def _per(per_second: float) -> str:
 
 def routes() -> str:
     return table(
-        ("request", "what it does", "body", "answer", "token"),
-        [route_row(endpoint) for endpoint in ENDPOINTS],
+        ("request", "what it does", "body", "answer", "token", "cost"),
+        [route_row(route) for route in ROUTES],
     )
 
 
-def route_row(endpoint: Endpoint) -> Sequence[str]:
-    path = endpoint.path + ("?" + "&".join(f"{name}=" for name in endpoint.query) if endpoint.query else "")
-    answer = f" {code(endpoint.answers.__name__)}" if endpoint.answers is not None else ""
+def route_row(route: Route) -> Sequence[str]:
+    path = route.path + ("?" + "&".join(f"{one.name}=" for one in route.query) if route.query else "")
+    status, answer = next(iter(route.answers.items()))
     return (
-        code(f"{endpoint.method} {path}"),
-        endpoint.summary,
-        code(endpoint.takes.__name__) if endpoint.takes is not None else "",
-        f"{endpoint.status}{answer}",
-        "no" if endpoint.needs == "nothing" else "yes",
+        code(f"{route.method} {path}"),
+        route.summary,
+        code(route.body.__name__) if route.body is not None else "",
+        f"{status} {code(answer.__name__)}" if answer is not None else str(status),
+        "no" if route.needs == "nothing" else "yes",
+        str(route.cost),
     )
 
 
 def bodies() -> str:
     """Every body with its fields; in what a client sends, those that may be left out say their default."""
-    taken = {endpoint.takes for endpoint in ENDPOINTS if endpoint.takes is not None}
-    answered = {endpoint.answers for endpoint in ENDPOINTS if endpoint.answers is not None}
+    taken = {route.body for route in ROUTES if route.body is not None}
+    answered = {kind for route in ROUTES for kind in route.answers.values() if kind is not None}
     answered |= {item for kind in answered for item in structs_in(kind)} | {Problem}
     rows = [(code(kind.__name__), body_fields(kind, kind in taken)) for kind in by_name(taken)]
     rows += [(code(kind.__name__), body_fields(kind, False)) for kind in by_name(answered)]
@@ -318,6 +344,7 @@ def body_fields(kind: type[Struct], is_asked: bool) -> str:
     return "<br>".join(
         f"{code(field.name)} {type_name(field.type)}{_note(default_of(field), presence_of(field), is_asked)}"
         for field in fields_of(kind)
+        if field.name not in ENVELOPE
     )
 
 
@@ -330,7 +357,8 @@ def _note(default: str, presence: str, is_asked: bool) -> str:
 def structs_in(kind: type[Struct]) -> list[type[Struct]]:
     """Structs that stand in the lists of a body."""
     items = [field.type.item_type for field in fields_of(kind) if isinstance(field.type, inspect.ListType)]
-    return [item.cls for item in items if isinstance(item, inspect.StructType)]
+    structs = [item.cls for item in items if isinstance(item, inspect.StructType)]
+    return [cls for cls in structs if cls is not frames.Entry]
 
 
 # Operating
@@ -417,6 +445,8 @@ def main() -> None:
         if rendered != page:
             file.write_text(rendered, encoding="utf-8")
             print(f"{path} is new")
+    if materials.write():
+        print(f"{materials.BILL.relative_to(ROOT)} is new")
 
 
 if __name__ == "__main__":

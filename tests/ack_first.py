@@ -1,8 +1,8 @@
 """Whether on each socket the ack of a message comes before the message's own entry."""
 
-from parley.testing.clients import Frame, Person
-from parley.testing.history import History
-from parley.testing.recording import Recording
+from tests.harness.clients import Frame, Person
+from tests.harness.history import History
+from tests.harness.recording import Recording
 
 
 class AckOrder:

@@ -15,10 +15,11 @@ from aiohttp import ClientSession
 
 from ops.local_services.ports import free_ports
 from parley.clock import wall_clock
+from parley.core.cluster_keys import ClusterKeys
 from parley.ephemeral.redis.engine import RedisEphemeral
-from parley.testing.clients import HttpClient
-from parley.testing.cluster import ClusterProcess
-from parley.testing.server import HOST, ServerProcess
+from tests.harness.clients import HttpClient
+from tests.harness.cluster import ClusterProcess
+from tests.harness.server import HOST, ServerProcess
 from tests.services import fresh_prefix, service_environment
 from tests.waiting import eventually
 
@@ -128,7 +129,8 @@ async def metric(session: ClientSession, node: ServerProcess, name: str) -> floa
 async def redis_of(cluster: ClusterProcess) -> AsyncIterator[RedisEphemeral]:
     """What the nodes have told Redis, as another node would see it."""
     url, prefix = (cluster.environment[f"PARLEY_REDIS_{name}"] for name in ("URL", "PREFIX"))
-    ephemeral = RedisEphemeral(url, wall_clock, prefix=prefix)
+    keys = ClusterKeys(cluster.environment["PARLEY_CLUSTER_SECRET"])
+    ephemeral = RedisEphemeral(url, keys, wall_clock, prefix=prefix)
     try:
         yield ephemeral
     finally:

@@ -1,30 +1,27 @@
-"""Stand-ins that several tests build on: a fake answers what its test needs and is asked nothing else."""
+"""What several unit tests build on."""
 
-from collections.abc import Sequence
+from parley.chats.pending import PendingSends
+from parley.core.cluster_keys import ClusterKeys
+from parley.gateway.hub import Hub
+from parley.gateway.subscribers import Subscribers
+from parley.store.ports import Batching, Directory, Log
+from parley.telemetry import Metrics
 
-from parley.model import AppendResult, Draft, Head, Page, Persisted
+KEYS = ClusterKeys("the secret of a cluster in tests")
+"""Of nodes that tests put together without a configuration."""
+ONE_APPEND_AT_A_TIME = Batching(per_chat=False, appends_at_once_max=1)
+PER_CHAT = Batching(per_chat=True, appends_at_once_max=256)
+"""As a log wants it that commits chat by chat."""
 
 
-class UnaskedLog:
-    """A log of which each question is a surprise: a fake overrides those that its test expects."""
-
-    async def append(self, drafts: Sequence[Draft]) -> AppendResult:
-        raise AssertionError("nobody asks")
-
-    async def read(self, chat_id: str, after: int, limit: int) -> Page:
-        raise AssertionError("nobody asks")
-
-    async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
-        raise AssertionError("nobody asks")
-
-    async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
-        raise AssertionError("nobody asks")
-
-    async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
-        raise AssertionError("nobody asks")
-
-    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
-        raise AssertionError("nobody asks")
-
-    async def seal(self) -> list[Persisted]:
-        raise AssertionError("nobody asks")
+def hub_over(log: Log, directory: Directory, metrics: Metrics, pending: PendingSends | None = None) -> Hub:
+    """A hub without a node around it."""
+    return Hub(
+        log,
+        directory,
+        Subscribers(),
+        pending or PendingSends(),
+        lambda _, __: None,
+        metrics,
+        lambda _: None,
+    )

@@ -29,8 +29,8 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import parley
-from parley.testing import server
-from parley.testing.server import Process, parley_command
+from tests.harness import server
+from tests.harness.server import Process, parley_command
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUEST_BYTES_MAX = 128 * 1024
@@ -38,11 +38,11 @@ STREAMS = ("stdin", "stdout", "stderr")
 HARMLESS = ("PARLEY_", "AWS_", "HOME", "XDG_", "PYTEST_", "COV")
 """Variables that are read when a command runs, never by an import."""
 PROGRAM = "import sys; from tests.forking import nurse; nurse(int(sys.argv[1])); " + parley_command()[-1]
-NOT_PRELOADED = ("parley.testing.", "parley.__main__")
+NOT_PRELOADED = ("tests.harness.", "parley.__main__")
 
 
 def launch(command: Sequence[str], **options: Any) -> Process:
-    """Called like `subprocess.Popen` by `parley.testing.server`."""
+    """Called like `subprocess.Popen` by `tests.harness.server`."""
     usual = parley_command()
     environment = options.get("env") or dict(os.environ)
     if list(command[: len(usual)]) != usual or not _is_harmless(environment):

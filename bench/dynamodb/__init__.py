@@ -1,1 +1,1 @@
-"""What is measured on the engines that nodes share: DynamoDB, Kafka and Redis, all on this machine."""
+"""Benchmarks of the engines that nodes share: DynamoDB, Kafka and Redis, all on this machine."""

@@ -1,4 +1,4 @@
-"""What DynamoDB Local takes at most from one client, and nothing around it: rates are read against it."""
+"""The ceiling of DynamoDB Local with one client and nothing else: compare rates with it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import time
 from bench.dynamodb.stage import SharedStage
 from bench.dynamodb.transactions import FULL, actions_of
 from bench.rows import Row
+from parley.dynamodb import Dynamo
 from parley.ids import EVENT
-from parley.store.dynamodb.client import Dynamo
 
 
 async def measure_ceilings(stage: SharedStage) -> list[Row]:
-    """Full and single transactions take turns after a warm-up, for Java is slow at first."""
+    """Full and single transactions in turn, after a warm-up: Java is slow at first."""
     dynamo = stage.client()
     await dynamo.open()
     try:

@@ -1,6 +1,6 @@
-"""The store's client alone: what a message costs it in a full transaction and in one of its own.
+"""The cost of the DynamoDB client alone: for a message in a full transaction, and in one of its own.
 
-Against a stand-in that answers at once; the CPU is that of this process, which does nothing else meanwhile.
+It runs against a stand-in that answers at once; the CPU is that of this process, which does nothing else.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from bench.dynamodb.stage import SharedStage
 from bench.dynamodb.transactions import FULL, actions_of, draft_for
 from bench.rows import Row, ratio_row
 from bench.world import Person, World
-from parley.store.dynamodb.client import Dynamo
+from parley.dynamodb import Dynamo
 from parley.store.dynamodb.store import DynamoStore
 
 AT_ONCE = 8
@@ -27,7 +27,7 @@ Prepare = Callable[[int, int], list[Send]]
 
 
 async def store_client(stage: SharedStage) -> list[Row]:
-    """The client by itself, then the whole append: deciding, numbering, writing, settling."""
+    """The client by itself, then the whole append."""
     author, chat_ids = await stage.populate(_author)
     async with stage.stand_in(delay_ms=0) as endpoint:
         dynamo = stage.client(endpoint)
@@ -59,7 +59,7 @@ def _sender(dynamo: Dynamo, chat_id: str) -> Prepare:
 
 
 def _appender(store: DynamoStore, chat_ids: list[str], author: Person) -> Prepare:
-    """In several chats, for those of one wait for each other."""
+    """In several chats, because appends to one chat wait for each other."""
 
     def prepare(transactions: int, messages: int) -> list[Send]:
         return [batch_for(chat_ids[number % len(chat_ids)], messages) for number in range(transactions)]
@@ -76,7 +76,7 @@ def _appender(store: DynamoStore, chat_ids: list[str], author: Person) -> Prepar
 
 
 async def _compare(stage: SharedStage, name: str, label: str, prepare: Prepare) -> list[Row]:
-    """The best of a few rounds for each size, in turn: what others do to the machine only adds."""
+    """The best of a few rounds for each size, in turn: other programs can only slow a round down."""
     costs: dict[int, list[float]] = {size: [] for size in TRANSACTIONS_PER_ROUND}
     await _round(prepare(4 * AT_ONCE, FULL), FULL)
     for _ in range(stage.pick(ROUNDS, 2)):

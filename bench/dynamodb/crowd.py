@@ -1,4 +1,4 @@
-"""People and the connections that they make to nodes: who writes, who reads."""
+"""People and their connections to nodes: writers and readers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Pair = tuple[Person, Person, str]
 
 
 class HotChat:
-    """One chat that a hundred write to and ten read."""
+    """One chat with a hundred writers and ten readers."""
 
     def __init__(self, people: Sequence[Person], chat_id: str) -> None:
         self.writers = people[:WRITERS]
@@ -67,7 +67,7 @@ async def write_apart(load: Load, nodes: Nodes, talking: list[Pair], writing: in
 
 
 async def _start(load: Load, writers: Sequence[Writer]) -> None:
-    """All write, and each has had an answer: a chat's first message reads what the next ones remember."""
+    """Start all writers, and wait until each has an answer: the first message of a chat fills the caches."""
     for writer in writers:
         writer.start()
     if not await until(lambda: load.acks >= 2 * len(writers), WARM_SECONDS_MAX):

@@ -1,8 +1,7 @@
-"""What a message costs at each hop: every role in a process of its own, and CPU read per process.
+"""What a message costs at each hop: every role in a process of its own, with CPU per process.
 
-Each process is also watched before the load, and what it then uses is not counted. The store is a stand-in
-with the delay of a real DynamoDB, Kafka is real. What one process does in several steps is taken apart by
-doing one of them alone: see `client` and `publishing`.
+The CPU that a process uses when idle is subtracted. The store is a stand-in with the delay of a real
+DynamoDB, Kafka is real. `client` and `publishing` measure single steps of a process alone.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ ROUNDS = 2
 
 
 async def hot_chat(stage: SharedStage) -> list[Row]:
-    """Both ways take turns, so that a machine that slows down slows both."""
+    """Both ways in turn, so that a slower machine slows both."""
     chat = await stage.populate(crowd.hot_chat)
     full, alone = [], []
     for _ in range(stage.pick(ROUNDS, 1)):

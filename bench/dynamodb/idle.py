@@ -1,4 +1,4 @@
-"""What a connection costs that says nothing: its heartbeats, and the looks at the heads of its chats."""
+"""What an idle connection costs: its heartbeats, and the reads of the heads of its chats."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def _heartbeats(stage: SharedStage, people: list[Person]) -> Row:
 
 
 async def _heads(stage: SharedStage, chats: list[str]) -> Row:
-    """The store's part of a look, in this process: the hub only compares numbers."""
+    """The store's part of a read of heads, in this process: the hub only compares numbers."""
     looks = stage.pick(LOOKS, LOOKS // 4)
     async with stage.store() as store:
         await store.log.heads(chats)

@@ -35,7 +35,7 @@ class Node(Server):
 
 
 class Nodes:
-    """The nodes of one cluster, in the order in which they were asked for."""
+    """The nodes of one cluster, in the order of the request."""
 
     def __init__(self, nodes: list[Node], services: Services) -> None:
         self._nodes = nodes
@@ -48,7 +48,7 @@ class Nodes:
         return len(self._nodes)
 
     async def start(self) -> None:
-        """Everybody is there and knows of everybody."""
+        """Start all nodes, and wait until each knows the others."""
         for node in self._nodes:
             node.launch()
         for node in self._nodes:

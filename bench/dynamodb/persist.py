@@ -15,7 +15,7 @@ async def persist(stage: SharedStage) -> list[Row]:
 
 
 async def _play(stage: SharedStage, mode: str, count: int) -> list[Row]:
-    """In a chat of its own: the stand-in remembers it no longer than it runs."""
+    """In a chat of its own: the stand-in forgets it when it ends."""
     load, chat = Load(), await stage.populate(crowd.hot_chat)
     chat.writers = chat.writers[:count]
     async with (

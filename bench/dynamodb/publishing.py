@@ -1,4 +1,4 @@
-"""The way to Kafka alone: what it costs to encode and produce the event of a message."""
+"""The cost of encoding the event of a message and producing it to Kafka."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import asyncio
 import random
 import time
 
+from bench.dynamodb.services import SECRET
 from bench.dynamodb.stage import SharedStage
 from bench.dynamodb.transactions import FULL, draft_for
 from bench.measuring import until
 from bench.rows import Row
 from parley import ids
 from parley.bus import events
-from parley.bus.kafka.producer import KafkaSink
+from parley.bus.events import PERSISTED
+from parley.bus.kafka.bus import KafkaSink
 from parley.bus.publisher import Publisher
-from parley.bus.topics import PERSISTED, topic_name
 from parley.clock import iso, wall_clock
-from parley.config import Kafka
-from parley.model import Persisted, Stored
-from parley.store.dynamodb.entries import encode_entry, entry_of
-from parley.store.dynamodb.message_ids import message_id, tag_of
+from parley.config import KafkaConfig
+from parley.core.cluster_keys import ClusterKeys
+from parley.model import Persisted, StoredEntry
+from parley.store.dynamodb.entries import encode_entry, entry_of, message_id, tag_of
 from parley.telemetry import Metrics
 
 MESSAGES = 20_000
@@ -29,10 +30,10 @@ NODE = "bench-publisher"
 
 
 async def publishing(stage: SharedStage) -> list[Row]:
-    """Real Kafka, all replicas asked; the CPU is that of this process, which does nothing else meanwhile."""
-    kafka = Kafka(brokers=stage.services.brokers)
+    """Real Kafka, acknowledged by all replicas; the CPU is that of this process, which does nothing else."""
+    kafka = KafkaConfig(brokers=stage.services.brokers)
     async with stage.store() as store:
-        sink = KafkaSink(kafka, topic_name(kafka, PERSISTED))
+        sink = KafkaSink(kafka, PERSISTED.name_in(kafka), ClusterKeys(SECRET))
         await sink.start()
         metrics = Metrics(wall_clock)
         publisher = Publisher(store.log, store.outbox, sink, metrics, NODE, wall_clock, random.random)
@@ -65,14 +66,14 @@ async def _publish(publisher: Publisher, messages: int, size: int) -> Row:
 
 
 def _news(tag: str, messages: int, size: int) -> list[Persisted]:
-    """What a chat's appends of one size tell, as the log would."""
+    """The news of a chat's appends of one size."""
     chat_id = f"{ids.CHAT}{tag}".ljust(len(ids.CHAT) + 26, "0")
     count = messages // CHATS
     stored = [_stored(chat_id, sequence) for sequence in range(1, count + 1)]
     return [Persisted(chat_id, 1, stored[start : start + size]) for start in range(0, count, size)]
 
 
-def _stored(chat_id: str, sequence: int) -> Stored:
+def _stored(chat_id: str, sequence: int) -> StoredEntry:
     now_ms = wall_clock()
     name = message_id(now_ms, tag_of(chat_id), sequence, 0)
-    return Stored(sequence, encode_entry(entry_of(draft_for(chat_id), sequence, 1, name, iso(now_ms))))
+    return StoredEntry(sequence, encode_entry(entry_of(draft_for(chat_id), sequence, 1, name, iso(now_ms))))

@@ -1,9 +1,9 @@
-"""A stand-in for DynamoDB that keeps the logs of chats in memory, and answers as late as DynamoDB would.
+"""A stand-in for DynamoDB that stores the logs of chats in memory, with the latency of DynamoDB.
 
-DynamoDB Local takes 2 ms for each message, so behind it a batch is as slow as it is large. This one keeps
-entries, keys, counters and chats itself and passes on the rest; what it has not seen yet it looks up behind
-itself. A position or a key is written once; no other condition is checked, for one node meets none that
-fails. So it is for measuring one node, and for nothing else.
+DynamoDB Local takes 2 ms for each message, so a batch is as slow as it is large. This one stores entries,
+keys, counters and chats itself and forwards the rest; it reads what it has not seen yet from the store
+behind it. A position or a key is written once; no other condition is checked, because with one node none
+fails. So use it only to measure one node.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from aiohttp import web
 
 from bench.dynamodb.services import PREFIX
 from bench.dynamodb.stand_in import BODY_BYTES_MAX, CONTENT_TYPE, PASSED_ON, no_metrics
-from parley.store.dynamodb.schema import TABLES
+from parley.store.dynamodb.schema import CHATS, COUNTERS, KEYS, MESSAGES, TABLES
 
-WRITTEN_ONCE = frozenset({"messages", "idempotency_keys"})
-REMEMBERED = WRITTEN_ONCE | {"chat_counters", "chats"}
-KEYS = {table.name: [key["AttributeName"] for key in table.keys] for table in TABLES}
+WRITTEN_ONCE = frozenset({MESSAGES, KEYS})
+REMEMBERED = WRITTEN_ONCE | {COUNTERS, CHATS}
+KEY_ATTRIBUTES = {table.name: [key["AttributeName"] for key in table.keys] for table in TABLES.values()}
 CLAUSE = re.compile(r"(SET|ADD|REMOVE)\s+(.*?)(?=\s+(?:SET|ADD|REMOVE)\s|$)")
 
 SINGLE_MS = 5.0
@@ -42,7 +42,7 @@ Fetch = Callable[[str, Item], Awaitable[Item | None]]
 
 
 class Canceled(Exception):
-    """A transaction that met something at a place that is written once; says for each action whether."""
+    """A transaction at a position or key that already exists; `codes` has one result per action."""
 
     def __init__(self, codes: list[str]) -> None:
         super().__init__("canceled")
@@ -58,7 +58,7 @@ class Memory:
         self._ends: dict[str, int] = {}
 
     async def answer(self, operation: str, request: Request) -> Item | None:
-        """The answer's body; None for what is none of its business."""
+        """The body of the response; None for requests that it does not handle."""
         match operation:
             case "TransactWriteItems":
                 return await self._transact(request["TransactItems"])
@@ -69,7 +69,7 @@ class Memory:
             case "GetItem" if _name(request["TableName"]) in REMEMBERED:
                 found = await self._find(request["TableName"], request["Key"])
                 return {} if found is None else {"Item": found}
-            case "Query" if _name(request["TableName"]) == "messages":
+            case "Query" if _name(request["TableName"]) == MESSAGES:
                 return self._query(request)
         return None
 
@@ -86,7 +86,7 @@ class Memory:
 
     def _put(self, table: str, item: Item) -> None:
         self._table(table)[_key(table, item)] = item
-        if _name(table) == "messages":
+        if _name(table) == MESSAGES:
             chat, sequence = item["chat_id"]["S"], int(item["sequence"]["N"])
             self._ends[chat] = max(sequence, self._ends.get(chat, 0))
 
@@ -142,7 +142,7 @@ def _name(table: str) -> str:
 
 
 def _key(table: str, item: Item) -> tuple[str, ...]:
-    return tuple(str(next(iter(item[name].values()))) for name in KEYS[_name(table)])
+    return tuple(str(next(iter(item[name].values()))) for name in KEY_ATTRIBUTES[_name(table)])
 
 
 def _apply(item: Item, verb: str, part: str, names: Mapping[str, str], values: Item) -> None:

@@ -1,4 +1,4 @@
-"""What is measured on shared engines, by name, in the order of the table."""
+"""The scenarios on shared engines, by name, in the order of the table."""
 
 from __future__ import annotations
 

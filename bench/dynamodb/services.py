@@ -16,13 +16,13 @@ PREFIX = "bench-"
 
 
 class Services:
-    """Started for this process, and gone with it, however it ends."""
+    """Started for this process; they end with it, however it ends."""
 
     def __init__(self, folder: Path, say: Say) -> None:
         self._set = ServiceSet(folder, owner=os.getpid(), say=say)
 
     def up(self, parley: Path) -> None:
-        """Start them all, and make Parley's tables and topics there."""
+        """Start all of them, and create Parley's tables and topics."""
         self._set.up()
         self.environment = {
             **self._set.environment(),

@@ -1,4 +1,4 @@
-"""Where a scenario plays on shared engines: services that run, tables that are there, nodes on their core."""
+"""The setting of a scenario on shared engines: running services, tables, and nodes on their core."""
 
 from __future__ import annotations
 
@@ -19,9 +19,7 @@ from bench.world import World
 from ops.local_services.service import Say
 from parley import ids
 from parley.clock import wall_clock
-from parley.store.dynamodb.calling import Faults
-from parley.store.dynamodb.client import Dynamo
-from parley.store.dynamodb.credentials import credentials_from
+from parley.dynamodb import Dynamo, Faults, credentials_from
 from parley.store.dynamodb.store import DynamoStore
 from parley.store.ports import Allocator
 from parley.telemetry import Metrics
@@ -29,13 +27,13 @@ from parley.telemetry import Metrics
 EVERY_ROLE = "gateway,ingest,delivery"
 AWS_LIKE_DELAY_MS = 10
 PATIENCE_SECONDS = 60.0
-"""DynamoDB Local compiles itself at first, and on a busy machine takes its time for it."""
+"""DynamoDB Local is compiled at first, which takes long on a busy machine."""
 
 T = TypeVar("T")
 
 
 class SharedStage(Stage):
-    """Beside what a stage is: the services, and `folder` for whatever a run leaves behind."""
+    """A stage with the services, and a `folder` for the files of a run."""
 
     def __init__(
         self, parley: Path, server_cores: set[int], quick: bool, services: Services, folder: Path
@@ -49,7 +47,7 @@ class SharedStage(Stage):
     async def nodes(
         self, *roles: str, endpoint: str | None = None, environment: dict[str, str] | None = None
     ) -> AsyncIterator[Nodes]:
-        """A node for each of these roles, meeting at the services; gone afterwards."""
+        """A node for each of these roles, on the same services; stopped afterwards."""
         folder = Path(tempfile.mkdtemp(prefix="nodes-", dir=self.folder))
         variables = {**self.services.environment, **(environment or {})}
         if endpoint is not None:
@@ -70,13 +68,13 @@ class SharedStage(Stage):
 
     @asynccontextmanager
     async def stand_in(self, delay_ms: float) -> AsyncIterator[str]:
-        """The address of something that says yes to every write, beside the generator's core."""
+        """The address of a stand-in that accepts every write, on the generator's core."""
         async with self._beside("bench.dynamodb.stand_in", "--delay-ms", str(delay_ms)) as endpoint:
             yield endpoint
 
     @asynccontextmanager
     async def remembering_stand_in(self) -> AsyncIterator[str]:
-        """The address of something that answers as late as DynamoDB, and keeps what one node writes."""
+        """The address of a stand-in with the latency of DynamoDB that stores what one node writes."""
         async with self._beside("bench.dynamodb.remembering") as endpoint:
             yield endpoint
 
@@ -136,9 +134,9 @@ class SharedStage(Stage):
 
 @contextmanager
 def open_services(parley: Path, say: Say) -> Iterator[tuple[Services, Path]]:
-    """Services for one run, and the folder around them; what they keep goes with them.
+    """Services for one run, and their folder; their data is deleted with them.
 
-    To be started before the generator is held on a core: they run wherever it is quiet.
+    Start them before the generator is pinned to a core: they may run on any core.
     """
     RESULTS.mkdir(exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="shared-", dir=RESULTS))

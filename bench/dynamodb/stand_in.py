@@ -1,7 +1,7 @@
-"""Stands in for DynamoDB: says yes to every transaction and update after a while, and passes on the rest.
+"""A stand-in for DynamoDB: accepts every transaction and update after a delay, and forwards the rest.
 
-DynamoDB Local takes 2 ms for each message, so behind it nothing else can be seen. Behind this one a node
-shows what it costs itself. Nothing that it accepts is stored: it is for measuring, and for nothing else.
+DynamoDB Local takes 2 ms for each message, which hides every other cost. With this stand-in a node shows
+its own cost. It stores nothing: use it only to measure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from aiohttp import web
 
 BODY_BYTES_MAX = 8 * 1024 * 1024
 ACCEPTED = ("TransactWriteItems", "UpdateItem")
-"""A mark of what it forgot must not reach the store behind it either."""
+"""A mark of entries that it did not store must not reach the store behind it."""
 PASSED_ON = ("Authorization", "Content-Type", "X-Amz-Date", "X-Amz-Target")
 CONTENT_TYPE = "application/x-amz-json-1.0"
 

@@ -1,4 +1,4 @@
-"""The transaction that `atomic` sends for so many messages of one chat, without a log around it."""
+"""The transaction that `atomic` sends for a number of messages of one chat, without a log."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import uuid
 
 from bench.frames import CONTENT_BYTES
 from parley.clock import iso, wall_clock
+from parley.dynamodb import Action, UpdateItem
 from parley.model import Draft
-from parley.store.dynamodb.actions import Action, Update
-from parley.store.dynamodb.appending import MESSAGES_PER_TRANSACTION_MAX
+from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
 from parley.store.dynamodb.atomic import ADVANCE
-from parley.store.dynamodb.entries import entry_of, put_entry, put_key
-from parley.store.dynamodb.message_ids import message_id, tag_of
-from parley.store.dynamodb.states import COUNTERS
+from parley.store.dynamodb.entries import entry_of, message_id, put_entry, put_key, tag_of
+from parley.store.dynamodb.schema import COUNTERS
 
 FULL = MESSAGES_PER_TRANSACTION_MAX
 SENDER_ID = "user_" + "0" * 26
@@ -30,7 +29,7 @@ def draft_for(chat_id: str, sender_id: str = SENDER_ID) -> Draft:
 
 
 def actions_of(chat_id: str, head: int, messages: int) -> list[Action]:
-    """The head advanced, entries and keys; what the counter was before is not asked for."""
+    """The advanced head, entries and keys, without the condition on the counter."""
     now_ms = wall_clock()
     now, last = iso(now_ms), head + messages
     entries: list[Action] = []
@@ -42,5 +41,5 @@ def actions_of(chat_id: str, head: int, messages: int) -> list[Action]:
         entry = entry_of(draft, sequence, 1, name, now)
         entries.append(put_entry(entry))
         keys.append(put_key(draft, draft.client_key, entry, now_ms))
-    advance = Update(COUNTERS, {"chat_id": chat_id}, ADVANCE, {":next": last, ":now": now})
+    advance = UpdateItem(COUNTERS, {"chat_id": chat_id}, ADVANCE, {":next": last, ":now": now})
     return [advance, *entries, *keys]

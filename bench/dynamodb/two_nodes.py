@@ -1,8 +1,8 @@
-"""Two nodes against one, under the same load; and what it costs to forward.
+"""Two nodes against one, under the same load; and the cost of forwarding.
 
-DynamoDB Local is slower than one node, so two of them are not faster on it: what counts there is that they
-are not slower, and what CPU each message costs. Behind a stand-in with the delay of a real DynamoDB the
-nodes themselves are what is measured; both share one core here, so their CPU for each message counts.
+DynamoDB Local is slower than one node, so two nodes are not faster on it: what counts there is that they
+are not slower, and the CPU for each message. With a stand-in that has the delay of a real DynamoDB, the
+nodes themselves are measured; both share one core here, so their CPU for each message counts.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ async def _play(
 
 
 def forwarding_in(metrics: dict[str, float]) -> list[str]:
-    """How much was forwarded, in batches of what size, and whether it went wrong."""
+    """How much was forwarded, in batches of what size, and whether calls failed."""
     forwarded, batches = metrics.get(FORWARDED, 0), metrics.get(FORWARDED_BATCHES, 0)
     share = forwarded / max(metrics.get(STORED, 0), 1)
     notes = [f"{share:.0%} of the messages were forwarded, {forwarded / max(batches, 1):.1f} in a call"]
     if failures := metrics.get(FORWARD_FAILURES, 0):
-        # Behind a stand-in, which remembers nothing, two nodes that both append tear the log apart.
+        # The stand-in stores nothing, so two nodes that both append would write conflicting logs.
         notes.append(f"{failures:.0f} calls failed, so that both nodes appended: this row is no result")
     return notes

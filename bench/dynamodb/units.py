@@ -1,8 +1,8 @@
-"""Capacity units that DynamoDB would charge, counted from the requests themselves.
+"""Capacity units that DynamoDB would charge, counted from the requests.
 
-DynamoDB Local counts a transaction as if it wrote one item of each table, so what it reports for writes is
-too little: it stands beside our count, which is by AWS's rules (`parley.store.dynamodb.pricing`). What it
-reports for reads is right.
+DynamoDB Local counts a transaction as one item of each table, so it reports too little for writes: its
+figure is only a note to our count, which follows AWS's rules (`bench.dynamodb.pricing`). Its figures for
+reads are right.
 """
 
 from __future__ import annotations
@@ -12,21 +12,20 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from bench.dynamodb.pricing import write_units
 from bench.dynamodb.stage import SharedStage
 from bench.dynamodb.transactions import FULL, draft_for
 from bench.rows import Row
 from bench.world import DEVICE_ID, Person, World
 from parley.chats.accounts import hash_token
 from parley.clock import wall_clock
+from parley.dynamodb import Dynamo, Fault
 from parley.sequencing.dynamodb import DynamoAllocator
-from parley.store.dynamodb.calling import Fault
-from parley.store.dynamodb.client import Dynamo
-from parley.store.dynamodb.pricing import write_units
 from parley.store.dynamodb.store import DynamoStore
 from parley.store.ports import Allocator
 
 SOURCE_UNITS = 5
-"""What the design's own plan reckons for a message: one for the number, four for entry and key."""
+"""For comparison, allocation in a request of its own: one for the number, four for entry and key."""
 CHATS_LOOKED_AT = 50
 BATCHES = 4
 
@@ -34,7 +33,7 @@ AllocateBy = Callable[[Dynamo], Allocator]
 
 
 class Meter:
-    """Sees every request before it is sent, and lets it pass."""
+    """Counts every request before it is sent."""
 
     def __init__(self) -> None:
         self.write_units: Counter[str] = Counter()
@@ -71,7 +70,7 @@ def _counter(dynamo: Dynamo) -> Allocator:
 async def _append(
     stage: SharedStage, person: Person, chat_id: str, mode: str, allocate_by: AllocateBy | None, size: int
 ) -> Row:
-    """A few transactions of one size; the first append of a store reads what the others remember."""
+    """A few transactions of one size; the first append of a store fills its caches."""
     meter = Meter()
     async with stage.store(faults=meter, allocate_by=allocate_by, publishes=True) as store:
         await store.log.append([draft_for(chat_id, person.user_id)])
@@ -88,12 +87,12 @@ async def _append(
         unit="write units/message",
         value=counted / messages,
         batch=size,
-        notes=[f"DynamoDB Local reports {reported / messages:.2f}; the design's own plan has {SOURCE_UNITS}"],
+        notes=[f"DynamoDB Local reports {reported / messages:.2f}; two requests would cost {SOURCE_UNITS}"],
     )
 
 
 async def _beside(stage: SharedStage, person: Person, chats: list[str]) -> list[Row]:
-    """What else a message and a connection cost: marks, positions, sessions, heads."""
+    """Other costs of a message and a connection: marks, positions, sessions, heads."""
     meter = Meter()
     async with stage.store(faults=meter, publishes=True) as store:
         [appended] = (await store.log.append([draft_for(chats[2], person.user_id)])).outcomes

@@ -1,8 +1,9 @@
-"""What is measured, by name, in the order of the table."""
+"""The scenarios, by name, in the order of the table."""
 
 from __future__ import annotations
 
 from bench.scenarios import (
+    abuse,
     audience,
     catching_up,
     conversations,
@@ -33,4 +34,5 @@ SCENARIOS: dict[str, Scenario] = {
     "slow_reader": slow.slow_reader,
     "receipts": receipts.receipts,
     "presence_storm": presence.storm,
+    "abuse": abuse.abuse,
 }

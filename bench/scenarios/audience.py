@@ -15,7 +15,7 @@ MANY_WRITERS = 10
 
 
 async def members_online(stage: Stage) -> list[Row]:
-    """One writer, so that every delivery is a frame of its own; then ten, whose entries share frames."""
+    """With one writer every delivery is a frame of its own; with ten, entries share frames."""
     return [
         await _play(stage, "members_1000", f"{MEMBERS:,} members online, 1 writer", 1),
         await _play(

@@ -1,4 +1,4 @@
-"""People who talk to each other: 100 pairs, and 5,000 chats."""
+"""Conversations of two people: 100 pairs, and 5,000 chats."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Pair = tuple[Person, Person, str]
 
 
 async def one_to_one(stage: Stage) -> list[Row]:
-    """Both of each pair write with one message in flight; what counts is what the partner got."""
+    """Both of each pair write with one message in flight; counts the deliveries to the partner."""
 
     async def populate(world: World) -> list[Pair]:
         people = await world.people(2 * PAIRS)
@@ -41,7 +41,7 @@ async def one_to_one(stage: Stage) -> list[Row]:
 
 
 async def many_chats(stage: Stage) -> list[Row]:
-    """Everybody is in twenty conversations and writes to each in turn."""
+    """Each person is in twenty conversations and writes to each in turn."""
     chats_each = 2 * stage.pick(MANY_CHATS, MANY_CHATS // 5) // MANY_PEOPLE
 
     async def populate(world: World) -> tuple[list[Person], list[list[str]]]:

@@ -51,7 +51,7 @@ async def sync_of_long_logs(stage: Stage) -> list[Row]:
 
 
 class OneByOne(Writer):
-    """Sends one message when told to, and tells how long its ack took."""
+    """Sends one message per call, and returns how long its ack took."""
 
     def __init__(self, load: Load, chat_id: str) -> None:
         super().__init__(load, chat_id)
@@ -78,7 +78,7 @@ async def acks_in_large_chats(stage: Stage) -> list[Row]:
 
     async with stage.serving(populate) as (server, (person, large, small)):
         load = Load()
-        load.running = False  # an ack does not make it send the next: the two chats take turns
+        load.running = False  # an ack does not trigger the next send: the two chats alternate
         hello = frames.hello(person.token, person.device_id, live=False)
         senders = [OneByOne(load, chat_id) for chat_id in (large, small)]
         for sender in senders:
@@ -92,7 +92,7 @@ async def acks_in_large_chats(stage: Stage) -> list[Row]:
 
 
 def _ratio_row(name: str, label: str, large_ns: list[int], small_ns: list[int]) -> Row:
-    """How many times longer the large one takes, by their medians."""
+    """How many times longer the large one takes, by medians."""
     large, small = statistics.median(large_ns), statistics.median(small_ns)
     return Row(
         name=name,

@@ -1,4 +1,4 @@
-"""One chat that everybody writes to: 100 writers, 10 readers, 128 bytes."""
+"""One chat with many writers: 100 writers, 10 readers, 128 bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connections that say nothing: what each keeps in memory."""
+"""Idle connections: the memory of each."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ KIB = 1024
 
 
 class QuietReader(Quiet):
-    """Takes what comes and counts nothing."""
+    """Reads and counts nothing."""
 
     def data_received(self, data: bytes) -> None:
         return
 
 
 async def idle(stage: Stage) -> list[Row]:
-    """Resident memory with the connections, less that without them, for each of them."""
+    """The increase of resident memory per connection."""
     count = stage.pick(CONNECTIONS, CONNECTIONS // 5)
     allow_files(count + FILES_BESIDE_CONNECTIONS)
 

@@ -1,4 +1,4 @@
-"""How long a message waits for its position: allocation and the persist path, by how many write at once."""
+"""How long a message waits for its position: allocation and the persist path, by number of writers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def _play(stage: Stage, mode: str, count: int) -> list[Row]:
 def rows_of(
     engine: str, mode: str, writers: int, metrics: Mapping[str, float], stretch: Stretch
 ) -> list[Row]:
-    """Both as the server itself has timed them; beside the second what its clients saw."""
+    """Both as the server measured them; the second with the latency that clients saw."""
     who = f"{mode}, {writers} writer{'s' if writers > 1 else ''} to one chat"
     name = f"{mode}_{writers}"
     return [

@@ -1,4 +1,4 @@
-"""A storm: everybody goes and comes back at once, and everybody watches fifty others."""
+"""A presence storm: all people disconnect and reconnect at once, and each watches fifty others."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ GROUPS = 100
 WATCHED = 50
 RETURN_SECONDS_MAX = 180.0
 QUIET_SECONDS = 3.0
-"""Longer than a frame about somebody may be held back because there was one just before."""
+"""Longer than the server delays a frame about a user after the last one."""
 
 STATE = b'"type":"presence_state"'
 TOLD = b'"type":"presence",'
 
 
 class Watcher(Quiet):
-    """Subscribes as soon as it is welcome, and counts what it is told."""
+    """Subscribes as soon as it is welcomed, and counts presence frames."""
 
     def __init__(self, load: Load, subscribe: bytes) -> None:
         super().__init__(load)
@@ -57,15 +57,15 @@ class Watcher(Quiet):
 
 
 class Storm(Struct):
-    """What it took until everybody was there, subscribed, and had been told of everybody."""
+    """The cost until all people are connected, subscribed, and have all frames."""
 
     people: int
     changes: int
-    """How often somebody came or went."""
+    """How often a person came online or went offline."""
     cpu_seconds: float
     seconds: float
     frames: int
-    """That the server has sent."""
+    """Frames that the server has sent."""
     heard: int
     others_cores: float
 
@@ -94,7 +94,7 @@ class Crowd:
         return len(self._hellos)
 
     async def come(self) -> None:
-        """Everybody at once, until all are here, have subscribed, and hear no more news."""
+        """Connect all people at once; wait until all have subscribed and no more frames arrive."""
         answers = self.load.acks + self.people
         self._here = [Watcher(self.load, subscribe) for _, subscribe in self._hellos]
         await asyncio.gather(*map(self._connect, self._hellos, self._here))
@@ -109,7 +109,7 @@ class Crowd:
             self.load.note_problem(f"somebody was not let in: {error!r}")
 
     async def _until_quiet(self) -> None:
-        """Wait until nobody was told anything for a while."""
+        """Wait until no frame has arrived for a while."""
         heard, since = self.load.delivered, time.perf_counter()
         while time.perf_counter() - since < QUIET_SECONDS:
             await asyncio.sleep(QUIET_SECONDS / 10)
@@ -126,7 +126,7 @@ class Crowd:
         self._here = []
 
     async def return_(self) -> Storm:
-        """Everybody who is here goes, and all come at once."""
+        """Disconnect all people, and connect all of them at once."""
         server, load = self._server, self.load
         told, heard, changes = await _told(server), load.delivered, self.people + len(self._here)
         own, cpu = time.process_time(), server.cpu_seconds()
@@ -151,7 +151,7 @@ async def _told(server: Server) -> float:
 
 
 async def storm(stage: Stage) -> list[Row]:
-    """Half of the people and all of them, in turn on the same server: a change must cost the same."""
+    """Half of the people and all of them, in turn on the same server: the cost per change must not grow."""
     count = stage.pick(GROUPS, GROUPS // 5)
     allow_files(2 * count * (WATCHED + 1) + FILES_BESIDE_CONNECTIONS)
 

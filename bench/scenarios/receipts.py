@@ -1,4 +1,4 @@
-"""Receipts in a hot chat: they must cost neither the sender's time nor bytes for each message."""
+"""Receipts in a hot chat: they must cost neither latency of sends nor bytes per message."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ RECEIPT_EVERY_SECONDS = 10.0
 PUMP_SECONDS = 0.005
 PAIRS = 30
 STRETCH_SECONDS = 1.0
-"""Short, so that what else the machine does falls on both alike."""
+"""Short, so that other programs disturb both equally."""
 SETTLE_SECONDS = 0.2
 
 STORED_MESSAGES = 1_000
@@ -54,7 +54,7 @@ HAVE_READ = "SELECT count(*) FROM delivery_state WHERE chat_id = ? AND read_up_t
 
 
 class Chat:
-    """The hot chat: its last position that was acknowledged, and whether readers say that they have it."""
+    """The hot chat: its last acknowledged position, and whether readers send receipts."""
 
     def __init__(self, chat_id: str) -> None:
         self.chat_id = chat_id
@@ -62,14 +62,14 @@ class Chat:
         self.is_followed = False
 
     def note(self, data: bytes) -> None:
-        """Acks are short, and one that is cut in two is followed by others."""
+        """Acks are short; it ignores one that is split, because others follow."""
         found = SEQUENCE.findall(data)
         if found:
             self.head = max(self.head, int(found[-1]))
 
 
 class Sender(Writer):
-    """One of those whose acks are measured."""
+    """A sender whose acks are measured."""
 
     def __init__(self, load: Load, chat: Chat, window: int = 1) -> None:
         super().__init__(load, chat.chat_id, window)
@@ -92,7 +92,7 @@ class PacedSender(Sender):
 
 
 class Follower(Reader):
-    """A member who is online, and says how far they are: when told to, or of everything that comes."""
+    """A member who is online, and sends receipts: on call, or for every entry."""
 
     def __init__(self, load: Load, chat: Chat) -> None:
         super().__init__(load)
@@ -206,7 +206,7 @@ def latency_row(
     ms_without: tuple[float, float],
     notes: list[str],
 ) -> Row:
-    """The median over all pairs; beside it, what all acks with receipts took and all without."""
+    """The median over all pairs; in the notes, the latencies of all acks with receipts and without."""
     stretches = [stretch for pair in pairs for stretch in pair]
     others = statistics.median(stretch.others_cores for stretch in stretches)
     busy = [
@@ -235,8 +235,8 @@ def latency_row(
 
 
 async def _bytes(scene: Scene, sender: Person) -> Row:
-    """What the file grows by for each message that everybody online acknowledges and reads, or nobody."""
-    # The first receipts make a row for each reader: only then is the file what it stays.
+    """How much the file grows per message, if every online member acknowledges and reads it, or none does."""
+    # The first receipts create a row for each reader: measure after that.
     await _stored_bytes(scene, sender, SETTLING_MESSAGES, is_followed=True)
     alone = await _stored_bytes(scene, sender, STORED_MESSAGES, is_followed=False)
     followed = await _stored_bytes(scene, sender, STORED_MESSAGES, is_followed=True)
@@ -249,7 +249,7 @@ async def _bytes(scene: Scene, sender: Person) -> Row:
 
 
 async def _stored_bytes(scene: Scene, person: Person, messages: int, is_followed: bool) -> float:
-    """What the file grows by for each of so many messages, once readers have said all they want to say."""
+    """How much the file grows per message, once all receipts are stored."""
     load, chat, database = scene.load, scene.chat, scene.stage.database
     chat.is_followed = is_followed
     before, delivered_before = used_bytes(database), load.delivered
@@ -272,7 +272,7 @@ async def _stored_bytes(scene: Scene, person: Person, messages: int, is_followed
 
 
 def used_bytes(database: Path) -> int:
-    """What a database holds, without pages that are free again."""
+    """The size of a database without its free pages."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
 
         def pragma(name: str) -> int:

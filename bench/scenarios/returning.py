@@ -1,4 +1,4 @@
-"""kill -9 under 2,000 clients: how long until they are back and have what they missed."""
+"""kill -9 with 2,000 clients: how long until they have reconnected and caught up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONNECTING_AT_ONCE = 100
 
 
 class Client:
-    """Comes back whenever it is thrown out, and then asks for what it missed."""
+    """Reconnects whenever its connection ends, and then syncs."""
 
     def __init__(self, address: Address, person: Person, chat_id: str, chance: random.Random) -> None:
         self._address = address
@@ -48,7 +48,7 @@ class Client:
 
 
 class Returns:
-    """Counts who is caught up, and remembers when."""
+    """Counts clients that have caught up, with the times."""
 
     def __init__(self) -> None:
         self.moments: list[float] = []
@@ -91,7 +91,7 @@ async def back_after_kill(stage: Stage) -> list[Row]:
 
 
 async def _settle(clients: list[Client], load: Load, returns: Returns) -> list[asyncio.Task[None]]:
-    """Everybody connected and caught up for the first time, a few at once."""
+    """Connect all clients for the first time, a few at once, and wait until they have caught up."""
     staying = []
     for index, client in enumerate(clients, 1):
         staying.append(asyncio.create_task(client.stay(load, returns.note)))

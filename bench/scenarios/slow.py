@@ -1,4 +1,4 @@
-"""Readers that stop reading: the server's memory must not follow them."""
+"""Readers that stop reading: the server's memory must stay bounded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MIB = 1024 * 1024
 
 
 class Stuck(Quiet):
-    """Says hello and never reads again; being thrown out for it is right."""
+    """Sends hello and never reads again; the server rightly closes it."""
 
     def welcomed(self, transport: asyncio.Transport, rest: bytes) -> None:
         super().welcomed(transport, b"")
@@ -37,7 +37,7 @@ async def _populate(world: World) -> tuple[list[Person], str]:
 
 
 async def slow_reader(stage: Stage) -> list[Row]:
-    """How far resident memory rises above its level under the same load without them."""
+    """How much more resident memory the server uses than under the same load without them."""
     load = Load()
     async with stage.serving(_populate) as (server, (people, chat_id)):
         reader, writers, stuck = people[0], people[1 : 1 + WRITERS], people[1 + WRITERS :]

@@ -2,15 +2,15 @@
 
 Only the standard library is used: the script runs before `.venv` exists. From the bottom up:
 
-    faults     what a person is told
-    processes  processes that outlive the script, known by id and start time
+    faults     the errors that users see
+    processes  processes that outlive the script, identified by id and start time
     ports      free ports of this machine
-    cache      what was fetched, once for all checkouts
+    cache      downloaded programs, shared by all checkouts
     fetching   package managers: Maven, pip and apt
-    service    what a service is; kafka, dynamodb and redis are the three
+    service    the interface of a service; kafka, dynamodb and redis implement it
     state      what runs in a data folder
     instance   one service in one data folder
-    promtool   no service: what tries the alerts, fetched like the others
+    promtool   not a service: tests the alerts, downloaded like the others
     service_set  up, down, kill, start, reset
     cli        the verbs of `ops/services`
 """

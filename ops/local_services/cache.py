@@ -1,4 +1,4 @@
-"""What was fetched: one folder for all checkouts of this user, safe when several fetch at once."""
+"""Downloaded programs: one folder for all checkouts of this user, safe for concurrent downloads."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ FREE_BYTES_MIN = 300 * 1000 * 1000
 
 
 def cache_folder() -> Path:
-    """Where fetched programs are kept."""
+    """The folder of downloaded programs."""
     if given := os.environ.get(VARIABLE):
         return Path(given).resolve()
     caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -28,7 +28,7 @@ def cached(name: str) -> Path | None:
 
 
 def fetched(name: str, fetch: Callable[[Path], None], say: Callable[[str], None]) -> Path:
-    """The folder of this name, filled by `fetch` if nobody did before. A folder that is there is complete."""
+    """The folder of this name; `fetch` fills it if it does not exist. An existing folder is complete."""
     if found := cached(name):
         return found
     folder = cache_folder()
@@ -46,16 +46,16 @@ def fetched(name: str, fetch: Callable[[Path], None], say: Callable[[str], None]
 
 
 def check_space(folder: Path, bytes_min: int) -> None:
-    """Refuse before a half-written file tells it less clearly."""
+    """Fail early with a clear message instead of later with a half-written file."""
     free = shutil.disk_usage(folder).free
     if free < bytes_min:
         has, needs = free // 1_000_000, bytes_min // 1_000_000
-        raise ServiceError(f"The disk of {folder} has {has} MB free, and {needs} MB are needed.")
+        raise ServiceError(f"The disk of {folder} has {has} MB free, but {needs} MB are needed.")
 
 
 @contextmanager
 def locked(path: Path, on_wait: Callable[[], None]) -> Iterator[None]:
-    """Hold a lock between processes; the system frees it when its holder dies."""
+    """Hold a lock between processes; the system releases it when its holder dies."""
     with path.open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -18,17 +18,17 @@ DATA_DEFAULT = Path(__file__).resolve().parents[2] / "data" / "services"
 HELP = {
     "up": "start services and wait until they are ready",
     "down": "stop services; their data stays",
-    "status": "show what runs, where, and how much memory it takes",
+    "status": "show which services run, where, and how much memory they use",
     "reset": "stop services, delete their data, start them again",
     "kill": "kill -9, as a crash would",
-    "start": "start what was killed or stopped, on the same ports and data",
+    "start": "start killed or stopped services, on the same ports and data",
     "fetch": "only fetch the programs into the cache",
     "guard": "wait until a process ends, then kill all services and delete their data",
 }
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one verb; 0 if it worked, else 1 and a sentence on stderr that says what is wrong."""
+    """Run one verb. Returns 0, or 1 after printing to stderr what is wrong."""
     options = parse(arguments)
     services = ServiceSet(
         options.data, in_memory=options.memory, owner=options.owner, env_file=options.env, say=say
@@ -76,7 +76,7 @@ def add_options(verb: argparse.ArgumentParser, name: str) -> None:
     if name not in ("status", "fetch", "guard"):
         verb.add_argument("--env", type=Path, help=f"the environment file (default: {ENV_NAME} in --data)")
     if name in ("up", "reset"):
-        memory = "DynamoDB Local keeps its tables in memory: quicker, and gone when it ends"
+        memory = "DynamoDB Local keeps its tables in memory: faster, and lost when it ends"
         verb.add_argument("--memory", action="store_true", help=memory)
         owner = "when this process ends, kill the services and delete their data"
         verb.add_argument("--owner", type=int, metavar="PID", help=owner)
@@ -99,7 +99,7 @@ def run(services: ServiceSet, options: argparse.Namespace) -> None:
 
 
 def up(services: ServiceSet, names: Sequence[str]) -> None:
-    """Start what can be started, name the environment file, and fail if something could not."""
+    """Start all services that can start, print the environment file, and fail if one could not start."""
     failures = services.try_up(*names)
     print(services.env_file)
     if failures:
@@ -107,7 +107,7 @@ def up(services: ServiceSet, names: Sequence[str]) -> None:
 
 
 def fetch(names: Sequence[str]) -> None:
-    """Fetch what can be fetched, and fail if something could not."""
+    """Fetch all programs that can be fetched, and fail if one could not."""
     failures = []
     programs = {service.title: service.program for service in _services_of(names)}
     if not names or promtool.NAME in names:
@@ -122,7 +122,7 @@ def fetch(names: Sequence[str]) -> None:
 
 
 def _services_of(names: Sequence[str]) -> list[Service]:
-    """Those of the names that are services; all where none is named."""
+    """The services among the names; all services if no name is given."""
     services = [name for name in names if name != promtool.NAME]
     return chosen(services) if services or not names else []
 

@@ -11,7 +11,7 @@ from ops.local_services.service import ANSWER_SECONDS_MAX, LOOPBACK, Place, Say,
 VERSION = "3.3.1"
 LIBRARIES = (f"software.amazon.dynamodb:DynamoDBLocal:{VERSION}",)
 BOMS = ("software.amazon.awssdk:bom:2.54.15",)
-"""DynamoDB Local names a version of the AWS SDK that was never published in full; this one it works with."""
+"""DynamoDB Local requires a version of the AWS SDK that was never fully published; this version works."""
 REGION, KEY_ID, KEY = "local", "local", "local"
 CREDENTIAL = f"Credential={KEY_ID}/20260101/{REGION}/dynamodb/aws4_request"
 LIST_TABLES = {
@@ -25,7 +25,7 @@ class DynamoDb(Service):
     name = "dynamodb"
     title = f"DynamoDB Local {VERSION}"
     port_names = ("http",)
-    note = "it listens on every interface of this machine, and takes any credentials"
+    note = "it listens on every interface of this machine, and accepts any credentials"
     can_forget = True
 
     def program(self, say: Say) -> Path:

@@ -1,8 +1,8 @@
-"""What a person is told."""
+"""The errors that users see."""
 
 
 class ServiceError(Exception):
-    """What is wrong, as one sentence that says what to do where that is known."""
+    """What is wrong, in one sentence, and what to do if that is known."""
 
 
 class PortTaken(ServiceError):

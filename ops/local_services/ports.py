@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from ops.local_services.faults import ServiceError
 
 PORT_MIN, PORT_MAX = 20_000, 32_000
-"""Below the range that Linux takes source ports from: while a killed service is away, a client that keeps
-connecting could otherwise be given the service's own port, or even be connected to itself."""
+"""Below the range of Linux's source ports: while a killed service is down, a client that keeps connecting
+could otherwise get the service's port as its own, or even connect to itself."""
 TRIES_MAX = 200
 
 
 def is_free(port: int) -> bool:
-    """Whether nobody listens there, on any interface."""
+    """Whether no program listens on this port, on any interface."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -24,7 +24,7 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """As many different free ports; who wants them must be ready to find them taken a moment later."""
+    """Different free ports. Another program may take them a moment later."""
     candidates: Iterable[int] = random.sample(range(PORT_MIN, PORT_MAX), TRIES_MAX)
     found = [port for _, port in zip(range(count), filter(is_free, candidates), strict=False)]
     if len(found) < count:

@@ -1,7 +1,7 @@
 """Processes that outlive the one that started them.
 
-A process is known by its id and the moment it started: an id alone is given again to a stranger after
-some time, and a stranger must never be signalled. Linux only: it reads /proc.
+A process is identified by its id and its start time: the system reuses ids, and another program must never be
+signalled. Linux only: it reads /proc.
 """
 
 import os
@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 from ops.local_services.faults import ServiceError
 
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 KILL_SECONDS_MAX = 10.0
 STATE_FIELD, THREADS_FIELD, START_FIELD = 0, 17, 19
-"""Where they stand in /proc/<pid>/stat, counted after the name of the program."""
+"""Their indexes in /proc/<pid>/stat, counted after the name of the program."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Process:
 
 
 def spawn(command: Sequence[str], log: Path) -> Process:
-    """Start a program in a session of its own, with all that it says in a fresh log."""
+    """Start a program in a session of its own, with its output in a new log."""
     log_flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     try:
         pid = os.posix_spawn(
@@ -47,21 +47,21 @@ def spawn(command: Sequence[str], log: Path) -> Process:
         )
     except OSError as error:
         raise ServiceError(f"{command[0]} cannot be started: {error.strerror}.") from error
-    return Process(pid, _look(pid).started)
+    return Process(pid, _read_state(pid).started)
 
 
 def process_of(pid: int) -> Process | None:
     """The process that has this id now."""
     try:
-        return Process(pid, _look(pid).started)
+        return Process(pid, _read_state(pid).started)
     except ProcessLookupError:
         return None
 
 
 def is_running(process: Process) -> bool:
-    """Whether any of it is alive; one that ended and only waits for its parent is not."""
+    """Whether any thread of it is alive; a zombie is not."""
     try:
-        look = _look(process.pid)
+        look = _read_state(process.pid)
     except ProcessLookupError:
         return False
     if look.started != process.started:
@@ -73,21 +73,21 @@ def is_running(process: Process) -> bool:
 
 
 def stop(process: Process, grace_seconds: float) -> None:
-    """Ask it to end, and kill it if it has not ended in time. It is gone when this returns."""
+    """Terminate it, and kill it if it has not ended in time. It has ended when this returns."""
     _signal(process, signal.SIGTERM)
     if not wait_for(lambda: not is_running(process), grace_seconds):
         kill(process)
 
 
 def kill(process: Process) -> None:
-    """kill -9. It is gone, and its ports are free, when this returns."""
+    """kill -9. It has ended, and its ports are free, when this returns."""
     _signal(process, signal.SIGKILL)
     if not wait_for(lambda: not is_running(process), KILL_SECONDS_MAX):
         raise ServiceError(f"Process {process.pid} does not end, not even by kill -9.")
 
 
 def memory_bytes(process: Process) -> int:
-    """Its resident memory, 0 if it is gone."""
+    """Its resident memory, 0 if it has ended."""
     try:
         status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):
@@ -97,12 +97,12 @@ def memory_bytes(process: Process) -> int:
 
 
 def wait_for(holds: Callable[[], bool], seconds: float) -> bool:
-    """Look again and again until it holds; False if it does not in time."""
+    """Poll until the condition holds; False if it does not in time."""
     deadline = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > deadline:
             return False
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     return True
 
 
@@ -111,33 +111,33 @@ def _signal(process: Process, number: signal.Signals) -> None:
         try:
             os.kill(process.pid, number)
         except ProcessLookupError:
-            return  # It ended between the look and the signal, which is what was wanted.
+            return  # It ended before the signal.
 
 
 def _reap(pid: int) -> None:
     try:
         os.waitpid(pid, os.WNOHANG)
     except ChildProcessError:
-        return  # Another process started it, and that one's parent collects it.
+        return  # Another process is its parent and reaps it.
 
 
-class Look(NamedTuple):
-    """What /proc says of a process."""
+class ProcessState(NamedTuple):
+    """The state of a process from /proc."""
 
     started: str
     has_ended: bool
 
 
-def _look(pid: int) -> Look:
-    """Look at a process; ProcessLookupError if it is gone."""
+def _read_state(pid: int) -> ProcessState:
+    """Read the state of a process; ProcessLookupError if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError as error:
         raise ProcessLookupError(pid) from error
     fields = text.rpartition(")")[2].split()
-    # After kill -9 the first thread may be a zombie already while others still hold the ports.
+    # After kill -9 the first thread may already be a zombie while others still hold the ports.
     has_ended = fields[STATE_FIELD] == "Z" and int(fields[THREADS_FIELD]) <= 1
-    return Look(f"{_boot_id()}:{fields[START_FIELD]}", has_ended)
+    return ProcessState(f"{_boot_id()}:{fields[START_FIELD]}", has_ended)
 
 
 def _boot_id() -> str:

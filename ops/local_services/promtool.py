@@ -1,7 +1,8 @@
-"""promtool, which checks and tries the alerts of `ops/alerts.yml`: from a package of Debian or Ubuntu.
+"""promtool, which checks and tests the alerts of `ops/alerts.yml`: from a package of Debian or Ubuntu.
 
-Nobody publishes it by pip, npm or Maven, and building it takes 1.5 GB of Go modules. A package is fetched and
-unpacked without root, so its version is that of the distribution: `VERSION_MIN` is the oldest that was tried.
+It is not published for pip, npm or Maven, and building it needs 1.5 GB of Go modules. The package is
+downloaded and unpacked without root, so its version is that of the distribution: `VERSION_MIN` is the oldest
+tested one.
 """
 
 import re
@@ -22,7 +23,7 @@ PACKAGES = ("promtool", "prometheus")
 
 
 def program(say: Say) -> Path:
-    """Where it is, fetched if it was not before; else one that is on the PATH."""
+    """Its path, fetched if necessary; otherwise one on the PATH."""
     try:
         folder = fetched(f"{NAME}-{'.'.join(map(str, VERSION_MIN))}", lambda into: _fetch(into, say), say)
         return folder / NAME
@@ -36,14 +37,14 @@ def program(say: Say) -> Path:
 
 
 def check_version(found: Path) -> None:
-    """Refuse one that does not run here, or is too old to understand the rules."""
+    """ServiceError if it does not run on this machine, or is too old for the rules."""
     said = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
     number = re.search(r"version (\d+)\.(\d+)", said.stdout + said.stderr)
     if number is None:
         raise ServiceError(f"{found} does not run on this machine: {said.stderr.strip()}")
     if (int(number[1]), int(number[2])) < VERSION_MIN:
         raise ServiceError(
-            f"{found} is {number[1]}.{number[2]}, and {VERSION_MIN[0]}.{VERSION_MIN[1]} is needed."
+            f"{found} is {number[1]}.{number[2]}, but {VERSION_MIN[0]}.{VERSION_MIN[1]} is needed."
         )
 
 

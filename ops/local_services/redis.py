@@ -1,4 +1,4 @@
-"""Redis: Valkey from a Python package, or whatever speaks the protocol on the PATH."""
+"""Redis: Valkey from a Python package, or a server on the PATH."""
 
 import re
 import shutil
@@ -23,7 +23,7 @@ class Redis(Service):
     can_forget = False
 
     def program(self, say: Say) -> Path:
-        """Its version is pinned, so the package comes before a server of the machine."""
+        """Prefers the package, whose version is pinned, to a server of the machine."""
         try:
             folder = fetched(f"{PACKAGE}-{PACKAGE_VERSION}", lambda into: self._fetch(into, say), say)
             return _binary_in(folder)
@@ -42,14 +42,14 @@ class Redis(Service):
         return found[1]
 
     def prepare(self, program: Path, place: Place) -> list[str]:
-        """Every write is on the disk before it is answered: what an allocator of numbers must rest on."""
+        """With settings that write to the disk before every answer, as an allocator needs."""
         place.data.mkdir(exist_ok=True)
         where = ["--port", str(place.ports["redis"]), "--bind", LOOPBACK, "--dir", str(place.data)]
         durable = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
         return [str(program), *where, *durable]
 
     def answers(self, place: Place) -> bool:
-        """It says LOADING while it reads its data, and PONG once it serves."""
+        """It answers LOADING while it reads its data, and PONG once it serves."""
         with socket.create_connection((LOOPBACK, place.ports["redis"]), ANSWER_SECONDS_MAX) as connection:
             connection.sendall(b"PING\r\n")
             return connection.recv(64).startswith(b"+PONG")

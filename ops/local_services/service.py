@@ -1,4 +1,4 @@
-"""What a service is."""
+"""The interface of a service."""
 
 import os
 import re
@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Place:
-    """Where one instance of a service lives."""
+    """The folder and the ports of one instance of a service."""
 
     folder: Path
     ports: dict[str, int]
@@ -36,33 +36,33 @@ class Place:
 
 
 class Service(Protocol):
-    """A kind of service; it holds no state of its own."""
+    """A kind of service, without state."""
 
     name: str
     title: str
     port_names: tuple[str, ...]
     """The first one is for clients."""
     note: str
-    """What a person must know about it, or nothing."""
+    """What users must know about it; may be empty."""
     can_forget: bool
     """Whether it can keep its data in memory only."""
 
     def program(self, say: Say) -> Path:
-        """Where its program is, fetched if it was not before."""
+        """The path of its program, fetched if necessary."""
         ...
 
     def version(self, program: Path) -> str: ...
 
     def prepare(self, program: Path, place: Place) -> list[str]:
-        """Make its data folder ready and return the command that starts it."""
+        """Prepare its data folder. Returns the command that starts it."""
         ...
 
     def answers(self, place: Place) -> bool:
-        """Whether it does its work now: a real question gets a real answer. OSError means no."""
+        """Whether it answers a real request. OSError means no."""
         ...
 
     def variables(self, place: Place) -> dict[str, str]:
-        """What a client's environment must hold to find it."""
+        """The environment variables for its clients."""
         ...
 
 
@@ -75,13 +75,13 @@ def java(title: str) -> str:
         where = f"in JAVA_HOME, {home}" if home else "on the PATH"
         hint = f"(Debian: apt install openjdk-{JAVA_VERSION_MIN}-jre-headless)"
         raise ServiceError(
-            f"{title} needs Java {JAVA_VERSION_MIN} or newer, and there is no `java` {where} {hint}."
+            f"{title} needs Java {JAVA_VERSION_MIN} or newer, but there is no `java` {where} {hint}."
         )
     said = subprocess.run([found, "-version"], capture_output=True, text=True, check=False).stderr
     number = re.search(r'version "(?:1\.)?(\d+)', said)
     if number is None or int(number[1]) < JAVA_VERSION_MIN:
         version = number[1] if number else "of an unknown version"
-        raise ServiceError(f"{title} needs Java {JAVA_VERSION_MIN} or newer, and {found} is {version}.")
+        raise ServiceError(f"{title} needs Java {JAVA_VERSION_MIN} or newer, but {found} is {version}.")
     return found
 
 

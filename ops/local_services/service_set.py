@@ -1,5 +1,6 @@
 """The services of one data folder: up, down, kill, start, reset."""
 
+import secrets
 import shutil
 import sys
 import time
@@ -23,16 +24,17 @@ from ops.local_services.state import Record, State
 SERVICES: dict[str, Service] = {service.name: service for service in (DynamoDb(), Redis(), Kafka())}
 NAMES = tuple(SERVICES)
 DATA_FREE_BYTES_MIN = 100 * 1000 * 1000
-GUARD_LOOK_SECONDS = 0.5
+GUARD_POLL_SECONDS = 0.5
+SECRET_VARIABLE, SECRET_BYTES = "PARLEY_CLUSTER_SECRET", 32
 ENV_NAME, LOCK_NAME, GUARD_LOG_NAME = "services.env", "services.lock", "guard.log"
 SCRIPT = Path(__file__).resolve().parents[1] / "services"
 
 
 class ServiceSet:
-    """The services of one data folder. Several processes may hold one: each verb locks the folder.
+    """The services of one data folder. Several processes may use them: each verb locks the folder.
 
-    With an `owner`, a guard outlives this process: once the process of that id has ended, however it did,
-    the services are killed and their data is deleted.
+    With an `owner`, a guard process outlives this one: when the process with that id has ended, the guard
+    kills the services and deletes their data.
     """
 
     def __init__(
@@ -56,19 +58,19 @@ class ServiceSet:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End all; their data and logs stay where something went wrong."""
+        """Stop all; keeps their data and logs after an error."""
         if kind is None:
             self.destroy()
         else:
             self.kill(*self.known())
 
     def up(self, *names: str) -> None:
-        """Start these, or all, and return when each is ready. One that runs already is left as it is."""
+        """Start these, or all, and return when each is ready. Running ones are left unchanged."""
         for failure in self.try_up(*names).values():
             raise failure
 
     def try_up(self, *names: str) -> dict[str, ServiceError]:
-        """The same, but what could not be started is returned, and the others run."""
+        """The same, but starts what it can and returns the failures."""
         failures: dict[str, ServiceError] = {}
         with self._locked() as current:
             self._watch_owner(current)
@@ -87,7 +89,7 @@ class ServiceSet:
         return failures
 
     def start(self, *names: str) -> None:
-        """Start what was killed or has died or was stopped, on the same ports and the same data."""
+        """Start services that were killed or stopped or have died, on the same ports and data."""
         with self._locked() as current:
             for instance in self._instances(current, names):
                 if not instance.is_running:
@@ -97,13 +99,13 @@ class ServiceSet:
                     instance.announce("is ready again")
 
     def kill(self, *names: str) -> None:
-        """kill -9: they are gone when this returns, and `start` brings them back."""
+        """kill -9: they have ended when this returns, and `start` starts them again."""
         with self._locked() as current:
             for instance in self._instances(current, names):
                 instance.kill()
 
     def down(self, *names: str) -> None:
-        """Stop these, or all, properly; their data stays."""
+        """Stop these, or all, cleanly; their data stays."""
         with self._locked() as current:
             for service in chosen(names):
                 if service.name in current.services:
@@ -119,7 +121,7 @@ class ServiceSet:
         self.up(*names)
 
     def destroy(self) -> None:
-        """Kill all, and delete everything that they and this class have written here."""
+        """Kill all, and delete everything that they and this class have written in the folder."""
         if not (self.folder / state.FILE_NAME).exists():
             return
         self.kill(*self.known())
@@ -130,11 +132,11 @@ class ServiceSet:
         (self.folder / state.FILE_NAME).unlink(missing_ok=True)
 
     def known(self) -> list[str]:
-        """Those that were ever started here."""
+        """The services that were ever started in this folder."""
         return list(state.load(self.folder).services)
 
     def status(self, *names: str) -> list[Status]:
-        """How each of these, or all, is; this waits for nobody."""
+        """The status of these, or all; does not wait for the lock."""
         current = state.load(self.folder)
         return [
             self._instance(current, service).status()
@@ -144,18 +146,18 @@ class ServiceSet:
         ]
 
     def environment(self, *names: str) -> dict[str, str]:
-        """What a client's environment must hold to find those of these, or all, that are up."""
+        """The environment variables for clients of these services, or of all, that run."""
         return self._variables(state.load(self.folder), names)
 
     def guard(self, owner: int) -> None:
-        """Wait until the process of this id has ended, then destroy; or until somebody else has."""
+        """Destroy when the process with this id has ended, unless another process has destroyed before."""
         process = processes.process_of(owner)
         while process is not None and processes.is_running(process):
             if not (self.folder / state.FILE_NAME).exists():
                 return
-            time.sleep(GUARD_LOOK_SECONDS)
+            time.sleep(GUARD_POLL_SECONDS)
         self.destroy()
-        with suppress(OSError):  # The owner may keep other things there.
+        with suppress(OSError):  # The owner may have other files there.
             self.folder.rmdir()
 
     @contextmanager
@@ -163,6 +165,7 @@ class ServiceSet:
         make_private(self.folder)
         with locked(self.folder / LOCK_NAME, lambda: self._say(f"waiting for another run in {self.folder}")):
             current = state.load(self.folder)
+            current.secret = current.secret or secrets.token_hex(SECRET_BYTES)
             try:
                 yield current
             finally:
@@ -170,14 +173,14 @@ class ServiceSet:
                 self._write_environment(current)
 
     def _launch(self, current: State, service: Service) -> list[Instance]:
-        """Start it on the ports that it had before unless they are taken; nothing if it runs already."""
+        """Start it on its previous ports, unless they are taken. Empty if it is already running."""
         record = current.services.get(service.name)
         in_memory = self._in_memory and service.can_forget
         if record is not None and self._instance(current, service).is_running:
             if record.in_memory != in_memory:
                 where = "in memory" if record.in_memory else "on disk"
-                raise ServiceError(f"{service.name} runs already, with its data {where}: take it down first.")
-            self._instance(current, service).announce("runs already")
+                raise ServiceError(f"{service.name} is running with its data {where}: stop it first (down).")
+            self._instance(current, service).announce("is already running")
             return []
         check_space(self.folder, DATA_FREE_BYTES_MIN)
         if record is None or not all(map(is_free, record.ports.values())):
@@ -192,7 +195,7 @@ class ServiceSet:
     def _watch_owner(self, current: State) -> None:
         if self._owner is None or (current.guard is not None and processes.is_running(current.guard)):
             return
-        state.save(self.folder, current)  # The guard takes a folder without state for one that was destroyed.
+        state.save(self.folder, current)  # For the guard, a folder without state was destroyed.
         command = [sys.executable, str(SCRIPT), "guard", str(self._owner), "--data", str(self.folder)]
         current.guard = processes.spawn(command, self.folder / GUARD_LOG_NAME)
         state.save(self.folder, current)
@@ -200,7 +203,7 @@ class ServiceSet:
     def _instances(self, current: State, names: Sequence[str]) -> list[Instance]:
         for name in names:
             if name not in current.services:
-                raise ServiceError(f"{name} was never started in {self.folder}: see `ops/services up`.")
+                raise ServiceError(f"{name} was never started in {self.folder}: run `ops/services up`.")
         return [self._instance(current, SERVICES[name]) for name in names]
 
     def _instance(self, current: State, service: Service) -> Instance:
@@ -216,20 +219,23 @@ class ServiceSet:
         return variables
 
     def _write_environment(self, current: State) -> None:
-        lines = [f"{name}={value}\n" for name, value in self._variables(current, ()).items()]
+        variables = self._variables(current, ())
+        if variables:
+            variables[SECRET_VARIABLE] = current.secret
+        lines = [f"{name}={value}\n" for name, value in variables.items()]
         self.env_file.parent.mkdir(parents=True, exist_ok=True)
-        self.env_file.write_text("".join(lines), encoding="utf-8")
+        state.write_private(self.env_file, "".join(lines))
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder, and what is missing above it, for this user only: `data` is a server's as well."""
+    """Create a folder and its parents for this user only: `data` is also a server's folder."""
     if not folder.exists():
         make_private(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def chosen(names: Sequence[str]) -> list[Service]:
-    """The named services, or all, in the order in which they are best started."""
+    """The named services, or all, in the best order for starting."""
     for name in names:
         if name not in SERVICES:
             raise ServiceError(f"There is no service {name!r}; there are {', '.join(NAMES)}.")

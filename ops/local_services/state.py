@@ -1,4 +1,4 @@
-"""What runs in a data folder: one file that survives the script."""
+"""The state of the services of a data folder: one file that survives the script."""
 
 import dataclasses
 import json
@@ -14,40 +14,48 @@ FILE_NAME = "services.json"
 
 @dataclasses.dataclass
 class Record:
-    """One service: kept after it ended, so that it comes back on the same ports."""
+    """One service; kept after it ended, so that it can restart on the same ports."""
 
     ports: dict[str, int]
     version: str = ""
     in_memory: bool = False
     process: Process | None = None
     wanted: bool = False
-    """False once somebody took it down: a wanted one that does not run has died."""
+    """False once it was stopped: a wanted service that does not run has died."""
 
 
 @dataclasses.dataclass
 class State:
+    """`secret`: what the nodes on these services share, once there are some."""
+
     services: dict[str, Record] = dataclasses.field(default_factory=dict)
     guard: Process | None = None
+    secret: str = ""
 
 
 def load(folder: Path) -> State:
-    """What the last run left; nothing if there was none."""
+    """The state of the last run; empty if there was none."""
     path = folder / FILE_NAME
     try:
         return _state(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return State()
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ServiceError(
-            f"{path} is not what this script wrote; remove it once nothing of it runs."
-        ) from error
+        raise ServiceError(f"{path} is damaged; stop the services that it lists, then delete it.") from error
 
 
 def save(folder: Path, state: State) -> None:
     """Replace the file in one step: a crash leaves the old one or the new one."""
     new = folder / f"{FILE_NAME}.new"
-    new.write_text(json.dumps(dataclasses.asdict(state), indent=2) + "\n", encoding="utf-8")
+    write_private(new, json.dumps(dataclasses.asdict(state), indent=2) + "\n")
     os.replace(new, folder / FILE_NAME)
+
+
+def write_private(path: Path, text: str) -> None:
+    """A file that only this user can read, also if it was there before."""
+    with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(text)
 
 
 def _state(values: dict[str, Any]) -> State:
@@ -55,7 +63,7 @@ def _state(values: dict[str, Any]) -> State:
         name: Record(**{**record, "process": _process(record["process"])})
         for name, record in values["services"].items()
     }
-    return State(services, _process(values["guard"]))
+    return State(services, _process(values["guard"]), str(values.get("secret", "")))
 
 
 def _process(values: dict[str, Any] | None) -> Process | None:

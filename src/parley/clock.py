@@ -1,4 +1,4 @@
-"""Time is an argument: whoever needs it takes a clock."""
+"""Time is an argument: code that needs the time gets a clock."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ Clock = Callable[[], int]
 
 MS_PER_SECOND = 1000
 MS_PER_DAY = 86_400_000
+CLOCK_MS_OFF_MAX = 2_500
+"""Clocks that differ by more are told to an operator. A Date in HTTP has whole seconds."""
 
 
 def wall_clock() -> int:
@@ -18,13 +20,13 @@ def wall_clock() -> int:
 
 
 def iso(now_ms: int) -> str:
-    """ISO 8601 in UTC with milliseconds, the way every time travels."""
+    """ISO 8601 in UTC with milliseconds: the format of every time on the wire."""
     seconds, ms = divmod(now_ms, MS_PER_SECOND)
     return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{ms:03d}Z"
 
 
 def from_iso(text: str) -> int:
-    """Milliseconds of an ISO 8601 time, with or without milliseconds; ValueError if it is none."""
+    """Milliseconds of an ISO 8601 time, with or without milliseconds; ValueError if it is not one."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

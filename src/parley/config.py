@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct, field
 
+from parley.core.client_address import LOOPBACK, Network, parse_networks
 from parley.errors import ConfigError
 
 PREFIX = "PARLEY_"
-OTHER_VARIABLES = frozenset({"PARLEY_DATA", "PARLEY_CONFIG", "PARLEY_URL", "PARLEY_TOKEN"})
+OTHER_VARIABLES = frozenset({"PARLEY_DATA", "PARLEY_CONFIG", "PARLEY_URL", "PARLEY_TOKEN", "PARLEY_CA"})
 """Read by the command line itself."""
 TEST_PREFIXES = ("PARLEY_TEST_", "PARLEY_SIMULATE_", "PARLEY_SERVICES_")
 PASSWORD_LETTERS_MIN_EXPOSED = 8
 PORT_MAX = 65_535
 LIKENESS_MIN = 0.75
-"""How like a known name a mistyped one must be (0 to 1) to be told as what was meant."""
+"""How similar (0 to 1) an unknown name must be to a known one for a suggestion."""
 ROLES = ("gateway", "ingest", "delivery", "sequencer")
 ROLES_DEFAULT = ("gateway", "ingest", "delivery")
 ROLES_LATER = ("push", "archiver")
 
 
-class Server(Struct, forbid_unknown_fields=True):
-    """Where it listens. `origins`: the web origins that may connect, beside the server's own.
+class ServerConfig(Struct, forbid_unknown_fields=True):
+    """Where the server listens. `origins`: web origins that may connect, beside the server's own.
 
-    `proxies`: whose word on a client's address counts, beside a proxy on this machine.
+    `proxies`: addresses and networks of proxies that may name a client's address.
     """
 
     host: str = "127.0.0.1"
@@ -41,15 +44,29 @@ class Server(Struct, forbid_unknown_fields=True):
     proxies: list[str] = field(default_factory=list)
 
 
-class Store(Struct, forbid_unknown_fields=True):
-    """`allocator`: who gives the numbers when sequencing is two_phase on a shared engine."""
+class TlsConfig(Struct, forbid_unknown_fields=True):
+    """`certificate`: a PEM file with the chain; empty for none. `key`: empty if it is in the same file."""
+
+    certificate: str = ""
+    key: str = ""
+    min_version: Literal["1.2", "1.3"] = "1.2"
+
+
+class MetricsConfig(Struct, forbid_unknown_fields=True):
+    """`listen`: host:port of a listener for metrics and health alone, without tokens; empty for none."""
+
+    listen: str = ""
+
+
+class StoreConfig(Struct, forbid_unknown_fields=True):
+    """`allocator`: what allocates sequences when sequencing is two_phase on a shared engine."""
 
     engine: Literal["sqlite", "dynamodb"] = "sqlite"
     sequencing: Literal["atomic", "two_phase"] = "atomic"
     allocator: Literal["dynamodb", "redis", "sequencer"] = "dynamodb"
 
 
-class Dynamodb(Struct, forbid_unknown_fields=True):
+class DynamodbConfig(Struct, forbid_unknown_fields=True):
     """`endpoint`: empty for AWS itself. `prefix`: before each table's name."""
 
     endpoint: str = ""
@@ -57,7 +74,7 @@ class Dynamodb(Struct, forbid_unknown_fields=True):
     prefix: str = ""
 
 
-class Redis(Struct, forbid_unknown_fields=True):
+class RedisConfig(Struct, forbid_unknown_fields=True):
     """`url`: redis:// or rediss://, with its password if there is one; empty for none.
 
     `prefix`: before each key and channel, but not before the counters of chats, whose names are unique.
@@ -67,7 +84,7 @@ class Redis(Struct, forbid_unknown_fields=True):
     prefix: str = ""
 
 
-class Kafka(Struct, forbid_unknown_fields=True):
+class KafkaConfig(Struct, forbid_unknown_fields=True):
     """`brokers`: host:port; none keeps the bus inside the process. `prefix`: before each topic's name."""
 
     brokers: list[str] = field(default_factory=list)
@@ -80,16 +97,18 @@ class Kafka(Struct, forbid_unknown_fields=True):
     replication: int = 1
 
 
-class Bus(Struct, forbid_unknown_fields=True):
+class BusConfig(Struct, forbid_unknown_fields=True):
     """`ack`: whether a send is answered once it is stored, or once its event is on the bus as well."""
 
     ack: Literal["stored", "published"] = "stored"
 
 
-class Cluster(Struct, forbid_unknown_fields=True):
+class ClusterConfig(Struct, forbid_unknown_fields=True):
     """Where other nodes reach this one, and the secret that they all share.
 
-    `advertise`: the address that others use, if it is not the one bound. `sequencers`: base addresses.
+    `advertise`: the address that others use, if it is not the one bound. `accepted_secret`: another one that
+    is believed too, while the secret is changed. `tls_certificate`, `tls_key`, `tls_ca`: files, all or none.
+    `sequencers`: base addresses.
     """
 
     node: str = ""
@@ -97,56 +116,121 @@ class Cluster(Struct, forbid_unknown_fields=True):
     port: int = 0
     advertise: str = ""
     secret: str = ""
+    accepted_secret: str = ""
+    tls_certificate: str = ""
+    tls_key: str = ""
+    tls_ca: str = ""
     roles: list[str] = field(default_factory=lambda: list(ROLES_DEFAULT))
     sequencers: list[str] = field(default_factory=list)
 
 
-class Accounts(Struct, forbid_unknown_fields=True):
-    """`registration`: "loopback" is open on a loopback bind without a proxy, closed elsewhere."""
+class AccountsConfig(Struct, forbid_unknown_fields=True):
+    """`registration`: "loopback" is open for direct requests unless the server is exposed."""
 
     registration: Literal["loopback", "open", "closed"] = "loopback"
     password_letters_min: int | None = None
 
 
-class Limits(Struct, forbid_unknown_fields=True):
-    """`rates`: "auto" is off for direct requests to a loopback bind, on elsewhere."""
+class LimitsConfig(Struct, forbid_unknown_fields=True):
+    """`rates`: "auto" is off for direct requests unless the server is exposed.
+
+    `connections_per_user` and `connections_per_address`: at the same time on one node, where rates are on.
+    """
 
     rates: Literal["auto", "on", "off"] = "auto"
+    connections_per_user: int = 50
+    connections_per_address: int = 1_000
 
 
-class Log(Struct, forbid_unknown_fields=True):
+class LogConfig(Struct, forbid_unknown_fields=True):
     level: Literal["debug", "info", "warning", "error", "critical"] = "info"
     format: Literal["json", "text"] = "json"
 
 
 class Config(Struct, forbid_unknown_fields=True):
-    server: Server = field(default_factory=Server)
-    store: Store = field(default_factory=Store)
-    dynamodb: Dynamodb = field(default_factory=Dynamodb)
-    redis: Redis = field(default_factory=Redis)
-    kafka: Kafka = field(default_factory=Kafka)
-    bus: Bus = field(default_factory=Bus)
-    cluster: Cluster = field(default_factory=Cluster)
-    accounts: Accounts = field(default_factory=Accounts)
-    limits: Limits = field(default_factory=Limits)
-    log: Log = field(default_factory=Log)
+    server: ServerConfig = field(default_factory=ServerConfig)
+    tls: TlsConfig = field(default_factory=TlsConfig)
+    metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    store: StoreConfig = field(default_factory=StoreConfig)
+    dynamodb: DynamodbConfig = field(default_factory=DynamodbConfig)
+    redis: RedisConfig = field(default_factory=RedisConfig)
+    kafka: KafkaConfig = field(default_factory=KafkaConfig)
+    bus: BusConfig = field(default_factory=BusConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    accounts: AccountsConfig = field(default_factory=AccountsConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    log: LogConfig = field(default_factory=LogConfig)
 
     @property
     def is_loopback(self) -> bool:
         return is_loopback(self.server.host)
 
     @property
+    def scheme(self) -> str:
+        """How clients speak to the server's port. A sequencer is spoken to by nodes alone."""
+        is_served = self.tls.certificate and self.cluster.roles != ["sequencer"]
+        return "https" if is_served else "http"
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether others than the people at this machine may reach the server.
+
+        Its address may let them in, or a setting says that a proxy does. Then no request is trusted for
+        coming from this machine: a proxy on it may not say for whom it asks.
+        """
+        server = self.server
+        is_proxied = server.hosts or server.origins or server.proxies
+        return bool(not self.is_loopback or is_proxied or self.tls.certificate)
+
+    @property
+    def trusted_proxies(self) -> tuple[Network, ...]:
+        """Whose forwarding headers name the client.
+
+        Without `server.proxies` those on this machine, if only this machine can connect.
+        """
+        if self.server.proxies:
+            return parse_networks(tuple(self.server.proxies))
+        return LOOPBACK if self.is_loopback else ()
+
+    @property
+    def metrics_address(self) -> tuple[str, int] | None:
+        """Host and port of the listener for metrics, if there is one."""
+        return parse_listen(self.metrics.listen) if self.metrics.listen else None
+
+    @property
     def password_letters_min(self) -> int:
-        """Anything goes on a machine of one's own; not where a proxy or an address lets others in."""
+        """Any password will do on a private machine; not where others may try to guess it."""
         chosen = self.accounts.password_letters_min
         if chosen is not None:
             return chosen
-        is_private = self.is_loopback and not self.server.hosts and not self.server.origins
-        return 1 if is_private else PASSWORD_LETTERS_MIN_EXPOSED
+        return PASSWORD_LETTERS_MIN_EXPOSED if self.is_exposed else 1
+
+    @property
+    def refuses_common_passwords(self) -> bool:
+        """Where anybody may register, and wherever passwords must have some length."""
+        is_open = self.accounts.registration == "open"
+        return is_open or self.password_letters_min >= PASSWORD_LETTERS_MIN_EXPOSED
+
+
+def risks(config: Config) -> list[str]:
+    """What an operator should know before people use a server with this configuration, a sentence each."""
+    found = []
+    server, listen = config.server, config.metrics.listen
+    is_plain = config.scheme == "http" and not config.is_loopback and not server.proxies
+    if is_plain and "gateway" in config.cluster.roles:
+        found.append(
+            f"no TLS on {server.host}: whoever is on the way can read passwords, tokens and messages;"
+            " set tls.certificate, or bind to loopback behind a proxy that does TLS"
+        )
+    if config.metrics_address is not None and not is_loopback(config.metrics_address[0]):
+        found.append(
+            f"metrics.listen is {listen}: whoever reaches that address reads the metrics, no token needed"
+        )
+    return found
 
 
 Values = dict[str, Any]
-"""Settings as they are written: by section, then by key."""
+"""Settings as written: by section, then by key."""
 
 
 def load(
@@ -154,7 +238,7 @@ def load(
 ) -> tuple[Config, list[str]]:
     """The configuration, and the PARLEY_* variables that mean nothing.
 
-    The environment wins over the file, the file over what lies `beneath`.
+    The environment overrides the file, and the file overrides `beneath`.
     """
     values = _read(path) if path is not None else {}
     for section, keys in (beneath or {}).items():
@@ -169,10 +253,11 @@ def load(
         if not 0 <= port <= PORT_MAX:
             where = origin(name, "port", path, environment)
             raise ConfigError(f"{name}.port must be 0 to {PORT_MAX}, not {port} ({where})")
-    try:
-        check_roles(config)
-    except ConfigError as error:
-        raise ConfigError(f"{error} ({origin('cluster', 'roles', path, environment)})") from error
+    for section, key, check in CHECKS:
+        try:
+            check(config)
+        except ConfigError as error:
+            raise ConfigError(f"{error} ({origin(section, key, path, environment)})") from error
     return config, unknown
 
 
@@ -187,14 +272,14 @@ def variable_of(section: str, key: str) -> str:
 
 
 def suggestion(variable: str) -> str | None:
-    """The variable that somebody meant who wrote one that means nothing."""
+    """The known variable that an unknown one probably meant."""
     known = [*_variables(), *sorted(OTHER_VARIABLES)]
     ending = variable.removeprefix(PREFIX.rstrip("_"))
     return next((name for name in known if name.endswith(ending)), None) or closest(variable, known)
 
 
 def closest(word: str, words: Iterable[str]) -> str | None:
-    """The one that looks most like it, if any does."""
+    """The most similar of `words`, if any is similar."""
     from difflib import get_close_matches
 
     found = get_close_matches(word, list(words), 1, LIKENESS_MIN)
@@ -202,7 +287,7 @@ def closest(word: str, words: Iterable[str]) -> str | None:
 
 
 def _explained(values: Values, path: Path | None, environment: Mapping[str, str]) -> str | None:
-    """What is wrong with the first value that is, where it was written, and what it should be."""
+    """What is wrong with the first bad value, where it was written, and what it should be."""
     for section, keys in values.items():
         if section not in SECTIONS:
             return f"{section} is no section{_meant(closest(section, SECTIONS))} ({path})"
@@ -237,7 +322,7 @@ def _wanted(kind: Any) -> str:
 
 
 def check_roles(config: Config) -> None:
-    """ConfigError unless a node with this configuration can play its roles."""
+    """ConfigError unless a node with this configuration can have its roles."""
     roles = config.cluster.roles
     for role in roles:
         if role in ROLES_LATER:
@@ -260,8 +345,43 @@ def check_roles(config: Config) -> None:
         )
 
 
+def _check_proxies(config: Config) -> None:
+    try:
+        parse_networks(tuple(config.server.proxies))
+    except ValueError as error:
+        raise ConfigError(f"server.proxies: {error}") from error
+
+
+def _check_metrics(config: Config) -> None:
+    if config.metrics.listen:
+        parse_listen(config.metrics.listen)
+
+
+def _check_tls(config: Config) -> None:
+    if config.tls.key and not config.tls.certificate:
+        raise ConfigError("tls.key needs tls.certificate: set both, or neither")
+
+
+CHECKS = (
+    ("cluster", "roles", check_roles),
+    ("server", "proxies", _check_proxies),
+    ("metrics", "listen", _check_metrics),
+    ("tls", "key", _check_tls),
+)
+"""What a value must be beside its type: the key, and what raises ConfigError."""
+
+
+def parse_listen(text: str) -> tuple[str, int]:
+    """Host and port; ConfigError if it is no such pair."""
+    with contextlib.suppress(ValueError):
+        parts = urlsplit(f"//{text}")
+        if parts.hostname and parts.port is not None and parts.netloc == text and "@" not in text:
+            return parts.hostname, parts.port
+    raise ConfigError(f"metrics.listen must be host:port, like 127.0.0.1:9100, not {text}")
+
+
 def split(text: str) -> list[str]:
-    """A list as it is written in one word: by commas."""
+    """The parts of a list that is separated by commas."""
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
@@ -291,20 +411,22 @@ def _overlay(values: dict[str, Any], environment: Mapping[str, str]) -> list[str
 LISTS = frozenset({"hosts", "origins", "proxies", "brokers", "roles", "sequencers"})
 
 
-SECRETS = frozenset({"secret", "password", "url"})
-"""What these keys hold is never repeated to anybody."""
+SECRETS = frozenset({"secret", "accepted_secret", "password", "url"})
+"""The values of these keys are never shown."""
 
 SECTIONS: dict[str, type[Struct]] = {
-    "server": Server,
-    "store": Store,
-    "dynamodb": Dynamodb,
-    "redis": Redis,
-    "kafka": Kafka,
-    "bus": Bus,
-    "cluster": Cluster,
-    "accounts": Accounts,
-    "limits": Limits,
-    "log": Log,
+    "server": ServerConfig,
+    "tls": TlsConfig,
+    "metrics": MetricsConfig,
+    "store": StoreConfig,
+    "dynamodb": DynamodbConfig,
+    "redis": RedisConfig,
+    "kafka": KafkaConfig,
+    "bus": BusConfig,
+    "cluster": ClusterConfig,
+    "accounts": AccountsConfig,
+    "limits": LimitsConfig,
+    "log": LogConfig,
 }
 
 

@@ -1,7 +1,7 @@
-"""Everything that can be refused or go wrong, as one tree.
+"""Every refusal and error, as one tree.
 
     ParleyError
-    ├── Refused                     an answer to whoever asked; says whether a retry helps
+    ├── Refused                     a refused request; says whether a retry helps
     └── StoreError
         ├── StoreBusy               the write lock was not free in time
         ├── StoreUnavailable        nothing was written; it may work later
@@ -40,10 +40,19 @@ UNAUTHENTICATED = Refusal("unauthenticated", "a valid token is needed; log in ag
 WRONG_PASSWORD = Refusal("unauthenticated", "no account has this username and password", status=401)
 FORBIDDEN = Refusal("forbidden", "your role does not allow this", status=403)
 NOT_A_MEMBER = Refusal("not_a_member", "you are not a member of this chat", status=403)
-BLOCKED = Refusal("blocked", "this person does not take messages from you", status=403)
+BLOCKED = Refusal("blocked", "this person does not accept messages from you", status=403)
+ACCOUNT_DISABLED = Refusal(
+    "account_disabled", "this account is disabled; ask the operator of this server", status=403
+)
+USER_DELETED = Refusal("user_deleted", "this person has deleted their account", status=403)
+LAST_OPERATOR = Refusal(
+    "last_operator",
+    "this is the last operator; make another one first: parley user add --operator",
+    status=409,
+)
 NOT_FOUND = Refusal("not_found", "there is nothing here, or it is not yours to see", status=404)
 NO_SUCH_USER = NOT_FOUND.because("there is no such user")
-DUPLICATE_ID = Refusal("duplicate_id", "this client_message_id is taken; make a new one", status=409)
+DUPLICATE_ID = Refusal("duplicate_id", "this client_message_id is taken; create a new one", status=409)
 USERNAME_TAKEN = Refusal("username_taken", "this username is taken; choose another", status=409)
 OUT_OF_TURN = Refusal(
     "out_of_turn",
@@ -81,10 +90,13 @@ SERVICE_UNAVAILABLE = Refusal(
     "service_unavailable", "Message stored but fanout failed. Please retry.", True, 1000, status=503
 )
 SHUTTING_DOWN = Refusal(
-    "shutting_down", "this server is going away; reconnect and resume", True, 1000, status=503
+    "shutting_down", "this server is shutting down; reconnect and resume", True, 1000, status=503
 )
 BUSY = Refusal("busy", "too many requests of this kind are waiting", True, 1000, status=503)
-INTERNAL = Refusal("internal", "something went wrong here; try again", True, 1000, status=500)
+TOO_MANY_CONNECTIONS = Refusal(
+    "too_many_connections", "this user has too many connections; close another one first", status=429
+)
+INTERNAL = Refusal("internal", "the server failed; try again", True, 1000, status=500)
 
 
 class ParleyError(Exception):
@@ -92,7 +104,7 @@ class ParleyError(Exception):
 
 
 class Refused(ParleyError):
-    """A use case ended early, with the refusal that its caller is owed."""
+    """A use case ended early. The caller answers with the refusal."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(f"{refusal.code}: {refusal.reason}")
@@ -116,15 +128,15 @@ class StoreUnavailable(StoreError):
 
 
 class OutcomeUnknown(StoreError):
-    """A commit failed. What it held is perhaps stored: neither acknowledge nor refuse it."""
+    """A commit failed. Its content may be stored: neither acknowledge nor refuse it."""
 
 
 class CounterMissingError(StoreError):
-    """A chat without its counter. Nothing was allocated; `parley recover` repairs it."""
+    """A chat has lost its counter. Nothing was allocated; `parley recover` repairs it."""
 
 
 class InconsistentCounterError(StoreError):
-    """A counter that is behind its own log."""
+    """A counter is behind its own log."""
 
     def __init__(self, counter: int, max_sequence: int) -> None:
         super().__init__(f"Counter exists with value {counter} but max message sequence is {max_sequence}")

@@ -1,4 +1,4 @@
-"""Identifiers: ULIDs with a prefix that says what they name. Time and chance are arguments."""
+"""Identifiers: ULIDs with a prefix that says what they name. Time and randomness are arguments."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ TIME_BITS = 48
 RANDOM_BITS = 80
 ULID_LENGTH = 26
 
+AUDIT = "aud_"
 CHAT = "chat_"
 EVENT = "evt_"
 MESSAGE = "msg_"
@@ -27,7 +28,7 @@ def ulid(now_ms: int, chance: int) -> str:
 
 
 def ulid_to_bytes(text: str) -> bytes:
-    """The 16 bytes behind 26 letters; ValueError if they are none."""
+    """The 16 bytes of a ULID; ValueError if the text is not one."""
     if len(text) != ULID_LENGTH:
         raise ValueError("a ULID has 26 letters")
     number = 0
@@ -40,7 +41,7 @@ def ulid_to_bytes(text: str) -> bytes:
 
 
 def message_key(message_id: str) -> bytes | None:
-    """What a store keys a message id by; None when it cannot be one of ours."""
+    """The key of a message id in a store; None if it cannot be an id of this server."""
     if not message_id.startswith(MESSAGE):
         return None
     try:
@@ -50,7 +51,7 @@ def message_key(message_id: str) -> bytes | None:
 
 
 def client_key(client_message_id: str) -> bytes | None:
-    """The 16 bytes of a client's UUIDv4 in any letter case; None when it is not one."""
+    """The 16 bytes of a client's UUIDv4, in any letter case; None if it is not one."""
     text = client_message_id
     if len(text) != 36 or not text[8] == text[13] == text[18] == text[23] == "-":
         return None
@@ -62,7 +63,7 @@ def client_key(client_message_id: str) -> bytes | None:
 
 
 class Ids:
-    """Makes ids. Those of one maker ascend, even when the clock stands still or steps back."""
+    """Generates ids. The ids of one instance ascend, even when the clock stops or goes back."""
 
     __slots__ = ("_last", "_random_bits")
 
@@ -74,14 +75,14 @@ class Ids:
         return texts(prefix, self.reserve(now_ms, 1), 1)[0]
 
     def reserve(self, now_ms: int, count: int) -> int:
-        """The first of `count` successive 128-bit numbers: one draw of chance, then its successors."""
+        """The first of `count` successive 128-bit numbers: a random one, then its successors."""
         first = max(now_ms << RANDOM_BITS | self._random_bits(RANDOM_BITS), self._last + 1)
         self._last = first + count - 1
         return first
 
 
 def texts(prefix: str, first: int, count: int) -> list[str]:
-    """The ids of `count` successive numbers, which nearly always differ in four letters only."""
+    """The ids of `count` successive numbers. They nearly always differ in only four letters."""
     low = first & (1 << 20) - 1
     if low + count > 1 << 20:
         return [prefix + ulid(number >> RANDOM_BITS, number) for number in range(first, first + count)]

@@ -21,7 +21,7 @@ class ChatType(StrEnum):
 
 
 class Kind(StrEnum):
-    """What an entry of the log is. Clients pass over kinds that they do not know."""
+    """The kind of an entry. Clients skip kinds that they do not know."""
 
     MESSAGE = "message"
     MEMBER = "member"
@@ -40,7 +40,7 @@ class Action(StrEnum):
 
 
 class ReadReceipts(StrEnum):
-    """What a chat tells of who has read: everybody by name, whether anybody, or nothing."""
+    """What members of a chat see of its readers: each by name, whether there is one, or nothing."""
 
     FULL = "full"
     SIMPLE = "simple"
@@ -48,15 +48,23 @@ class ReadReceipts(StrEnum):
 
 
 class Privacy(StrEnum):
-    """Whom a person lets see when they were last there."""
+    """Whom a person means in a setting: who may see them online, who may add them to chats."""
 
     EVERYONE = "everyone"
     CONTACTS = "contacts"
     NOBODY = "nobody"
 
 
+class AccountState(StrEnum):
+    """What an account may do. See docs/accounts.md."""
+
+    ACTIVE = "active"
+    DISABLED = "disabled"
+    DELETED = "deleted"
+
+
 class Relation(StrEnum):
-    """How one person holds another. Each is one-sided: it says nothing of the other's view."""
+    """How one person lists another. One-sided: it says nothing about the other's list."""
 
     CONTACT = "contact"
     BLOCK = "block"
@@ -65,6 +73,21 @@ class Relation(StrEnum):
 class ReceiptKind(StrEnum):
     DELIVERED = "delivered"
     READ = "read"
+
+
+class DeliveryStatus(StrEnum):
+    """How far a message has come: stored, received by every member, or read."""
+
+    SENT = "sent"
+    DELIVERED = "delivered"
+    READ = "read"
+
+
+class SeenBy(Struct, frozen=True):
+    """A member has received or read a message, at this time or before. `simple` chats leave out who."""
+
+    user_id: str | None
+    at: str
 
 
 class Change(Struct, frozen=True):
@@ -94,7 +117,7 @@ class Draft(Struct, kw_only=True, gc=False):
 
 
 class Appended(Struct, kw_only=True, gc=False):
-    """Where a draft is in the log. `deduplicated`: it had been there already, and nothing changed."""
+    """Where a draft is in the log. `deduplicated`: it was stored before, and nothing changed."""
 
     message_id: str
     sequence: int
@@ -107,10 +130,10 @@ class Appended(Struct, kw_only=True, gc=False):
 Outcome = Appended | Refusal
 
 
-class Stored(Struct, gc=False):
+class StoredEntry(Struct, gc=False):
     """One resolved position: `wire` is the entry's JSON as it travels, None for a void.
 
-    `request_id`: the request that it came with, for log lines; the log itself does not keep it.
+    `request_id`: the request that sent it, for log lines. The log does not store it.
     """
 
     sequence: int
@@ -123,13 +146,13 @@ class Persisted(Struct):
     """What became durable together in one chat, ascending: the event `MessagePersisted`, in bulk.
 
     `positions` need not follow each other when sequencing is two_phase; a reader that needs the next
-    one reads the log. `published_through`: up to where the chat was on a shared bus already, if the store
-    happened to know; the truth may be beyond it.
+    one reads the log. `published_through`: the position up to which the chat is on a shared bus, if the store
+    knows it. The bus may already have more.
     """
 
     chat_id: str
     epoch: int
-    positions: list[Stored]
+    positions: list[StoredEntry]
     published_through: int | None = None
 
 
@@ -139,7 +162,7 @@ class AppendResult(Struct):
     outcomes: list[Outcome]
     persisted: list[Persisted]
     conflicts: int = 0
-    """How often a condition of the write failed, so that it had to be decided again."""
+    """How often a condition of the write failed and the engine had to decide again."""
 
 
 class Head(Struct, frozen=True):
@@ -150,7 +173,7 @@ class Head(Struct, frozen=True):
 
 
 class Page(Struct):
-    """A contiguous, resolved stretch of one log: `from_sequence`..`to_sequence`, without exception."""
+    """A contiguous, resolved part of one log: every position from `from_sequence` to `to_sequence`."""
 
     chat_id: str
     epoch: int
@@ -176,18 +199,51 @@ class User(Struct, frozen=True):
     last_seen_privacy: Privacy = Privacy.EVERYONE
     send_read_receipts: bool = True
     last_seen: str | None = None
-    """When the person's last device went; None if that never happened."""
+    """When the person's last device disconnected; None if that never happened."""
+    state: AccountState = AccountState.ACTIVE
+    who_may_add: Privacy = Privacy.EVERYONE
 
 
-class Related(Struct, frozen=True):
-    """A contact, or somebody who is blocked, and since when."""
+class UserPage(Struct, frozen=True):
+    """Some people, and where the next page begins: None after the last one."""
+
+    users: list[User]
+    next_after: str | None
+
+
+class AccountDeletion(Struct, frozen=True):
+    """A deleted account that may still be in chats and lists."""
+
+    user_id: str
+    since_ms: int
+
+
+class AuditRecord(Struct, frozen=True, kw_only=True):
+    """One action of an operator. It is written before the action begins, and again with the outcome.
+
+    `actor`: the operator's user id, or `cli:` and the name of the user of the operating system. `outcome`:
+    `begun`, `done`, or the code of the refusal. `begun` stays where the server died or lost the store.
+    """
+
+    audit_id: str
+    at: str
+    actor: str
+    action: str
+    target_id: str
+    request_id: str = ""
+    detail: str = ""
+    outcome: str = "begun"
+
+
+class RelatedUser(Struct, frozen=True):
+    """A contact or a blocked person, and since when."""
 
     user_id: str
     since: str
 
 
-class Regard(Struct, frozen=True):
-    """How a person and whoever looks at them stand to each other."""
+class Relationship(Struct, frozen=True):
+    """A person, and how they and the viewer are related."""
 
     user: User
     is_contact: bool
@@ -199,19 +255,19 @@ class Regard(Struct, frozen=True):
     has_blocked: bool
     """They have blocked the viewer."""
     is_acquainted: bool
-    """They share a chat, or one of them has the other as a contact."""
+    """They share a chat, or each has the other as a contact."""
 
 
-class Manners(Struct, frozen=True):
-    """What others may notice of what a person does."""
+class Visibility(Struct, frozen=True):
+    """What others may see of what a person does."""
 
     send_read_receipts: bool
     blocked: frozenset[str]
-    """These notice nothing."""
+    """These people see nothing."""
 
 
 class Session(Struct, frozen=True):
-    """A device that may speak for a person until it is revoked or 30 days pass without use."""
+    """A device that may act for a person until it is revoked or not used for 30 days."""
 
     session_id: str
     user_id: str
@@ -220,9 +276,11 @@ class Session(Struct, frozen=True):
     created_at_ms: int
     last_used_at_ms: int
     expires_at_ms: int
+    origin: str = ""
+    """A hash of the address that logged in; empty if none is known."""
 
 
-class Chat(Struct, frozen=True):
+class StoredChat(Struct, frozen=True):
     chat_id: str
     chat_type: ChatType
     title: str | None
@@ -234,15 +292,25 @@ class Chat(Struct, frozen=True):
     read_receipts: ReadReceipts = ReadReceipts.FULL
 
 
-class Member(Struct, frozen=True):
+class ChatMember(Struct, frozen=True):
     user_id: str
     role: Role
     joined_at: str
     joined_sequence: int
 
 
-class Mark(Struct, frozen=True):
-    """How far one member is in a chat. Times say when the position last rose; None at position 0."""
+class Invitation(Struct, frozen=True):
+    """A person is asked to join a chat, as somebody may not simply add them."""
+
+    user_id: str
+    chat_id: str
+    invited_by: str
+    role: Role
+    invited_at: str
+
+
+class MemberCursor(Struct, frozen=True):
+    """How far one member is in a chat. Times say when the position last rose: None at position 0."""
 
     user_id: str
     joined_sequence: int
@@ -252,7 +320,7 @@ class Mark(Struct, frozen=True):
     read_at: str | None
 
 
-class Moved(Struct, frozen=True):
+class CursorMove(Struct, frozen=True):
     """A person's position in a chat rose, and that is durable."""
 
     user_id: str
@@ -262,11 +330,11 @@ class Moved(Struct, frozen=True):
     at: str
 
 
-class Position(Struct, frozen=True):
-    """How far one device, and the person behind it, is in one chat; and what a person reads of it.
+class ChatSummary(Struct, frozen=True):
+    """One chat in a person's overview: how far the device and the person are, and what a list shows of it.
 
-    `unread_more`: there may be more than `unread`, which is exact otherwise.
-    `peer_id`: of a direct chat, the other one. `title` and `last_entry` are empty once the chat was left.
+    `unread_more`: there may be more unread than `unread`, which is exact otherwise.
+    `peer_id`: the other person of a direct chat. `title` and `last_entry` are empty after the person left.
     """
 
     chat_id: str
@@ -284,9 +352,9 @@ class Position(Struct, frozen=True):
     muted_until: str | None = None
 
 
-class Changed(Struct):
-    """The chats of one person that changed after a token; pages end however much changes meanwhile."""
+class OverviewPage(Struct):
+    """The chats of one person that changed after a token. The pages end even while chats keep changing."""
 
-    positions: list[Position]
+    positions: list[ChatSummary]
     token: str
     complete: bool

@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from math import ceil
+from typing import Literal
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
@@ -28,18 +29,12 @@ LATENCY_SAMPLES_MAX = 1_024
 LATENCY_AGE_MS_MAX = 5 * 60 * 1000
 MINUTE_MS = 60_000
 
-WATCHED_REFUSALS = ("internal", "outcome_unknown", "store_unavailable")
-WATCHED_CLOSES = ("4001",)
-FORWARD_FAILURES = ("refused", "silent")
-"""Series that alerts look at exist from the start: one that appears with its first event has no increase."""
-
 
 class Window:
     """Sums of two numbers over a sliding quarter of an hour, in bounded memory."""
 
-    def __init__(self, clock: Clock, length_ms: int = WINDOW_MS) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._length_ms = length_ms
         self._slots: deque[list[float]] = deque()
 
     def add(self, part: float, whole: float) -> None:
@@ -51,7 +46,7 @@ class Window:
         self._slots[-1][2] += whole
 
     def _expire(self, slot: int) -> None:
-        while self._slots and self._slots[0][0] <= slot - self._length_ms // WINDOW_SLOT_MS:
+        while self._slots and self._slots[0][0] <= slot - WINDOW_MS // WINDOW_SLOT_MS:
             self._slots.popleft()
 
     def rate(self) -> float:
@@ -62,7 +57,7 @@ class Window:
 
 
 class HotChats:
-    """Messages per chat and minute, this one or the last, whichever is more; of the hottest few only."""
+    """The hottest chats, by their messages in this minute or in the last one, whichever has more."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -71,18 +66,18 @@ class HotChats:
         self._last: dict[str, int] = {}
 
     def add(self, chat_id: str, count: int) -> None:
-        self._turn()
+        self._start_minute()
         if chat_id in self._current or len(self._current) < HOT_CHATS_TRACKED_MAX:
             self._current[chat_id] = self._current.get(chat_id, 0) + count
 
     def hottest(self) -> list[tuple[str, int]]:
-        self._turn()
+        self._start_minute()
         busiest = {
             c: max(self._current.get(c, 0), self._last.get(c, 0)) for c in {*self._current, *self._last}
         }
         return sorted(busiest.items(), key=lambda item: -item[1])[:HOT_CHATS_MAX]
 
-    def _turn(self) -> None:
+    def _start_minute(self) -> None:
         minute = self._clock() // MINUTE_MS
         if minute != self._minute:
             self._last = self._current if minute == self._minute + 1 else {}
@@ -92,7 +87,7 @@ class HotChats:
 class Latencies:
     """The latencies of the last few minutes, for a p99 that needs no query language.
 
-    Old ones are forgotten, so that a server that has fallen silent does not stay alarming.
+    Samples expire, so that an alert ends when the server is idle.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -109,68 +104,119 @@ class Latencies:
         return ranked[ceil(len(ranked) * 0.99) - 1] if ranked else 0.0
 
 
-class Metrics:
-    """Every metric of one server. Counted per batch, not per message, wherever that says the same.
+Read = Callable[[], float]
+Kind = Literal["gauge", "counter", "unknown"]
+"""`unknown`: it only rises, but its fixed name lacks the suffix that the format requires of counters."""
 
-    `now`: seconds, for what is timed. Not the loop's time, which some loops know to a millisecond only.
+
+class CallbackMetric(Collector):
+    """A metric whose value is read at each scrape, by the callback that the owner of the value registered.
+
+    Without a label it has one value, `initial` until a callback is registered. With a label it has a value
+    for each callback.
+    """
+
+    def __init__(self, name: str, text: str, kind: Kind, label: str = "", initial: float = 0.0) -> None:
+        self._name = name
+        self._text = text
+        self._kind = kind
+        self._label = label
+        self._reads: dict[str, Read] = {} if label else {"": lambda: initial}
+
+    def register(self, read: Read, label_value: str = "") -> None:
+        """Read the metric with this callback. It replaces the callback of the same label value."""
+        self._reads[label_value] = read
+
+    def values(self) -> Iterable[tuple[str, float]]:
+        """Every label value with its current value."""
+        return [(value, read()) for value, read in sorted(self._reads.items())]
+
+    def collect(self) -> Iterable[Metric]:
+        metric = Metric(self._name, self._text, self._kind)
+        sample = self._name + ("_total" if self._kind == "counter" else "")
+        for value, number in self.values():
+            metric.add_sample(sample, {self._label: value} if self._label else {}, number)
+        yield metric
+
+
+class HottestChats(CallbackMetric):
+    """The few busiest chats, each with a label: which ones they are changes from scrape to scrape."""
+
+    def __init__(self, name: str, text: str, chats: HotChats) -> None:
+        super().__init__(name, text, "gauge", "chat_id")
+        self._chats = chats
+
+    def values(self) -> Iterable[tuple[str, float]]:
+        return self._chats.hottest()
+
+
+class Tally:
+    """A count without a lock, for the event loop alone: cheap enough for every delivery."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def inc(self, count: int = 1) -> None:
+        self.count += count
+
+
+class Metrics:
+    """Every metric of one server, declared here and nowhere else: name, kind, labels and help.
+
+    Each part of the server gets it in its constructor, and counts per batch instead of per message where the
+    result is the same. A part that knows a value (`store_available`) registers a callback that reads it.
+    `now` gives seconds for durations. The loop's time would not do: some loops know only milliseconds.
     """
 
     def __init__(self, clock: Clock, now: Callable[[], float] = time.perf_counter) -> None:
         self.now = now
         self.registry = CollectorRegistry()
-        self.gaps = Window(clock)
-        self.retries = Window(clock)
-        self.conflicts = Window(clock)
         self.lines = LineLimit()
-        self.hot_chats = HotChats(clock)
-        self.allocation = Latencies(clock)
-        self.persist = Latencies(clock)
-        self.is_store_available: Callable[[], bool] = lambda: True
-        self.is_ephemeral_available: Callable[[], bool] = lambda: True
-        self.counter_missing_errors = 0
-        self.deliveries = 0
-        self.sequence_allocation_errors = 0
-        self.registry.register(_SourceNames(self))
+        self._declare_sequencing(clock)
         ProcessCollector(registry=self.registry)
-        self._time_batches()
-        self.commit_failures = self._counter("parley_commit_failures", "Commits with an unknown outcome")
-        self.messages_stored = self._counter("parley_messages_stored", "Entries appended")
-        self.messages_refused = self._counter("parley_messages_refused", "Drafts refused, by code", ["code"])
-        self.voids_sealed = self._counter("parley_voids_sealed", "Abandoned positions sealed")
-        self.connections = self._gauge("parley_connections", "Open WebSocket connections")
-        self.outbox_bytes = self._gauge("parley_outbox_bytes", "Bytes waiting in all outboxes")
-        self.closed = self._counter("parley_connections_closed", "Connections closed by the server", ["code"])
-        self.requests = self._counter("parley_http_requests", "HTTP requests", ["route", "status"])
-        self.refusals = self._counter("parley_refusals", "Requests refused, by code", ["code"])
-        self.dynamodb_requests = self._counter(
-            "parley_dynamodb_requests", "Requests to DynamoDB, retries included", ["operation"]
-        )
-        self.dynamodb_retries = self._counter(
-            "parley_dynamodb_retries", "Requests to DynamoDB that were a retry", ["operation"]
-        )
-        self.dynamodb_units = self._counter(
-            "parley_dynamodb_units", "Capacity units that DynamoDB says it consumed", ["operation"]
-        )
-        self.nodes = self._gauge("parley_nodes", "Nodes of the cluster that this one knows to be alive")
-        self.forwarded_batches = self._counter("parley_forwarded_batches", "Batches sent to other nodes")
-        self.forwarded_drafts = self._counter("parley_forwarded_drafts", "Drafts sent to other nodes")
-        self.forward_failures = self._counter(
-            "parley_forward_failures", "Batches that a node refused or left unanswered", ["reason"]
-        )
-        self.notices_lost = self._counter("parley_notices_lost", "Notices that a node never acknowledged")
-        self._count_events()
-        self._count_people()
-        for code in WATCHED_REFUSALS:
-            self.refusals.labels(code)
-        for code in WATCHED_CLOSES:
-            self.closed.labels(code)
-        for reason in FORWARD_FAILURES:
-            self.forward_failures.labels(reason)
+        self._declare_store(clock)
+        self._declare_gateway()
+        self._declare_cluster()
+        self._declare_bus()
+        self._declare_people()
 
-    def _time_batches(self) -> None:
-        """From a draft to the last outbox."""
+    def _declare_sequencing(self, clock: Clock) -> None:
+        """Metrics with the names that operators' dashboards already use: no prefix, no suffix."""
+        self.allocation = Latencies(clock)
+        self.retries = Window(clock)
+        self.gaps = Window(clock)
+        self.conflicts = Window(clock)
+        self.hot_chats = HotChats(clock)
+        self._computed(
+            "sequence_allocation_latency_p99", "Seconds, of recent allocations", read=self.allocation.p99
+        )
+        self.sequence_allocation_errors = self._tally(
+            "sequence_allocation_errors", "Batches that failed to allocate", "unknown"
+        )
+        self.counter_missing_errors = self._tally(
+            "counter_missing_errors", "Sends refused for a missing counter", "unknown"
+        )
+        self._computed(
+            "idempotency_hit_rate", "Retries answered from the key, of all sends", read=self.retries.rate
+        )
+        self._computed("sequence_gap_rate", "(allocations - persists) / allocations", read=self.gaps.rate)
+        self._computed(
+            "transaction_conflict_rate", "Conditional failures of the write", read=self.conflicts.rate
+        )
+        self.registry.register(
+            HottestChats("messages_per_chat_per_minute", "The hottest chats", self.hot_chats)
+        )
         self.allocation_seconds = self._histogram(
             "sequence_allocation_latency", "Seconds that taking numbers took; in atomic, the commit that does"
+        )
+
+    def _declare_store(self, clock: Clock) -> None:
+        self.persist = Latencies(clock)
+        self._computed("parley_persist_seconds_p99", "Seconds, of recent batches", read=self.persist.p99)
+        self.store_available = self._computed(
+            "parley_store_available", "1 while the store can be used", initial=1
         )
         self.persist_seconds = self._histogram(
             "parley_persist_seconds", "Seconds from a batch's oldest draft to its durable positions"
@@ -180,139 +226,185 @@ class Metrics:
         )
         self.commit_jobs = self._histogram("parley_commit_jobs", "Jobs in one transaction", SIZE_BUCKETS)
         self.batch_messages = self._histogram("parley_batch_messages", "Drafts in one append", SIZE_BUCKETS)
+        self.commit_failures = self._counter("parley_commit_failures", "Commits with an unknown outcome")
+        self.messages_stored = self._counter("parley_messages_stored", "Entries appended")
+        self.messages_refused = self._counter("parley_messages_refused", "Drafts refused, by code", "code")
+        self.voids_sealed = self._counter("parley_voids_sealed", "Abandoned positions sealed")
+        self.dynamodb_requests = self._counter(
+            "parley_dynamodb_requests", "Requests to DynamoDB, retries included", "operation"
+        )
+        self.dynamodb_retries = self._counter(
+            "parley_dynamodb_retries", "Requests to DynamoDB that were a retry", "operation"
+        )
+        self.dynamodb_units = self._counter(
+            "parley_dynamodb_units", "Capacity units that DynamoDB says it consumed", "operation"
+        )
+
+    def _declare_gateway(self) -> None:
+        self.connections = self._gauge("parley_connections", "Open WebSocket connections")
+        self.outbox_bytes = self._gauge("parley_outbox_bytes", "Bytes waiting in all outboxes")
+        self.closed = self._counter(
+            "parley_connections_closed", "Connections closed by the server", "code", watched=("4001",)
+        )
+        self.connections_refused = self._counter(
+            "parley_connections_refused",
+            "Connections refused, because the process, an address or a user had too many",
+            "reason",
+            watched=("descriptors", "address", "user"),
+        )
+        self.turn_waits = self._tally(
+            "parley_turn_waits", "Times that a client had used its slice of the loop and waited", "counter"
+        )
+        self.requests = self._counter("parley_http_requests", "HTTP requests", "route", "status")
+        self.refusals = self._counter(
+            "parley_refusals",
+            "Requests refused, by code",
+            "code",
+            watched=("internal", "outcome_unknown", "store_unavailable"),
+        )
         self.fanout_seconds = self._histogram(
             "parley_fanout_lag_seconds", "Seconds from the durable commit to the last outbox"
         )
+        self.deliveries = self._tally("parley_deliveries", "Live frames offered to outboxes", "counter")
 
-    def _count_events(self) -> None:
-        """On their way over a bus that nodes share."""
-        self.unpublished: Callable[[], int] = lambda: 0
-        self.publish_stalled_seconds: Callable[[], float] = lambda: 0.0
-        self.consumer_lags: dict[str, Callable[[], int]] = {}
+    def _declare_cluster(self) -> None:
+        self.nodes = self._gauge("parley_nodes", "Nodes of the cluster that this one knows to be alive")
+        self.forwarded_batches = self._counter("parley_forwarded_batches", "Batches sent to other nodes")
+        self.forwarded_drafts = self._counter("parley_forwarded_drafts", "Drafts sent to other nodes")
+        self.forward_failures = self._counter(
+            "parley_forward_failures",
+            "Batches that a node refused or left unanswered",
+            "reason",
+            watched=("refused", "silent"),
+        )
+        self.unproven = self._counter(
+            "parley_unproven",
+            "What was passed over because no node of this cluster made it, or not lately",
+            "what",
+            watched=("announcement", "call", "event", "signals"),
+        )
+        self.notices_lost = self._counter("parley_notices_lost", "Notices that a node never acknowledged")
+
+    def _declare_bus(self) -> None:
+        self.unpublished_positions = self._computed(
+            "parley_unpublished_positions", "Durable, and not known to be on the bus"
+        )
+        self.publish_stalled_seconds = self._computed(
+            "parley_publish_stalled_seconds", "Seconds for which the slowest chat has published nothing"
+        )
+        self.consumer_lag = self._computed(
+            "parley_consumer_lag", "Events on the bus that a reader has not handled yet", label="reader"
+        )
         self.published = self._counter("parley_events_published", "Events acknowledged by the bus")
         self.publish_failures = self._counter(
-            "parley_publish_failures", "Batches of events that the bus did not take, or not in time"
+            "parley_publish_failures", "Batches of events that the bus did not accept, or not in time"
         )
         self.swept = self._counter("parley_chats_swept", "Chats whose events were published by a sweeper")
 
-    def _count_people(self) -> None:
-        """What people notice of each other."""
-        self.signals_dropped: Callable[[], int] = lambda: 0
+    def _declare_people(self) -> None:
+        self.ephemeral_available = self._computed(
+            "parley_ephemeral_available",
+            "1 while the engine of presence and shared rates (Redis) can be used",
+            initial=1,
+        )
+        self.signals_dropped = self._computed(
+            "parley_signals_dropped", "Signals that did not reach other nodes", kind="counter"
+        )
         self.receipts_told = self._counter(
-            "parley_receipts_told", "Members told that somebody received or read, by kind", ["kind"]
+            "parley_receipts_told", "Receipts sent to members, by kind", "kind"
         )
-        self.presence_told = self._counter(
-            "parley_presence_told", "Frames that told of a change of presence, or of a right to see it"
-        )
-        self.typing_told = self._counter("parley_typing_told", "Signals that somebody types, or stopped")
+        self.presence_told = self._counter("parley_presence_told", "Presence frames sent to subscribers")
+        self.typing_told = self._counter("parley_typing_told", "Typing signals published")
 
     def time_allocation(self, seconds: float) -> None:
-        """Once for each call that takes numbers, or in atomic for each commit that does."""
+        """Call it once for each allocation; in atomic, for each commit."""
         self.allocation.add(seconds)
         self.allocation_seconds.observe(seconds)
 
     def time_persist(self, seconds: float) -> None:
-        """Once for each batch that was stored: how long its oldest draft had to wait for that."""
+        """Call it once for each stored batch: how long its oldest draft waited."""
         self.persist.add(seconds)
         self.persist_seconds.observe(seconds)
 
     def text(self) -> bytes:
         return generate_latest(self.registry)
 
+    # One line each to declare a metric
+
     def _histogram(self, name: str, text: str, buckets: Iterable[float] = SECONDS_BUCKETS) -> Histogram:
         return Histogram(name, text, buckets=tuple(buckets), registry=self.registry)
 
-    def _counter(self, name: str, text: str, labels: Iterable[str] = ()) -> Counter:
-        return Counter(name, text, tuple(labels), registry=self.registry)
+    def _counter(self, name: str, text: str, *labels: str, watched: Iterable[str] = ()) -> Counter:
+        """`watched`: label values that alerts use. They exist from the start: a series that appears
+        with its first event shows no increase.
+        """
+        counter = Counter(name, text, labels, registry=self.registry)
+        for value in watched:
+            counter.labels(value)
+        return counter
 
     def _gauge(self, name: str, text: str) -> Gauge:
         return Gauge(name, text, registry=self.registry)
 
-
-class _SourceNames(Collector):
-    """What is computed when it is asked for; the first seven keep their given names, without a suffix."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def collect(self) -> Iterable[Metric]:
-        m = self._metrics
-        yield _gauge("sequence_allocation_latency_p99", "Seconds, of recent allocations", m.allocation.p99())
-        yield _count(
-            "sequence_allocation_errors", "Batches that failed to allocate", m.sequence_allocation_errors
-        )
-        yield _count(
-            "counter_missing_errors", "Sends refused for a missing counter", m.counter_missing_errors
-        )
-        yield _gauge("idempotency_hit_rate", "Retries answered from the key, of all sends", m.retries.rate())
-        yield _gauge("sequence_gap_rate", "(allocations - persists) / allocations", m.gaps.rate())
-        yield _gauge("transaction_conflict_rate", "Conditional failures of the write", m.conflicts.rate())
-        yield self._hottest()
-        yield _gauge("parley_persist_seconds_p99", "Seconds, of recent batches", m.persist.p99())
-        yield _gauge("parley_store_available", "1 while the store can be used", m.is_store_available())
-        yield _gauge(
-            "parley_ephemeral_available",
-            "1 while Redis, or whatever holds presence and shared rates, can be used",
-            m.is_ephemeral_available(),
-        )
-        yield _gauge(
-            "parley_unpublished_positions", "Durable, and not known to be on the bus", m.unpublished()
-        )
-        yield _gauge(
-            "parley_publish_stalled_seconds",
-            "For how long the slowest chat has got nothing onto the bus",
-            m.publish_stalled_seconds(),
-        )
-        yield self._lags()
-        dropped = Metric("parley_signals_dropped", "Signals that other nodes never got", "counter")
-        dropped.add_sample("parley_signals_dropped_total", {}, m.signals_dropped())
-        yield dropped
-        deliveries = Metric("parley_deliveries", "Live frames offered to outboxes", "counter")
-        deliveries.add_sample("parley_deliveries_total", {}, m.deliveries)
-        yield deliveries
-
-    def _lags(self) -> Metric:
-        metric = Metric("parley_consumer_lag", "Events on the bus that a reader has yet to handle", "gauge")
-        for reader, lag in sorted(self._metrics.consumer_lags.items()):
-            metric.add_sample("parley_consumer_lag", {"reader": reader}, lag())
+    def _computed(
+        self,
+        name: str,
+        text: str,
+        *,
+        kind: Kind = "gauge",
+        label: str = "",
+        initial: float = 0.0,
+        read: Read | None = None,
+    ) -> CallbackMetric:
+        metric = CallbackMetric(name, text, kind, label, initial)
+        if read is not None:
+            metric.register(read)
+        self.registry.register(metric)
         return metric
 
-    def _hottest(self) -> Metric:
-        metric = Metric("messages_per_chat_per_minute", "The hottest chats", "gauge")
-        for chat_id, count in self._metrics.hot_chats.hottest():
-            metric.add_sample("messages_per_chat_per_minute", {"chat_id": chat_id}, count)
-        return metric
+    def _tally(self, name: str, text: str, kind: Kind) -> Tally:
+        tally = Tally()
+        self._computed(name, text, kind=kind, read=lambda: tally.count)
+        return tally
 
 
-def _gauge(name: str, text: str, value: float) -> Metric:
-    return _plain(name, text, value, "gauge")
+class ForeignRecords(logging.Handler):
+    """Passes what libraries log to our log, at `debug` unless it is an error: some quote a client."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        log = structlog.get_logger(record.name)
+        tell = log.error if record.levelno >= logging.ERROR else log.debug
+        tell(record.getMessage(), exc_info=record.exc_info)
 
 
-def _count(name: str, text: str, value: int) -> Metric:
-    """It only rises, but its name has not the suffix that the format asks of counters."""
-    return _plain(name, text, value, "unknown")
+def escape_controls(_: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """What a client said must not move the cursor of whoever reads the log, nor begin a line of its own."""
+    return {name: _escaped(value) if isinstance(value, str) else value for name, value in line.items()}
 
 
-def _plain(name: str, text: str, value: float, kind: str) -> Metric:
-    metric = Metric(name, text, kind)
-    metric.add_sample(name, {}, value)
-    return metric
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    kept = "\n" if text.startswith("Traceback") else ""
+    return "".join(c if c.isprintable() or c in kept else repr(c)[1:-1] for c in text)
 
 
 def configure_logs(level: str = "info", as_json: bool = True) -> None:
-    """Structured lines on stderr; stdout stays free for what a person asked for."""
-    renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer()
+    """Structured lines on stderr; stdout stays free for the output of commands."""
+    rendered: list[structlog.typing.Processor] = (
+        [structlog.processors.JSONRenderer()]
         if as_json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else [escape_controls, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     )
+    if not any(isinstance(handler, ForeignRecords) for handler in logging.root.handlers):
+        logging.root.addHandler(ForeignRecords())
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
-            renderer,
+            *rendered,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(file=sys.stderr),

@@ -10,13 +10,13 @@ from aiohttp import ClientSession, TCPConnector
 from msgspec.structs import replace
 
 from parley.core import rendezvous
-from parley.testing.clients import HttpClient, Person, RawClient
-from parley.testing.cluster import ClusterProcess
-from parley.testing.history import History, check
-from parley.testing.server import ServerProcess
-from parley.testing.tables import Tables
 from tests.ack_first import AckFirst, AckOrder
 from tests.clusters import until_acquainted
+from tests.harness.clients import HttpClient, Person, RawClient
+from tests.harness.cluster import ClusterProcess
+from tests.harness.history import History, check
+from tests.harness.server import ServerProcess
+from tests.harness.tables import StoreTables
 
 _numbers = count(1)
 
@@ -61,7 +61,7 @@ class ClusterWorld:
 
     async def breaches(self) -> list[str]:
         """What of the promise was broken, in the light of what the tables hold."""
-        async with Tables(self.cluster.environment) as tables:
+        async with StoreTables(self.cluster.environment) as tables:
             await tables.read_into(self.history)
         return [str(breach) for breach in check(self.history)]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from parley.testing.server import ServerProcess
 from tests.acceptance.world import MODES, mode_environment
+from tests.harness.server import ServerProcess
 
 StartServer = Callable[..., ServerProcess]
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from parley.testing import faults
-from parley.testing.clients import DEADLINE_SECONDS, Disconnected, RawClient
 from tests.acceptance.world import World
+from tests.harness.clients import DEADLINE_SECONDS, Disconnected, RawClient
 
 LOOK_SECONDS = 0.01
 

@@ -12,15 +12,17 @@ import pytest
 from ops.local_services.ports import free_ports
 from parley.clock import wall_clock
 from parley.cluster import bodies
-from parley.cluster.calls import CALL_PROOF
-from parley.core.node_trust import prove_call
+from parley.cluster.calls import CALL_PROOF, CALL_TARGET
+from parley.core.cluster_keys import ClusterKeys
+from parley.core.node_trust import CallKeys, NodeCall, prove_call
+from parley.ephemeral.ports import Node
 from parley.model import Draft
-from parley.testing.clients import RawClient
-from parley.testing.cluster import ClusterProcess
-from parley.testing.proxy import Chaos, ChaosProxy
 from parley.wire import codes
 from tests.acceptance.cluster_world import ClusterWorld, world_on
 from tests.clusters import ATOMIC, MODES, metric, nodes_on_shared_services, redis_of, running
+from tests.harness.clients import RawClient
+from tests.harness.cluster import ClusterProcess
+from tests.harness.proxy import Chaos, ChaosProxy
 
 NAMES = ("n1", "n2")
 WRITERS = 100
@@ -156,7 +158,7 @@ async def test_node_calls_without_the_secret_change_nothing(cluster: ClusterProc
         ]
         async with world.client(cluster["n1"], world.ann) as ann:
             statuses = [
-                await _foreign_call(world, node.url + path, path, body, secret)
+                await _foreign_call(world, node, path, body, secret)
                 for node in nodes
                 for path, body in calls
                 for secret in (None, "", "a guess that is not the secret")
@@ -166,10 +168,14 @@ async def test_node_calls_without_the_secret_change_nothing(cluster: ClusterProc
             assert await ann.sync_all(world.chat_id) == []
 
 
-async def _foreign_call(world: ClusterWorld, url: str, path: str, body: bytes, secret: str | None) -> int:
+async def _foreign_call(world: ClusterWorld, node: Node, path: str, body: bytes, secret: str | None) -> int:
     """Without a proof, or with that of another secret."""
-    proof = "" if secret is None else prove_call(secret, "POST", path, body, wall_clock(), uuid.uuid4().bytes)
-    async with world.session.post(url, data=body, headers={CALL_PROOF: proof} if proof else {}) as answer:
+    headers = {}
+    if secret is not None:
+        call = NodeCall(node.target, "POST", path, body)
+        proof = prove_call(CallKeys(ClusterKeys(secret)), call, wall_clock(), uuid.uuid4().bytes)
+        headers = {CALL_TARGET: node.target, CALL_PROOF: proof}
+    async with world.session.post(node.url + path, data=body, headers=headers) as answer:
         return answer.status
 
 

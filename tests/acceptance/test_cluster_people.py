@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from parley.testing.cluster import ClusterProcess
 from parley.wire import codes
 from tests.acceptance.cluster_world import world_on
 from tests.clusters import ATOMIC, nodes_on_shared_services
+from tests.harness.cluster import ClusterProcess
 from tests.waiting import eventually
 
 NAMES = ("n1", "n2")

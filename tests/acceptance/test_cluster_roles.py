@@ -9,19 +9,21 @@ import pytest
 
 from ops.local_services.ports import free_ports
 from parley.clock import wall_clock
-from parley.cluster.calls import CALL_PROOF
-from parley.core.node_trust import prove_call
+from parley.cluster.calls import CALL_PROOF, CALL_TARGET
+from parley.core.cluster_keys import ClusterKeys
+from parley.core.node_trust import CallKeys, NodeCall, prove_call
 from parley.sequencing import bodies
-from parley.testing.clients import Frame, RawClient
-from parley.testing.cluster import ClusterProcess
-from parley.testing.server import HOST, ServerProcess
-from parley.testing.tables import Tables
 from tests.acceptance.cluster_world import ClusterWorld, world_on
 from tests.clusters import TWO_PHASE, nodes_on_shared_services
+from tests.harness.clients import Frame, RawClient
+from tests.harness.cluster import ClusterProcess
+from tests.harness.server import HOST, ServerProcess
+from tests.harness.tables import StoreTables
 from tests.waiting import eventually
 
 GATEWAYS = ("g1", "g2")
 INGEST = "i1"
+SERVICE = "s1"
 ROLES = {**dict.fromkeys(GATEWAYS, "gateway"), INGEST: "ingest,delivery"}
 """The sequencer is no member of this list: it is found by its address."""
 
@@ -45,7 +47,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     }
     settings = {name: {"PARLEY_CLUSTER_ROLES": roles} for name, roles in ROLES.items()}
     cluster = nodes_on_shared_services(folder, list(ROLES), asking, settings)
-    giving = {**cluster.environment, "PARLEY_STORE_ALLOCATOR": "dynamodb"}
+    giving = {**cluster.environment, "PARLEY_STORE_ALLOCATOR": "dynamodb", "PARLEY_CLUSTER_NODE": SERVICE}
     sequencer = ServerProcess(folder / "s1", giving, ["--roles", "sequencer"])
     sequencer.port = port
     try:
@@ -80,7 +82,7 @@ async def test_a_foreign_allocation_burns_no_number(place: Place) -> None:
         body = msgspec.json.encode(bodies.Allocations([bodies.Allocation(world.chat_id, 5, 0)]))
         for secret in (None, "", "a guess that is not the secret"):
             assert await foreign_call(world, place.sequencer.url, body, secret) == 401
-        async with Tables(place.cluster.environment) as tables:
+        async with StoreTables(place.cluster.environment) as tables:
             assert await tables.counter(world.chat_id) == 1
         assert (await ann.send_message(world.chat_id, "after"))["sequence"] == 2
 
@@ -90,7 +92,11 @@ async def foreign_call(world: ClusterWorld, url: str, body: bytes, secret: str |
     path = bodies.ALLOCATE
     headers = {"Content-Type": "application/json"}
     if secret is not None:
-        headers[CALL_PROOF] = prove_call(secret, "POST", path, body, wall_clock(), b"0123456789abcdef")
+        call = NodeCall(SERVICE, "POST", path, body)
+        headers[CALL_TARGET] = call.target
+        headers[CALL_PROOF] = prove_call(
+            CallKeys(ClusterKeys(secret)), call, wall_clock(), b"0123456789abcdef"
+        )
     async with world.session.post(url + path, data=body, headers=headers) as answer:
         return answer.status
 

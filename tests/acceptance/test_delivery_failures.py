@@ -10,12 +10,12 @@ from random import Random
 
 import pytest
 
-from parley.testing.clients import Disconnected
-from parley.testing.proxy import Chaos, ChaosProxy
-from parley.testing.server import ServerProcess
 from parley.wire.limits import PAGE_ENTRIES_DEFAULT
 from tests.acceptance.crashing import send_into_crash
 from tests.acceptance.world import store_of, world_on
+from tests.harness.clients import Disconnected
+from tests.harness.proxy import Chaos, ChaosProxy
+from tests.harness.server import ServerProcess
 
 MISSED = 2 * PAGE_ENTRIES_DEFAULT + 50
 """Messages in each chat while somebody is away: three pages."""

@@ -8,7 +8,7 @@ from typing import IO
 
 import pytest
 
-from parley.testing.server import ServerProcess, parley_command, run_parley
+from tests.harness.server import ServerProcess, parley_command, run_parley
 from tests.tidy.repository import ROOT
 
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from parley.testing import faults
-from parley.testing.clients import DEADLINE_SECONDS, Frame, RawClient
-from parley.testing.server import ServerProcess
 from tests.acceptance.crashing import send_into_crash
 from tests.acceptance.world import Store, World, metric, mode_environment, store_of, world_on
+from tests.harness.clients import DEADLINE_SECONDS, Frame, RawClient
+from tests.harness.server import ServerProcess
 
 GIVEN = 10
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from parley.testing.server import ServerProcess, run_parley
 from tests.acceptance.crashing import Held, send_into_crash
 from tests.acceptance.world import World, metric, store_of, world_on
+from tests.harness.server import ServerProcess, run_parley
 
 GIVEN = 10
 """sequence_counter in the given chat."""

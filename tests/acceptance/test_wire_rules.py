@@ -10,11 +10,11 @@ import msgspec
 import pytest
 from aiohttp import WSServerHandshakeError
 
-from parley.testing.clients import Disconnected, Frame, Unexpected
-from parley.testing.proxy import Chaos, ChaosProxy
-from parley.testing.server import ServerProcess
 from parley.wire import codes, limits
 from tests.acceptance.world import World, mode_environment, world_on
+from tests.harness.clients import Disconnected, Frame, Unexpected
+from tests.harness.proxy import Chaos, ChaosProxy
+from tests.harness.server import ServerProcess
 from tests.unit.wire.hostile import NONSENSE_BYTES, NONSENSE_TEXTS
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import apsw
 from aiohttp import ClientSession
 
-from parley.testing.clients import Frame, HttpClient, Person, RawClient
-from parley.testing.history import History, check
-from parley.testing.recording import Recording, read_store
-from parley.testing.server import ServerProcess
+from tests.harness.clients import Frame, HttpClient, Person, RawClient
+from tests.harness.history import History, check
+from tests.harness.recording import Recording, read_store
+from tests.harness.server import ServerProcess
 
 MODES = ("atomic", "two_phase")
 _numbers = count(1)

@@ -13,19 +13,19 @@ from parley.model import (
     Action,
     Appended,
     Change,
-    Chat,
+    ChatSummary,
     ChatType,
+    CursorMove,
     Draft,
     Kind,
-    Mark,
-    Moved,
+    MemberCursor,
     Outcome,
     Page,
-    Position,
     ReadReceipts,
     ReceiptKind,
     Relation,
     Role,
+    StoredChat,
     User,
 )
 from parley.wire.frames import Entry
@@ -53,11 +53,11 @@ async def add_people(store: OpenStore, *usernames: str) -> list[str]:
 
 def new_chat(
     store: OpenStore, owner: str, chat_type: ChatType = ChatType.GROUP, open_to_join: bool = False
-) -> Chat:
+) -> StoredChat:
     now = iso(store.clock())
     title = "group" if chat_type is ChatType.GROUP else None
     chat_id = store.ids.next(ids.CHAT, store.clock())
-    return Chat(chat_id, chat_type, title, owner, now, now, 1, open_to_join)
+    return StoredChat(chat_id, chat_type, title, owner, now, now, 1, open_to_join)
 
 
 async def add_group(store: OpenStore, owner: str, *members: str, open_to_join: bool = False) -> str:
@@ -75,15 +75,15 @@ async def add_direct(store: OpenStore, creator: str, other: str) -> str:
 
 
 async def block(store: OpenStore, blocker: str, blocked: str) -> None:
-    await store.relations.relate(blocker, blocked, Relation.BLOCK, iso(store.clock()))
+    await store.relations.set_relation(blocker, blocked, Relation.BLOCK, iso(store.clock()))
 
 
 async def unblock(store: OpenStore, blocker: str, blocked: str) -> None:
-    await store.relations.relate(blocker, blocked, Relation.BLOCK, None)
+    await store.relations.set_relation(blocker, blocked, Relation.BLOCK, None)
 
 
 async def add_contact(store: OpenStore, user_id: str, other_id: str) -> None:
-    await store.relations.relate(user_id, other_id, Relation.CONTACT, iso(store.clock()))
+    await store.relations.set_relation(user_id, other_id, Relation.CONTACT, iso(store.clock()))
 
 
 def message(chat_id: str, sender: str, content: str = "hi", client_id: str = "", after: str = "") -> Draft:
@@ -202,26 +202,26 @@ async def head_of(store: OpenStore, chat_id: str) -> int:
     return (await store.log.heads([chat_id]))[chat_id].sequence
 
 
-async def position_of(store: OpenStore, user_id: str, chat_id: str, device_id: str = "phone") -> Position:
+async def position_of(store: OpenStore, user_id: str, chat_id: str, device_id: str = "phone") -> ChatSummary:
     """A chat in a person's overview."""
-    changed = await store.cursors.changed(user_id, device_id, None, 1000)
+    changed = await store.overviews.changed(user_id, device_id, None, 1000)
     return next(position for position in changed.positions if position.chat_id == chat_id)
 
 
-async def mark_of(store: OpenStore, user_id: str, chat_id: str) -> Mark:
+async def mark_of(store: OpenStore, user_id: str, chat_id: str) -> MemberCursor:
     """How far a member is, once everything noted is durable."""
     await store.cursors.flush()
-    return next(mark for mark in await store.standings.marks(chat_id) if mark.user_id == user_id)
+    return next(mark for mark in await store.member_states.cursors(chat_id) if mark.user_id == user_id)
 
 
-def hearing(store: OpenStore) -> list[Moved]:
+def hearing(store: OpenStore) -> list[CursorMove]:
     """What the store tells of positions that rose, from now until it is reopened."""
-    heard: list[Moved] = []
-    store.cursors.moved = heard.extend
+    heard: list[CursorMove] = []
+    store.cursors.subscribe(heard.extend)
     return heard
 
 
-def rises(heard: list[Moved]) -> list[tuple[str, ReceiptKind, int]]:
+def rises(heard: list[CursorMove]) -> list[tuple[str, ReceiptKind, int]]:
     """Who got how far, in the order of what was told."""
     return [(moved.user_id, moved.kind, moved.up_to) for moved in heard]
 
@@ -230,5 +230,5 @@ async def listed(
     store: OpenStore, user_id: str, token: str | None, limit: int = 1000
 ) -> tuple[list[str], str]:
     """The chats of one page of an overview, and its token."""
-    changed = await store.cursors.changed(user_id, "phone", token, limit)
+    changed = await store.overviews.changed(user_id, "phone", token, limit)
     return [position.chat_id for position in changed.positions], changed.token

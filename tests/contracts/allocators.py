@@ -19,20 +19,21 @@ from urllib.parse import urlsplit
 
 from parley.clock import wall_clock
 from parley.cluster.calls import SignedCalls
-from parley.sequencing.coalescing import Coalescing
-from parley.sequencing.dynamodb import TABLE, DynamoAllocator
+from parley.core.cluster_keys import ClusterKeys
+from parley.dynamodb import Dynamo, RequestRejected
+from parley.sequencing.batches import CoalescingAllocator
+from parley.sequencing.dynamodb import DynamoAllocator
 from parley.sequencing.redis import RedisAllocator
 from parley.sequencing.remote import RemoteAllocator
 from parley.sequencing.service import Sequencer
-from parley.store.dynamodb.answers import Rejected
-from parley.store.dynamodb.client import Dynamo
-from parley.store.dynamodb.schema import TABLES
+from parley.store.dynamodb.schema import COUNTERS, TABLES
 from parley.store.ports import Allocator
 from parley.telemetry import Metrics
 from tests.contracts.line import Line, line_to
 from tests.services import dynamodb_endpoint, fresh_prefix, redis_url
 
 SECRET = "the secret of a cluster in tests"
+SERVICE = "sequencer.1"
 REGION = "eu-central-1"
 HASTY_SECONDS = 0.2
 PATIENT_SECONDS = 20.0
@@ -71,10 +72,9 @@ async def dynamo_at(endpoint: str, answer_seconds: float = PATIENT_SECONDS) -> A
 
 async def make_table(endpoint: str) -> None:
     """The one table that counters need."""
-    table = next(table for table in TABLES if table.name == TABLE)
     async with dynamo_at(endpoint) as dynamo:
-        with contextlib.suppress(Rejected):  # it is there since another test
-            await dynamo.call("CreateTable", table.request(dynamo.table(TABLE)))
+        with contextlib.suppress(RequestRejected):  # it is there since another test
+            await dynamo.call("CreateTable", TABLES[COUNTERS].request(dynamo.table(COUNTERS)))
 
 
 def dynamo_allocator(dynamo: Dynamo, deadline_seconds: float) -> DynamoAllocator:
@@ -90,7 +90,7 @@ async def over_dynamodb() -> AsyncIterator[World]:
         url = f"http://127.0.0.1:{line.port}"
         async with dynamo_at(url) as patient, dynamo_at(url, HASTY_SECONDS) as hasty:
             allocator = dynamo_allocator(patient, PATIENT_SECONDS)
-            yield World(Coalescing(allocator), dynamo_allocator(hasty, HASTY_SECONDS * 3), line)
+            yield World(CoalescingAllocator(allocator), dynamo_allocator(hasty, HASTY_SECONDS * 3), line)
 
 
 @asynccontextmanager
@@ -100,7 +100,7 @@ async def over_redis() -> AsyncIterator[World]:
         allocator = RedisAllocator(url, answer_seconds=PATIENT_SECONDS)
         hasty = RedisAllocator(url, answer_seconds=HASTY_SECONDS)
         try:
-            yield World(Coalescing(allocator), hasty, line)
+            yield World(CoalescingAllocator(allocator), hasty, line)
         finally:
             await allocator.close()
             await hasty.close()
@@ -113,7 +113,8 @@ async def sequencer_over(allocator: Allocator, metrics: Metrics | None = None) -
         allocator,
         host="127.0.0.1",
         port=0,
-        secret=SECRET,
+        keys=ClusterKeys(SECRET),
+        name=SERVICE,
         clock=wall_clock,
         metrics=metrics or Metrics(wall_clock),
     )
@@ -128,7 +129,7 @@ async def sequencer_over(allocator: Allocator, metrics: Metrics | None = None) -
 async def remote_at(
     *urls: str, secret: str = SECRET, answer_seconds: float = PATIENT_SECONDS
 ) -> AsyncIterator[RemoteAllocator]:
-    calls = SignedCalls(secret, clock=wall_clock, random_bytes=secrets.token_bytes)
+    calls = SignedCalls(ClusterKeys(secret), clock=wall_clock, random_bytes=secrets.token_bytes)
     try:
         yield RemoteAllocator(urls, calls, answer_seconds=answer_seconds)
     finally:

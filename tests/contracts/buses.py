@@ -6,21 +6,21 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import NamedTuple
 
+from parley.app.kafka import TOPICS
 from parley.bus.embedded import EmbeddedBus
+from parley.bus.events import PERSISTED
 from parley.bus.kafka.admin import ensure_topics
-from parley.bus.kafka.bus import KafkaBus
-from parley.bus.kafka.live import LiveReader
-from parley.bus.kafka.producer import KafkaSink
-from parley.bus.listeners import Listeners
+from parley.bus.kafka.bus import KafkaBus, KafkaSink
+from parley.bus.kafka.live_reader import LiveReader
 from parley.bus.ports import Bus
 from parley.bus.publisher import Publisher
-from parley.bus.topics import PERSISTED, topic_name
 from parley.clock import wall_clock
-from parley.config import Kafka
+from parley.config import KafkaConfig
 from parley.model import Head, Persisted
 from parley.telemetry import Metrics
+from tests.fakes import KEYS
+from tests.memory.scripted import ScriptedLog, ScriptedOutbox
 from tests.services import fresh_prefix, kafka_brokers
-from tests.unit.bus.world import FakeLog, FakeOutbox
 
 PARTITIONS = 3
 
@@ -30,62 +30,68 @@ class Places(NamedTuple):
 
     here: Bus
     there: Bus
-    log: FakeLog
+    log: ScriptedLog
 
 
 @asynccontextmanager
 async def embedded() -> AsyncIterator[Places]:
     bus = EmbeddedBus()
-    yield Places(bus, bus, FakeLog())
+    yield Places(bus, bus, ScriptedLog())
 
 
-async def fresh_topics(partitions: int = PARTITIONS) -> Kafka:
+async def fresh_topics(partitions: int = PARTITIONS) -> KafkaConfig:
     """Topics of a test's own."""
     brokers = await asyncio.to_thread(kafka_brokers)
-    kafka = Kafka(brokers=brokers, prefix=fresh_prefix(), partitions=partitions)
-    await ensure_topics(kafka)
+    kafka = KafkaConfig(brokers=brokers, prefix=fresh_prefix(), partitions=partitions)
+    await ensure_topics(kafka, TOPICS)
     return kafka
 
 
-class Herald:
+class NoticeSender:
     """Passes on what is in no log, as the cluster's own does."""
 
-    def __init__(self, elsewhere: Listeners) -> None:
+    def __init__(self, elsewhere: Bus) -> None:
         self._elsewhere = elsewhere
 
     def persisted(self, news: list[Persisted]) -> None:
         """The bus itself brings this to everybody."""
 
     def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
-        self._elsewhere.joined(chat_id, head, user_ids)
+        self._elsewhere.publish_joined(chat_id, head, user_ids)
 
     def sessions_ended(self, session_ids: list[str]) -> None:
-        self._elsewhere.sessions_ended(session_ids)
+        self._elsewhere.publish_sessions_ended(session_ids)
 
 
 class Node:
     """A process with a bus on Kafka."""
 
-    def __init__(self, kafka: Kafka, name: str, log: FakeLog, wants: Callable[[str], bool]) -> None:
-        topic = topic_name(kafka, PERSISTED)
+    def __init__(self, kafka: KafkaConfig, name: str, log: ScriptedLog, wants: Callable[[str], bool]) -> None:
+        topic = PERSISTED.name_in(kafka)
         self.metrics = Metrics(wall_clock)
-        self.outbox = FakeOutbox(log)
-        self.sink = KafkaSink(kafka, topic)
+        self.outbox = ScriptedOutbox(log)
+        self.sink = KafkaSink(kafka, topic, KEYS)
         self.publisher = Publisher(
             log, self.outbox, self.sink, self.metrics, name, wall_clock, random.Random(7).random
         )
-        own = Listeners()
-        live = LiveReader(kafka, topic, name, wants, own.persisted, self.metrics)
-        self.bus = KafkaBus(self.sink, self.publisher, own, live)
+        live = LiveReader(kafka, topic, KEYS, name, wants, self.hear_others, self.metrics)
+        self.bus = KafkaBus(self.sink, self.publisher, live)
+
+    def hear_others(self, news: list[Persisted]) -> None:
+        """What other nodes have published goes to this node's listeners, and not to Kafka again."""
+        EmbeddedBus.publish(self.bus, news)
 
     def told(self, name: str) -> float:
         """A metric as an operator sees it."""
         return self.metrics.registry.get_sample_value(name) or 0.0
 
+    def unproven_events(self) -> float:
+        return self.metrics.registry.get_sample_value("parley_unproven_total", {"what": "event"}) or 0.0
+
 
 @asynccontextmanager
 async def node(
-    kafka: Kafka, name: str, log: FakeLog, wants: Callable[[str], bool] = lambda _: True
+    kafka: KafkaConfig, name: str, log: ScriptedLog, wants: Callable[[str], bool] = lambda _: True
 ) -> AsyncIterator[Node]:
     made = Node(kafka, name, log, wants)
     await made.bus.start()
@@ -97,9 +103,9 @@ async def node(
 
 @asynccontextmanager
 async def on_kafka() -> AsyncIterator[Places]:
-    kafka, log = await fresh_topics(), FakeLog()
+    kafka, log = await fresh_topics(), ScriptedLog()
     async with node(kafka, "one", log) as one, node(kafka, "two", log) as two:
-        one.bus.subscribe(Herald(two.bus.own))
+        one.bus.subscribe(NoticeSender(two.bus))
         yield Places(one.bus, two.bus, log)
 
 

@@ -1,22 +1,28 @@
 """Every contract test that takes `engine` runs once per engine.
 
-Engines that differ only in who gives the numbers run the suites that numbers matter to: those of the log.
+Engines that differ only in who gives the numbers run the suites that numbers matter to.
 """
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from parley.dynamodb import Dynamo, ItemPage
+from parley.store.sqlite import inspection
 from tests.contracts.engines import ENGINES, Engine, SqliteEngine
+from tests.memory import maintenance
 
-OTHER_ALLOCATORS = {"dynamodb-redis", "dynamodb-sequencer"}
-SUITES_OF_THE_LOG = ("test_log_", "test_store_model")
+ALL_OF_THE_LOG = ("test_log_", "test_store_model")
+SUITES = {"dynamodb-redis": (*ALL_OF_THE_LOG, "test_repairs"), "dynamodb-sequencer": ALL_OF_THE_LOG}
+"""Which suites an engine runs, if not all. A sequencer's counters are in the tables: repairs are the same."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
-        is_log = metafunc.module.__name__.rpartition(".")[2].startswith(SUITES_OF_THE_LOG)
-        names = [name for name in ENGINES if is_log or name not in OTHER_ALLOCATORS]
+        suite = metafunc.module.__name__.rpartition(".")[2]
+        names = [name for name in ENGINES if suite.startswith(SUITES.get(name, ("",)))]
         metafunc.parametrize("engine", names, indirect=True)
 
 
@@ -29,3 +35,20 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Engine:
 def sqlite(request: pytest.FixtureRequest, tmp_path: Path) -> SqliteEngine:
     """For what is promised of SQLite alone."""
     return SqliteEngine(request.param, tmp_path)
+
+
+@pytest.fixture
+def pages_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every engine reads for commands in pages of two rows, so that a small store has many."""
+    for name in ("CHATS_PER_PAGE", "ROWS_PER_PAGE", "ENTRIES_PER_CHUNK", "KEYS_PER_PAGE"):
+        monkeypatch.setattr(inspection, name, 2)
+    monkeypatch.setattr(maintenance, "ROWS_PER_PAGE", 2)
+    monkeypatch.setattr(Dynamo, "query", _limited(Dynamo.query))
+    monkeypatch.setattr(Dynamo, "scan", _limited(Dynamo.scan))
+
+
+def _limited(ask: Callable[..., Awaitable[ItemPage]]) -> Callable[..., Awaitable[ItemPage]]:
+    async def asked(dynamo: Dynamo, *arguments: Any, **options: Any) -> ItemPage:
+        return await ask(dynamo, *arguments, **{"limit": 2, **options})
+
+    return asked

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from msgspec import structs
 
-from parley.model import Action, Changed, Position, Role
+from parley.model import Action, ChatSummary, OverviewPage, Role
 
 PEOPLE = ("ann", "ben", "cem", "eve")
 CLIENT_IDS = [f"00000000-0000-4000-8000-0000000000{n:02x}" for n in range(12)]
@@ -36,10 +36,10 @@ class Listed(NamedTuple):
     """A list of chats as a device knew it, and its token. `brief`: without last entries."""
 
     token: str | None = None
-    rows: tuple[Position, ...] = ()
+    rows: tuple[ChatSummary, ...] = ()
     brief: bool = False
 
-    def then(self, page: Changed, brief: bool) -> "Listed":
+    def then(self, page: OverviewPage, brief: bool) -> "Listed":
         """With a page on top of it."""
         brief = brief or self.brief
         new = {at.chat_id: at for at in page.positions}
@@ -47,18 +47,18 @@ class Listed(NamedTuple):
         rows += [at for at in new.values() if not at.left]
         return Listed(page.token, tuple(sorted([_comparable(at, brief) for at in rows], key=_chat_of)), brief)
 
-    def told(self, engine_name: str) -> list[Position]:
+    def told(self, engine_name: str) -> list[ChatSummary]:
         """What must be as it is now. On DynamoDB no device is told that it has caught up with another one."""
-        if engine_name.startswith("sqlite"):
-            return list(self.rows)
-        return [structs.replace(at, last_acked_sequence=0) for at in self.rows]
+        if engine_name.startswith("dynamodb"):
+            return [structs.replace(at, last_acked_sequence=0) for at in self.rows]
+        return list(self.rows)
 
 
-def _comparable(at: Position, brief: bool) -> Position:
+def _comparable(at: ChatSummary, brief: bool) -> ChatSummary:
     return structs.replace(at, last_entry=None) if brief else at
 
 
-def _chat_of(at: Position) -> str:
+def _chat_of(at: ChatSummary) -> str:
     return at.chat_id
 
 

@@ -9,21 +9,20 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from parley.bus.events import Record
-from parley.bus.kafka.bus import KafkaBus
-from parley.bus.kafka.live import LiveReader
-from parley.bus.kafka.producer import KafkaSink
-from parley.bus.listeners import Listeners
+from parley.bus.events import PERSISTED, Record
+from parley.bus.kafka.bus import KafkaBus, KafkaSink
+from parley.bus.kafka.live_reader import LiveReader
 from parley.bus.publisher import NotPublished, Publisher
-from parley.bus.topics import PERSISTED, topic_name
-from parley.chats.sending import Sending
+from parley.chats.pending import PendingSends
+from parley.chats.sender import LocalSender
 from parley.clock import wall_clock
-from parley.config import Kafka
+from parley.config import KafkaConfig
 from parley.model import Appended, Persisted
 from parley.telemetry import Metrics
 from tests.contracts.acting import message
 from tests.contracts.buses import fresh_topics
 from tests.contracts.dynamodb_world import Node
+from tests.fakes import KEYS
 from tests.waiting import eventually
 
 HEARD_SECONDS_MAX = 20.0
@@ -45,20 +44,21 @@ class CutSink(KafkaSink):
 class BusNode:
     """What stands above a node's store: the way in, the bus, and a listener."""
 
-    def __init__(self, node: Node, name: str, kafka: Kafka, *, waits: bool) -> None:
-        topic, metrics = topic_name(kafka, PERSISTED), Metrics(wall_clock)
+    def __init__(self, node: Node, name: str, kafka: KafkaConfig, *, waits: bool) -> None:
+        topic, metrics = PERSISTED.name_in(kafka), Metrics(wall_clock)
         self.node = node
         self.news: list[Persisted] = []
-        self.sink = CutSink(kafka, topic)
+        self.sink = CutSink(kafka, topic, KEYS)
         publisher = Publisher(
             node.log, node.store.outbox, self.sink, metrics, name, wall_clock, random.Random(7).random
         )
-        own = Listeners()
-        live = LiveReader(kafka, topic, name, lambda _: True, own.persisted, metrics)
-        self.bus = KafkaBus(self.sink, publisher, own, live)
+        live = LiveReader(kafka, topic, KEYS, name, lambda _: True, self.persisted, metrics)
+        self.bus = KafkaBus(self.sink, publisher, live)
         self.bus.subscribe(self)
         confirm = publisher.confirm if waits else None
-        self.sending = Sending(node.log, self.bus, metrics, lanes=0, confirm=confirm)
+        self.sending = LocalSender(
+            node.log, self.bus, PendingSends(), metrics, node.store.batching, confirm=confirm
+        )
 
     async def send(self, content: str) -> Appended:
         return await self.sending.send(message(self.node.chat, self.node.ann, content))

@@ -2,8 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -13,27 +12,23 @@ from redis import Redis
 
 from parley.clock import wall_clock
 from parley.cluster.calls import SignedCalls
+from parley.dynamodb import DEADLINE_SECONDS, Dynamo, Item, from_item, number, to_item
 from parley.ids import EVENT, Ids
 from parley.sequencing.dynamodb import DynamoAllocator
 from parley.sequencing.redis import RedisAllocator, key_of
 from parley.sequencing.remote import RemoteAllocator
 from parley.sequencing.service import Sequencer
-from parley.store.dynamodb.calling import DEADLINE_SECONDS
-from parley.store.dynamodb.check import check_tables_of
-from parley.store.dynamodb.client import Dynamo
-from parley.store.dynamodb.recover import recover
 from parley.store.dynamodb.schema import SCHEMA, TABLES, Table, create_tables
-from parley.store.dynamodb.states import number
 from parley.store.dynamodb.store import DynamoStore
-from parley.store.dynamodb.values import Item, from_item, to_item
 from parley.store.ports import Allocator
 from parley.telemetry import Metrics
-from parley.testing.clock import VirtualClock
 from tests.contracts.ports import PortsOfStore
+from tests.contracts.row_editors import DynamoRows
+from tests.fakes import KEYS
+from tests.harness.clock import VirtualClock
 from tests.services import dynamodb_endpoint, fresh_prefix, redis_url
 
 REGION = "local"
-SECRET = "the nodes of a test"
 EMPTY_TABLES: list[str] = []
 """Prefixes of tables that this process has made and no test uses: making them takes longer than emptying."""
 APPEND_SECONDS = 20.0
@@ -54,12 +49,6 @@ def redis_program() -> Redis:
     return Redis.from_url(redis_url())
 
 
-def elsewhere(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine to its end on another thread's loop, as an operator's tool would."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()
-
-
 class DynamoOpenStore(PortsOfStore):
     """`options` go to the store as they are, for tests that look inside."""
 
@@ -78,6 +67,10 @@ class DynamoOpenStore(PortsOfStore):
         self.allocator: Allocator | None = None
         self.store: DynamoStore
 
+    @property
+    def rows(self) -> DynamoRows:
+        return DynamoRows(other_program(), self.prefix)
+
     async def create(self) -> None:
         """On tables of its own: those that an earlier test has left empty, or new ones."""
         if EMPTY_TABLES:
@@ -90,7 +83,7 @@ class DynamoOpenStore(PortsOfStore):
     async def empty(self) -> None:
         """Leave the tables to a later test, as if they were new."""
         async with self._tables() as dynamo:
-            await asyncio.gather(*(_empty(dynamo, table) for table in TABLES if table is not SCHEMA))
+            await asyncio.gather(*(_empty(dynamo, table) for name, table in TABLES.items() if name != SCHEMA))
         EMPTY_TABLES.append(self.prefix)
 
     @asynccontextmanager
@@ -129,9 +122,7 @@ class DynamoOpenStore(PortsOfStore):
             case "dynamodb":
                 return DynamoAllocator(dynamo, clock=self.clock, random=random.random)
             case "redis":
-                redis = RedisAllocator(redis_url())
-                self._closing.append(redis.close)
-                return redis
+                return RedisAllocator(redis_url())
             case "sequencer":
                 return await self._remote(DynamoAllocator(dynamo, clock=self.clock, random=random.random))
         return None
@@ -140,11 +131,11 @@ class DynamoOpenStore(PortsOfStore):
         # A clock that a test sets back is no reason for two nodes to distrust each other.
         metrics = Metrics(self.clock)  # it is another process
         sequencer = Sequencer(
-            behind, host="127.0.0.1", port=0, secret=SECRET, clock=wall_clock, metrics=metrics
+            behind, host="127.0.0.1", port=0, keys=KEYS, name="sequencer.1", clock=wall_clock, metrics=metrics
         )
         port = await sequencer.start()
-        calls = SignedCalls(SECRET, clock=wall_clock, random_bytes=random.randbytes)
-        self._closing += [calls.close, sequencer.stop]
+        calls = SignedCalls(KEYS, clock=wall_clock, random_bytes=random.randbytes)
+        self._closing.append(sequencer.stop)
         return RemoteAllocator([f"http://127.0.0.1:{port}"], calls)
 
     async def close(self) -> None:
@@ -187,22 +178,6 @@ class DynamoOpenStore(PortsOfStore):
             ExpressionAttributeValues=to_item({":n": counter}) | {":r": chat["membership_revision"]},
         )
 
-    def recover_counter(self, chat_id: str) -> None:
-        async def run(dynamo: Dynamo, allocator: Allocator | None) -> None:
-            await recover(dynamo, chat_id, self.clock, apply=True, allocator=allocator)
-
-        elsewhere(self._as_operator(run))
-
-    def breaches(self) -> list[str]:
-        async def run(dynamo: Dynamo, allocator: Allocator | None) -> list[str]:
-            findings = await check_tables_of(
-                dynamo, allocator=allocator, is_atomic=self._allocator_name is None, clock=self.clock
-            )
-            return [str(breach) for breach in findings.breaches]
-
-        found: list[str] = elsewhere(self._as_operator(run))
-        return found
-
     def durable_positions(self, user_id: str, chat_id: str) -> tuple[int, int]:
         found = other_program().get_item(
             TableName=self.prefix + "delivery_state",
@@ -212,17 +187,19 @@ class DynamoOpenStore(PortsOfStore):
         row = from_item(found["Item"])
         return number(row, "last_acked_sequence"), number(row, "read_up_to")
 
-    async def _as_operator(self, work: Callable[[Dynamo, Allocator | None], Coroutine[Any, Any, Any]]) -> Any:
+    def make_operator(self) -> DynamoStore:
         """With clients of its own; only counters in Redis are not in the tables."""
         dynamo = self._client(None)
-        redis = RedisAllocator(redis_url()) if self._allocator_name == "redis" else None
-        await dynamo.open()
-        try:
-            return await work(dynamo, redis)
-        finally:
-            await dynamo.close()
-            if redis is not None:
-                await redis.close()
+        is_redis, is_atomic = self._allocator_name == "redis", self._allocator_name is None
+        own = DynamoAllocator(dynamo, clock=self.clock, random=random.random)
+        return DynamoStore(
+            dynamo,
+            clock=self.clock,
+            ids=self.ids,
+            metrics=Metrics(self.clock),
+            allocator=None if is_atomic else RedisAllocator(redis_url()) if is_redis else own,
+            counters_elsewhere=is_redis,
+        )
 
     def remove_member(self, chat_id: str, user_id: str) -> None:
         """As any program must do it: with a new revision, for whoever remembers the old."""

@@ -6,9 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from parley.store.dynamodb.answers import Answer
-from parley.store.dynamodb.calling import Fault, Faults, Request, Send
-from parley.store.dynamodb.values import Item
+from parley.dynamodb import Fault, Faults, Item, Request, Response, Send
 from tests.contracts.dynamodb_engine import DynamoOpenStore
 
 
@@ -35,7 +33,7 @@ class Held:
         is_it = operation == self._operation and self._words in str(request)
         return self._wait if is_it and not self.reached.is_set() else None
 
-    async def _wait(self, operation: str, request: Request, send: Send) -> Answer:
+    async def _wait(self, operation: str, request: Request, send: Send) -> Response:
         self.reached.set()
         await self._way.wait()
         return await send(operation, request)
@@ -72,9 +70,9 @@ class On:
         return self._fault
 
 
-async def refuse(operation: str, request: Request, send: Send) -> Answer:
+async def refuse(operation: str, request: Request, send: Send) -> Response:
     """Certainly not done, and of no use to try again."""
-    return Answer(400, {"__type": "#ValidationException", "message": "refused (injected)"})
+    return Response(400, {"__type": "#ValidationException", "message": "refused (injected)"})
 
 
 @asynccontextmanager

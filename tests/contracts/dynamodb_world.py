@@ -11,10 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from parley.store.dynamodb.answers import Answer
-from parley.store.dynamodb.calling import Request, Send
-from parley.store.dynamodb.entries import MESSAGES
-from parley.store.dynamodb.values import Item
+from parley.dynamodb import Item, Request, Response, Send
+from parley.store.dynamodb.schema import MESSAGES
 from tests.contracts.acting import add_group, add_people
 from tests.contracts.dynamodb_engine import DynamoOpenStore
 from tests.contracts.dynamodb_nodes import Later
@@ -118,6 +116,6 @@ async def close_all(nodes: Iterable[Node]) -> None:
         await node.close()
 
 
-async def crashes(operation: str, request: Request, send: Send) -> Answer:
+async def crashes(operation: str, request: Request, send: Send) -> Response:
     """The process ends before it has sent the request."""
     raise Crashed(operation)

@@ -16,26 +16,36 @@ from typing import Any, Protocol
 
 import apsw
 
-from parley.app.engines import Store
 from parley.ids import Ids
-from parley.store.sqlite.check import check_folder
-from parley.store.sqlite.database import FILE_NAME
-from parley.store.sqlite.repair import recover
+from parley.store import ports
+from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
-from parley.testing.clock import VirtualClock
 from tests.contracts.dynamodb_engine import DynamoEngine
 from tests.contracts.ports import PortsOfStore
+from tests.contracts.row_editors import MemoryRows, RowEditor, SqliteRows
+from tests.harness.clock import VirtualClock
+from tests.memory.engine import MemoryStore
+from tests.memory.tables import Tables
 
 FOREIGN_BUSY_MS_MAX = 5_000
 
 
-class OpenStore(Store, Protocol):
+class OpenStore(ports.Store, Protocol):
     """The ports of one engine, and what another program may do to its store meanwhile."""
 
     clock: VirtualClock
     ids: Ids
     metrics: Metrics
+
+    @property
+    def rows(self) -> RowEditor:
+        """What a person with the store's own tools can do to it."""
+        ...
+
+    def operator(self) -> AbstractAsyncContextManager[ports.Engine]:
+        """The engine as a command has it: made beside this one, not opened, closed at the end."""
+        ...
 
     async def reopen(self) -> None:
         """Close it properly, and open what it left behind."""
@@ -91,11 +101,23 @@ class SqliteOpenStore(PortsOfStore):
         self._options = {"sequencing": sequencing, **options}
         self.store: SqliteStore
 
+        self.rows = SqliteRows(self.foreign)
+
     async def open(self) -> None:
         self.store = SqliteStore(
             self._folder, clock=self.clock, ids=self.ids, metrics=self.metrics, **self._options
         )
         await self.store.open()
+
+    def make_operator(self) -> SqliteStore:
+        return SqliteStore(
+            self._folder,
+            clock=self.clock,
+            ids=self.ids,
+            metrics=Metrics(self.clock),
+            sequencing=self._options["sequencing"],
+            beside=True,
+        )
 
     async def close(self) -> None:
         await self.store.close()
@@ -109,7 +131,7 @@ class SqliteOpenStore(PortsOfStore):
 
         With the store's own SQLite: a second copy of it in one process would break the first one's locks.
         """
-        with closing(apsw.Connection(str(self._folder / FILE_NAME))) as connection:
+        with closing(apsw.Connection(str(self._folder / DATABASE_NAME))) as connection:
             connection.set_busy_timeout(FOREIGN_BUSY_MS_MAX)
             return connection.execute(sql, values).fetchall()
 
@@ -126,12 +148,6 @@ class SqliteOpenStore(PortsOfStore):
                 " ON CONFLICT DO UPDATE SET sequence_counter = excluded.sequence_counter",
                 (chat_id, counter),
             )
-
-    def recover_counter(self, chat_id: str) -> None:
-        recover(self._folder, chat_id, self.clock, apply=True)
-
-    def breaches(self) -> list[str]:
-        return [str(breach) for breach in check_folder(self._folder).breaches]
 
     def durable_positions(self, user_id: str, chat_id: str) -> tuple[int, int]:
         ((delivered, read),) = self.foreign(
@@ -155,7 +171,7 @@ class SqliteOpenStore(PortsOfStore):
 class SqliteEngine:
     def __init__(self, sequencing: str, folder: Path) -> None:
         self.sequencing = sequencing
-        self.path = folder / FILE_NAME
+        self.path = folder / DATABASE_NAME
         self._folder = folder
 
     @asynccontextmanager
@@ -168,7 +184,70 @@ class SqliteEngine:
             await store.close()
 
 
+class MemoryOpenStore(PortsOfStore):
+    def __init__(self, sequencing: str, options: dict[str, Any]) -> None:
+        self.clock = VirtualClock()
+        self.ids = Ids(random.Random(7).getrandbits)
+        self.metrics = Metrics(self.clock)
+        self.tables = Tables()
+        self._options = {"sequencing": sequencing, **options}
+        if "reach" in self._options:
+            self._options["hold"] = self._options.pop("reach")
+        self.rows = MemoryRows(self.tables)
+        self.store: MemoryStore
+
+    async def open(self) -> None:
+        self.store = MemoryStore(
+            self.tables, clock=self.clock, ids=self.ids, metrics=self.metrics, **self._options
+        )
+        await self.store.open()
+
+    def make_operator(self) -> MemoryStore:
+        return MemoryStore(self.tables, clock=self.clock, ids=self.ids, metrics=Metrics(self.clock))
+
+    async def close(self) -> None:
+        await self.store.close()
+
+    async def reopen(self) -> None:
+        await self.close()
+        await self.open()
+
+    def counter(self, chat_id: str) -> int | None:
+        chat = self.tables.chats.get(chat_id)
+        return None if chat is None else chat.counter
+
+    def set_counter(self, chat_id: str, counter: int | None) -> None:
+        self.tables.chats[chat_id].counter = counter
+
+    def durable_positions(self, user_id: str, chat_id: str) -> tuple[int, int]:
+        state = self.tables.states[user_id, chat_id]
+        return state.delivered[0], state.read[0]
+
+    def remove_member(self, chat_id: str, user_id: str) -> None:
+        del self.tables.chats[chat_id].members[user_id]
+
+    def abandon(self, chat_id: str, sequence: int, allocated_at_ms: int) -> None:
+        self.set_counter(chat_id, sequence)
+        self.tables.chats[chat_id].taken[sequence] = allocated_at_ms
+
+
+class MemoryEngine:
+    def __init__(self, sequencing: str) -> None:
+        self.sequencing = sequencing
+
+    @asynccontextmanager
+    async def opened(self, **options: Any) -> AsyncIterator[MemoryOpenStore]:
+        store = MemoryOpenStore(self.sequencing, options)
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+
 ENGINES: dict[str, Callable[[Path], Engine]] = {
+    "memory-atomic": lambda _: MemoryEngine("atomic"),
+    "memory-two_phase": lambda _: MemoryEngine("two_phase"),
     "sqlite-atomic": lambda folder: SqliteEngine("atomic", folder),
     "sqlite-two_phase": lambda folder: SqliteEngine("two_phase", folder),
     "dynamodb-atomic": lambda _: DynamoEngine(None),

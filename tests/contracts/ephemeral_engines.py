@@ -14,7 +14,8 @@ from parley.clock import wall_clock
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
 from parley.ephemeral.redis.engine import RedisEphemeral
-from parley.testing.clock import VirtualClock
+from tests.fakes import KEYS
+from tests.harness.clock import VirtualClock
 from tests.services import fresh_prefix, redis_url
 from tests.waiting import eventually
 
@@ -87,6 +88,7 @@ class RedisWorld:
     def _engine(self, prefix: str) -> RedisEphemeral:
         return RedisEphemeral(
             self._url,
+            KEYS,
             wall_clock,
             prefix=prefix,
             node_lease_seconds=self.lease_seconds,

@@ -7,16 +7,17 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
+from parley.bus.events import PERSISTED
 from parley.bus.kafka.feed import KafkaFeed
-from parley.bus.ports import Feed
-from parley.bus.topics import PERSISTED, topic_name
 from parley.clock import wall_clock
 from parley.model import Persisted
+from parley.store.ports import Feed
 from parley.telemetry import Metrics
 from tests.contracts.acting import add_group, add_person, said
 from tests.contracts.buses import Node, fresh_topics, node
 from tests.contracts.engines import SqliteEngine, SqliteOpenStore
-from tests.unit.bus.world import FakeLog
+from tests.fakes import KEYS
+from tests.memory.scripted import ScriptedLog
 from tests.waiting import eventually
 
 CHANCE = random.Random(7).random
@@ -58,7 +59,7 @@ class SqliteWorld:
 
 
 class KafkaWorld:
-    def __init__(self, sender: Node, make_feed: Callable[[], Feed], log: FakeLog) -> None:
+    def __init__(self, sender: Node, make_feed: Callable[[], Feed], log: ScriptedLog) -> None:
         self._sender = sender
         self._make_feed = make_feed
         self._log = log
@@ -86,10 +87,10 @@ async def on_sqlite(folder: Path, sequencing: str) -> AsyncIterator[World]:
 
 @asynccontextmanager
 async def on_kafka() -> AsyncIterator[World]:
-    kafka, log = await fresh_topics(), FakeLog()
-    topic = topic_name(kafka, PERSISTED)
+    kafka, log = await fresh_topics(), ScriptedLog()
+    topic = PERSISTED.name_in(kafka)
     async with node(kafka, "sender", log) as sender:
-        yield KafkaWorld(sender, lambda: KafkaFeed(kafka, topic, Metrics(wall_clock), CHANCE), log)
+        yield KafkaWorld(sender, lambda: KafkaFeed(kafka, topic, KEYS, Metrics(wall_clock), CHANCE), log)
 
 
 Open = Callable[[Path], AbstractAsyncContextManager[World]]

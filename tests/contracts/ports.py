@@ -1,13 +1,64 @@
 """The ports of a store that is opened, and opened again, in the midst of a test."""
 
-from parley.app.engines import Store
-from parley.store.ports import Accounts, Cursors, Directory, Log, Relations, Standings
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from typing import Any
+
+from parley.store.check import check
+from parley.store.invariants import Findings
+from parley.store.ports import (
+    AccountAdmin,
+    Accounts,
+    AuditLog,
+    Cursors,
+    Directory,
+    Engine,
+    Invitations,
+    Log,
+    MemberStates,
+    Overviews,
+    Relations,
+    Store,
+)
+from parley.store.recovery import recover
 
 
-class PortsOfStore:
-    """Always those of the store that is open now."""
+def elsewhere(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine to its end on another thread's loop, as an operator's tool would."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(asyncio.run, work).result()
+
+
+class PortsOfStore(ABC):
+    """Always those of the store that is open now; and the engine that an operator has beside it."""
 
     store: Store
+
+    @abstractmethod
+    def make_operator(self) -> Engine:
+        """The engine as a command has it, with connections of its own, not opened."""
+
+    @asynccontextmanager
+    async def operator(self) -> AsyncIterator[Engine]:
+        engine = self.make_operator()
+        try:
+            yield engine
+        finally:
+            await engine.close()
+
+    async def _as_operator(self, work: Callable[[Engine], Coroutine[Any, Any, Any]]) -> Any:
+        async with self.operator() as engine:
+            return await work(engine)
+
+    def recover_counter(self, chat_id: str) -> None:
+        elsewhere(self._as_operator(lambda engine: recover(engine, chat_id, apply=True)))
+
+    def breaches(self) -> list[str]:
+        findings: Findings = elsewhere(self._as_operator(lambda engine: check(engine.inspection)))
+        return [str(breach) for breach in findings.breaches]
 
     @property
     def log(self) -> Log:
@@ -22,13 +73,29 @@ class PortsOfStore:
         return self.store.accounts
 
     @property
+    def account_admin(self) -> AccountAdmin:
+        return self.store.account_admin
+
+    @property
+    def audit(self) -> AuditLog:
+        return self.store.audit
+
+    @property
     def cursors(self) -> Cursors:
         return self.store.cursors
+
+    @property
+    def overviews(self) -> Overviews:
+        return self.store.overviews
 
     @property
     def relations(self) -> Relations:
         return self.store.relations
 
     @property
-    def standings(self) -> Standings:
-        return self.store.standings
+    def invitations(self) -> Invitations:
+        return self.store.invitations
+
+    @property
+    def member_states(self) -> MemberStates:
+        return self.store.member_states

@@ -193,12 +193,12 @@ async def test_a_block_holds_in_a_chat_that_is_opened_later(engine: Engine) -> N
         await said(store, chat, ben, "at last")
 
 
-async def test_groups_may_be_made_with_whoever_has_blocked(engine: Engine) -> None:
-    """A block is about the direct chat alone."""
+async def test_a_block_ends_no_group(engine: Engine) -> None:
+    """Who is in a group with a person whom they block later stays there, and both go on writing."""
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
-        await block(store, ann, ben)
         chat = await add_group(store, ben, ann)
+        await block(store, ann, ben)
         await said(store, chat, ben, "hello")
 
 

@@ -1,11 +1,11 @@
-"""`Cursors.moved` and `forget_device`: who hears that a position rose, and what is left of a device."""
+"""`Cursors.subscribe` and `forget_device`: who hears that a position rose, and what is left of a device."""
 
 import asyncio
 
 import structlog
 
 from parley.clock import iso
-from parley.model import Moved, ReceiptKind
+from parley.model import CursorMove, ReceiptKind
 from tests.contracts.acting import (
     add_group,
     add_people,
@@ -37,7 +37,7 @@ async def test_a_rise_is_told_once(engine: Engine) -> None:
         heard = hearing(store)
         store.cursors.note_acked(ben, "phone", chat, 3, store.clock())
         await store.cursors.flush()
-        assert heard == [Moved(ben, chat, DELIVERED, 3, iso(store.clock()))]
+        assert heard == [CursorMove(ben, chat, DELIVERED, 3, iso(store.clock()))]
         await said(store, chat, ben, "something else")
         await store.cursors.flush()
         assert len(heard) == 1
@@ -49,10 +49,10 @@ async def test_what_is_told_is_durable(engine: Engine) -> None:
         _, ben, chat = await two_in_a_group(store, 5)
         found: list[tuple[int, int]] = []
 
-        def look(moved: list[Moved]) -> None:
+        def look(moved: list[CursorMove]) -> None:
             found.extend(store.durable_positions(one.user_id, one.chat_id) for one in moved)
 
-        store.cursors.moved = look
+        store.cursors.subscribe(look)
         store.cursors.note_acked(ben, "phone", chat, 4, store.clock())
         store.cursors.note_read(ben, chat, 2, store.clock())
         await store.cursors.flush()
@@ -167,10 +167,10 @@ async def test_who_fails_to_listen_harms_nobody(engine: Engine) -> None:
     async with engine.opened() as store:
         _, ben, chat = await two_in_a_group(store, 5)
 
-        def fail(_: list[Moved]) -> None:
+        def fail(_: list[CursorMove]) -> None:
             raise ValueError("nobody expects this")
 
-        store.cursors.moved = fail
+        store.cursors.subscribe(fail)
         with structlog.testing.capture_logs() as logs:
             store.cursors.note_read(ben, chat, 2, store.clock())
             await store.cursors.flush()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from parley.chats import reading
-from parley.chats.reading import Reading
+from parley.chats import reader
+from parley.chats.reader import ChatReader
 from parley.model import Action
 from tests.contracts.acting import add_group, add_people, change, decode_entry, message, said, stored
 from tests.contracts.engines import Engine, OpenStore
@@ -11,7 +11,7 @@ from tests.contracts.engines import Engine, OpenStore
 
 async def received(store: OpenStore, user_id: str, chat_id: str, sequence: int) -> int:
     """A phone's position once it has sent a receipt for this message."""
-    receipts = Reading(store.log, store.directory, store.cursors, store.clock)
+    receipts = ChatReader(store.log, store.directory, store.cursors, store.clock)
     (wire,) = (await store.log.read(chat_id, sequence - 1, 1)).entries
     await receipts.acknowledge_message(user_id, "phone", chat_id, decode_entry(wire).message_id)
     return await store.cursors.position(user_id, "phone", chat_id)
@@ -40,7 +40,7 @@ async def test_own_messages_between_may_fill_many_pages(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A device that is far behind is not held up by what its person wrote meanwhile."""
-    monkeypatch.setattr(reading, "PAGE_ENTRIES_MAX", 3)
+    monkeypatch.setattr(reader, "PAGE_ENTRIES_MAX", 3)
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         chat = await add_group(store, ann, ben)
@@ -52,8 +52,8 @@ async def test_a_receipt_looks_at_so_many_pages_and_the_next_goes_on(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Beyond that the device moves over what was looked at, so that no distance makes it stall."""
-    monkeypatch.setattr(reading, "RECEIPT_PAGES_MAX", 2)
-    monkeypatch.setattr(reading, "PAGE_ENTRIES_MAX", 3)
+    monkeypatch.setattr(reader, "RECEIPT_PAGES_MAX", 2)
+    monkeypatch.setattr(reader, "PAGE_ENTRIES_MAX", 3)
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         chat = await add_group(store, ann, ben)
@@ -67,7 +67,7 @@ async def test_what_stands_behind_the_first_page_is_found(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody else's message on a later page stands between as well, and nothing moves."""
-    monkeypatch.setattr(reading, "PAGE_ENTRIES_MAX", 3)
+    monkeypatch.setattr(reader, "PAGE_ENTRIES_MAX", 3)
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         chat = await add_group(store, ann, ben)

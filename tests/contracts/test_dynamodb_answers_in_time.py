@@ -3,8 +3,9 @@
 import pytest
 
 from parley.bus.embedded import EmbeddedBus
-from parley.chats import sending
-from parley.chats.sending import Sending
+from parley.chats import sender
+from parley.chats.pending import PendingSends
+from parley.chats.sender import LocalSender
 from parley.errors import Refused
 from parley.model import Draft
 from tests.contracts.acting import contents, message, read_all, said
@@ -15,7 +16,7 @@ SOON_SECONDS = 0.2
 LATE_SECONDS = 60.0
 
 
-async def code_of(sends: Sending, draft: Draft) -> str:
+async def code_of(sends: LocalSender, draft: Draft) -> str:
     try:
         sent = await sends.send(draft)
     except Refused as refused:
@@ -30,14 +31,14 @@ async def test_a_transaction_that_hangs_leaves_nobody_waiting(
     """Its sender hears that nobody knows, whoever is behind it that nothing is stored, a retry the truth."""
     async with world(mode, 1) as (node,):
         await said(node, node.chat, node.ann, "warm")
-        sends = Sending(node.log, EmbeddedBus(), node.metrics, lanes=0)
+        sends = LocalSender(node.log, EmbeddedBus(), PendingSends(), node.metrics, node.store.batching)
         under_way, behind = (message(node.chat, node.ann, content) for content in ("under way", "behind"))
         held = Held("TransactWriteItems")
         node.faults.now = held
-        monkeypatch.setattr(sending, "SEND_SECONDS_MAX", SOON_SECONDS)
+        monkeypatch.setattr(sender, "SEND_SECONDS_MAX", SOON_SECONDS)
         assert await code_of(sends, under_way) == "outcome_unknown"
         assert await code_of(sends, behind) == "store_unavailable"
-        monkeypatch.setattr(sending, "SEND_SECONDS_MAX", LATE_SECONDS)
+        monkeypatch.setattr(sender, "SEND_SECONDS_MAX", LATE_SECONDS)
         held.release()
         assert [await code_of(sends, draft) for draft in (under_way, behind)] == ["deduplicated", "stored"]
         assert contents(await read_all(node, node.chat)) == ["warm", "under way", "behind"]

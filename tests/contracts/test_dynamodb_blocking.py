@@ -7,13 +7,12 @@ from random import Random
 
 import pytest
 
+from parley.dynamodb import Fault
 from parley.errors import OutcomeUnknown, Refused, StoreError
 from parley.model import ChatType, Draft
-from parley.store.dynamodb.calling import Fault
 from parley.store.dynamodb.store import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import (
     Dice,
-    Planned,
     conflict,
     throttle,
     timeout_done,
@@ -34,6 +33,7 @@ from tests.contracts.acting import (
 )
 from tests.contracts.dynamodb_nodes import Held, On, item
 from tests.contracts.dynamodb_world import ENGINES, MODES, Node, close_all, world
+from tests.harness.fault_plans import Planned
 
 WRITE = "TransactWriteItems"
 SHARES = {

@@ -5,14 +5,11 @@ import asyncio
 import pytest
 
 from parley.clock import iso
+from parley.dynamodb import Fault, Item, Request, Response, Send
 from parley.errors import OutcomeUnknown, StoreError
 from parley.model import ReceiptKind
-from parley.store.dynamodb import cursor_writing, cursors
-from parley.store.dynamodb.answers import Answer
-from parley.store.dynamodb.calling import Fault, Request, Send
-from parley.store.dynamodb.values import Item
+from parley.store.dynamodb import cursors
 from parley.testing.dynamodb_faults import (
-    Planned,
     conflict,
     throttle,
     timeout_done,
@@ -23,6 +20,7 @@ from tests.contracts.acting import add_group, add_people, hearing, rises, said
 from tests.contracts.dynamodb_engine import DynamoEngine, DynamoOpenStore
 from tests.contracts.dynamodb_nodes import Counted, Later, On, item, nodes, refuse
 from tests.contracts.test_cursors import written
+from tests.harness.fault_plans import Planned
 from tests.waiting import eventually
 
 ATOMIC = DynamoEngine(None)
@@ -158,7 +156,7 @@ async def test_a_flush_that_is_cut_short_loses_nothing() -> None:
         ann, chat = await written(store, 9)
         entered = asyncio.Event()
 
-        async def hang(operation: str, request: Request, send: Send) -> Answer:
+        async def hang(operation: str, request: Request, send: Send) -> Response:
             entered.set()
             await asyncio.Event().wait()
             return await send(operation, request)
@@ -184,7 +182,7 @@ async def test_who_waits_for_one_person_waits_for_nobody_else() -> None:
         (ben,) = await add_people(store, "ben")
         hanging = asyncio.Event()
 
-        async def hang(operation: str, request: Request, send: Send) -> Answer:
+        async def hang(operation: str, request: Request, send: Send) -> Response:
             hanging.set()
             await asyncio.Event().wait()
             return await send(operation, request)
@@ -206,7 +204,7 @@ async def test_who_waits_for_one_person_waits_for_nobody_else() -> None:
 
 async def test_a_failed_note_is_written_by_itself_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to ask again: what failed rides again after a while."""
-    monkeypatch.setattr(cursors, "RIDE_AFTER_SECONDS", 0.02)
+    monkeypatch.setattr(cursors, "FLUSH_AFTER_SECONDS", 0.02)
     faults = Later()
     async with ATOMIC.opened(faults=faults) as store:
         ann, chat = await written(store, 9)
@@ -327,7 +325,7 @@ async def test_a_flush_that_is_cut_short_is_told_later() -> None:
         heard = hearing(store)
         done = asyncio.Event()
 
-        async def hang(operation: str, request: Request, send: Send) -> Answer:
+        async def hang(operation: str, request: Request, send: Send) -> Response:
             await send(operation, request)
             done.set()
             await asyncio.Event().wait()
@@ -368,7 +366,7 @@ async def test_what_receipts_cost() -> None:
 
 async def test_what_is_known_of_people_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever was forgotten is raised all the same, and never lowered."""
-    monkeypatch.setattr(cursor_writing, "PLACES_REMEMBERED_MAX", 2)
+    monkeypatch.setattr(cursors, "POSITIONS_REMEMBERED_MAX", 2)
     async with ATOMIC.opened() as store:
         (ann,) = await add_people(store, "ann")
         chats = [await add_group(store, ann) for _ in range(4)]

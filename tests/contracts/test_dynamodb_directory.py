@@ -4,22 +4,23 @@ import asyncio
 
 import pytest
 
+from parley.dynamodb import Fault
 from parley.errors import OutcomeUnknown, StoreError, StoreUnavailable
-from parley.model import Action, Chat, ChatType, Role
-from parley.store.dynamodb.calling import Fault
+from parley.model import Action, ChatType, Role, StoredChat
 from parley.store.dynamodb.directory import MEMBERS_AT_ONCE_MAX
-from parley.testing.dynamodb_faults import Planned, conflict, throttle, timeout_done, timeout_not_done
+from parley.testing.dynamodb_faults import conflict, throttle, timeout_done, timeout_not_done
 from tests.contracts.acting import add_people, change, listed, message, new_chat, outcome, stored, told
 from tests.contracts.dynamodb_engine import DynamoEngine, DynamoOpenStore
 from tests.contracts.dynamodb_nodes import Later, On, item, nodes, refuse
 from tests.contracts.test_accounts import add_session, new_user
+from tests.harness.fault_plans import Planned
 
 ATOMIC = DynamoEngine(None)
 LOST: list[Fault] = [timeout_done, timeout_not_done]
 BIG = MEMBERS_AT_ONCE_MAX + 5
 
 
-async def big_group(store: DynamoOpenStore) -> tuple[Chat, list[str]]:
+async def big_group(store: DynamoOpenStore) -> tuple[StoredChat, list[str]]:
     """A group that does not fit in one transaction, not yet created, and its people, the owner first."""
     people = await add_people(store, *(f"p{number}" for number in range(BIG)))
     return new_chat(store, people[0]), people

@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
+from parley.dynamodb import Fault, Faults, Request, Response, Send
 from parley.errors import StoreUnavailable
 from parley.model import Action
-from parley.store.dynamodb import appending, committing, states
-from parley.store.dynamodb.answers import Answer
-from parley.store.dynamodb.calling import Fault, Faults, Request, Send
+from parley.store.dynamodb import append, chat_state
 from parley.testing.dynamodb_faults import (
-    Planned,
     conflict,
     server_error_done,
     server_error_not_done,
@@ -42,6 +40,7 @@ from tests.contracts.acting import (
 )
 from tests.contracts.dynamodb_nodes import On
 from tests.contracts.dynamodb_world import Node, world
+from tests.harness.fault_plans import Planned
 
 MODES = ["atomic", "two_phase"]
 TRANSACT = "TransactWriteItems"
@@ -52,7 +51,7 @@ DEADLINE_SECONDS = 0.3
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lost answer is looked for only briefly."""
-    monkeypatch.setattr(committing, "RESOLVE_SECONDS_MAX", DEADLINE_SECONDS)
+    monkeypatch.setattr(append, "RESOLVE_SECONDS_MAX", DEADLINE_SECONDS)
 
 
 class Gone:
@@ -71,7 +70,7 @@ class Gone:
         return self._last
 
 
-async def refused_connection(operation: str, request: Request, send: Send) -> Answer:
+async def refused_connection(operation: str, request: Request, send: Send) -> Response:
     """Certainly not done: it is too busy to look at it."""
     return await throttle(operation, request, send)
 
@@ -197,7 +196,7 @@ async def test_a_store_that_goes_with_an_answer_leaves_it_open(
 @pytest.mark.parametrize("mode", MODES)
 async def test_what_follows_an_open_write_is_refused(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several transactions, those before the lost one are stored, it is open, the rest is not."""
-    monkeypatch.setattr(appending, "MESSAGES_PER_TRANSACTION_MAX", 2)
+    monkeypatch.setattr(append, "MESSAGES_PER_TRANSACTION_MAX", 2)
     async with world(mode, 2, deadline_seconds=DEADLINE_SECONDS) as (node, other):
         drafts = [message(node.chat, node.ann, f"{n}") for n in range(6)]
         node.faults.now = Planned(**{TRANSACT: [None, timeout_done, *[throttle] * 50]})
@@ -238,12 +237,12 @@ class Late:
 
     def __init__(self) -> None:
         self._gone = Gone(self._delay)
-        self.arrive: Callable[[], Awaitable[Answer]] | None = None
+        self.arrive: Callable[[], Awaitable[Response]] | None = None
 
     def __call__(self, operation: str, request: Request) -> Fault | None:
         return self._gone(operation, request)
 
-    async def _delay(self, operation: str, request: Request, send: Send) -> Answer:
+    async def _delay(self, operation: str, request: Request, send: Send) -> Response:
         self.arrive = partial(send, operation, request)
         raise TimeoutError("no answer yet (injected)")
 
@@ -296,7 +295,7 @@ async def test_numbers_that_cannot_be_had_are_an_outcome() -> None:
 def with_conflict_on_the_head(meanwhile: Callable[[], Any]) -> Fault:
     """Another transaction is being committed: its entries are there already, its head is still locked."""
 
-    async def fault(operation: str, request: Request, send: Send) -> Answer:
+    async def fault(operation: str, request: Request, send: Send) -> Response:
         await meanwhile()
         answer = await send(operation, request)
         reasons = answer.body.get("CancellationReasons", [{}])
@@ -315,8 +314,8 @@ async def test_a_head_that_is_being_moved_is_no_trouble() -> None:
             "GetItem", {"TableName": f"{node.prefix}chat_counters", "Key": {"chat_id": {"S": node.chat}}}
         )
 
-        async def stale(operation: str, request: Request, send: Send) -> Answer:
-            return Answer(200, before)
+        async def stale(operation: str, request: Request, send: Send) -> Response:
+            return Response(200, before)
 
         plan = Planned(
             TransactWriteItems=[
@@ -348,7 +347,7 @@ async def test_an_entry_with_the_same_id_is_not_taken_for_ours(mode: str) -> Non
     """Two nodes may give one id to two messages at one position: the lost write is not the other's."""
     async with world(mode, 2, random_bits=lambda _: 7) as (node, other):
 
-        async def lost(operation: str, request: Request, send: Send) -> Answer:
+        async def lost(operation: str, request: Request, send: Send) -> Response:
             if mode == "two_phase":  # Redis lost its memory: the same number is given again
                 node.set_counter(node.chat, 0)
             await stored(other, message(node.chat, node.ben, "of ben"))
@@ -375,7 +374,7 @@ async def test_a_change_whose_answer_was_lost_is_made_once(mode: str) -> None:
 def torn(keep: Callable[[int], bool]) -> Fault:
     """A page of messages without some of its items, by their place in it."""
 
-    async def fault(operation: str, request: Request, send: Send) -> Answer:
+    async def fault(operation: str, request: Request, send: Send) -> Response:
         answer = await send(operation, request)
         items = answer.body["Items"]
         items[:] = [item for place, item in enumerate(items) if keep(place)]
@@ -450,7 +449,7 @@ async def test_batches_that_are_answered_in_parts_are_whole(mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_full_memory_of_people_refuses_nobody(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whose role was known and whose was not may write in one batch, however little is remembered."""
-    monkeypatch.setattr(states, "PEOPLE_REMEMBERED_MAX", 2)
+    monkeypatch.setattr(chat_state, "PEOPLE_REMEMBERED_MAX", 2)
     async with world(mode, 1) as (node,):
         others = await add_people(node, "cat", "dan")
         chat = await add_group(node, node.ann, node.ben, *others)
@@ -464,11 +463,11 @@ async def test_a_chat_forgotten_while_it_is_written_to_is_looked_at_again(
     mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Memory may be lost at any time, even in the middle of an append that has to look again."""
-    monkeypatch.setattr(states, "CHATS_REMEMBERED_MAX", 1)
+    monkeypatch.setattr(chat_state, "CHATS_REMEMBERED_MAX", 1)
     async with world(mode) as (node, other):
         busy = await add_group(node, node.ann)
 
-        async def forgotten(operation: str, request: Request, send: Send) -> Answer:
+        async def forgotten(operation: str, request: Request, send: Send) -> Response:
             await outcome(node, message(busy, node.ann))
             other.remove_member(node.chat, node.ben)
             return await send(operation, request)

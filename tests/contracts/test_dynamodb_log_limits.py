@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
+from bench.dynamodb.pricing import write_units
+from parley.dynamodb import Fault, Request
 from parley.model import Action, Appended, Change, Draft
-from parley.store.dynamodb.appending import MESSAGES_PER_TRANSACTION_MAX
-from parley.store.dynamodb.calling import Fault, Request
-from parley.store.dynamodb.pricing import write_units
+from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
 from parley.wire.limits import MESSAGE_BYTES_MAX
 from tests.contracts.acting import (
     change,

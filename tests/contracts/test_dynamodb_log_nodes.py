@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 
+from parley.dynamodb import Item
 from parley.model import Action, Appended, Role
-from parley.store.dynamodb.appending import MESSAGES_PER_TRANSACTION_MAX
+from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
 from parley.store.dynamodb.store import SEAL_AFTER_MS
-from parley.store.dynamodb.values import Item
 from parley.wire.frames import Entry
 from tests.contracts.acting import (
     add_people,

@@ -4,12 +4,10 @@ import asyncio
 
 import pytest
 
+from parley.dynamodb import Fault, Item, Request, Response, Send
 from parley.model import Appended
 from parley.store.dynamodb import atomic
-from parley.store.dynamodb.answers import Answer
-from parley.store.dynamodb.calling import Fault, Request, Send
-from parley.store.dynamodb.states import COUNTERS
-from parley.store.dynamodb.values import Item
+from parley.store.dynamodb.schema import COUNTERS
 from tests.contracts.acting import code_of, contents, message, outcome, read_all, said, told
 from tests.contracts.dynamodb_nodes import Counted, item
 from tests.contracts.dynamodb_world import Node, world
@@ -21,7 +19,7 @@ def never() -> float:
     raise AssertionError("nobody rolls dice: there is nothing to wait for")
 
 
-async def answer_late(operation: str, request: Request, send: Send) -> Answer:
+async def answer_late(operation: str, request: Request, send: Send) -> Response:
     answer = await send(operation, request)
     await asyncio.sleep(LATE_SECONDS)
     return answer
@@ -36,7 +34,7 @@ class Overtaken:
     def __call__(self, operation: str, request: Request) -> Fault | None:
         return self._overtake if operation == "TransactWriteItems" else None
 
-    async def _overtake(self, operation: str, request: Request, send: Send) -> Answer:
+    async def _overtake(self, operation: str, request: Request, send: Send) -> Response:
         await outcome(self._other, message(self._other.chat, self._other.ann, "first"))
         return await send(operation, request)
 

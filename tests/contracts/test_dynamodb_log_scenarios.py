@@ -12,7 +12,7 @@ from parley.bus import publisher
 from parley.errors import SERVICE_UNAVAILABLE, Refused
 from parley.model import Appended, Draft
 from parley.store.dynamodb.store import SEAL_AFTER_MS
-from parley.testing.dynamodb_faults import Planned, throttle
+from parley.testing.dynamodb_faults import throttle
 from tests.contracts.acting import (
     add_group,
     code_of,
@@ -28,6 +28,7 @@ from tests.contracts.acting import (
 from tests.contracts.dynamodb_bus import on_kafka
 from tests.contracts.dynamodb_nodes import On, item
 from tests.contracts.dynamodb_world import Crashed, Node, crashes, world
+from tests.harness.fault_plans import Planned
 from tests.waiting import eventually
 
 MODES = ["atomic", "two_phase"]
@@ -169,7 +170,7 @@ async def test_scenario_7_counter_missing_correctness_incident(mode: str) -> Non
         uuid_1 = message(node.chat, node.ann, "hello")
         assert await code_of(node, uuid_1) == "counter_missing"
         assert (node.counter(node.chat), await new_items(node)) == (None, {})
-        assert node.metrics.counter_missing_errors == 1
+        assert node.metrics.counter_missing_errors.count == 1
         assert (await stored(node, message(unharmed, node.ann))).sequence == 1
         node.recover_counter(node.chat)
         assert (await stored(node, uuid_1)).sequence == 11

@@ -7,7 +7,7 @@ import pytest
 from parley.model import Appended
 from parley.sequencing.redis import RedisAllocator
 from parley.store.dynamodb.store import SEAL_AFTER_MS
-from parley.testing.dynamodb_faults import Planned, conflict, timeout_done, timeout_not_done
+from parley.testing.dynamodb_faults import conflict, timeout_done, timeout_not_done
 from tests.contracts.acting import (
     code_of,
     contents,
@@ -24,6 +24,7 @@ from tests.contracts.acting import (
 )
 from tests.contracts.dynamodb_nodes import Held, On
 from tests.contracts.dynamodb_world import Crashed, Node, close_all, world
+from tests.harness.fault_plans import Planned
 from tests.services import redis_url
 from tests.waiting import eventually
 

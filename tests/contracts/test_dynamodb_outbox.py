@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from parley.dynamodb import Fault, Faults, Request, Response, Send
 from parley.errors import StoreError
 from parley.store.dynamodb import outbox
-from parley.store.dynamodb.answers import Answer
-from parley.store.dynamodb.calling import Fault, Faults, Request, Send
-from parley.testing.dynamodb_faults import Planned, timeout_done, timeout_not_done
+from parley.testing.dynamodb_faults import timeout_done, timeout_not_done
 from tests.contracts.acting import add_group, add_people, message, said, stored
 from tests.contracts.dynamodb_engine import DynamoEngine, DynamoOpenStore
 from tests.contracts.dynamodb_nodes import Later, On, item, nodes, refuse
+from tests.harness.fault_plans import Planned
 from tests.waiting import eventually
 
 MODES = [None, "dynamodb"]
@@ -104,7 +104,7 @@ async def test_news_during_the_taking_off_stay_listed(mode: str | None) -> None:
         store.store.outbox.note_published(chat, 1)
         removals = 0
 
-        async def append_first(operation: str, request: Request, send: Send) -> Answer:
+        async def append_first(operation: str, request: Request, send: Send) -> Response:
             nonlocal removals
             removals += 1
             await stored(writer, message(chat, ann, f"meanwhile {removals}"))
@@ -135,7 +135,7 @@ async def test_an_unresolved_position_keeps_its_chat_listed() -> None:
     """In two_phase a message beyond a hole is not yet news, and must not be forgotten until it is."""
     async with spoken("dynamodb") as (store, _, chat):
         dynamo = store.store.dynamo
-        await dynamo.delete("messages", {"chat_id": chat, "sequence": 2})
+        await dynamo.batch_delete("messages", [{"chat_id": chat, "sequence": 2}])
         await dynamo.update("chats", {"chat_id": chat}, "SET resolved_through = :one", {":one": 1})
         await store.reopen()
         store.store.outbox.note_published(chat, 1)

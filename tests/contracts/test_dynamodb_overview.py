@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
+from parley.dynamodb import Request, Response, Send
 from parley.model import Action, Head
-from parley.store.dynamodb import overview, overview_positions
-from parley.store.dynamodb.answers import Answer
-from parley.store.dynamodb.calling import Request, Send
-from parley.store.dynamodb.overview_token import unpack
+from parley.store.dynamodb import overview
+from parley.store.dynamodb.overview import decode_token
 from tests.contracts.acting import (
     add_group,
     add_people,
@@ -39,7 +38,7 @@ async def test_a_page_of_a_first_overview_reads_its_own_heads_only() -> None:
             asked.extend(chat_ids)
             return await heads(chat_ids)
 
-        pages = overview.Overviews(store.store.dynamo, counting, store.store.cursors)
+        pages = overview.DynamoOverviews(store.store.dynamo, counting, store.store.cursors)
         page = await pages.changed(ann, "phone", None, 3)
         assert ([at.chat_id for at in page.positions], page.complete) == (chats[:3], False)
         assert asked == chats[:4]
@@ -56,7 +55,7 @@ async def test_pages_end_while_chats_keep_changing() -> None:
         seen = set[str]()
         for _ in chats:
             await said(store, chats[0], ann, "more")
-            page = await store.cursors.changed(ann, "phone", token, 1)
+            page = await store.overviews.changed(ann, "phone", token, 1)
             token = page.token
             seen |= {at.chat_id for at in page.positions}
         assert seen == set(chats)
@@ -70,7 +69,7 @@ async def test_a_chat_joined_and_left_between_two_overviews_is_told() -> None:
         _, token = await listed(store, ben, None)
         await stored(store, change(chat, ann, Action.JOINED, ben))
         await stored(store, change(chat, ann, Action.REMOVED, ben))
-        page = await store.cursors.changed(ben, "phone", token, 10)
+        page = await store.overviews.changed(ben, "phone", token, 10)
         assert [(at.chat_id, at.left) for at in page.positions] == [(chat, True)]
         assert (await listed(store, ben, page.token))[0] == []
 
@@ -84,11 +83,11 @@ async def test_what_was_left_before_is_never_told(monkeypatch: pytest.MonkeyPatc
         for chat in chats[:4]:
             await stored(store, change(chat, ben, Action.LEFT, ben))
         _, token = await listed(store, ben, None)
-        assert len(unpack(token)) == 3
+        assert len(decode_token(token)) == 3
         assert (await listed(store, ben, token))[0] == []
         await stored(store, change(chats[4], ben, Action.LEFT, ben))
         gone, token = await listed(store, ben, token)
-        assert (gone, len(unpack(token))) == ([chats[4]], 2)
+        assert (gone, len(decode_token(token))) == ([chats[4]], 2)
         assert (await listed(store, ben, token))[0] == []
 
 
@@ -100,7 +99,7 @@ async def test_another_epoch_is_a_change() -> None:
         for table in ("chats", "chat_counters"):
             await store.store.dynamo.update(table, {"chat_id": chat}, "SET epoch = :two", {":two": 2})
         await store.reopen()
-        page = await store.cursors.changed(ann, "phone", token, 10)
+        page = await store.overviews.changed(ann, "phone", token, 10)
         assert [(at.chat_id, at.epoch, at.head) for at in page.positions] == [(chat, 2, 3)]
 
 
@@ -115,21 +114,21 @@ async def test_every_chat_that_was_left_is_told_page_by_page(monkeypatch: pytest
             await stored(store, change(chat, ben, Action.LEFT, ben))
         seen, completes = list[str](), list[bool]()
         for _ in chats:
-            page = await store.cursors.changed(ben, "phone", token, 1)
+            page = await store.overviews.changed(ben, "phone", token, 1)
             seen, token = seen + [at.chat_id for at in page.positions], page.token
             completes.append(page.complete)
         assert (sorted(seen), completes) == (sorted(chats), [False] * 4 + [True])
-        assert len(unpack(token)) == 2
+        assert len(decode_token(token)) == 2
         assert (await listed(store, ben, token))[0] == []
 
 
 # Last entries
 
 
-async def miss(operation: str, request: Request, send: Send) -> Answer:
+async def miss(operation: str, request: Request, send: Send) -> Response:
     """A batch that finds nothing: everything in it was being committed."""
     answer = await send(operation, request)
-    return Answer(200, {**answer.body, "Responses": {}})
+    return Response(200, {**answer.body, "Responses": {}})
 
 
 async def test_an_entry_that_a_batch_misses_is_found() -> None:
@@ -148,8 +147,8 @@ async def test_an_entry_that_a_batch_misses_is_found() -> None:
 
 async def test_the_last_entry_is_found_behind_many_voids(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many numbers were given up at the end, the newest entry is told."""
-    monkeypatch.setattr(overview_positions, "VOIDS_PER_LOOK", 2)
-    monkeypatch.setattr(overview_positions, "VOIDS_PER_LOOK_MAX", 4)
+    monkeypatch.setattr(overview, "VOIDS_PER_QUERY", 2)
+    monkeypatch.setattr(overview, "VOIDS_PER_QUERY_MAX", 4)
     async with ATOMIC.opened() as store:
         ann, chat = await written(store, 3)
         store.abandon(chat, 30, 0)
@@ -168,7 +167,7 @@ async def test_what_a_page_of_an_overview_asks() -> None:
             store.cursors.note_read(ann, chat, 1, store.clock())
         await store.cursors.flush()
         faults.now = counted = Counted()
-        await store.cursors.changed(ann, "phone", None, 100)
+        await store.overviews.changed(ann, "phone", None, 100)
         assert counted.met == {
             ("Query", "delivery_state"): 1,
             ("BatchGetItem", "chat_counters"): 1,

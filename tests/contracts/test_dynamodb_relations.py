@@ -5,16 +5,16 @@ import asyncio
 import pytest
 
 from parley.clock import iso
+from parley.dynamodb import Fault, Item
 from parley.errors import Refused
-from parley.model import Manners, Privacy, ReadReceipts, Relation
+from parley.model import Privacy, ReadReceipts, Relation, Visibility
 from parley.store.dynamodb import relations
-from parley.store.dynamodb.calling import Fault
-from parley.store.dynamodb.values import Item
 from parley.store.rules import RELATIONS_MAX
-from parley.testing.dynamodb_faults import Planned, conflict, throttle, timeout_done, timeout_not_done
+from parley.testing.dynamodb_faults import conflict, throttle, timeout_done, timeout_not_done
 from tests.contracts.acting import add_contact, add_direct, add_group, add_people, block
 from tests.contracts.dynamodb_engine import DynamoEngine, DynamoOpenStore
 from tests.contracts.dynamodb_nodes import Counted, Later, item, nodes
+from tests.harness.fault_plans import Planned
 
 ATOMIC = DynamoEngine(None)
 CROWD = 250
@@ -48,8 +48,8 @@ async def test_a_crowd_that_holds_nobody_is_read_once() -> None:
         (ann,) = await add_people(store, "ann")
         crowd = await add_crowd(store)
         faults.now = counted = Counted()
-        assert list(await store.relations.regards(ann, crowd, acquainted=True)) == crowd
-        assert list(await store.relations.manners(crowd)) == crowd
+        assert list(await store.relations.relationships(ann, crowd, acquainted=True)) == crowd
+        assert list(await store.relations.visibility(crowd)) == crowd
         assert set(await store.relations.profiles(crowd)) == set(crowd)
         assert counted.met == {("BatchGetItem", "users"): 9}
 
@@ -61,26 +61,28 @@ async def test_strangers_of_somebody_without_chats_cost_no_more() -> None:
         (ann,) = await add_people(store, "ann")
         crowd = await add_crowd(store)
         faults.now = counted = Counted()
-        found = await store.relations.regards(ann, crowd)
+        found = await store.relations.relationships(ann, crowd)
         assert not any(at.is_acquainted for at in found.values())
         assert counted.met == {("BatchGetItem", "users"): 3, ("Query", "delivery_state"): 1}
 
 
 async def test_only_who_is_not_acquainted_otherwise_is_looked_for() -> None:
-    """Contacts and partners of direct chats are known at once; the chats of the rest are looked at."""
+    """Mutual contacts and partners of direct chats are known at once; for the rest their chats are read."""
     faults = Later()
     async with ATOMIC.opened(faults=faults) as store:
         ann, ben, cem, dan = await add_people(store, "ann", "ben", "cem", "dan")
         await add_contact(store, ann, ben)
+        await add_contact(store, ben, ann)
         await add_direct(store, ann, cem)
         await add_group(store, ann, dan)
         crowd = await add_crowd(store, 40)
         faults.now = counted = Counted()
-        found = await store.relations.regards(ann, [ben, cem, dan, *crowd])
+        found = await store.relations.relationships(ann, [ben, cem, dan, *crowd])
         assert [user_id for user_id, at in found.items() if at.is_acquainted] == [ben, cem, dan]
         assert counted.met == {
             ("BatchGetItem", "users"): 1,
             ("Query", "relations"): 1,
+            ("BatchGetItem", "relations"): 1,
             ("BatchGetItem", "direct_chats"): 1,
             ("Query", "delivery_state"): 1 + 1 + len(crowd),
         }
@@ -96,7 +98,7 @@ async def test_a_viewers_relations_are_the_same_however_they_are_read(
         ann, ben, cem, dan = await add_people(store, "ann", "ben", "cem", "dan")
         await add_contact(store, ann, ben)
         await block(store, ann, cem)
-        found = await store.relations.regards(ann, [ben, cem, dan])
+        found = await store.relations.relationships(ann, [ben, cem, dan])
         assert [at.is_contact for at in found.values()] == [True, False, False]
         assert [at.is_blocked for at in found.values()] == [False, True, False]
 
@@ -118,7 +120,7 @@ async def test_blocks_are_found_behind_many_contacts() -> None:
         assert [one.user_id for one in rest] == [crowd[-1]]
         assert len(await store.relations.related(ann, Relation.CONTACT, "", 1_000)) == CROWD
         blocked = frozenset([crowd[0], crowd[-1], crowd[-2]])
-        assert await store.relations.manners([ann]) == {ann: Manners(True, blocked)}
+        assert await store.relations.visibility([ann]) == {ann: Visibility(True, blocked)}
 
 
 # Many at once
@@ -133,8 +135,8 @@ async def test_relations_are_counted_through_faults(relation: Relation, fault: F
         ann, *others = await add_people(store, "ann", "ben", "cem", "dan")
         faults.now = Planned(TransactWriteItems=[fault, None, fault, None, fault, fault])
         for other in others:
-            await store.relations.relate(ann, other, relation, iso(store.clock()))
-        await store.relations.relate(ann, others[0], relation, None)
+            await store.relations.set_relation(ann, other, relation, iso(store.clock()))
+        await store.relations.set_relation(ann, others[0], relation, None)
         assert len(await store.relations.related(ann, relation, "", 10)) == 2
         assert store.breaches() == []
 
@@ -159,13 +161,16 @@ async def test_who_cannot_exist_is_related_to_nobody(odd: str) -> None:
         (ann,) = await add_people(store, "ann")
         for relation in Relation:
             with pytest.raises(Refused):
-                await store.relations.relate(ann, odd, relation, iso(store.clock()))
-            await store.relations.relate(odd, ann, relation, None)
+                await store.relations.set_relation(ann, odd, relation, iso(store.clock()))
+            await store.relations.set_relation(odd, ann, relation, None)
             assert await store.relations.related(odd, relation, "", 10) == []
-        assert set(await store.relations.regards(odd, [ann, odd])) == {ann}
-        assert (await store.relations.manners([odd]), await store.relations.profiles([odd])) == ({}, {})
-        assert (await store.standings.marks(odd), await store.standings.muted_until(odd, odd)) == ([], None)
-        await store.standings.mute(odd, odd, None)
+        assert set(await store.relations.relationships(odd, [ann, odd])) == {ann}
+        assert (await store.relations.visibility([odd]), await store.relations.profiles([odd])) == ({}, {})
+        assert (await store.member_states.cursors(odd), await store.member_states.muted_until(odd, odd)) == (
+            [],
+            None,
+        )
+        await store.member_states.mute(odd, odd, None)
         await store.cursors.forget_device(odd, "phone")
         store.cursors.note_seen(odd, store.clock())
         await store.cursors.flush()

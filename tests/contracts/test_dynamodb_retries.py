@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from parley.store.dynamodb.entries import KEYS, MESSAGES
+from parley.store.dynamodb.schema import KEYS, MESSAGES
 from tests.contracts.acting import message, new_id, place, said, told
 from tests.contracts.dynamodb_nodes import Counted
 from tests.contracts.dynamodb_world import world

@@ -5,6 +5,8 @@ import asyncio
 import pytest
 
 from parley.ephemeral.ports import Ephemeral, Node, Presence
+from parley.ephemeral.signals import MuteSignal, ReceiptSignal, Signal, TypingSignal, UserChangedSignal
+from parley.model import ReceiptKind
 from tests.contracts.ephemeral_engines import WORLDS, World
 
 ANN_PHONE, ANN_LAPTOP, BEN_PHONE = ("usr_ann", "phone"), ("usr_ann", "laptop"), ("usr_ben", "phone")
@@ -364,29 +366,30 @@ class Hearing:
     """What was told, in order."""
 
     def __init__(self, engine: Ephemeral) -> None:
-        self.heard: list[bytes] = []
-        self.end = engine.signals.hear(self.heard.append)
+        self.heard: list[Signal] = []
+        self.end = engine.signals.subscribe(UserChangedSignal, self.heard.append)
 
 
 async def test_a_signal_is_heard_once_on_every_node(world: World) -> None:
     """Those on the node that tells hear it before the call returns, those elsewhere soon, each once."""
     async with world.opened() as (one, two):
         here, there = Hearing(one), Hearing(two)
-        one.signals.tell(b"first")
-        assert here.heard == [b"first"]
-        await world.until(lambda: _as_coroutine(there.heard == [b"first"]))
-        two.signals.tell(b"second")
-        await world.until(lambda: _as_coroutine(here.heard == there.heard == [b"first", b"second"]))
+        first, second = UserChangedSignal("first"), UserChangedSignal("second")
+        one.signals.publish(first)
+        assert here.heard == [first]
+        await world.until(lambda: _as_coroutine(there.heard == [first]))
+        two.signals.publish(second)
+        await world.until(lambda: _as_coroutine(here.heard == there.heard == [first, second]))
 
 
 async def test_signals_of_a_node_come_in_order(world: World) -> None:
     """However many are told, at once or one after the other, and however long they are."""
-    signals = [b"%d " % number + bytes(number % 997) for number in range(5_000)]
+    signals = [UserChangedSignal(f"{number} " + "x" * (number % 997)) for number in range(5_000)]
     async with world.opened() as (one, two):
         there = Hearing(two)
         for start in range(0, len(signals), 1_700):
             for signal in signals[start : start + 1_700]:
-                one.signals.tell(signal)
+                one.signals.publish(signal)
             await asyncio.sleep(0)
         await world.until(lambda: _as_coroutine(len(there.heard) == len(signals)))
         assert there.heard == signals
@@ -396,14 +399,34 @@ async def test_signals_of_a_node_come_in_order(world: World) -> None:
 async def test_who_stopped_hearing_hears_nothing(world: World) -> None:
     """Ending it ends it for that listener alone, and a listener that fails harms no other."""
     async with world.opened() as (one, two):
-        gone, broken = Hearing(two), two.signals.hear(_fail)
+        gone, broken = Hearing(two), two.signals.subscribe(UserChangedSignal, _fail)
         left = Hearing(two)
         gone.end()
-        one.signals.tell(b"signal")
-        two.signals.tell(b"signal")
-        await world.until(lambda: _as_coroutine(left.heard == [b"signal", b"signal"]))
+        signal = UserChangedSignal("usr_ann")
+        one.signals.publish(signal)
+        two.signals.publish(signal)
+        await world.until(lambda: _as_coroutine(left.heard == [signal, signal]))
         broken()
         assert gone.heard == []
+
+
+async def test_a_subscriber_gets_its_kind_alone(world: World) -> None:
+    """Every kind of signal arrives as it was published, and only at those who subscribed to its kind."""
+    signals: list[Signal] = [
+        TypingSignal("chat_a", "usr_ann", 6_000, ["usr_ben"]),
+        ReceiptSignal("chat_a", "usr_ann", ReceiptKind.READ, 7, "2026-01-01T00:00:00.000Z", True),
+        MuteSignal("chat_a", "usr_ann", None),
+        UserChangedSignal("usr_ann"),
+    ]
+    async with world.opened() as (one, two):
+        heard: list[Signal] = []
+        changed = Hearing(two)
+        two.signals.subscribe(TypingSignal, heard.append)
+        two.signals.subscribe(ReceiptSignal, heard.append)
+        two.signals.subscribe(MuteSignal, heard.append)
+        for signal in signals:
+            one.signals.publish(signal)
+        await world.until(lambda: _as_coroutine((heard, changed.heard) == (signals[:3], signals[3:])))
 
 
 def _fail(told: object) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from parley.bus.kafka import member
+from parley.bus.kafka import feed as kafka_feed
 from parley.store.sqlite import feed
 from tests.contracts.feeds import FEEDS, Open, Worker, done, rounds_until_all_work, working
 from tests.waiting import eventually
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.fixture(params=FEEDS)
 def opened(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Open:
-    for engine in (member, feed):
+    for engine in (kafka_feed, feed):
         monkeypatch.setattr(engine, "FINISH_SECONDS_MAX", 0.3)
     return FEEDS[request.param]
 

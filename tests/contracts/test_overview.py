@@ -1,4 +1,4 @@
-"""`Cursors.changed`: what changed for a person, exactly, page by page, and nothing acknowledged is missed."""
+"""`Overviews.changed`: what changed for a user, exactly, page by page, and nothing acknowledged is missed."""
 
 import asyncio
 
@@ -36,7 +36,7 @@ async def test_who_has_no_chats_gets_an_empty_complete_answer(engine: Engine) ->
     """An empty overview is complete and its token is good."""
     async with engine.opened() as store:
         (ann,) = await add_people(store, "ann")
-        changed = await store.cursors.changed(ann, "phone", None, 10)
+        changed = await store.overviews.changed(ann, "phone", None, 10)
         assert (changed.positions, changed.complete) == ([], True)
         assert (await listed(store, ann, changed.token))[0] == []
 
@@ -121,7 +121,7 @@ async def test_a_left_chat_is_told_once(engine: Engine) -> None:
         chat = await add_group(store, ann, ben)
         _, token = await listed(store, ben, None)
         await stored(store, change(chat, ann, Action.REMOVED, ben))
-        changed = await store.cursors.changed(ben, "phone", token, 10)
+        changed = await store.overviews.changed(ben, "phone", token, 10)
         assert [(at.chat_id, at.left, at.unread) for at in changed.positions] == [(chat, True, 0)]
         await said(store, chat, ann, "after")
         assert (await listed(store, ben, changed.token))[0] == []
@@ -137,7 +137,7 @@ async def test_a_left_chat_tells_nothing_of_what_came_after(engine: Engine) -> N
         await said(store, chat, ann, "1", "2")
         place = await stored(store, change(chat, ann, Action.REMOVED, ben))
         await said(store, chat, ann, "secret", "secret")
-        (at,) = (await store.cursors.changed(ben, "phone", token, 10)).positions
+        (at,) = (await store.overviews.changed(ben, "phone", token, 10)).positions
         assert (at.left, at.head) == (True, place.sequence)
 
 
@@ -149,7 +149,7 @@ async def test_a_chat_joined_again_is_listed_as_usual(engine: Engine) -> None:
         await stored(store, change(chat, ben, Action.LEFT, ben))
         _, token = await listed(store, ben, None)
         await stored(store, change(chat, ann, Action.JOINED, ben))
-        (at,) = (await store.cursors.changed(ben, "phone", token, 10)).positions
+        (at,) = (await store.overviews.changed(ben, "phone", token, 10)).positions
         assert (at.chat_id, at.left, at.head) == (chat, False, 2)
 
 
@@ -171,8 +171,8 @@ async def test_a_page_that_ends_exactly_is_complete(engine: Engine) -> None:
         (ann,) = await add_people(store, "ann")
         for _ in range(4):
             await add_group(store, ann)
-        first = await store.cursors.changed(ann, "phone", None, 2)
-        second = await store.cursors.changed(ann, "phone", first.token, 2)
+        first = await store.overviews.changed(ann, "phone", None, 2)
+        second = await store.overviews.changed(ann, "phone", first.token, 2)
         assert (first.complete, second.complete, len(second.positions)) == (False, True, 2)
 
 
@@ -181,7 +181,7 @@ async def test_a_message_between_pages_is_not_missed(engine: Engine) -> None:
     async with engine.opened() as store:
         (ann,) = await add_people(store, "ann")
         chats = [await add_group(store, ann) for _ in range(4)]
-        page = await store.cursors.changed(ann, "phone", None, 2)
+        page = await store.overviews.changed(ann, "phone", None, 2)
         await said(store, page.positions[0].chat_id, ann, "between")
         seen, _ = await all_pages(store, ann, page.token, 2)
         assert sorted(seen) == sorted({*chats[2:], page.positions[0].chat_id})
@@ -196,7 +196,7 @@ async def test_a_batch_that_was_planned_twice_hides_nothing(engine: Engine) -> N
         await stored(store, retried)
         _, token = await listed(store, ann, None)
         await store.log.append([change(second, ann, Action.JOINED, ben), retried, message(third, ann)])
-        page = await store.cursors.changed(ann, "phone", token, 1)
+        page = await store.overviews.changed(ann, "phone", token, 1)
         assert ([at.chat_id for at in page.positions], page.complete) == ([second], False)
         await said(store, first, ann, "acknowledged before the next page")
         seen, _ = await all_pages(store, ann, page.token, 1)
@@ -219,7 +219,7 @@ async def test_nothing_acknowledged_before_the_request_is_missed(engine: Engine)
             token, known = None, dict.fromkeys(chats, 0)
             while any(head < 15 for head in known.values()):
                 acknowledged = dict(heads)
-                changed = await store.cursors.changed(people[0], "phone", token, 2)
+                changed = await store.overviews.changed(people[0], "phone", token, 2)
                 known |= {at.chat_id: at.head for at in changed.positions}
                 token = changed.token
                 if changed.complete:
@@ -237,7 +237,7 @@ async def test_a_chat_without_its_counter_is_not_missed(engine: Engine) -> None:
         _, token = await listed(store, ann, None)
         await said(store, chat, ann, "acknowledged")
         store.set_counter(chat, None)
-        changed = await store.cursors.changed(ann, "phone", token, 10)
+        changed = await store.overviews.changed(ann, "phone", token, 10)
         assert [(at.chat_id, at.head) for at in changed.positions] == [(chat, 1)]
 
 
@@ -262,7 +262,7 @@ async def test_a_token_that_is_none_is_refused(engine: Engine, token: str) -> No
     async with engine.opened() as store:
         (ann,) = await add_people(store, "ann")
         with pytest.raises(Refused) as refused:
-            await store.cursors.changed(ann, "phone", token, 10)
+            await store.overviews.changed(ann, "phone", token, 10)
         assert refused.value.refusal.code == "bad_request"
 
 
@@ -285,7 +285,7 @@ async def all_pages(store: OpenStore, user: str, token: str | None, limit: int) 
     """Every chat that is listed until the overview is complete, and the number of pages."""
     seen, pages = list[str](), 0
     while True:
-        changed = await store.cursors.changed(user, "phone", token, limit)
+        changed = await store.overviews.changed(user, "phone", token, limit)
         seen += [at.chat_id for at in changed.positions]
         pages, token = pages + 1, changed.token
         if changed.complete:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from parley.model import Action, ChatType, Position, ReadReceipts, ReceiptKind
-from parley.store.dynamodb import overview_positions
+from parley.model import Action, ChatSummary, ChatType, ReadReceipts, ReceiptKind
+from parley.store.dynamodb import overview as dynamodb_overview
 from parley.store.sqlite import overview
 from parley.wire.limits import MESSAGE_BYTES_MAX, PAGE_BYTES_MAX
 from tests.contracts.acting import (
@@ -24,9 +24,10 @@ from tests.contracts.acting import (
     stored,
 )
 from tests.contracts.engines import Engine, OpenStore
+from tests.memory import cursors
 
 
-def last_content(at: Position) -> str | None:
+def last_content(at: ChatSummary) -> str | None:
     return decode_entry(at.last_entry).content if at.last_entry is not None else None
 
 
@@ -59,20 +60,20 @@ async def test_a_brief_overview_reads_no_entries(engine: Engine) -> None:
         chats = [await add_group(store, ann, ben) for _ in range(3)]
         for chat in chats:
             await stored(store, message(chat, ann, "x" * MESSAGE_BYTES_MAX))
-        full = await store.cursors.changed(ben, "phone", None, 2)
-        brief = await store.cursors.changed(ben, "phone", None, 2, brief=True)
+        full = await store.overviews.changed(ben, "phone", None, 2)
+        brief = await store.overviews.changed(ben, "phone", None, 2, brief=True)
         assert [at.last_entry for at in brief.positions] == [None, None]
         assert [numbers_of(at) for at in brief.positions] == [numbers_of(at) for at in full.positions]
-        rest = await store.cursors.changed(ben, "phone", brief.token, 2)
+        rest = await store.overviews.changed(ben, "phone", brief.token, 2)
         assert (len(rest.positions), rest.complete) == (1, True)
-        rest = await store.cursors.changed(ben, "phone", full.token, 2, brief=True)
+        rest = await store.overviews.changed(ben, "phone", full.token, 2, brief=True)
         assert (len(rest.positions), rest.complete) == (1, True)
         await stored(store, message(chats[0], ann, "news"))
-        (at,) = (await store.cursors.changed(ben, "phone", rest.token, 2, brief=True)).positions
+        (at,) = (await store.overviews.changed(ben, "phone", rest.token, 2, brief=True)).positions
         assert (at.chat_id, at.unread) == (chats[0], 2)
 
 
-def numbers_of(at: Position) -> tuple[object, ...]:
+def numbers_of(at: ChatSummary) -> tuple[object, ...]:
     return at.chat_id, at.epoch, at.head, at.last_acked_sequence, at.read_up_to, at.unread, at.left
 
 
@@ -122,7 +123,7 @@ async def test_a_left_chat_tells_neither_title_nor_entry(engine: Engine) -> None
         _, token = await listed(store, ben, None)
         await stored(store, change(chat, ann, Action.REMOVED, ben))
         await stored(store, rename(chat, ann, "also secret"))
-        (at,) = (await store.cursors.changed(ben, "phone", token, 10)).positions
+        (at,) = (await store.overviews.changed(ben, "phone", token, 10)).positions
         assert (at.left, at.title, at.last_entry, at.unread) == (True, None, None, 0)
         assert at.chat_type is ChatType.GROUP
         await stored(store, change(chat, ann, Action.JOINED, ben))
@@ -140,7 +141,7 @@ async def test_a_page_ends_with_its_size(engine: Engine) -> None:
             await said(store, chat, ann, "x" * (MESSAGE_BYTES_MAX - 100))
         seen, pages, token = list[str](), 0, None
         while True:
-            changed = await store.cursors.changed(ann, "phone", token, 1_000)
+            changed = await store.overviews.changed(ann, "phone", token, 1_000)
             size = sum(len(at.last_entry or b"") for at in changed.positions)
             assert size <= PAGE_BYTES_MAX
             seen += [at.chat_id for at in changed.positions]
@@ -158,7 +159,7 @@ async def test_a_small_limit_goes_before_the_size(engine: Engine) -> None:
         (ann,) = await add_people(store, "ann")
         for _ in range(3):
             await said(store, await add_group(store, ann), ann, "short")
-        changed = await store.cursors.changed(ann, "phone", None, 2)
+        changed = await store.overviews.changed(ann, "phone", None, 2)
         assert (len(changed.positions), changed.complete) == (2, False)
 
 
@@ -177,7 +178,7 @@ async def test_reading_on_one_device_clears_the_others(engine: Engine) -> None:
         store.cursors.note_read(ben, chat, 2, store.clock())
         await store.cursors.flush()
         for device, acked in (("phone", 3), ("tablet", 0)):
-            changed = await store.cursors.changed(ben, device, token, 10)
+            changed = await store.overviews.changed(ben, device, token, 10)
             assert [(at.unread, at.last_acked_sequence) for at in changed.positions] == [(1, acked)]
         assert (ben, ReceiptKind.READ, 2) in rises(heard)
 
@@ -230,7 +231,7 @@ async def test_unread_says_when_it_did_not_look_at_everything(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the last positions are looked at: while older ones are unread it says so, else it is exact."""
-    for module in (overview, overview_positions):
+    for module in (overview, dynamodb_overview, cursors):
         monkeypatch.setattr(module, "UNREAD_LOOKED_AT_MAX", 5)
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")

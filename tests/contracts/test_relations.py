@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from parley.clock import iso
 from parley.errors import Refused
-from parley.model import Action, Manners, Privacy, Regard, Related, Relation
+from parley.model import Action, Privacy, RelatedUser, Relation, Relationship, Visibility
 from parley.store.rules import RELATIONS_MAX
 from tests.contracts.acting import (
     add_contact,
@@ -28,9 +28,9 @@ async def test_a_relation_is_kept(engine: Engine, relation: Relation) -> None:
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         since = iso(store.clock())
-        await store.relations.relate(ann, ben, relation, since)
+        await store.relations.set_relation(ann, ben, relation, since)
         for _ in range(2):
-            assert await store.relations.related(ann, relation, "", 10) == [Related(ben, since)]
+            assert await store.relations.related(ann, relation, "", 10) == [RelatedUser(ben, since)]
             await store.reopen()
 
 
@@ -40,11 +40,11 @@ async def test_relating_again_changes_nothing(engine: Engine, relation: Relation
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         since = iso(store.clock())
-        await store.relations.relate(ann, ben, relation, since)
-        await store.relations.relate(ann, ben, relation, iso(store.clock() + LATER_MS))
-        assert await store.relations.related(ann, relation, "", 10) == [Related(ben, since)]
+        await store.relations.set_relation(ann, ben, relation, since)
+        await store.relations.set_relation(ann, ben, relation, iso(store.clock() + LATER_MS))
+        assert await store.relations.related(ann, relation, "", 10) == [RelatedUser(ben, since)]
         for _ in range(2):
-            await store.relations.relate(ann, ben, relation, None)
+            await store.relations.set_relation(ann, ben, relation, None)
             assert await store.relations.related(ann, relation, "", 10) == []
 
 
@@ -54,11 +54,11 @@ async def test_relating_says_since_when_it_holds(engine: Engine, relation: Relat
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         first, later = "2026-01-01T00:00:00.000Z", "2026-02-01T00:00:00.000Z"
-        assert await store.relations.relate(ann, ben, relation, first) == first
-        assert await store.relations.relate(ann, ben, relation, later) == first
-        assert await store.relations.relate(ann, ben, relation, None) is None
-        assert await store.relations.relate(ann, ben, relation, None) is None
-        assert await store.relations.relate(ann, ben, relation, later) == later
+        assert await store.relations.set_relation(ann, ben, relation, first) == first
+        assert await store.relations.set_relation(ann, ben, relation, later) == first
+        assert await store.relations.set_relation(ann, ben, relation, None) is None
+        assert await store.relations.set_relation(ann, ben, relation, None) is None
+        assert await store.relations.set_relation(ann, ben, relation, later) == later
 
 
 @pytest.mark.parametrize("relation", Relation)
@@ -66,12 +66,12 @@ async def test_a_relation_that_ended_may_begin_again(engine: Engine, relation: R
     """After its end a relation is as new, with a new time."""
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
-        await store.relations.relate(ann, ben, relation, iso(store.clock()))
-        await store.relations.relate(ann, ben, relation, None)
+        await store.relations.set_relation(ann, ben, relation, iso(store.clock()))
+        await store.relations.set_relation(ann, ben, relation, None)
         again = iso(store.clock() + LATER_MS)
-        await store.relations.relate(ann, ben, relation, again)
+        await store.relations.set_relation(ann, ben, relation, again)
         await store.reopen()
-        assert await store.relations.related(ann, relation, "", 10) == [Related(ben, again)]
+        assert await store.relations.related(ann, relation, "", 10) == [RelatedUser(ben, again)]
 
 
 @pytest.mark.parametrize("relation", Relation)
@@ -79,9 +79,9 @@ async def test_relations_are_one_sided(engine: Engine, relation: Relation) -> No
     """Holding somebody says nothing of how they hold oneself."""
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
-        await store.relations.relate(ann, ben, relation, iso(store.clock()))
+        await store.relations.set_relation(ann, ben, relation, iso(store.clock()))
         assert await store.relations.related(ben, relation, "", 10) == []
-        await store.relations.relate(ben, ann, relation, None)
+        await store.relations.set_relation(ben, ann, relation, None)
         assert len(await store.relations.related(ann, relation, "", 10)) == 1
 
 
@@ -94,7 +94,7 @@ async def test_a_contact_may_be_blocked(engine: Engine, ended: Relation, left: R
         ann, ben = await add_people(store, "ann", "ben")
         await add_contact(store, ann, ben)
         await block(store, ann, ben)
-        await store.relations.relate(ann, ben, ended, None)
+        await store.relations.set_relation(ann, ben, ended, None)
         assert await store.relations.related(ann, ended, "", 10) == []
         assert [related.user_id for related in await store.relations.related(ann, left, "", 10)] == [ben]
 
@@ -106,10 +106,10 @@ async def test_relations_come_in_pages(engine: Engine, relation: Relation) -> No
         ann, *others = await add_people(store, "ann", *(f"p{n}" for n in range(7)))
         other_relation = next(other for other in Relation if other is not relation)
         for number, other in enumerate(others):
-            await store.relations.relate(ann, other, relation, iso(store.clock()))
-            await store.relations.relate(other, ann, relation, iso(store.clock()))
+            await store.relations.set_relation(ann, other, relation, iso(store.clock()))
+            await store.relations.set_relation(other, ann, relation, iso(store.clock()))
             if number % 2:
-                await store.relations.relate(ann, other, other_relation, iso(store.clock()))
+                await store.relations.set_relation(ann, other, other_relation, iso(store.clock()))
         after, seen = "", list[str]()
         while page := await store.relations.related(ann, relation, after, 3):
             assert len(page) <= 3
@@ -124,7 +124,7 @@ async def test_nobody_unknown_can_be_related(engine: Engine, relation: Relation)
     async with engine.opened() as store:
         (ann,) = await add_people(store, "ann")
         with pytest.raises(Refused) as refused:
-            await store.relations.relate(ann, "user_unknown", relation, iso(store.clock()))
+            await store.relations.set_relation(ann, "user_unknown", relation, iso(store.clock()))
         assert refused.value.refusal.code == "not_found"
         assert await store.relations.related(ann, relation, "", 10) == []
 
@@ -140,16 +140,16 @@ async def test_relations_are_limited(
         ann, *others = await add_people(store, "ann", "ben", "cem", "dan")
         now = iso(store.clock())
         for other in others:
-            await store.relations.relate(ann, other, other_relation, now)
+            await store.relations.set_relation(ann, other, other_relation, now)
         for other in (*others[:2], *others[:2]):
-            await store.relations.relate(ann, other, relation, now)
+            await store.relations.set_relation(ann, other, relation, now)
         with pytest.raises(Refused) as refused:
-            await store.relations.relate(ann, others[2], relation, now)
+            await store.relations.set_relation(ann, others[2], relation, now)
         assert refused.value.refusal.code == "bad_request"
         assert len(await store.relations.related(ann, relation, "", 10)) == 2
         for _ in range(2):
-            await store.relations.relate(ann, others[0], relation, None)
-        await store.relations.relate(ann, others[2], relation, now)
+            await store.relations.set_relation(ann, others[0], relation, None)
+        await store.relations.set_relation(ann, others[2], relation, now)
         held = await store.relations.related(ann, relation, "", 10)
         assert [related.user_id for related in held] == sorted(others[1:])
 
@@ -157,8 +157,8 @@ async def test_relations_are_limited(
 # Regards
 
 
-async def regard(store: OpenStore, viewer: str, user_id: str, acquainted: bool = False) -> Regard:
-    return (await store.relations.regards(viewer, [user_id], acquainted))[user_id]
+async def relationship(store: OpenStore, viewer: str, user_id: str, acquainted: bool = False) -> Relationship:
+    return (await store.relations.relationships(viewer, [user_id], acquainted))[user_id]
 
 
 async def test_strangers_have_nothing_to_do_with_each_other(engine: Engine) -> None:
@@ -169,7 +169,7 @@ async def test_strangers_have_nothing_to_do_with_each_other(engine: Engine) -> N
         await add_group(store, ben, cem)
         user = await store.accounts.user(ben)
         assert user is not None
-        assert await regard(store, ann, ben) == Regard(user, False, False, False, False, False)
+        assert await relationship(store, ann, ben) == Relationship(user, False, False, False, False, False)
 
 
 async def test_a_regard_tells_both_sides(engine: Engine) -> None:
@@ -180,7 +180,7 @@ async def test_a_regard_tells_both_sides(engine: Engine) -> None:
         await add_contact(store, cem, ann)
         await block(store, ann, dan)
         await block(store, eve, ann)
-        found = await store.relations.regards(ann, [ben, cem, dan, eve])
+        found = await store.relations.relationships(ann, [ben, cem, dan, eve])
         flags = {
             user_id: (at.is_contact, at.has_contact, at.is_blocked, at.has_blocked)
             for user_id, at in found.items()
@@ -199,21 +199,20 @@ async def test_relations_that_ended_show_in_no_regard(engine: Engine) -> None:
         ann, ben = await add_people(store, "ann", "ben")
         await add_contact(store, ann, ben)
         await block(store, ben, ann)
-        await store.relations.relate(ann, ben, Relation.CONTACT, None)
+        await store.relations.set_relation(ann, ben, Relation.CONTACT, None)
         await unblock(store, ben, ann)
-        at = await regard(store, ann, ben)
+        at = await relationship(store, ann, ben)
         assert (at.is_contact, at.has_blocked, at.is_acquainted) == (False, False, False)
 
 
-@pytest.mark.parametrize("how", ["their contact", "mine", "group", "direct", "joined"])
+@pytest.mark.parametrize("how", ["contacts", "group", "direct", "joined"])
 async def test_people_are_acquainted(engine: Engine, how: str) -> None:
-    """A contact either way and any shared chat make two people acquainted."""
+    """Being each other's contact and any shared chat make two people acquainted."""
     async with engine.opened() as store:
         ann, ben, cem = await add_people(store, "ann", "ben", "cem")
         match how:
-            case "their contact":
+            case "contacts":
                 await add_contact(store, ben, ann)
-            case "mine":
                 await add_contact(store, ann, ben)
             case "group":
                 await add_group(store, cem, ann, ben)
@@ -221,9 +220,27 @@ async def test_people_are_acquainted(engine: Engine, how: str) -> None:
                 await add_direct(store, ann, ben)
             case "joined":
                 await stored(store, change(await add_group(store, ben), ben, Action.JOINED, ann))
-        assert (await regard(store, ann, ben)).is_acquainted
-        assert (await regard(store, ben, ann)).is_acquainted
-        assert not (await regard(store, "user_unknown", ann)).is_acquainted
+        assert (await relationship(store, ann, ben)).is_acquainted
+        assert (await relationship(store, ben, ann)).is_acquainted
+        assert not (await relationship(store, "user_unknown", ann)).is_acquainted
+
+
+async def test_a_contact_of_one_side_makes_nobody_acquainted(engine: Engine) -> None:
+    """Who has a stranger as a contact remains one, seen from either side."""
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        await add_contact(store, ann, ben)
+        assert not (await relationship(store, ann, ben)).is_acquainted
+        assert not (await relationship(store, ben, ann)).is_acquainted
+
+
+async def test_contacts_of_one_side_who_share_a_chat_are_acquainted(engine: Engine) -> None:
+    """A contact does not keep the engine from finding the chat that the two share."""
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        await add_contact(store, ann, ben)
+        await add_group(store, ann, ben)
+        assert (await relationship(store, ben, ann)).is_acquainted
 
 
 async def test_a_block_makes_nobody_acquainted(engine: Engine) -> None:
@@ -231,8 +248,8 @@ async def test_a_block_makes_nobody_acquainted(engine: Engine) -> None:
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         await block(store, ann, ben)
-        assert not (await regard(store, ann, ben)).is_acquainted
-        assert not (await regard(store, ben, ann)).is_acquainted
+        assert not (await relationship(store, ann, ben)).is_acquainted
+        assert not (await relationship(store, ben, ann)).is_acquainted
 
 
 async def test_a_chat_that_was_left_is_shared_no_more(engine: Engine) -> None:
@@ -241,8 +258,8 @@ async def test_a_chat_that_was_left_is_shared_no_more(engine: Engine) -> None:
         ann, ben = await add_people(store, "ann", "ben")
         chat = await add_group(store, ann, ben)
         await stored(store, change(chat, ben, Action.LEFT, ben))
-        assert not (await regard(store, ann, ben)).is_acquainted
-        assert not (await regard(store, ben, ann)).is_acquainted
+        assert not (await relationship(store, ann, ben)).is_acquainted
+        assert not (await relationship(store, ben, ann)).is_acquainted
 
 
 async def test_who_knows_of_a_shared_chat_says_so(engine: Engine) -> None:
@@ -251,8 +268,8 @@ async def test_who_knows_of_a_shared_chat_says_so(engine: Engine) -> None:
         ann, ben, cem = await add_people(store, "ann", "ben", "cem")
         await add_group(store, ann, ben, cem)
         await block(store, cem, ann)
-        found = await store.relations.regards(ann, [ben, cem], acquainted=True)
-        assert found == await store.relations.regards(ann, [ben, cem])
+        found = await store.relations.relationships(ann, [ben, cem], acquainted=True)
+        assert found == await store.relations.relationships(ann, [ben, cem])
         assert [at.is_acquainted for at in found.values()] == [True, True]
 
 
@@ -261,18 +278,18 @@ async def test_regards_are_of_those_who_exist(engine: Engine) -> None:
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         asked = [ben, "user_unknown", ann, ben, "", "nul \0", "user_" + "x" * 500]
-        assert set(await store.relations.regards(ann, asked)) == {ann, ben}
-        assert await store.relations.regards(ann, []) == {}
+        assert set(await store.relations.relationships(ann, asked)) == {ann, ben}
+        assert await store.relations.relationships(ann, []) == {}
 
 
 async def test_regards_carry_settings_and_times(engine: Engine) -> None:
-    """A regard tells of a person what the accounts tell, as of now."""
+    """A relationship tells of a person what the accounts tell, as of now."""
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         await set_privacy(store, ben, Privacy.CONTACTS, send_read_receipts=False)
         store.cursors.note_seen(ben, store.clock() + LATER_MS)
         await store.cursors.flush()
-        user = (await regard(store, ann, ben)).user
+        user = (await relationship(store, ann, ben)).user
         assert user == await store.accounts.user(ben)
         assert (user.last_seen_privacy, user.send_read_receipts) == (Privacy.CONTACTS, False)
         assert user.last_seen == iso(store.clock() + LATER_MS)
@@ -284,13 +301,14 @@ async def test_many_are_regarded_at_once(engine: Engine) -> None:
         ann, *others = await add_people(store, "ann", *(f"p{n}" for n in range(120)))
         await add_group(store, ann, *others[:60])
         await add_contact(store, others[70], ann)
-        found = await store.relations.regards(ann, others)
+        await add_contact(store, ann, others[70])
+        found = await store.relations.relationships(ann, others)
         assert set(found) == set(others)
         acquainted = [user_id for user_id, at in found.items() if at.is_acquainted]
         assert sorted(acquainted) == sorted([*others[:60], others[70]])
 
 
-# Manners and profiles
+# Visibility and profiles
 
 
 async def test_manners_are_what_others_may_notice(engine: Engine) -> None:
@@ -301,11 +319,11 @@ async def test_manners_are_what_others_may_notice(engine: Engine) -> None:
         await add_contact(store, ann, ben)
         for blocked in (ben, cem):
             await block(store, ann, blocked)
-        found = await store.relations.manners([ann, ben, "user_unknown", ann])
-        assert found == {ann: Manners(True, frozenset([ben, cem])), ben: Manners(False, frozenset())}
+        found = await store.relations.visibility([ann, ben, "user_unknown", ann])
+        assert found == {ann: Visibility(True, frozenset([ben, cem])), ben: Visibility(False, frozenset())}
         await unblock(store, ann, cem)
-        assert (await store.relations.manners([ann]))[ann].blocked == frozenset([ben])
-        assert await store.relations.manners([]) == {}
+        assert (await store.relations.visibility([ann]))[ann].blocked == frozenset([ben])
+        assert await store.relations.visibility([]) == {}
 
 
 async def test_profiles_are_of_those_who_exist(engine: Engine) -> None:

@@ -4,8 +4,8 @@ import asyncio
 import shutil
 from pathlib import Path
 
-from parley.bus.ports import Feed
-from parley.model import Action, Persisted, Stored
+from parley.model import Action, Persisted, StoredEntry
+from parley.store.ports import Feed
 from tests.contracts.acting import add_group, add_people, add_person, change, message, said, stored
 from tests.contracts.engines import SqliteEngine, SqliteOpenStore
 from tests.contracts.feeds import Worker, done, working
@@ -64,13 +64,13 @@ async def test_nothing_is_handed_out_above_an_open_number(tmp_path: Path) -> Non
         assert sequences(first_chunk(store)) == [1, 2, 3]
 
 
-def first_chunk(store: SqliteOpenStore) -> list[Stored]:
+def first_chunk(store: SqliteOpenStore) -> list[StoredEntry]:
     """What the feed would hand a new group first."""
     news, _ = store.store.feed._rows.after(0)
     return [position for item in news for position in item.positions]
 
 
-def sequences(positions: list[Stored]) -> list[int]:
+def sequences(positions: list[StoredEntry]) -> list[int]:
     return [position.sequence for position in positions]
 
 

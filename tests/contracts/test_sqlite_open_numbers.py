@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from parley.gateway.hub import Hub, LiveChat
+from parley.gateway.subscribers import LiveChat
 from parley.wire.codec import JSON, Codec
 from parley.wire.codes import Close
 from tests.contracts.acting import (
@@ -21,6 +21,7 @@ from tests.contracts.acting import (
     stored,
 )
 from tests.contracts.engines import SqliteEngine, SqliteOpenStore
+from tests.fakes import hub_over
 from tests.waiting import eventually
 
 
@@ -56,6 +57,9 @@ class Ear:
 
     def close(self, close: Close) -> None:
         raise AssertionError(close)
+
+    async def verify(self) -> None:
+        """Its session never ends."""
 
 
 @pytest.fixture
@@ -107,7 +111,7 @@ async def test_a_device_that_subscribes_meanwhile_misses_nothing(two_phase: Sqli
     gates = Gates(2)
     async with two_phase.opened(hold=gates) as store:
         ann, chat, slow = await with_two_open(store, gates)
-        hub, ear = Hub(store.log, store.directory, store.metrics, lambda _: None), Ear(ann)
+        hub, ear = hub_over(store.log, store.directory, store.metrics), Ear(ann)
         await hub.subscribe(ear)
         for gate in gates.opened:
             gate.set()

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from math import ceil
 from pathlib import Path
 
 import apsw
@@ -11,8 +12,9 @@ import structlog
 
 from parley.errors import OutcomeUnknown, StoreError
 from parley.model import Privacy, ReceiptKind, Relation
+from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite import cursors, overview, schema
-from parley.store.sqlite.database import FILE_NAME
+from parley.store.sqlite.relations import PEOPLE_PER_SLICE
 from parley.testing import faults
 from tests.contracts.acting import (
     add_contact,
@@ -55,7 +57,7 @@ async def test_a_relation_that_ended_leaves_no_row(sqlite: SqliteEngine) -> None
         await add_contact(store, ann, ben)
         await block(store, ann, ben)
         for relation in Relation:
-            await store.relations.relate(ann, ben, relation, None)
+            await store.relations.set_relation(ann, ben, relation, None)
         assert store.foreign("SELECT * FROM relations") == []
 
 
@@ -107,7 +109,7 @@ async def test_a_rise_is_told_once_although_the_disk_failed(
     sqlite: SqliteEngine, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While nothing can be written nothing is told; afterwards every rise is, once."""
-    monkeypatch.setattr(cursors, "RIDE_AFTER_SECONDS", 0.0)  # before the store can have been reopened
+    monkeypatch.setattr(cursors, "FLUSH_AFTER_SECONDS", 0.0)  # before the store can have been reopened
     disk = tmp_path / "disk"
     vfs = faults.vfs_from({faults.DISK: str(disk)})
     with structlog.testing.capture_logs():
@@ -138,14 +140,13 @@ async def test_a_rise_is_told_although_its_commit_was_taken_for_lost(
             chat = await add_group(store, ann)
             await said(store, chat, ann, "1", "2")
             heard, writer = hearing(store), store.store.writer
-            loop = asyncio.get_running_loop()
+            committed = writer._committed
 
-            def commit_and_fail() -> None:
-                store.store.database.writer.execute("COMMIT")
-                loop.call_soon_threadsafe(writer._committed, apsw.IOError("so it seemed"), 0.0)
+            def fail_afterwards(_: Exception | None, seconds: float) -> None:
+                committed(apsw.IOError("so it seemed"), seconds)
 
             with monkeypatch.context() as once:
-                once.setattr(writer, "_commit", commit_and_fail)
+                once.setattr(writer, "_committed", fail_afterwards)
                 store.cursors.note_read(ann, chat, 1, store.clock())
                 with pytest.raises(OutcomeUnknown):
                     await store.cursors.flush()
@@ -185,7 +186,7 @@ async def test_an_overview_costs_the_same_however_long_the_log(sqlite: SqliteEng
             await store.log.append([message(chat, ann) for _ in range(messages)])
             store.cursors.note_read(ben, chat, messages, store.clock())
             await store.cursors.flush()
-            steps.append(await steps_of(store, lambda: store.cursors.changed(ben, "phone", None, 10)))
+            steps.append(await steps_of(store, lambda: store.overviews.changed(ben, "phone", None, 10)))
         assert (await position_of(store, ben, chat)).unread == 50
         assert steps[1] < steps[0] + 50 * 20
 
@@ -202,15 +203,15 @@ async def test_who_only_writes_does_not_make_overviews_slow(
         steps = []
         for messages in (200, 2_000):
             await store.log.append([message(chat, ann) for _ in range(messages)])
-            steps.append(await steps_of(store, lambda: store.cursors.changed(ann, "phone", None, 10)))
+            steps.append(await steps_of(store, lambda: store.overviews.changed(ann, "phone", None, 10)))
         assert steps[1] < 1.1 * steps[0]
         await said(store, chat, ben, "news")
         at = await position_of(store, ann, chat)
         assert (at.unread, at.unread_more) == (1, True)
 
 
-async def test_many_people_are_regarded_in_two_statements(sqlite: SqliteEngine) -> None:
-    """The work for 500 people is one statement, and one more to look for shared chats."""
+async def test_many_people_are_regarded_in_few_statements(sqlite: SqliteEngine) -> None:
+    """Each slice of people is one statement, and one more to look for shared chats."""
     async with sqlite.opened() as store:
         ann, *others = await add_people(store, "ann", *(f"p{n}" for n in range(500)))
         await add_group(store, ann, *others[:250])
@@ -223,10 +224,11 @@ async def test_many_people_are_regarded_in_two_statements(sqlite: SqliteEngine) 
         reader = store.store.database.reader
         reader.exec_trace = trace
         for acquainted in (False, True):
-            found = await store.relations.regards(ann, others, acquainted)
+            found = await store.relations.relationships(ann, others, acquainted)
             assert len(found) == 500
         reader.exec_trace = None
-        assert len(statements) == 3
+        slices = ceil(500 / PEOPLE_PER_SLICE)
+        assert len(statements) == slices + 2 * slices
 
 
 async def test_strangers_cost_the_same_however_many_chats_one_has(sqlite: SqliteEngine) -> None:
@@ -238,7 +240,7 @@ async def test_strangers_cost_the_same_however_many_chats_one_has(sqlite: Sqlite
         for chats in (1, 300):
             for _ in range(chats):
                 await add_group(store, ann)
-            steps.append(await steps_of(store, lambda: store.relations.regards(ann, others)))
+            steps.append(await steps_of(store, lambda: store.relations.relationships(ann, others)))
         assert steps[0] == steps[1]
 
 
@@ -247,7 +249,7 @@ async def test_strangers_cost_the_same_however_many_chats_one_has(sqlite: Sqlite
 
 def test_a_file_of_version_2_keeps_what_it_has(tmp_path: Path) -> None:
     """People, chats and positions of an older file are there with the new columns at their defaults."""
-    with contextlib.closing(apsw.Connection(str(tmp_path / FILE_NAME))) as connection:
+    with contextlib.closing(apsw.Connection(str(tmp_path / DATABASE_NAME))) as connection:
         for migration in schema.MIGRATIONS[:2]:
             connection.execute(migration)
         connection.pragma("user_version", 2)

@@ -12,9 +12,10 @@ import pytest
 
 from parley.errors import Refused, StoreBusy, StoreUnavailable
 from parley.model import Action
-from parley.store.sqlite import states
-from parley.store.sqlite.beside import connect_beside
-from parley.store.sqlite.database import FILE_NAME, Database, lock_folder
+from parley.store.folder import DATABASE_NAME, lock_folder
+from parley.store.sqlite import chat_state
+from parley.store.sqlite.command_connection import command_connection
+from parley.store.sqlite.database import Database
 from parley.store.sqlite.schema import MIGRATIONS
 from parley.store.sqlite.writer import Transaction
 from tests.contracts.acting import (
@@ -83,7 +84,7 @@ async def test_a_refused_chat_makes_nobody_forget(sqlite: SqliteEngine) -> None:
         (ann,) = await add_people(store, "ann")
         await add_group(store, ann)
         forgotten: list[bool] = []
-        store.store.on_foreign_write(lambda: forgotten.append(True))
+        store.store.writer.on_foreign_write(lambda: forgotten.append(True))
         with pytest.raises(Refused):
             await add_group(store, ann, "user_unknown")
         assert forgotten == []
@@ -123,7 +124,7 @@ def commit_count(store: SqliteOpenStore) -> float:
 
 async def test_memory_of_many_chats_is_bounded(sqlite: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """More chats than are remembered go on to work."""
-    monkeypatch.setattr(states, "CHATS_REMEMBERED_MAX", 3)
+    monkeypatch.setattr(chat_state, "CHATS_REMEMBERED_MAX", 3)
     async with sqlite.opened() as store:
         (ann,) = await add_people(store, "ann")
         chats = [await add_group(store, ann) for _ in range(10)]
@@ -136,7 +137,7 @@ async def test_memory_of_many_people_is_bounded(
     sqlite: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More members than are remembered go on to write."""
-    monkeypatch.setattr(states, "PEOPLE_REMEMBERED_MAX", 2)
+    monkeypatch.setattr(chat_state, "SENDERS_REMEMBERED_MAX", 2)
     async with sqlite.opened() as store:
         people = await add_people(store, *(f"p{n}" for n in range(6)))
         chat = await add_group(store, *people)
@@ -147,8 +148,8 @@ async def test_memory_of_many_people_is_bounded(
 
 async def test_chats_and_people_have_limits(sqlite: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """A full chat takes nobody more, and a person in too many chats joins no other."""
-    monkeypatch.setattr("parley.store.sqlite.changes.CHAT_MEMBERS_MAX", 2)
-    monkeypatch.setattr("parley.store.sqlite.changes.USER_CHATS_MAX", 3)
+    monkeypatch.setattr("parley.core.permissions.CHAT_MEMBERS_MAX", 2)
+    monkeypatch.setattr("parley.core.permissions.USER_CHATS_MAX", 3)
     monkeypatch.setattr("parley.store.sqlite.directory.USER_CHATS_MAX", 3)
     async with sqlite.opened() as store:
         ann, ben, cem = await add_people(store, "ann", "ben", "cem")
@@ -205,15 +206,15 @@ async def test_a_foreign_write_is_told_to_whoever_asked(sqlite: SqliteEngine) ->
     async with sqlite.opened() as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
-        store.store.look_for_foreign_writes()
+        store.store.writer.check_for_foreign_writes()
         told: list[bool] = []
-        store.store.on_foreign_write(lambda: told.append(True))
-        store.store.look_for_foreign_writes()
+        store.store.writer.on_foreign_write(lambda: told.append(True))
+        store.store.writer.check_for_foreign_writes()
         await said(store, chat, ann, "own writes are no news")
         assert told == []
         store.set_counter(chat, 2)
-        store.store.look_for_foreign_writes()
-        store.store.look_for_foreign_writes()
+        store.store.writer.check_for_foreign_writes()
+        store.store.writer.check_for_foreign_writes()
         assert told == [True]
 
 
@@ -225,7 +226,7 @@ async def test_foreign_entries_are_seen_after_a_look(sqlite: SqliteEngine) -> No
         await said(store, chat, ann, "1", "2", "3")
         store.foreign("DELETE FROM messages WHERE chat_id = ? AND sequence = 3", (chat,))
         store.set_counter(chat, 2)
-        store.store.look_for_foreign_writes()
+        store.store.writer.check_for_foreign_writes()
         assert (await head_of(store, chat), contents(await read_all(store, chat))) == (2, ["1", "2"])
 
 
@@ -296,15 +297,15 @@ async def test_opening_makes_durable_what_a_crash_left(sqlite: SqliteEngine, tmp
     async with sqlite.opened() as store:
         (ann,) = await add_people(store, "ann")
         await said(store, await add_group(store, ann), ann, "acknowledged")
-        for file in sqlite.path.parent.glob(f"{FILE_NAME}*"):
+        for file in sqlite.path.parent.glob(f"{DATABASE_NAME}*"):
             shutil.copy(file, crashed / file.name)
     database = Database(crashed)
-    assert (crashed / f"{FILE_NAME}-wal").stat().st_size > 0
+    assert (crashed / f"{DATABASE_NAME}-wal").stat().st_size > 0
     database.open()
     (tmp_path / "main").mkdir()
-    shutil.copy(crashed / FILE_NAME, tmp_path / "main" / FILE_NAME)
+    shutil.copy(crashed / DATABASE_NAME, tmp_path / "main" / DATABASE_NAME)
     database.close()
-    with contextlib.closing(apsw.Connection(str(tmp_path / "main" / FILE_NAME))) as main_file:
+    with contextlib.closing(apsw.Connection(str(tmp_path / "main" / DATABASE_NAME))) as main_file:
         assert main_file.execute("SELECT content FROM messages").fetchall() == [("acknowledged",)]
 
 
@@ -326,7 +327,7 @@ def writer_of(who: str, folder: Path) -> Iterator[apsw.Connection]:
         if who == "a server after a fault":
             database.reopen()
         if who == "a repair":
-            with connect_beside(folder, read_only=False) as connection:
+            with command_connection(folder, read_only=False) as connection:
                 yield connection
         else:
             yield database.writer
@@ -347,7 +348,7 @@ def test_every_commit_is_synced(who: str, tmp_path: Path) -> None:
 
 def test_a_newer_file_is_refused(tmp_path: Path) -> None:
     """A file of a later version is not touched, and the message says what to do."""
-    with contextlib.closing(apsw.Connection(str(tmp_path / FILE_NAME))) as connection:
+    with contextlib.closing(apsw.Connection(str(tmp_path / DATABASE_NAME))) as connection:
         connection.pragma("user_version", len(MIGRATIONS) + 1)
     with pytest.raises(StoreUnavailable, match="newer Parley"):
         Database(tmp_path).open()
@@ -355,7 +356,7 @@ def test_a_newer_file_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     """Something else under the store's name is told in one sentence."""
-    (tmp_path / FILE_NAME).write_bytes(b"no database at all" * 1000)
+    (tmp_path / DATABASE_NAME).write_bytes(b"no database at all" * 1000)
     with pytest.raises(StoreUnavailable, match="cannot open the store"):
         Database(tmp_path).open()
 

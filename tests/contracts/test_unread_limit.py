@@ -2,10 +2,11 @@
 
 import pytest
 
-from parley.store.dynamodb import overview_positions
+from parley.store.dynamodb import overview as dynamodb_overview
 from parley.store.sqlite import overview
 from tests.contracts.acting import add_group, add_people, message, position_of
 from tests.contracts.engines import Engine
+from tests.memory import cursors
 
 LIMIT = 4
 """A small one in place of 999, so that it is reached at once."""
@@ -13,8 +14,8 @@ LIMIT = 4
 
 @pytest.fixture(autouse=True)
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overview, "UNREAD_MAX", LIMIT)
-    monkeypatch.setattr(overview_positions, "UNREAD_MAX", LIMIT)
+    for module in (overview, dynamodb_overview, cursors):
+        monkeypatch.setattr(module, "UNREAD_MAX", LIMIT)
 
 
 async def test_more_is_said_only_above_the_limit(engine: Engine) -> None:

@@ -9,10 +9,10 @@ from random import Random
 from msgspec import Struct
 
 from parley.client import Client, RequestRefused, Timing, connect, login, register
-from parley.testing.events import Acknowledged, Refused, Resumed, Seen, Sent
-from parley.testing.history import History, check
-from parley.testing.recording import read_store
-from parley.testing.server import ServerProcess
+from tests.harness.events import Acknowledged, EntrySeen, Resumed, SendRejected, Sent
+from tests.harness.history import History, check
+from tests.harness.recording import read_store
+from tests.harness.server import ServerProcess
 
 PASSWORD = "correct horse battery"
 QUICK = Timing(ack_ms=300, backoff_base_ms=20, backoff_max_ms=200, cursor_flush_ms=20, answer_ms=2_000)
@@ -86,7 +86,7 @@ class Recorder:
                 ack = await sending
             except RequestRefused as error:
                 self.history.add(
-                    Refused(
+                    SendRejected(
                         chat_id=self.chat_id,
                         sender_id=account.user_id,
                         client_message_id=sending.client_message_id,
@@ -113,7 +113,7 @@ class Recorder:
         self.history.add(Resumed(chat_id=self.chat_id, reader=reader, after=after))
         async for entry in me.chat(self.chat_id):
             self.history.add(
-                Seen(
+                EntrySeen(
                     chat_id=self.chat_id,
                     reader=reader,
                     sequence=entry.sequence,
@@ -129,7 +129,7 @@ class Recorder:
 
     def seen_by(self, account: Account) -> list[int]:
         reader = f"{account.user_id} {account.device_id}"
-        seen = [event for event in self.history.events if isinstance(event, Seen)]
+        seen = [event for event in self.history.events if isinstance(event, EntrySeen)]
         return [event.sequence for event in seen if event.reader == reader]
 
     def breaches(self, server: ServerProcess) -> list[str]:

@@ -4,9 +4,9 @@ import uuid
 from itertools import count
 
 from parley import ids
-from parley.app.engines import Store
 from parley.clock import from_iso
-from parley.model import Action, Change, Chat, ChatType, Draft, Kind, Role, User
+from parley.model import Action, Change, ChatType, Draft, Kind, Role, StoredChat, User
+from parley.store.ports import Store
 
 BEGINNING = "2026-01-01T00:00:00.000Z"
 GROUP_ENTRIES = 6
@@ -18,8 +18,8 @@ VOID_AT = 4
 class Ticking:
     """A clock that is a second later each time it is looked at."""
 
-    def __init__(self) -> None:
-        self._ticks = count(from_iso(BEGINNING), 1000)
+    def __init__(self, beginning: str = BEGINNING) -> None:
+        self._ticks = count(from_iso(beginning), 1000)
 
     def __call__(self) -> int:
         return next(self._ticks)
@@ -57,5 +57,5 @@ async def populate(store: Store) -> None:
     store.cursors.note_read("user_ben", "chat_group", 2, from_iso(BEGINNING))
 
 
-def _chat(chat_id: str, chat_type: ChatType, title: str | None) -> Chat:
-    return Chat(chat_id, chat_type, title, "user_ann", BEGINNING, BEGINNING, 1)
+def _chat(chat_id: str, chat_type: ChatType, title: str | None) -> StoredChat:
+    return StoredChat(chat_id, chat_type, title, "user_ann", BEGINNING, BEGINNING, 1)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from parley.testing.proxy import Chaos, ChaosProxy
-from parley.testing.server import ServerProcess
+from tests.harness.proxy import Chaos, ChaosProxy
+from tests.harness.server import ServerProcess
 from tests.integration.sdk import QUICK, Account, Recorder, client, new_group, newcomer
 
 PEOPLE = 3

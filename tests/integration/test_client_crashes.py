@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from parley.testing.server import ServerProcess
+from tests.harness.server import ServerProcess
 from tests.integration.sdk import Account, Recorder, client, new_group, newcomer
 
 MESSAGES = 120

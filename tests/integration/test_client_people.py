@@ -12,11 +12,12 @@ from parley.client import (
     Privacy,
     ReadReceipts,
     RequestRefused,
+    What,
     connect,
     login,
     register,
 )
-from parley.testing.server import ServerProcess
+from tests.harness.server import ServerProcess
 from tests.integration.sdk import PASSWORD, QUICK, Account, client, new_group, newcomer
 from tests.waiting import eventually
 
@@ -197,6 +198,26 @@ async def test_people_are_found_and_kept(server: ServerProcess) -> None:
         assert [person.username for person in await me.contacts.all()] == ["dora"]
         await me.contacts.remove(dora_id)
         assert await me.contacts.all() == []
+
+
+async def test_invitations_are_heard_and_answered(server: ServerProcess) -> None:
+    """An update tells of each; who accepts is in the chat, who declines is not, and both lists end empty."""
+    ann, ben = await pair(server)
+    async with client(server.url, ann) as me, client(server.url, ben) as other:
+        assert (await me.update(who_may_add=Privacy.NOBODY)).who_may_add is Privacy.NOBODY
+        updates = aiter(me.updates())
+        first = await other.create_chat([ann.user_id], "one")
+        second = await other.create_chat([], "two")
+        assert not await second.add_member(ann.user_id)
+        wanted, heard = {first.chat_id, second.chat_id}, set[str | None]()
+        while not wanted <= heard:
+            update = await anext(updates)
+            heard |= {update.chat_id} if update.what is What.INVITATIONS else set()
+        assert {one.chat_id for one in await me.invitations.all()} == wanted
+        await me.invitations.accept(first.chat_id)
+        await me.invitations.decline(second.chat_id)
+        assert await me.invitations.all() == []
+        assert [chat.title for chat in await me.chats()] == ["one"]
 
 
 async def test_devices_are_listed_and_removed(server: ServerProcess) -> None:

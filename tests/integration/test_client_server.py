@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from parley.client import BadToken, RequestRefused, connect, login, register
-from parley.client.keeping import Changes, Outgoing, SqliteKeeper
+from parley.client.storage import OutgoingMessage, SqliteStorage, StateChanges
 from parley.clock import MS_PER_DAY, wall_clock
 from parley.model import ChatType, Role
-from parley.testing.server import ServerProcess
+from tests.harness.server import ServerProcess
 from tests.integration.sdk import PASSWORD, QUICK, client, new_group, newcomer
 
 
@@ -151,11 +151,13 @@ async def test_a_message_older_than_the_keys_is_looked_for(
     if was_stored:
         async with client(server.url, account) as me:
             await me.chat(chat_id).send("old", client_message_id=old_id)
-    keeper = SqliteKeeper(str(tmp_path / "outbox.db"))
+    storage = SqliteStorage(str(tmp_path / "outbox.db"))
     created_at_ms = wall_clock() - 8 * MS_PER_DAY
-    old = Outgoing(chat_id=chat_id, client_message_id=old_id, content="old", created_at_ms=created_at_ms)
-    keeper.commit(Changes(added=[old]))
-    keeper.close()
+    old = OutgoingMessage(
+        chat_id=chat_id, client_message_id=old_id, content="old", created_at_ms=created_at_ms
+    )
+    storage.commit(StateChanges(added=[old]))
+    storage.close()
     async with client(server.url, account, outbox=tmp_path / "outbox.db") as me:
         (sending,) = me.unsent
         ack = await sending

@@ -10,10 +10,10 @@ from random import Random
 
 from aiohttp import ClientSession
 
-from parley.testing.clients import Frame, HttpClient, Person, RawClient, Unexpected
-from parley.testing.cluster import ClusterProcess
-from parley.testing.server import ServerProcess
 from tests.ack_first import AckFirst, AckOrder
+from tests.harness.clients import Frame, HttpClient, Person, RawClient, Unexpected
+from tests.harness.cluster import ClusterProcess
+from tests.harness.server import ServerProcess
 from tests.simulation.crowd import Crowd, Reader, Writer
 from tests.waiting import eventually
 

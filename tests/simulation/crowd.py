@@ -11,10 +11,10 @@ from random import Random
 
 from aiohttp import ClientError, ClientSession
 
-from parley.testing.clients import Disconnected, Frame, HttpClient, Person, RawClient, Unexpected
-from parley.testing.history import History
-from parley.testing.recording import Recording
-from parley.testing.server import ServerProcess
+from tests.harness.clients import Disconnected, Frame, HttpClient, Person, RawClient, Unexpected
+from tests.harness.history import History
+from tests.harness.recording import Recording
+from tests.harness.server import ServerProcess
 
 WINDOW_MAX = 16
 PAUSE_SECONDS_MAX = 0.004

@@ -13,12 +13,12 @@ import pytest
 from aiohttp import ClientSession
 
 from parley.ephemeral.ports import NODE_LEASE_SECONDS
-from parley.testing.cluster import ClusterProcess
 from parley.testing.faults import CRASH
-from parley.testing.history import check
-from parley.testing.server import ServerProcess
-from parley.testing.tables import Tables
 from tests.clusters import MODES, asking_sequencers, cluster_of, own_names, running, sequencers_of
+from tests.harness.cluster import ClusterProcess
+from tests.harness.history import check
+from tests.harness.server import ServerProcess
+from tests.harness.tables import StoreTables
 from tests.seeds import ROUNDS, SEED
 from tests.services import OwnServices
 from tests.simulation.cluster_crowd import ClusterCrowd
@@ -156,7 +156,7 @@ async def roll(crowd: ClusterCrowd, cluster: ClusterProcess) -> None:
 
 
 async def assert_promise_kept(crowd: ClusterCrowd, cluster: ClusterProcess, history_file: Path) -> None:
-    async with Tables(cluster.environment) as tables:
+    async with StoreTables(cluster.environment) as tables:
         await tables.read_into(crowd.history)
     crowd.history.write(history_file)
     breaches = [*crowd.order.overtaken, *check(crowd.history)]

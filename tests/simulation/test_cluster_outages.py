@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from parley.testing.clients import Frame, RawClient
-from parley.testing.cluster import ClusterProcess
-from parley.testing.tables import Tables
 from tests.acceptance.cluster_world import ClusterWorld, world_on
 from tests.clusters import ATOMIC, cluster_of, own_names, redis_of, running
+from tests.harness.clients import Frame, RawClient
+from tests.harness.cluster import ClusterProcess
+from tests.harness.tables import StoreTables
 from tests.seeds import ROUNDS
 from tests.services import OwnServices
 from tests.waiting import eventually
@@ -92,7 +92,7 @@ async def test_without_kafka_sends_go_on_and_readers_catch_up(
                 if IS_LONG:
                     await heard(world, ann, ben, last)
             await heard(world, ann, ben, last)
-        async with Tables(cluster.environment) as tables:
+        async with StoreTables(cluster.environment) as tables:
 
             async def all_published() -> bool:
                 return not await tables.unpublished()

@@ -9,8 +9,8 @@ import pytest
 from aiohttp import ClientSession
 
 from ops.local_services.ports import free_ports
-from parley.testing.proxy import Chaos, ChaosProxy
 from tests.clusters import MODES, nodes_on_shared_services, running
+from tests.harness.proxy import Chaos, ChaosProxy
 from tests.seeds import ROUNDS, SEED
 from tests.simulation.cluster_crowd import ClusterCrowd
 from tests.simulation.test_cluster_faults import assert_promise_kept

@@ -9,12 +9,12 @@ import pytest
 from aiohttp import ClientSession
 
 from parley.client import Client
-from parley.testing.cluster import ClusterProcess
-from parley.testing.events import Acknowledged, Refused
-from parley.testing.history import check
-from parley.testing.proxy import Balancer
-from parley.testing.tables import Tables
 from tests.clusters import ATOMIC, nodes_on_shared_services, running, until_acquainted
+from tests.harness.cluster import ClusterProcess
+from tests.harness.events import Acknowledged, SendRejected
+from tests.harness.history import check
+from tests.harness.proxy import Balancer
+from tests.harness.tables import StoreTables
 from tests.integration.sdk import Account, Recorder, client, new_group, newcomer
 from tests.seeds import ROUNDS, SEED
 from tests.waiting import eventually
@@ -37,8 +37,8 @@ async def test_a_rolling_restart_costs_nobody_a_message(tmp_path: Path) -> None:
             accounts = [await newcomer(cluster["n1"]) for _ in range(3)]
             recorder = Recorder(await new_group(cluster["n1"], accounts))
             await use(recorder, cluster, front, accounts)
-        assert not [event for event in recorder.history.events if isinstance(event, Refused)]
-        async with Tables(cluster.environment) as tables:
+        assert not [event for event in recorder.history.events if isinstance(event, SendRejected)]
+        async with StoreTables(cluster.environment) as tables:
             await tables.read_into(recorder.history)
         breaches = check(recorder.history)
         assert not breaches, "\n".join(map(str, breaches[:20]))

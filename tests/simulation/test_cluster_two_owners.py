@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 import pytest
 from aiohttp import ClientSession, TCPConnector
 
-from parley.testing.clients import Frame, RawClient
 from parley.testing.dynamodb_faults import VARIABLE
-from parley.testing.proxy import Chaos, ChaosProxy
-from parley.testing.server import HOST
 from parley.wire.limits import ANSWER_SECONDS_MAX
 from tests.acceptance.cluster_world import ClusterWorld
 from tests.clusters import MODES, metric, nodes_on_shared_services
+from tests.harness.clients import Frame, RawClient
+from tests.harness.proxy import Chaos, ChaosProxy
+from tests.harness.server import HOST
 from tests.seeds import ROUNDS
 from tests.services import redis_url
 

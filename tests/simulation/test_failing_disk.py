@@ -14,8 +14,8 @@ import pytest
 from aiohttp import ClientSession
 
 from parley.testing import faults
-from parley.testing.clients import HttpClient
-from parley.testing.server import ServerProcess
+from tests.harness.clients import HttpClient
+from tests.harness.server import ServerProcess
 from tests.seeds import ROUNDS, SEED
 from tests.simulation.crowd import Crowd
 from tests.simulation.test_kill_minus_nine import ROUND_SECONDS_MAX, assert_promise_kept

@@ -14,9 +14,9 @@ import pytest
 from aiohttp import ClientSession
 
 from parley.testing import faults
-from parley.testing.history import check
-from parley.testing.recording import read_store
-from parley.testing.server import ServerFailed, ServerProcess, run_parley
+from tests.harness.history import check
+from tests.harness.recording import read_store
+from tests.harness.server import ServerFailed, ServerProcess, run_parley
 from tests.seeds import ROUNDS, SEED
 from tests.simulation.crowd import Crowd
 

@@ -12,10 +12,10 @@ from random import Random
 import pytest
 from aiohttp import ClientSession
 
-from parley.testing.clients import HttpClient
-from parley.testing.cluster import ClusterProcess
 from parley.testing.faults import CRASH
 from tests.clusters import MODES, nodes_on_shared_services, running, until_acquainted
+from tests.harness.clients import HttpClient
+from tests.harness.cluster import ClusterProcess
 from tests.seeds import IS_VARIED, ROUNDS, SEED
 from tests.simulation.cluster_crowd import TRY_AGAIN_SECONDS
 from tests.simulation.test_kill_minus_nine import KILL_SECONDS_MAX, REACHED_MAX, until_dead

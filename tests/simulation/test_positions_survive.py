@@ -13,8 +13,8 @@ import pytest
 from aiohttp import ClientSession
 
 from parley.testing import faults
-from parley.testing.clients import Frame, HttpClient, Person, RawClient, Unexpected
-from parley.testing.server import ServerProcess, run_parley
+from tests.harness.clients import Frame, HttpClient, Person, RawClient, Unexpected
+from tests.harness.server import ServerProcess, run_parley
 from tests.seeds import ROUNDS, SEED
 from tests.simulation.crowd import Crowd, Member
 from tests.simulation.test_kill_minus_nine import AT_RANDOM, MOMENTS, ROUND_SECONDS_MAX, die

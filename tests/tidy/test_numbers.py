@@ -14,11 +14,11 @@ from parley.wire import limits
 from tests.tidy.repository import ROOT
 
 MS = 1_000
-RIDE = (cursors.RIDE_AFTER_SECONDS * MS, shared_cursors.RIDE_AFTER_SECONDS)
+RIDE = (cursors.FLUSH_AFTER_SECONDS * MS, shared_cursors.FLUSH_AFTER_SECONDS)
 SEAL = (sqlite_log.SEAL_AFTER_MS / MS, shared_store.SEAL_AFTER_MS / MS)
 
 STATED: list[tuple[str, str, tuple[float, ...]]] = [
-    ("PROTOCOL", "at the latest {} ms later on SQLite, {} seconds later on DynamoDB", RIDE),
+    ("PROTOCOL", "within {} ms on SQLite and within {} seconds on DynamoDB", RIDE),
     ("ARCHITECTURE", "at the latest after {} ms; on DynamoDB", RIDE[:1]),
     ("ARCHITECTURE", "they are written at the latest after {} s", RIDE[1:]),
     ("people", "at the latest {} ms after they came ({} s on DynamoDB", RIDE),
@@ -29,9 +29,9 @@ STATED: list[tuple[str, str, tuple[float, ...]]] = [
     ("the-log-on-dynamodb", "`ttl` after {} days", (entries.KEY_DAYS,)),
     ("the-log", "outlasts the promised {} days", (limits.IDEMPOTENCY_DAYS,)),
     ("client-duties", "resending a message older than {} days", (limits.IDEMPOTENCY_DAYS,)),
-    ("fan-out", "What nobody has told of after {} ms", (hub.FILL_AFTER_SECONDS * MS,)),
+    ("fan-out", "If positions are still missing after {} ms", (hub.FILL_AFTER_SECONDS * MS,)),
     ("fan-out", "once it has not moved for {} seconds", (outbox.QUIET_SECONDS,)),
-    ("fan-out", "asks the store every {} seconds", (sweeper.SWEEP_SECONDS,)),
+    ("fan-out", "reads every {} seconds which chats", (sweeper.SWEEP_SECONDS,)),
     ("fan-out", "whose mark has not moved for {} seconds", (sweeper.SWEEP_AFTER_MS / MS,)),
     ("fan-out", "longer than {} seconds, it is refused as", (publisher.CONFIRM_SECONDS_MAX,)),
     (

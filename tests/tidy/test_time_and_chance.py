@@ -16,7 +16,7 @@ ALLOWED = {
     "src/parley/clock.py": "where the real clock is",
     "src/parley/client/client.py": "who connects need not know of chance",
     "src/parley/ephemeral/redis/signals.py": "a name by which a process knows its own signals",
-    "src/parley/store/sqlite/beside.py": "SQLite calls it from C while it holds the thread",
+    "src/parley/store/sqlite/command_connection.py": "SQLite calls it from C while it holds the thread",
 }
 REAL = {
     "datetime": {"now", "today", "utcnow"},

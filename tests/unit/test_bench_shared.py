@@ -38,7 +38,7 @@ def test_a_transaction_is_charged_for_head_entries_and_keys_twice(messages: int)
     """Each message is an entry and a key, the head is one more item, and a transaction counts double."""
     actions = actions_of(CHAT_ID, head=7, messages=messages)
     meter = Meter()
-    meter("TransactWriteItems", {"TransactItems": [action.request(str) for action in actions]})
+    meter("TransactWriteItems", {"TransactItems": [action.request("") for action in actions]})
     assert len(actions) == 1 + 2 * messages
     assert meter.total == 2 + 4 * messages
 
@@ -85,7 +85,7 @@ async def nothing_behind(table: str, key: object) -> None:
 
 def transaction(head: int, messages: int) -> dict[str, object]:
     actions = actions_of(CHAT_ID, head, messages)
-    return {"TransactItems": [action.request(lambda table: PREFIX + table) for action in actions]}
+    return {"TransactItems": [action.request(PREFIX) for action in actions]}
 
 
 async def test_the_stand_in_remembers_a_log() -> None:

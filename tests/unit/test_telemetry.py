@@ -15,8 +15,9 @@ from parley.telemetry import (
     Latencies,
     Metrics,
     Window,
+    escape_controls,
 )
-from parley.testing.clock import VirtualClock
+from tests.harness.clock import VirtualClock
 
 SOURCE_NAMES = [
     "sequence_allocation_latency_p99",
@@ -182,8 +183,8 @@ def test_rates_reach_the_text() -> None:
     metrics.gaps.add(1, 5)
     metrics.conflicts.add(1, 10)
     metrics.allocation.add(0.25)
-    metrics.counter_missing_errors += 2
-    metrics.sequence_allocation_errors += 3
+    metrics.counter_missing_errors.inc(2)
+    metrics.sequence_allocation_errors.inc(3)
     found = samples(metrics)
     assert [found[name] for name in SOURCE_NAMES[:6]] == [0.25, 3.0, 2.0, 0.25, 0.2, 0.1]
 
@@ -202,7 +203,7 @@ def test_the_store_is_asked_at_each_scrape() -> None:
     """Whether the store can be used is read when somebody asks, not when it was last told."""
     metrics = Metrics(VirtualClock())
     available = [True]
-    metrics.is_store_available = lambda: available[0]
+    metrics.store_available.register(lambda: available[0])
     assert samples(metrics)["parley_store_available"] == 1.0
     available[0] = False
     assert samples(metrics)["parley_store_available"] == 0.0
@@ -213,3 +214,11 @@ def test_two_servers_in_one_process_count_apart() -> None:
     one, other = Metrics(VirtualClock()), Metrics(VirtualClock())
     one.messages_stored.inc(5)
     assert samples(other)["parley_messages_stored_total"] == 0.0
+
+
+def test_a_line_of_text_holds_no_control_character() -> None:
+    """What a client said is escaped, in the event as in every field; what is printable stays as it is."""
+    line = escape_controls(
+        None, "info", {"event": "a\x1b[2J", "path": "/x\r\nfake", "name": "Zoë", "count": 3}
+    )
+    assert line == {"event": "a\\x1b[2J", "path": "/x\\r\\nfake", "name": "Zoë", "count": 3}

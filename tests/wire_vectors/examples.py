@@ -16,6 +16,8 @@ from parley.wire.frames import (
     Heartbeat,
     HeartbeatAck,
     Hello,
+    InvitationEnded,
+    InvitationFrame,
     MessageBatch,
     Messages,
     Overview,
@@ -189,6 +191,13 @@ def noticed() -> dict[str, ServerFrames]:
         "chat_changed read_receipts": ChatChanged(chat_id=CHAT, change="read_receipts", read_receipts="none"),
         "chat_changed muted": ChatChanged(chat_id=CHAT, change="muted", muted_until=TIME),
         "chat_changed no longer muted": ChatChanged(chat_id=CHAT, change="muted", muted_until=None),
+        "invitation": InvitationFrame(
+            chat_id=CHAT, title="Grüße", by=OTHER, role="member", invited_at=TIME, expires_at=TIME
+        ),
+        "invitation without a title": InvitationFrame(
+            chat_id=CHAT, title=None, by=OTHER, role="admin", invited_at=TIME, expires_at=TIME
+        ),
+        "invitation_ended": InvitationEnded(chat_id=CHAT),
         "receipt delivered": ReceiptFrame(
             chat_id=CHAT, user_id=OTHER, kind="delivered", up_to_sequence=47, at=TIME
         ),

@@ -1,6 +1,6 @@
 """The composition root: picks the engines of a server, puts it together, and is its life."""
 
 from parley.app.node import App
-from parley.app.serving import serve
+from parley.app.process import serve
 
 __all__ = ["App", "serve"]

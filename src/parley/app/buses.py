@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from parley.app.engines import Job
 from parley.bus.embedded import EmbeddedBus
 from parley.bus.ports import Bus, Confirm
+from parley.store.ports import Job
 
 
 class BusEngine(Protocol):

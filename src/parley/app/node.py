@@ -13,28 +13,43 @@ from typing import IO, TYPE_CHECKING
 import structlog
 
 from parley.app.buses import BusEngine, EmbeddedBusEngine
-from parley.app.engines import EmbeddedEngine, Engine, Reach
-from parley.chats.accounts import People
+from parley.app.engines import end_expired_sessions, make_engine, seal_regularly
+from parley.app.tls import Certificate
+from parley.chats.accounts import AccountManager
+from parley.chats.deletions import AccountDeletions
+from parley.chats.invitations import InvitationService
 from parley.chats.membership import Membership
-from parley.chats.reading import Reading
-from parley.chats.sending import Sender, Sending
+from parley.chats.pending import PendingSends
+from parley.chats.reader import ChatReader
+from parley.chats.sender import LocalSender, Sender
+from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock, wall_clock
 from parley.config import Config
+from parley.core.cluster_keys import KEY_BYTES, ClusterKeys
+from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
 from parley.errors import ConfigError
+from parley.gateway.connection import ConnectionServices
+from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
+from parley.gateway.outbox import Flusher
 from parley.gateway.server import CLEANUP_SECONDS_MAX, CLOSE_SECONDS_MAX, Gateway
-from parley.gateway.services import Services
+from parley.gateway.services import ApiServices
+from parley.gateway.shared_rates import SharedRates
+from parley.gateway.socket_groups import SocketGroups
+from parley.gateway.subscribers import Subscribers
+from parley.gateway.turns import LoopTurns
 from parley.ids import NODE, Ids
 from parley.people.social import Social
-from parley.store.sqlite.database import lock_folder
+from parley.store.folder import lock_folder
+from parley.store.ports import Engine
 from parley.telemetry import Metrics
 from parley.testing import faults
 from parley.wire.limits import DRAIN_SECONDS_MAX
 
 if TYPE_CHECKING:
-    from parley.app.clustering import Clustering
+    from parley.app.cluster import ClusterNode
 
 FINISH_SECONDS_MAX = 4.0
 STORE_CLOSE_SECONDS_MAX = 1.5
@@ -63,122 +78,156 @@ class App:
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self.config = config
+        self.clock = clock
         self.metrics = metrics = Metrics(clock)
-        self._clock = clock
         self._ids = make_ids = Ids(random_bits)
         self.node_id = config.cluster.node or make_ids.next(NODE, clock())
-        reach = faults.reach_from(environment)
-        self.engine = engine = self._make_engine(reach, environment)
-        self.store = store = engine.store
-        metrics.is_store_available = lambda: engine.available
-        self.ephemeral = ephemeral = self._make_ephemeral()
-        metrics.is_ephemeral_available = lambda: ephemeral.available
-        metrics.signals_dropped = lambda: ephemeral.signals.dropped
-        self.hub = Hub(store.log, store.directory, metrics, reach)
-        self._buses = self._make_buses()
-        self.bus = bus = self._buses.bus
-        self.local_sending = Sending(
-            store.log, bus, metrics, engine.lanes, engine.batch_drafts_max, self._buses.confirm
+        self.certificate = Certificate(config.tls) if config.tls.certificate else None
+
+        self._keys = keys = _make_keys(config)
+
+        # Engines: where things are kept, and what may be lost
+        self.store = store = make_engine(
+            config, clock=clock, ids=make_ids, metrics=metrics, environment=environment
         )
-        self.cluster = self._make_cluster()
-        self.sending: Sender = self.cluster.forwarding if self.cluster else self.local_sending
-        self.hub.hold = self.sending.hold
-        self.social = social = self._make_social()
-        self.people = self._make_people()
-        self.reading = Reading(store.log, store.directory, store.cursors, clock)
-        self.services = Services(
-            config=config,
-            clock=clock,
-            metrics=metrics,
-            people=self.people,
-            membership=Membership(store.directory, self.sending, bus, clock, make_ids),
-            sending=self.sending,
-            reading=self.reading,
-            social=social,
-            hub=self.hub,
-            ephemeral=self.ephemeral,
-            node_id=self.node_id,
-        )
-        self.gateway = Gateway(
-            self.services, lambda: engine.available, make_ids, "gateway" in config.cluster.roles
-        )
-        self._jobs: list[asyncio.Task[None]] = []
-        self._lock: IO[str] | None = None
-        """The folder belongs to this process, also where only its address is kept there."""
+        self.ephemeral = ephemeral = _make_ephemeral(config, keys, clock, metrics)
+        metrics.store_available.register(lambda: store.available)
+        metrics.ephemeral_available.register(lambda: ephemeral.available)
+        metrics.signals_dropped.register(lambda: ephemeral.signals.dropped)
 
-    # What the configuration asks for; engines that it does not name are not even imported
-
-    def _make_engine(self, reach: Reach, environment: Mapping[str, str]) -> Engine:
-        if self.config.store.engine == "sqlite":
-            return EmbeddedEngine(self.config, self._clock, self._ids, self.metrics, reach, environment)
-        from parley.app.shared import SharedEngine
-
-        return SharedEngine(self.config, self._clock, self._ids, self.metrics, reach, environment)
-
-    def _make_ephemeral(self) -> Ephemeral:
-        if not self.config.redis.url:
-            return LocalEphemeral(self._clock)
-        from parley.ephemeral.redis.engine import RedisEphemeral
-
-        return RedisEphemeral(self.config.redis.url, self._clock, prefix=self.config.redis.prefix)
-
-    def _make_buses(self) -> BusEngine:
-        if not self.config.kafka.brokers:
-            return EmbeddedBusEngine()
-        from parley.app.kafka import KafkaBusEngine
-
-        return KafkaBusEngine(self.config, self.node_id, self.store, self.hub, self.metrics, self._clock)
-
-    def _make_cluster(self) -> Clustering | None:
-        """Only nodes that share a store can work together."""
-        if self.config.store.engine == "sqlite":
-            return None
-        from parley.app.clustering import Clustering, sequencer_routes
-
-        engine = self.engine
-        return Clustering(
-            self.config,
-            self.node_id,
-            clock=self._clock,
-            make_ids=self._ids,
-            metrics=self.metrics,
-            ephemeral=self.ephemeral,
-            sending=self.local_sending if "ingest" in self.config.cluster.roles else None,
-            listener=self.hub,
-            is_ready=lambda: engine.available,
-            routes=sequencer_routes(self.config, engine, self._clock, self.metrics),
-        )
-
-    def _make_people(self) -> People:
-        people = People(
-            self.store.accounts,
-            self.store.cursors,
-            self.bus,
-            self._clock,
-            self._ids,
-            secrets.token_bytes,
-            self.config.password_letters_min,
-        )
-        people.changed = self.social.person_changed
-        return people
-
-    def _make_social(self) -> Social:
-        store = self.store
-        social = Social(
+        # From a commit to the clients: each part knows only those above it
+        self.pending = pending = PendingSends()
+        self.subscribers = subscribers = Subscribers()
+        self.social = social = Social(
             log=store.log,
             directory=store.directory,
             accounts=store.accounts,
             cursors=store.cursors,
+            overviews=store.overviews,
             relations=store.relations,
-            standings=store.standings,
-            ephemeral=self.ephemeral,
-            audience=self.hub,
-            tell_some=self.hub.tell_some,
-            clock=self._clock,
-            metrics=self.metrics,
+            member_states=store.member_states,
+            ephemeral=ephemeral,
+            audience=subscribers,
+            tell_some=subscribers.tell_some,
+            clock=clock,
+            metrics=metrics,
         )
-        self.hub.changed = social.chat_changed
-        return social
+        reach = faults.reach_from(environment)
+        self.hub = Hub(store.log, store.directory, subscribers, pending, social.chat_changed, metrics, reach)
+        self.bus_engine = _make_bus_engine(config, self.node_id, keys, store, self.hub, metrics, clock)
+        self.bus = bus = self.bus_engine.bus
+
+        # From a client to the log
+        self.local_sender = LocalSender(
+            store.log, bus, pending, metrics, store.batching, self.bus_engine.confirm
+        )
+        self.cluster = self._make_cluster()
+        self.sender: Sender = self.cluster.forwarder if self.cluster else self.local_sender
+        self.reader = ChatReader(store.log, store.directory, store.cursors, clock)
+        self.accounts = AccountManager(
+            store.accounts,
+            store.cursors,
+            bus,
+            clock,
+            make_ids,
+            secrets.token_bytes,
+            config.password_letters_min,
+            social.person_changed,
+            config.refuses_common_passwords,
+        )
+        self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
+        self.deletions = AccountDeletions(
+            store.account_admin, store.directory, store.relations, store.invitations, self.membership, clock
+        )
+        self.invitations = InvitationService(
+            self.membership, store.directory, store.invitations, store.relations, ephemeral.signals, clock
+        )
+        self.gateway = self._make_gateway()
+        self._jobs: list[asyncio.Task[None]] = []
+        self._lock: IO[str] | None = None
+        """The folder belongs to this process, also where only its address is kept there."""
+
+    def _make_cluster(self) -> ClusterNode | None:
+        """Only nodes that share a store can work together."""
+        if self.config.store.engine == "sqlite":
+            return None
+        from parley.app.cluster import ClusterNode, sequencer_routes
+
+        store = self.store
+        return ClusterNode(
+            self.config,
+            self.node_id,
+            self._keys,
+            clock=self.clock,
+            make_ids=self._ids,
+            metrics=self.metrics,
+            ephemeral=self.ephemeral,
+            local=self.local_sender if "ingest" in self.config.cluster.roles else None,
+            pending=self.pending,
+            listener=self.hub,
+            is_ready=lambda: store.available,
+            routes=sequencer_routes(self.config, store, self._keys, self.clock, self.metrics),
+        )
+
+    def _make_gateway(self) -> Gateway:
+        store, social = self.store, self.social
+        self.rates = rates = SharedRates(self.ephemeral, self.clock)
+        self.devices = devices = DeviceLeases(self.ephemeral.registry, self.node_id, social.note_gone)
+        api = ApiServices(
+            config=self.config,
+            clock=self.clock,
+            accounts=self.accounts,
+            user_admin=UserAdmin(
+                self.accounts,
+                store.accounts,
+                store.account_admin,
+                store.audit,
+                self.deletions,
+                self.clock,
+                self._ids,
+                social.person_changed,
+            ),
+            membership=self.membership,
+            invitations=self.invitations,
+            sender=self.sender,
+            reader=self.reader,
+            presence=social.presence,
+            receipts=social.receipts,
+            contacts=social.contacts,
+            chat_list=social.chat_list,
+            rates=rates,
+        )
+        live = ConnectionServices(
+            clock=self.clock,
+            metrics=self.metrics,
+            accounts=self.accounts,
+            sender=self.sender,
+            reader=self.reader,
+            hub=self.hub,
+            devices=devices,
+            presence=social.presence,
+            typing=social.typing,
+            chat_list=social.chat_list,
+            arrived=social.note_arrival,
+            message_rate=rates.messages,
+            frame_rate=RateLimiter(FRAMES_PER_CONNECTION),
+            work_rate=rates.work,
+            flusher=Flusher(),
+            turns=LoopTurns(self.metrics.turn_waits),
+            users=SocketGroups(),
+            connections_per_user=self.config.limits.connections_per_user,
+        )
+        return Gateway(
+            self.config,
+            api=api,
+            live=live,
+            devices=devices,
+            rates=rates,
+            is_ready=lambda: store.available,
+            clock=self.clock,
+            metrics=self.metrics,
+            make_ids=self._ids,
+        )
 
     # Life
 
@@ -192,25 +241,32 @@ class App:
 
     async def _start(self) -> int:
         self._lock = lock_folder(self.folder)
-        await self.engine.open()
-        await self._buses.start()
+        await self.store.open()
+        await self.bus_engine.start()
         await self._check_ephemeral()
         await self.ephemeral.start()
-        self.local_sending.start()
+        self.local_sender.start()
         self.social.start()
-        jobs = self.engine.jobs(self.hub, self.bus) + self._buses.jobs()
+        sealing = seal_regularly(self.store.log, self.bus.publish)
+        jobs = [sealing, *self.store.jobs(self.hub), *self.bus_engine.jobs()]
+        if not {"gateway", "delivery"}.isdisjoint(self.config.cluster.roles):
+            jobs.append(self.deletions.run())
+        if "delivery" in self.config.cluster.roles:
+            jobs.append(end_expired_sessions(self.store.account_admin, self.clock))
+        if self.certificate is not None:
+            jobs.append(self.certificate.watch())
         self._jobs = [asyncio.create_task(job) for job in jobs]
+        self.bus.subscribe(self.hub)
         if self.cluster is not None:
             await self.cluster.start(self.bus)
-        else:
-            self.bus.subscribe(self.hub)
-        return await self.gateway.start(self.config.server.host, self.config.server.port)
+        server, tls = self.config.server, self.certificate.context if self.certificate is not None else None
+        return await self.gateway.start(server.host, server.port, tls)
 
     async def _check_ephemeral(self) -> None:
-        """A Redis that is away is waited for; one that can never be used is a mistake to tell of now."""
+        """A Redis that is away may come back; one that can never be used is reported now."""
         if not self.config.redis.url:
             return
-        from parley.ephemeral.redis.checking import check_redis, is_away
+        from parley.ephemeral.redis.check import check_redis, is_away
 
         try:
             await check_redis(self.config.redis.url)
@@ -221,10 +277,10 @@ class App:
 
     async def _abandon(self) -> None:
         leave = [self.cluster.withdraw, self.cluster.stop] if self.cluster is not None else []
-        for part in (*leave, self._end_jobs, self._buses.stop, self.ephemeral.close, self.engine.close):
+        for part in (*leave, self._end_jobs, self.bus_engine.stop, self.ephemeral.close, self.store.close):
             with contextlib.suppress(Exception):  # the first failure is the one to tell of
                 await part()
-        self.people.close()
+        self.accounts.close()
         self._unlock()
 
     async def stop(self) -> None:
@@ -237,9 +293,14 @@ class App:
         await self._end_jobs()
         await self.social.close()
         await self.hub.close()
-        self.people.close()
+        self.accounts.close()
         await _within(STORE_CLOSE_SECONDS_MAX, self._close())
         self._unlock()
+
+    def reload(self) -> None:
+        """Take what the files of the certificate hold now."""
+        if self.certificate is not None:
+            self.certificate.reload()
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -248,8 +309,8 @@ class App:
     async def _finish(self) -> None:
         """What was taken to forward may still come back to be appended here."""
         if self.cluster is not None:
-            await self.cluster.forwarding.stop()
-        await self.local_sending.stop()
+            await self.cluster.forwarder.stop()
+        await self.local_sender.stop()
 
     async def _end_jobs(self) -> None:
         for job in self._jobs:
@@ -259,13 +320,55 @@ class App:
     async def _close(self) -> None:
         if self.cluster is not None:
             await self.cluster.stop()
-        await self._buses.stop()
+        await self.bus_engine.stop()
         await self.ephemeral.close()
-        await self.engine.close()
+        await self.store.close()
 
     @property
     def folder(self) -> Path:
         return Path(self.config.server.data)
+
+
+# Engines that the configuration does not name are not even imported
+
+
+def _make_keys(config: Config) -> ClusterKeys:
+    """On a store that no other node shares, a node believes nobody but itself."""
+    if config.store.engine == "sqlite":
+        return ClusterKeys(secrets.token_hex(KEY_BYTES))
+    from parley.cluster.trust import cluster_keys
+
+    return cluster_keys(config.cluster, config.cluster.host)
+
+
+def _make_ephemeral(config: Config, keys: ClusterKeys, clock: Clock, metrics: Metrics) -> Ephemeral:
+    if not config.redis.url:
+        return LocalEphemeral(clock)
+    from parley.ephemeral.redis.engine import RedisEphemeral
+
+    return RedisEphemeral(
+        config.redis.url,
+        keys,
+        clock,
+        prefix=config.redis.prefix,
+        passed_over=lambda what: metrics.unproven.labels(what).inc(),
+    )
+
+
+def _make_bus_engine(
+    config: Config,
+    node_id: str,
+    keys: ClusterKeys,
+    store: Engine,
+    hub: Hub,
+    metrics: Metrics,
+    clock: Clock,
+) -> BusEngine:
+    if not config.kafka.brokers:
+        return EmbeddedBusEngine()
+    from parley.app.kafka import KafkaBusEngine
+
+    return KafkaBusEngine(config, node_id, keys, store, hub, metrics, clock)
 
 
 async def _within(seconds: float, work: Awaitable[None]) -> None:

@@ -1,1 +1,1 @@
-"""Hop 5: news of what became durable. A hint that carries the body; the log is the truth."""
+"""Publishes durable entries. An event is a hint that carries the entry; the log is the truth."""

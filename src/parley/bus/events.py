@@ -1,8 +1,8 @@
-"""What stands in the records of `messages.persisted`, one per position, keyed by its chat. Pure.
+"""The topic `messages.persisted` and its records: one per position, with the chat as key. Pure.
 
-`MessagePersisted` is the event of the source documents; its payload is the entry as it travels, so that
-whoever reads it can pass on the very bytes. A void is `PositionVoided`. An event's id follows from what it
-tells of: published again, it has the same one.
+`MessagePersisted` is the event of the source documents. Its payload is the entry as clients get it, so that a
+reader passes on the same bytes. A void is `PositionVoided`. The id of an event is made from its position, so
+that an event which is published twice has the same id twice.
 """
 
 from __future__ import annotations
@@ -15,23 +15,30 @@ import msgspec
 from msgspec import Raw, Struct
 
 from parley import ids
+from parley.bus.topics import Topic
 from parley.clock import iso
 from parley.core.changes import change_in
-from parley.model import Persisted, Stored
+from parley.core.cluster_keys import KeyRing
+from parley.model import Persisted, StoredEntry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_BYTES_MAX
 
+PERSISTED = Topic("messages.persisted", key="chat_id")
 MESSAGE_PERSISTED = "MessagePersisted"
 POSITION_VOIDED = "PositionVoided"
 
 NODE = "node"
-"""Header: the node that has published the record and told its own listeners already."""
+"""Header: the node that published the record. It has notified its own listeners already."""
 CHANGE = "change"
-"""Header: the entry changes who hears the chat, so that even those who do not must look at it."""
+"""Header: the entry changes the members, so every node reads it, also one without a member."""
 
 REQUEST = "request_id"
-"""Header: the request that the message came with, where its publisher knew that."""
+"""Header: the id of the client's request, if the publisher knows it."""
 REQUEST_ID_BYTES_MAX = 128
+
+PROOF = "proof"
+"""Header: a tag of the value, by a node of this cluster. The other headers are not signed: they only say who
+should read the record, and what a line of the log shows."""
 
 Headers = list[tuple[str, bytes]]
 
@@ -61,18 +68,18 @@ class Void(Struct):
 
 
 class Stamp(Struct):
-    """What the envelope repeats of an entry; the rest of it is passed over unread."""
+    """The fields of an entry that its event repeats. The others are not decoded."""
 
     message_id: str
     created_at: str
 
 
-class Told(NamedTuple):
-    """One position as a record tells of it."""
+class PositionEvent(NamedTuple):
+    """One position, as a record holds it."""
 
     chat_id: str
     epoch: int
-    stored: Stored
+    stored: StoredEntry
 
 
 _encode = msgspec.json.Encoder().encode
@@ -82,22 +89,20 @@ _decode_entry = msgspec.json.Decoder(Entry).decode
 _decode_void = msgspec.json.Decoder(Void).decode
 
 
-def encode(chat_id: str, epoch: int, stored: Stored, node: str | None, now_ms: int) -> Record:
-    """The record of one position. `node`: who has told its own listeners; None if nobody has."""
+def encode(chat_id: str, epoch: int, stored: StoredEntry, node: str | None, now_ms: int) -> Record:
+    """The record of one position. `node`: the node that has notified its own listeners, if one has."""
     headers: Headers = [] if node is None else [(NODE, node.encode())]
     if stored.change is not None:
         headers.append((CHANGE, b"1"))
     if stored.request_id:
         headers.append((REQUEST, stored.request_id.encode()))
-    wire = stored.wire
-    event = _voided(chat_id, epoch, stored.sequence, now_ms) if wire is None else _persisted(chat_id, wire)
+    if stored.wire is None:
+        event = _voided(chat_id, epoch, stored.sequence, now_ms)
+    else:
+        stamp = _decode_stamp(stored.wire)
+        event_id = ids.EVENT + stamp.message_id.removeprefix(ids.MESSAGE)
+        event = Event(MESSAGE_PERSISTED, event_id, stamp.created_at, chat_id, Raw(stored.wire))
     return Record(chat_id.encode(), _encode(event), headers)
-
-
-def _persisted(chat_id: str, wire: bytes) -> Event:
-    stamp = _decode_stamp(wire)
-    event_id = ids.EVENT + stamp.message_id.removeprefix(ids.MESSAGE)
-    return Event(MESSAGE_PERSISTED, event_id, stamp.created_at, chat_id, Raw(wire))
 
 
 def _voided(chat_id: str, epoch: int, sequence: int, now_ms: int) -> Event:
@@ -110,29 +115,37 @@ def _voided(chat_id: str, epoch: int, sequence: int, now_ms: int) -> Event:
 
 
 def request_id_in(headers: Iterable[tuple[str, bytes]]) -> str:
-    """Empty for a record of a version that did not tell, or that was read from the log."""
+    """Empty for an older version's record, and for an entry that was read from the log."""
     for name, value in headers:
         if name == REQUEST:
             return value[:REQUEST_ID_BYTES_MAX].decode("ascii", "replace")
     return ""
 
 
-def decode(value: bytes, headers: Iterable[tuple[str, bytes]] = ()) -> Told | None:
-    """What a record tells of; None for an event of a kind that this version does not know."""
+def is_proven(ring: KeyRing, value: bytes | None, headers: Iterable[tuple[str, bytes]]) -> bool:
+    """Whether a node of this cluster has published this value."""
+    for name, tag in headers:
+        if name == PROOF and value is not None:
+            return ring.accepts(value, tag)
+    return False
+
+
+def decode(value: bytes, headers: Iterable[tuple[str, bytes]] = ()) -> PositionEvent | None:
+    """The position in a record; None for a kind of event that this version does not know."""
     event = _decode_event(value)
     if event.event_type == MESSAGE_PERSISTED:
         entry = _decode_entry(event.payload)
         request_id = request_id_in(headers)
-        stored = Stored(entry.sequence, bytes(event.payload), change_in(entry), request_id)
-        return Told(entry.chat_id, entry.epoch, stored)
+        stored = StoredEntry(entry.sequence, bytes(event.payload), change_in(entry), request_id)
+        return PositionEvent(entry.chat_id, entry.epoch, stored)
     if event.event_type == POSITION_VOIDED:
         void = _decode_void(event.payload)
-        return Told(void.chat_id, void.epoch, Stored(void.sequence, None))
+        return PositionEvent(void.chat_id, void.epoch, StoredEntry(void.sequence, None))
     return None
 
 
-def gather(told: Iterable[Told]) -> list[Persisted]:
-    """Positions of one chat that come together, together, in their order; no more than fits into a page."""
+def gather(told: Iterable[PositionEvent]) -> list[Persisted]:
+    """Group positions by chat and keep their order; a group is no larger than a page."""
     gathered: list[Persisted] = []
     last: dict[tuple[str, int], tuple[Persisted, int]] = {}
     for chat_id, epoch, stored in told:

@@ -1,9 +1,9 @@
-"""The outbox: what became durable goes to the bus, per chat in the order of its log, and none is left out.
+"""Publishes what became durable: every position, each chat in the order of its log.
 
-News of this process is at hand and goes at once. What is not at hand (another node stored it, or memory was
-full) is read from the log, from the chat's mark on. The mark moves only over what the bus has acknowledged
-without a gap, so it may be behind the truth and never ahead: something may be published twice, nothing is
-left out. A bus that is away delays everything here and refuses nothing. See docs/fan-out.md.
+What this process stored is published at once, from memory. The rest is read from the log, from the chat's
+mark on (`parley.bus.backlog`). The mark moves only over positions that the bus has acknowledged without a
+gap. It may be too low and is never too high: an event may be published twice, none is left out. While the bus
+is away, events are late and no send is refused. See docs/fan-out.md.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Protocol
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from typing import NamedTuple, Protocol
 
 import msgspec
 import structlog
+from msgspec import Struct
 
+from parley.bus.backlog import BacklogReader, PublishedMarks
 from parley.bus.events import Record, encode, request_id_in
-from parley.bus.filling import Filler
-from parley.bus.lines import Line, Waiting
-from parley.bus.marks import Marks
-from parley.clock import MS_PER_SECOND, Clock
-from parley.core.backoff import backoff_ms
+from parley.clock import Clock
+from parley.core.backoff import JITTER_SHARE, backoff
 from parley.errors import SERVICE_UNAVAILABLE, ParleyError, Refusal, StoreError
-from parley.model import Persisted
+from parley.model import Persisted, StoredEntry
 from parley.store.ports import Log, Outbox
 from parley.telemetry import Metrics
 from parley.wire.limits import MIB
 
 BACKLOG_BYTES_MAX = 32 * MIB
-LINES_MAX = 50_000
+QUEUES_MAX = 50_000
 BATCH_BYTES = 512 * 1024
 RECORD_BYTES_BESIDE_VALUE = 128
 CONFIRM_SECONDS_MAX = 2.5
 SLOW_SECONDS = 5.0
-RETRY_MS_MAX = 8_000
+RETRY_SECONDS = 1.0
+RETRY_SECONDS_MAX = 8.0
 STOP_SECONDS_MAX = 3.0
 FANOUT_BLOCKED = "Kafka publish failed - message durable but fanout blocked"
 
@@ -43,27 +43,157 @@ log = structlog.get_logger("parley.bus")
 
 
 class NotPublished(ParleyError):
-    """A batch is perhaps on the bus, perhaps not."""
+    """A batch may be on the bus or not: send it again."""
 
 
 class Sink(Protocol):
-    """Where records go."""
+    """The topic that records are written to."""
 
     def partition_of(self, key: bytes) -> int:
-        """Where records with this key go, always."""
+        """The partition of every record with this key."""
         ...
 
     async def send(self, partition: int, records: list[Record]) -> None:
-        """They are on the bus in this order when it returns. NotPublished: they must be sent again."""
+        """Returns when they are on the bus, in this order. NotPublished: send them again."""
         ...
 
 
-class Lane:
-    """One partition: one batch under way at a time, which keeps its chats in order."""
+class QueuedPosition(NamedTuple):
+    """A position to publish. `is_news`: this process stored it and has notified its own listeners."""
+
+    stored: StoredEntry
+    epoch: int
+    is_news: bool
+
+    @property
+    def size(self) -> int:
+        return len(self.stored.wire or b"")
+
+
+class BacklogMemory(Struct):
+    """How many bytes the queues of all chats hold together."""
+
+    bytes: int = 0
+
+
+class PublishQueue:
+    """One chat: what is on the bus, what waits, and which callers wait for it. No IO.
+
+    `mark`: everything up to here is on the bus; None while this node does not know how far that is. `target`:
+    the highest position known to be durable. `is_behind`: some of what lies between was not kept in memory,
+    so the log must be read.
+    """
+
+    __slots__ = (
+        "_memory",
+        "chat_id",
+        "epoch",
+        "filler",
+        "is_behind",
+        "mark",
+        "moved_at",
+        "partition",
+        "pending",
+        "target",
+        "waiters",
+    )
+
+    def __init__(self, chat_id: str, partition: int, now: float, memory: BacklogMemory) -> None:
+        self.chat_id = chat_id
+        self.partition = partition
+        self.epoch = 0
+        self.mark: int | None = None
+        self.target = 0
+        self.pending: dict[int, QueuedPosition] = {}
+        self.is_behind = False
+        self.filler: asyncio.Task[None] | None = None
+        self.waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self.moved_at = now
+        self._memory = memory
+
+    @property
+    def is_ready(self) -> bool:
+        """The next position is in memory."""
+        return self.mark is not None and self.mark + 1 in self.pending
+
+    @property
+    def is_outstanding(self) -> bool:
+        return self.mark is None or self.mark < self.target or bool(self.waiters)
+
+    @property
+    def is_stuck(self) -> bool:
+        """Something is durable and not on the bus, and the next position is not in memory."""
+        return not self.is_ready and (self.mark is None or self.mark < self.target)
+
+    @property
+    def missing(self) -> int:
+        """How many positions are not on the bus, as far as this node knows."""
+        return len(self.pending) if self.mark is None else max(self.target - self.mark, 0)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """The log was lost and rebuilt: forget what was known of the old one."""
+        if self.epoch:
+            self._memory.bytes -= sum(queued.size for queued in self.pending.values())
+            self.mark, self.target, self.pending, self.is_behind = None, 0, {}, False
+        self.epoch = epoch
+
+    def keep(self, positions: Iterable[StoredEntry], epoch: int, *, is_news: bool) -> None:
+        """Queue positions that are neither queued nor on the bus. News beyond the limit is read later."""
+        for stored in positions:
+            sequence = stored.sequence
+            if sequence in self.pending or (self.mark is not None and sequence <= self.mark):
+                continue
+            self.target = max(self.target, sequence)
+            if is_news and self._memory.bytes >= BACKLOG_BYTES_MAX:
+                self.is_behind = True
+            else:
+                self.pending[sequence] = queued = QueuedPosition(stored, epoch, is_news)
+                self._memory.bytes += queued.size
+
+    def following(self) -> Iterator[tuple[int, QueuedPosition]]:
+        """What can be published next, in order."""
+        sequence = (self.mark or 0) + 1
+        while self.mark is not None and (queued := self.pending.get(sequence)) is not None:
+            yield sequence, queued
+            sequence += 1
+
+    def raise_mark(self, through: int, now: float) -> None:
+        """Everything up to here is on the bus: drop it, and let those go on who waited for it."""
+        if self.mark is not None and through <= self.mark:
+            return
+        first = 0 if self.mark is None else self.mark + 1
+        if through - first < len(self.pending):  # usually a few, of the many that wait while the bus is away
+            dropped = [sequence for sequence in range(first, through + 1) if sequence in self.pending]
+        else:
+            dropped = [sequence for sequence in self.pending if sequence <= through]
+        self._memory.bytes -= sum([self.pending.pop(sequence).size for sequence in dropped])
+        self.mark, self.target = through, max(self.target, through)
+        self.is_behind = self.is_behind and through < self.target
+        self.moved_at = now
+        if self.waiters:
+            for sequence, future in self.waiters:
+                if sequence <= through and not future.done():
+                    future.set_result(None)
+            self.waiters = [(sequence, future) for sequence, future in self.waiters if not future.done()]
+
+    async def until(self, sequence: int) -> None:
+        """Returns when everything up to here is on the bus."""
+        if self.mark is not None and self.mark >= sequence:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.waiters.append((sequence, future))
+        try:
+            await future
+        finally:
+            self.waiters = [waiter for waiter in self.waiters if waiter[1] is not future]
+
+
+class PartitionQueue:
+    """The chats of one partition. One batch is under way at a time, which keeps each chat in order."""
 
     def __init__(self, partition: int) -> None:
         self.partition = partition
-        self.ready: dict[Line, None] = {}
+        self.ready: dict[PublishQueue, None] = {}
         self.wake = asyncio.Event()
 
 
@@ -84,32 +214,42 @@ class Publisher:
         self._node = node
         self._clock = clock
         self._chance = chance
-        self._filler = Filler(log, Marks(outbox), self, chance)
-        self._lines: dict[str, Line] = {}
-        self._lanes: dict[int, Lane] = {}
+        self._filler = BacklogReader(log, PublishedMarks(outbox), self._advance, chance)
+        self._queues: dict[str, PublishQueue] = {}
+        self._partition_queues: dict[int, PartitionQueue] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self.backlog_bytes = 0
-        metrics.unpublished = self.backlog
-        metrics.publish_stalled_seconds = self.stalled_seconds
+        self._memory = BacklogMemory()
+        metrics.unpublished_positions.register(self.backlog)
+        metrics.publish_stalled_seconds.register(self.stalled_seconds)
 
-    # What it is told
+    # Input
 
     def publish(self, news: list[Persisted]) -> None:
-        """Take what became durable. What it has taken before is left out."""
+        """Queue what became durable, and skip what is queued already."""
+        now = self._now()
         for item in news:
-            line = self._line(item.chat_id)
-            if line is not None:
-                self._take(line, item)
+            queue = self._queue(item.chat_id)
+            if queue is None:
+                continue
+            if item.epoch > queue.epoch:
+                queue.begin_epoch(item.epoch)
+            known = 0 if item.positions[0].sequence == 1 else item.published_through
+            if known is not None:
+                queue.raise_mark(known, now)
+            if not queue.is_outstanding:
+                queue.moved_at = now
+            queue.keep(item.positions, item.epoch, is_news=True)
+            self._advance(queue)
 
     async def confirm(self, news: list[Persisted], through: dict[str, int]) -> dict[str, Refusal]:
-        """As `Confirm` promises."""
+        """See `Confirm`."""
         self.publish(news)
-        lines = {chat_id: self._line(chat_id) for chat_id in through}
-        late = [chat_id for chat_id, line in lines.items() if line is None]
+        queues = {chat_id: self._queue(chat_id) for chat_id in through}
+        late = [chat_id for chat_id, queue in queues.items() if queue is None]
         waits = {
-            chat_id: asyncio.create_task(self._published(line, through[chat_id]))
-            for chat_id, line in lines.items()
-            if line is not None
+            chat_id: asyncio.create_task(self._published(queue, through[chat_id]))
+            for chat_id, queue in queues.items()
+            if queue is not None
         }
         if waits:
             _, undone = await asyncio.wait(waits.values(), timeout=CONFIRM_SECONDS_MAX)
@@ -123,34 +263,41 @@ class Publisher:
         return dict.fromkeys(late, SERVICE_UNAVAILABLE)
 
     def sweep(self, chat_id: str, mark: int, head: int) -> None:
-        """Publish what lies between a mark that nobody has moved and the head, from the log."""
-        line = self._line(chat_id)
-        if line is None:
+        """Publish from the log what lies between a stalled mark and the head."""
+        queue = self._queue(chat_id)
+        if queue is None:
             return
-        if line.mark is not None and line.mark > mark:
-            self._outbox.note_published(chat_id, line.mark)
-        self.raise_mark(line, mark)
-        line.target = max(line.target, head)
-        line.is_behind = line.is_stuck
-        self.advance(line)
+        if queue.mark is not None and queue.mark > mark:
+            self._outbox.note_published(chat_id, queue.mark)
+        queue.raise_mark(mark, self._now())
+        queue.target = max(queue.target, head)
+        queue.is_behind = queue.is_stuck
+        self._advance(queue)
 
-    # What it says of itself
+    # Metrics and end
 
     def backlog(self) -> int:
         """How many positions are known to be durable and not known to be on the bus."""
-        return sum(line.missing for line in self._lines.values())
+        return sum(queue.missing for queue in self._queues.values())
+
+    @property
+    def backlog_bytes(self) -> int:
+        """How many bytes of entries wait in memory."""
+        return self._memory.bytes
 
     def stalled_seconds(self) -> float:
-        """For how long the slowest chat has got nothing onto the bus, of those that want to."""
+        """How long ago the slowest chat published, of the chats with something to publish."""
         now = self._now()
-        return max((now - line.moved_at for line in self._lines.values() if line.is_outstanding), default=0.0)
+        return max(
+            (now - queue.moved_at for queue in self._queues.values() if queue.is_outstanding), default=0.0
+        )
 
     async def stop(self) -> None:
-        """Finish what can be finished soon; the rest is in the log, and a sweeper's."""
+        """Publish what can be published soon. A sweeper publishes the rest from the log."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_SECONDS_MAX):
-                for line in list(self._lines.values()):
-                    await line.until(line.target)
+                for queue in list(self._queues.values()):
+                    await queue.until(queue.target)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -164,65 +311,36 @@ class Publisher:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    def _line(self, chat_id: str) -> Line | None:
-        """A chat's line; None when there are too many with work to do: then a sweeper will find it."""
-        line = self._lines.get(chat_id)
-        if line is None:
-            if len(self._lines) >= LINES_MAX:
-                self._lines = {c: line for c, line in self._lines.items() if line.is_outstanding}
-            if len(self._lines) >= LINES_MAX:
+    def _queue(self, chat_id: str) -> PublishQueue | None:
+        """The queue of a chat; None when too many chats have work: then a sweeper publishes it."""
+        queue = self._queues.get(chat_id)
+        if queue is None:
+            if len(self._queues) >= QUEUES_MAX:
+                self._queues = {c: queue for c, queue in self._queues.items() if queue.is_outstanding}
+            if len(self._queues) >= QUEUES_MAX:
                 return None
             partition = self._sink.partition_of(chat_id.encode())
-            line = self._lines[chat_id] = Line(chat_id, partition, self._now())
-        return line
+            queue = self._queues[chat_id] = PublishQueue(chat_id, partition, self._now(), self._memory)
+        return queue
 
-    def _take(self, line: Line, news: Persisted) -> None:
-        first = news.positions[0].sequence
-        if news.epoch > line.epoch:
-            self._begin_epoch(line, news.epoch)
-        known = 0 if first == 1 else news.published_through
-        if known is not None:
-            self.raise_mark(line, known)
-        if not line.is_outstanding:
-            line.moved_at = self._now()
-        for stored in news.positions:
-            if line.lacks(stored.sequence):
-                self.keep(line, stored.sequence, Waiting(stored, news.epoch, True))
-        self.advance(line)
+    async def _published(self, queue: PublishQueue, sequence: int) -> None:
+        if not queue.is_outstanding:
+            queue.moved_at = self._now()
+        queue.target = max(queue.target, sequence)
+        self._advance(queue)
+        await queue.until(sequence)
 
-    def _begin_epoch(self, line: Line, epoch: int) -> None:
-        """The log was lost and rebuilt: what was known of it is of another one."""
-        if line.epoch:
-            self.backlog_bytes -= sum(waiting.size for waiting in line.pending.values())
-            line.mark, line.target, line.pending, line.is_behind = None, 0, {}, False
-        line.epoch = epoch
-
-    def keep(self, line: Line, sequence: int, waiting: Waiting) -> None:
-        line.target = max(line.target, sequence)
-        if waiting.is_news and self.backlog_bytes >= BACKLOG_BYTES_MAX:
-            line.is_behind = True
-        else:
-            line.pending[sequence] = waiting
-            self.backlog_bytes += waiting.size
-
-    def raise_mark(self, line: Line, mark: int) -> None:
-        self.backlog_bytes -= line.raise_mark(mark, self._now())
-
-    async def _published(self, line: Line, sequence: int) -> None:
-        if not line.is_outstanding:
-            line.moved_at = self._now()
-        line.target = max(line.target, sequence)
-        self.advance(line)
-        await line.until(sequence)
-
-    def advance(self, line: Line) -> None:
-        """Whatever this chat's next step is, see that it is taken."""
-        if line.is_ready:
-            lane = self._lane(line.partition)
-            lane.ready[line] = None
-            lane.wake.set()
-        elif line.is_stuck and line.filler is None:
-            line.filler = self._start(self._filler.fill(line))
+    def _advance(self, queue: PublishQueue) -> None:
+        """Start the next step of this chat: publish what is in memory, or read the log."""
+        if queue.is_ready:
+            partition_queue = self._partition_queues.get(queue.partition)
+            if partition_queue is None:
+                partition_queue = self._partition_queues[queue.partition] = PartitionQueue(queue.partition)
+                self._start(self._run_partition(partition_queue))
+            partition_queue.ready[queue] = None
+            partition_queue.wake.set()
+        elif queue.is_stuck and queue.filler is None:
+            queue.filler = self._start(self._filler.fill(queue))
 
     def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -232,57 +350,56 @@ class Publisher:
 
     # One partition
 
-    def _lane(self, partition: int) -> Lane:
-        lane = self._lanes.get(partition)
-        if lane is None:
-            lane = self._lanes[partition] = Lane(partition)
-            self._start(self._run_lane(lane))
-        return lane
-
-    async def _run_lane(self, lane: Lane) -> None:
+    async def _run_partition(self, partition_queue: PartitionQueue) -> None:
         attempt = 0
         while True:
-            records, reached = self._collect(lane)
+            records, reached = self._collect(partition_queue)
             if not records:
-                lane.wake.clear()
-                await lane.wake.wait()
-            elif await self._deliver(lane, records):
+                partition_queue.wake.clear()
+                await partition_queue.wake.wait()
+            elif await self._deliver(partition_queue, records):
                 attempt = 0
                 self._settle(records, reached)
             else:
-                lane.ready.update(dict.fromkeys(reached))
-                await asyncio.sleep(backoff_ms(attempt, self._chance(), RETRY_MS_MAX) / MS_PER_SECOND)
+                partition_queue.ready.update(dict.fromkeys(reached))
+                jitter = JITTER_SHARE * self._chance()
+                await asyncio.sleep(backoff(attempt, RETRY_SECONDS, RETRY_SECONDS_MAX, jitter))
                 attempt += 1
 
-    def _collect(self, lane: Lane) -> tuple[list[Record], dict[Line, int]]:
-        """The next batch, chat by chat, and how far it brings each; who has more to say waits its turn."""
+    def _collect(self, partition_queue: PartitionQueue) -> tuple[list[Record], dict[PublishQueue, int]]:
+        """The next batch, chat by chat, and how far it gets in each. A chat with more waits for its turn."""
         records: list[Record] = []
-        reached: dict[Line, int] = {}
+        reached: dict[PublishQueue, int] = {}
         size, now_ms = 0, self._clock()
-        while lane.ready and size < BATCH_BYTES:
-            line = next(iter(lane.ready))
-            del lane.ready[line]
-            for sequence, waiting in line.following():
-                record = self._encoded(line, sequence, waiting, now_ms)
+        while partition_queue.ready and size < BATCH_BYTES:
+            queue = next(iter(partition_queue.ready))
+            del partition_queue.ready[queue]
+            for sequence, queued in queue.following():
+                record = self._encoded(queue, sequence, queued, now_ms)
                 if record is None or size >= BATCH_BYTES:
                     break
                 records.append(record)
-                reached[line] = sequence
+                reached[queue] = sequence
                 size += len(record.value) + RECORD_BYTES_BESIDE_VALUE
         return records, reached
 
-    def _encoded(self, line: Line, sequence: int, waiting: Waiting, now_ms: int) -> Record | None:
+    def _encoded(
+        self, queue: PublishQueue, sequence: int, queued: QueuedPosition, now_ms: int
+    ) -> Record | None:
+        """None for an entry that cannot be read: its chat stops there until an operator repairs it."""
         try:
-            node = self._node if waiting.is_news else None
-            return encode(line.chat_id, waiting.epoch, waiting.stored, node, now_ms)
+            node = self._node if queued.is_news else None
+            return encode(queue.chat_id, queued.epoch, queued.stored, node, now_ms)
         except msgspec.MsgspecError as error:
             hint = "its entry is damaged; run: parley check"
-            log.critical(FANOUT_BLOCKED, chat_id=line.chat_id, sequence=sequence, error=str(error), hint=hint)
+            log.critical(
+                FANOUT_BLOCKED, chat_id=queue.chat_id, sequence=sequence, error=str(error), hint=hint
+            )
             return None
 
-    async def _deliver(self, lane: Lane, records: list[Record]) -> bool:
-        """Whether the bus has them; it may take as long as it wants, but not in silence."""
-        sending = asyncio.create_task(self._sink.send(lane.partition, records))
+    async def _deliver(self, partition_queue: PartitionQueue, records: list[Record]) -> bool:
+        """Send a batch, however long it takes; False if it must be sent again. Delays are logged."""
+        sending = asyncio.create_task(self._sink.send(partition_queue.partition, records))
         try:
             while not (await asyncio.wait([sending], timeout=SLOW_SECONDS))[0]:
                 self._complain(records, "no answer yet")
@@ -299,14 +416,14 @@ class Publisher:
         chats = sorted({record.key.decode() for record in records})[:10]
         log.error(FANOUT_BLOCKED, events=len(records), chats=chats, error=error)
 
-    def _settle(self, records: list[Record], reached: dict[Line, int]) -> None:
+    def _settle(self, records: list[Record], reached: dict[PublishQueue, int]) -> None:
         self._metrics.published.inc(len(records))
         if log.is_enabled_for(logging.DEBUG):
             for record in records:
                 if request_id := request_id_in(record.headers):
                     log.debug("Event published", request_id=request_id, chat_id=record.key.decode())
-        for line, through in reached.items():
-            if self._lines.get(line.chat_id) is line:
-                self.raise_mark(line, through)
-                self._outbox.note_published(line.chat_id, through)
-                self.advance(line)
+        for queue, through in reached.items():
+            if self._queues.get(queue.chat_id) is queue:
+                queue.raise_mark(through, self._now())
+                self._outbox.note_published(queue.chat_id, through)
+                self._advance(queue)

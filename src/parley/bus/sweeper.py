@@ -1,4 +1,4 @@
-"""What nobody has published after all: a node died, or gave up. Any number of sweepers may run at once."""
+"""Publishes what a node left unpublished because it died or gave up. Several sweepers may run at once."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from parley.telemetry import Metrics
 
 SWEEP_SECONDS = 5.0
 SWEEP_AFTER_MS = 15_000
-"""Marks are written some seconds late; one that stands still for so long is moved by nobody."""
+"""Marks are written some seconds late. A mark that has not moved for so long is stalled."""
 CHATS_AT_ONCE_MAX = 500
 
 log = structlog.get_logger("parley.bus")
 
 
-class Seen(NamedTuple):
+class SeenMark(NamedTuple):
+    """A mark, and since when it has not moved."""
+
     mark: int
     since_ms: int
 
@@ -35,7 +37,7 @@ class Sweeper:
         self._publisher = publisher
         self._metrics = metrics
         self._clock = clock
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenMark] = {}
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -44,10 +46,10 @@ class Sweeper:
             try:
                 await self.sweep(self._clock())
             except StoreError as error:
-                log.warning("nobody knows what is not published", error=str(error))
+                log.warning("marks cannot be read", error=str(error))
 
     async def sweep(self, now_ms: int) -> list[str]:
-        """Hand the publisher every chat whose mark has stood still for too long; returns those."""
+        """Hand the publisher every chat whose mark is stalled; returns those chats."""
         listed = await self._outbox.unpublished()
         self._seen = {chat_id: self._look(chat_id, mark, now_ms) for chat_id, mark in listed.items()}
         due = [c for c, seen in self._seen.items() if now_ms - seen.since_ms >= SWEEP_AFTER_MS]
@@ -55,13 +57,13 @@ class Sweeper:
         heads = await self._log.heads(due)
         for chat_id, head in heads.items():
             mark = self._seen[chat_id].mark
-            self._seen[chat_id] = Seen(mark, now_ms)
+            self._seen[chat_id] = SeenMark(mark, now_ms)
             self._publisher.sweep(chat_id, mark, head.sequence)
         if heads:
             self._metrics.swept.inc(len(heads))
-            log.warning("events that nobody has published", chats=list(heads)[:10], count=len(heads))
+            log.warning("unpublished events found", chats=list(heads)[:10], count=len(heads))
         return list(heads)
 
-    def _look(self, chat_id: str, mark: int, now_ms: int) -> Seen:
+    def _look(self, chat_id: str, mark: int, now_ms: int) -> SeenMark:
         seen = self._seen.get(chat_id)
-        return seen if seen is not None and seen.mark == mark else Seen(mark, now_ms)
+        return seen if seen is not None and seen.mark == mark else SeenMark(mark, now_ms)

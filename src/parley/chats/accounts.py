@@ -6,8 +6,6 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
 
 import argon2
 from msgspec import Struct
@@ -15,10 +13,12 @@ from msgspec.structs import replace
 
 from parley import ids
 from parley.bus.ports import Bus
+from parley.chats.hash_queue import HashQueue
 from parley.clock import MS_PER_DAY, Clock, iso
+from parley.core.passwords import weakness
 from parley.errors import (
+    ACCOUNT_DISABLED,
     BAD_REQUEST,
-    BUSY,
     NO_SUCH_USER,
     NOT_FOUND,
     UNAUTHENTICATED,
@@ -26,22 +26,20 @@ from parley.errors import (
     WRONG_PASSWORD,
     Refused,
 )
-from parley.model import Privacy, Session, User
+from parley.model import AccountState, Privacy, Session, User
 from parley.store.ports import Accounts, Cursors
 from parley.wire.limits import (
     DEVICE_ID_LETTERS_MAX,
     DEVICE_NAME_LETTERS_MAX,
     PASSWORD_LETTERS_MAX,
     SESSION_DAYS,
+    USER_SESSIONS_MAX,
     USERNAME_LETTERS_MAX,
 )
 
-T = TypeVar("T")
-
 TOKEN_PREFIX = "prl_"
 TOKEN_BYTES = 32
-HASH_THREADS = 2
-HASHES_WAITING_MAX = 256
+ORIGIN_BYTES = 16
 USED_EVERY_MS = 60 * 60 * 1_000
 """How exact "last used" is. Each note is a write of its own on DynamoDB, for everybody who is connected."""
 USERNAME = re.compile(rf"[a-z0-9._-]{{1,{USERNAME_LETTERS_MAX}}}")
@@ -53,7 +51,7 @@ BAD_DEVICE_NAME = BAD_REQUEST.because(f"device_name has at most {DEVICE_NAME_LET
 HASHER = argon2.PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
 
-class Device(Struct, frozen=True):
+class DeviceSummary(Struct, frozen=True):
     """One device of a person, and how many sessions it has."""
 
     device_id: str
@@ -62,8 +60,12 @@ class Device(Struct, frozen=True):
     sessions: int
 
 
-class People:
-    """Accounts and sessions, with the slow hashing on threads of its own."""
+class AccountManager:
+    """Accounts and sessions, with the slow hashing on threads of its own.
+
+    `changed` is called with the id of a user who changed their profile or settings. `refuses_common`: whether
+    passwords that attackers try first are refused. `address` is where a request comes from, where known.
+    """
 
     def __init__(
         self,
@@ -74,6 +76,8 @@ class People:
         make_ids: ids.Ids,
         random_bytes: Callable[[int], bytes],
         password_letters_min: int = 1,
+        changed: Callable[[str], None] = lambda _: None,
+        refuses_common: bool = False,
     ) -> None:
         self._accounts = accounts
         self._cursors = cursors
@@ -82,19 +86,20 @@ class People:
         self._ids = make_ids
         self._random_bytes = random_bytes
         self._password_letters_min = password_letters_min
-        self._threads = ThreadPoolExecutor(HASH_THREADS, "parley-argon2")
-        self._hashing = 0
+        self._refuses_common = refuses_common
+        self._hashes = HashQueue()
         self._updating = asyncio.Lock()
         self._decoy = ""
-        self.changed: Callable[[str], None] = lambda _: None
-        """Told of whoever changed their profile or settings."""
+        self._changed = changed
 
-    async def register(self, username: str, password: str, is_operator: bool = False) -> User:
+    async def register(
+        self, username: str, password: str, is_operator: bool = False, address: str = ""
+    ) -> User:
         check_username(username)
-        self._check_password(password)
+        self._check_password(password, username)
         if await self._accounts.user_by_name(username) is not None:
             raise Refused(USERNAME_TAKEN)
-        hashed = await self._on_thread(lambda: HASHER.hash(password))
+        hashed = await self._hash(password, address)
         now_ms = self._clock()
         user = User(self._ids.next(ids.USER, now_ms), username, username, "", is_operator, iso(now_ms))
         if not await self._accounts.add_user(user, hashed):
@@ -102,19 +107,26 @@ class People:
         return user
 
     async def log_in(
-        self, username: str, password: str, device_id: str, device_name: str
+        self, username: str, password: str, device_id: str, device_name: str, address: str = ""
     ) -> tuple[str, Session]:
         check_device(device_id, device_name)
-        user, verified = await self._verify(username, password)
-        token, session = await self.open_session(user.user_id, device_id, device_name)
+        user, verified = await self._verify(username, password, address)
+        if user.state is not AccountState.ACTIVE:  # told to those only who know the password
+            raise Refused(ACCOUNT_DISABLED)
+        token, session = await self.open_session(user.user_id, device_id, device_name, address)
         now = await self._accounts.user_by_name(username)
         if now is None or now[1] != verified:  # it was changed meanwhile, and the other sessions ended
-            await self._end(user.user_id, [session.session_id])
+            await self.end_sessions(user.user_id, [session.session_id])
             raise Refused(WRONG_PASSWORD)
         return token, session
 
-    async def open_session(self, user_id: str, device_id: str, device_name: str) -> tuple[str, Session]:
-        """A new token and its session; the store keeps the token's hash alone."""
+    async def open_session(
+        self, user_id: str, device_id: str, device_name: str, address: str = ""
+    ) -> tuple[str, Session]:
+        """A new token and its session; the store keeps the token's hash alone.
+
+        A person with too many sessions loses the one that was used least recently.
+        """
         token = TOKEN_PREFIX + self._random_bytes(TOKEN_BYTES).hex()
         now_ms = self._clock()
         session = Session(
@@ -125,9 +137,27 @@ class People:
             created_at_ms=now_ms,
             last_used_at_ms=now_ms,
             expires_at_ms=now_ms + SESSION_DAYS * MS_PER_DAY,
+            origin=origin_of(user_id, address),
         )
         await self._accounts.add_session(session, hash_token(token))
+        # Read after it is durable: whoever disables the account ends the sessions that are there by then.
+        user = await self._accounts.user(user_id)
+        if user is None or user.state is not AccountState.ACTIVE:
+            await self.end_sessions(user_id, [session.session_id])
+            raise Refused(ACCOUNT_DISABLED)
+        sessions = await self._accounts.sessions(user_id)
+        others = [one.session_id for one in sessions if one.session_id != session.session_id]
+        await self.end_sessions(user_id, others[USER_SESSIONS_MAX - 1 :])
         return token, session
+
+    async def is_known_address(self, username: str, address: str) -> bool:
+        """Whether somebody logged in to this account from there and still has the session."""
+        found = await self._accounts.user_by_name(username) if len(username) <= USERNAME_LETTERS_MAX else None
+        if found is None:
+            return False
+        user_id = found[0].user_id
+        origin = origin_of(user_id, address)
+        return any(session.origin == origin for session in await self.sessions(user_id)) and bool(origin)
 
     async def authenticate(self, token: str) -> Session:
         """The session of a token; Refused when there is none or it has run out."""
@@ -147,23 +177,28 @@ class People:
         return user
 
     async def update(self, user_id: str, **wanted: str | bool | Privacy | None) -> User:
-        """Change what is given of profile and settings; whoever may see less of it from then on, does."""
+        """Change the fields that are given of profile and settings. Privacy settings count from then on."""
         async with self._updating:
             user = await self.user(user_id)
             user = replace(user, **{name: value for name, value in wanted.items() if value is not None})
             await self._accounts.update_user(user)
-        self.changed(user_id)
+        self._changed(user_id)
         return user
 
-    async def change_password(self, session: Session, old: str, new: str) -> None:
-        """The other sessions end: whoever knew the old password is out."""
-        self._check_password(new)
-        user, _ = await self._verify((await self.user(session.user_id)).username, old)
-        hashed = await self._on_thread(lambda: HASHER.hash(new))
+    async def change_password(self, session: Session, old: str, new: str, address: str = "") -> None:
+        """End the other sessions: they may belong to a thief of the old password."""
+        username = (await self.user(session.user_id)).username
+        self._check_password(new, username)
+        await self._verify(username, old, address)
+        await self.set_password(session.user_id, new, address, but=session.session_id)
+
+    async def set_password(self, user_id: str, new: str, address: str = "", but: str = "") -> None:
+        """Whatever the password was; ends all sessions but one."""
+        self._check_password(new, (await self.user(user_id)).username)
+        hashed = await self._hash(new, address)
         async with self._updating:
-            await self._accounts.update_user(await self.user(user.user_id), hashed)
-        others = [s.session_id for s in await self._accounts.sessions(user.user_id)]
-        await self._end(user.user_id, [other for other in others if other != session.session_id])
+            await self._accounts.update_user(await self.user(user_id), hashed)
+        await self.end_all_sessions(user_id, but)
 
     async def sessions(self, user_id: str) -> list[Session]:
         now_ms = self._clock()
@@ -172,20 +207,20 @@ class People:
     async def revoke(self, user_id: str, session_id: str) -> None:
         """End a session; its sockets close at once. With its last session a device is forgotten."""
         sessions = await self._accounts.sessions(user_id)
-        if not await self._end(user_id, [session_id]):
+        if not await self.end_sessions(user_id, [session_id]):
             raise Refused(NOT_FOUND.because("there is no such session"))
         left = {session.device_id for session in sessions if session.session_id != session_id}
         for session in sessions:
             if session.session_id == session_id and session.device_id not in left:
                 await self._forget_device(user_id, session.device_id)
 
-    async def devices(self, user_id: str) -> list[Device]:
+    async def devices(self, user_id: str) -> list[DeviceSummary]:
         """A person's devices, the last used first; each with the name it gave last."""
-        found: dict[str, Device] = {}
+        found: dict[str, DeviceSummary] = {}
         for session in await self.sessions(user_id):  # the last used first
             known = found.get(session.device_id)
             found[session.device_id] = (
-                Device(session.device_id, session.device_name, session.last_used_at_ms, 1)
+                DeviceSummary(session.device_id, session.device_name, session.last_used_at_ms, 1)
                 if known is None
                 else replace(known, sessions=known.sessions + 1)
             )
@@ -196,7 +231,7 @@ class People:
         sessions = [s for s in await self._accounts.sessions(user_id) if s.device_id == device_id]
         if not sessions:
             raise Refused(NOT_FOUND.because("there is no such device"))
-        await self._end(user_id, [session.session_id for session in sessions])
+        await self.end_sessions(user_id, [session.session_id for session in sessions])
         await self._forget_device(user_id, device_id)
 
     async def _forget_device(self, user_id: str, device_id: str) -> None:
@@ -204,13 +239,19 @@ class People:
         await self._cursors.flush(user_id)
         await self._cursors.forget_device(user_id, device_id)
 
-    async def _end(self, user_id: str, session_ids: list[str]) -> list[str]:
-        ended = await self._accounts.end_sessions(user_id, session_ids)
+    async def end_all_sessions(self, user_id: str, but: str = "") -> None:
+        """Also those that have expired."""
+        found = [session.session_id for session in await self._accounts.sessions(user_id)]
+        await self.end_sessions(user_id, [session_id for session_id in found if session_id != but])
+
+    async def end_sessions(self, user_id: str, session_ids: list[str]) -> list[str]:
+        """Those that existed. Their sockets close on every node."""
+        ended = await self._accounts.end_sessions(user_id, session_ids) if session_ids else []
         if ended:
             self._bus.publish_sessions_ended(ended)
         return ended
 
-    async def _verify(self, username: str, password: str) -> tuple[User, str]:
+    async def _verify(self, username: str, password: str, address: str) -> tuple[User, str]:
         """The person and the hash that the password fits.
 
         An unknown name costs as much as a wrong password, so that neither tells the other.
@@ -219,33 +260,36 @@ class People:
         if len(password) > PASSWORD_LETTERS_MAX:
             raise Refused(WRONG_PASSWORD)
         if not self._decoy:
-            self._decoy = await self._on_thread(lambda: HASHER.hash(self._random_bytes(16).hex()))
+            self._decoy = await self._hash(self._random_bytes(16).hex(), address)
         stored = found[1] if found is not None else self._decoy
-        matches = await self._on_thread(lambda: _matches(stored, password))
+        matches = await self._hashes.run(address, lambda: _matches(stored, password))
         if found is None or not matches:
             raise Refused(WRONG_PASSWORD)
         return found
 
-    def _check_password(self, password: str) -> None:
+    def _check_password(self, password: str, username: str) -> None:
         if not self._password_letters_min <= len(password) <= PASSWORD_LETTERS_MAX:
             least, most = self._password_letters_min, PASSWORD_LETTERS_MAX
             raise Refused(BAD_REQUEST.because(f"a password has {least} to {most} characters"))
+        reason = weakness(password, username) if self._refuses_common else None
+        if reason is not None:
+            raise Refused(BAD_REQUEST.because(reason))
 
-    async def _on_thread(self, work: Callable[[], T]) -> T:
-        if self._hashing >= HASHES_WAITING_MAX:
-            raise Refused(BUSY)
-        self._hashing += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-        finally:
-            self._hashing -= 1
+    async def _hash(self, password: str, address: str) -> str:
+        return await self._hashes.run(address, lambda: HASHER.hash(password))
 
     def close(self) -> None:
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._hashes.close()
 
 
 def hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def origin_of(user_id: str, address: str) -> str:
+    """A hash of an address, another one for each person; empty for none."""
+    origin = f"{user_id}\x1f{address}".encode(errors="replace")
+    return hashlib.blake2b(origin, digest_size=ORIGIN_BYTES).hexdigest() if address else ""
 
 
 def check_username(username: str) -> None:

@@ -8,21 +8,21 @@ import msgspec
 
 from parley import ids
 from parley.bus.ports import Bus
-from parley.chats.sending import Sender
+from parley.chats.sender import Sender
 from parley.clock import Clock, iso
 from parley.errors import BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Refused
 from parley.model import (
     Action,
     Appended,
     Change,
-    Chat,
+    ChatMember,
     ChatType,
     Draft,
     Head,
     Kind,
-    Member,
     ReadReceipts,
     Role,
+    StoredChat,
 )
 from parley.store.ports import Directory
 from parley.wire.limits import CHAT_MEMBERS_MAX, TITLE_LETTERS_MAX
@@ -52,13 +52,13 @@ class Membership:
         member_ids: Sequence[str],
         title: str | None = None,
         open_to_join: bool = False,
-    ) -> tuple[Chat, bool]:
+    ) -> tuple[StoredChat, bool]:
         """A chat and its first members; nothing is appended, so its first message is number 1."""
         others = set(member_ids) - {creator_id}
         _check_new(chat_type, others, title)
         now_ms = self._clock()
         now = iso(now_ms)
-        chat = Chat(
+        chat = StoredChat(
             chat_id=self._ids.next(ids.CHAT, now_ms),
             chat_type=chat_type,
             title=title,
@@ -73,7 +73,7 @@ class Membership:
             self._bus.publish_joined(chat.chat_id, Head(chat.epoch, 0), sorted({*others, creator_id}))
         return chat, created
 
-    async def chat_for(self, chat_id: str, user_id: str) -> tuple[Chat, Role]:
+    async def chat_for(self, chat_id: str, user_id: str) -> tuple[StoredChat, Role]:
         """A chat that this person is in; unknown and foreign ones are refused alike."""
         role = await self._directory.role(chat_id, user_id)
         chat = await self._directory.chat(chat_id) if role is not None else None
@@ -84,7 +84,7 @@ class Membership:
     async def count(self, chat_id: str) -> int:
         return await self._directory.member_count(chat_id)
 
-    async def members(self, chat_id: str, user_id: str, after: str, limit: int) -> list[Member]:
+    async def members(self, chat_id: str, user_id: str, after: str, limit: int) -> list[ChatMember]:
         await self.chat_for(chat_id, user_id)
         return await self._directory.members(chat_id, after, limit)
 
@@ -95,7 +95,7 @@ class Membership:
         return await self._change(chat_id, actor_id, Change(Action.ROLE, user_id, role))
 
     async def remove(self, chat_id: str, actor_id: str, user_id: str) -> Appended:
-        """Remove somebody, or leave."""
+        """Remove a member, or leave."""
         role = await self._directory.role(chat_id, user_id)
         if role is None and await self._directory.role(chat_id, actor_id) is not None:
             raise Refused(NOT_FOUND.because("this person is not a member"))

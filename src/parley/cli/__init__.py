@@ -1,19 +1,35 @@
-"""The command line: `parley serve`, and what an operator does beside it."""
+"""The command line: `parley serve`, and commands for operators."""
 
 from __future__ import annotations
 
+import os
 import sys
+
+UMASK = 0o077
+"""What a command creates holds messages or leads to them: no other user may read it."""
 
 
 def main() -> None:
-    """Run one command; the exit status is 0, 1 when it failed, 2 when it was asked wrongly."""
-    arguments = sys.argv[1:]
-    if arguments[:1] == ["serve"]:
-        from parley.cli import starting
+    """Run one command. Exit status 0: done; 1: it failed; 2: wrong usage."""
+    os.umask(UMASK)
+    from parley.cli.problems import EXTRAS, complain
 
-        options = starting.plain_options(arguments[1:])
+    try:
+        _run(sys.argv[1:])
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        complain(error)
+        sys.exit(1)
+
+
+def _run(arguments: list[str]) -> None:
+    if arguments[:1] == ["serve"]:
+        from parley.cli import startup
+
+        options = startup.plain_options(arguments[1:])
         if options is not None:
-            starting.start(options)
+            startup.start(options)
             return
     from parley.cli.commands import run
 

@@ -1,4 +1,4 @@
-"""`parley chat …`: chats and their members, straight in the store; beside a running server too."""
+"""`parley chat …`: chats and their members, directly in the store, also while a server runs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,23 @@ from parley.cli.options import AsJson, ChatName, ConfigFile, Data
 from parley.model import ChatType, Role
 
 if TYPE_CHECKING:
-    from parley.cli.chatting import Changed
-    from parley.model import Chat
+    from parley.chats.invitations import NewcomersAdded
+    from parley.cli.chat_changes import Changed
+    from parley.store.ports import Engine
+    from parley.store.rows import ListedChat, ListedMember
 
 app = typer.Typer(no_args_is_help=True, help="Chats: create, list and show them, change who is in them.")
 
 Person = Annotated[str, typer.Argument(metavar="NAME", help="A username or user id.")]
-Title = Annotated[str, typer.Option("--title", help="What it is called.")]
-Owner = Annotated[str, typer.Option("--as", "--owner", metavar="NAME", help="Whose chat it is.")]
-Members = Annotated[list[str] | None, typer.Argument(metavar="MEMBER", help="Who else is in it.")]
+Title = Annotated[str, typer.Option("--title", help="The title of the group.")]
+Owner = Annotated[str, typer.Option("--as", "--owner", metavar="NAME", help="The owner of the group.")]
+Members = Annotated[list[str] | None, typer.Argument(metavar="MEMBER", help="The other members.")]
 Actor = Annotated[
     str | None,
-    typer.Option("--as", metavar="NAME", help="In whose name it is done (default: an owner of the chat)."),
+    typer.Option("--as", metavar="NAME", help="Act as this person (default: an owner of the chat)."),
 ]
-AsRole = Annotated[Role, typer.Option("--role", help="What they may do.")]
+Invited = Annotated[str, typer.Option("--as", metavar="NAME", help="Who was invited.")]
+AsRole = Annotated[Role, typer.Option("--role", help="The role of the new member.")]
 
 
 @app.command("create")
@@ -37,11 +40,11 @@ def create(
     json: AsJson = False,
 ) -> None:
     """Create a group. Its first message will have sequence 1."""
-    from parley.cli import chatting
+    from parley.cli import chat_changes
     from parley.cli.places import find_place
 
     place = find_place(data, config)
-    _tell_created(*chatting.create(place, ChatType.GROUP, owner, members or [], title), json)
+    _print_created(chat_changes.create(place, ChatType.GROUP, owner, members or [], title), json)
 
 
 @app.command("direct")
@@ -52,23 +55,28 @@ def direct(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Create the direct chat of two people, or find it: there is only ever one."""
-    from parley.cli import chatting
+    """Create the direct chat of two people, or find the existing one."""
+    from parley.cli import chat_changes
     from parley.cli.places import find_place
 
     place = find_place(data, config)
-    _tell_created(*chatting.create(place, ChatType.DIRECT, one, [other], None), json)
+    _print_created(chat_changes.create(place, ChatType.DIRECT, one, [other], None), json)
 
 
-def _tell_created(chat: Chat, is_new: bool, json: bool) -> None:
+def _print_created(done: NewcomersAdded, json: bool) -> None:
     from parley.cli.output import note, print_json
 
+    chat = done.chat
+    assert chat is not None
     if json:
-        print_json({"chat_id": chat.chat_id, "type": chat.chat_type, "title": chat.title, "created": is_new})
+        told = {"chat_id": chat.chat_id, "type": chat.chat_type, "title": chat.title, "created": done.is_new}
+        print_json(told | {"invited": done.invited})
         return
     print(chat.chat_id)
-    if not is_new:
-        note("They had it already.")
+    if done.invited:
+        note(f"Only invited, because of their settings: {', '.join(done.invited)}")
+    if not done.is_new:
+        note("It already exists.")
     elif sys.stdout.isatty():
         note(f"Next: parley tail {chat.chat_id} --as NAME, and parley send {chat.chat_id} hello --as NAME")
 
@@ -81,13 +89,15 @@ def list_chats(
     json: AsJson = False,
 ) -> None:
     """List chats."""
-    from parley.cli.naming import require_user
+    from parley.cli.names import require_user
+    from parley.cli.offline import ask
     from parley.cli.output import print_json, print_table
     from parley.cli.places import find_place
-    from parley.cli.records import records_of
 
-    records = records_of(find_place(data, config))
-    found = records.chats(require_user(records, of) if of else None)
+    async def chats(engine: Engine) -> list[ListedChat]:
+        return await engine.listing.chats(await require_user(engine.listing, of) if of else None)
+
+    found = ask(find_place(data, config), chats)
     if json:
         print_json({"chats": found})
         return
@@ -101,14 +111,16 @@ def list_chats(
 @app.command("show")
 def show(chat: ChatName, data: Data = None, config: ConfigFile = None, json: AsJson = False) -> None:
     """Show a chat and its members."""
-    from parley.cli.naming import require_chat
+    from parley.cli.names import require_chat
+    from parley.cli.offline import ask
     from parley.cli.output import print_json, print_table, printable
     from parley.cli.places import find_place
-    from parley.cli.records import records_of
 
-    records = records_of(find_place(data, config))
-    found = require_chat(records, chat)
-    members = records.members(found.chat_id)
+    async def chat_and_members(engine: Engine) -> tuple[ListedChat, list[ListedMember]]:
+        found = await require_chat(engine.listing, chat)
+        return found, await engine.listing.members(found.chat_id)
+
+    found, members = ask(find_place(data, config), chat_and_members)
     if json:
         print_json({"chat": found, "members": members})
         return
@@ -132,12 +144,13 @@ def add(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Add somebody to a chat. Everybody in it sees that, as an entry of its log."""
-    from parley.cli import chatting
+    """Add a person to a chat, or invite them if their settings ask for it. Members see it in the log."""
+    from parley.cli import chat_changes
     from parley.cli.places import find_place
 
-    changed = chatting.add(find_place(data, config), chat, person, role, actor)
-    _tell_changed(changed, f"{person} is in the chat as {role}", json)
+    changed = chat_changes.add(find_place(data, config), chat, person, role, actor)
+    is_added = changed.sequence is not None
+    _print_changed(changed, f"{person} is {'in the chat' if is_added else 'invited'} as {role}", json)
 
 
 @app.command("remove")
@@ -149,12 +162,12 @@ def remove(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Remove somebody from a chat; with --as themselves, they leave."""
-    from parley.cli import chatting
+    """Remove a person from a chat. With --as and the same name, the person leaves."""
+    from parley.cli import chat_changes
     from parley.cli.places import find_place
 
-    changed = chatting.remove(find_place(data, config), chat, person, actor)
-    _tell_changed(changed, f"{person} is no longer in the chat", json)
+    changed = chat_changes.remove(find_place(data, config), chat, person, actor)
+    _print_changed(changed, f"{person} is no longer in the chat", json)
 
 
 @app.command("role")
@@ -167,38 +180,88 @@ def role(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Change what a member may do."""
-    from parley.cli import chatting
+    """Change the role of a member."""
+    from parley.cli import chat_changes
     from parley.cli.places import find_place
 
-    changed = chatting.set_role(find_place(data, config), chat, person, new_role, actor)
-    _tell_changed(changed, f"{person} is {new_role} of the chat", json)
+    changed = chat_changes.set_role(find_place(data, config), chat, person, new_role, actor)
+    _print_changed(changed, f"{person} is now {new_role} of the chat", json)
 
 
 @app.command("rename")
 def rename(
     chat: ChatName,
-    title: Annotated[str, typer.Argument(metavar="TITLE", help="What it is called from now on.")],
+    title: Annotated[str, typer.Argument(metavar="TITLE", help="The new title.")],
     actor: Actor = None,
     data: Data = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
     """Give a group another title."""
-    from parley.cli import chatting
+    from parley.cli import chat_changes
     from parley.cli.places import find_place
 
-    changed = chatting.rename(find_place(data, config), chat, title, actor)
-    _tell_changed(changed, "the chat has its new title", json)
+    changed = chat_changes.rename(find_place(data, config), chat, title, actor)
+    _print_changed(changed, "the chat has a new title", json)
 
 
-def _tell_changed(changed: Changed, says: str, json: bool) -> None:
+@app.command("invitations")
+def invitations(person: Person, data: Data = None, config: ConfigFile = None, json: AsJson = False) -> None:
+    """List the chats that a person is invited to."""
+    from parley.cli import chat_changes
+    from parley.cli.output import print_json, print_table
+    from parley.cli.places import find_place
+
+    found = chat_changes.invitations(find_place(data, config), person)
+    if json:
+        print_json({"invitations": [view.invitation for view in found]})
+        return
+    rows = (
+        (
+            view.invitation.chat_id,
+            view.title,
+            view.by.username if view.by is not None else view.invitation.invited_by,
+            view.invitation.role,
+            view.invitation.invited_at[:10],
+        )
+        for view in found
+    )
+    print_table(["CHAT ID", "TITLE", "BY", "AS", "SINCE"], rows)
+
+
+@app.command("accept")
+def accept(
+    chat: ChatName, person: Invited, data: Data = None, config: ConfigFile = None, json: AsJson = False
+) -> None:
+    """Accept an invitation to a chat."""
+    from parley.cli import chat_changes
+    from parley.cli.places import find_place
+
+    _print_changed(
+        chat_changes.accept(find_place(data, config), chat, person), f"{person} is in the chat", json
+    )
+
+
+@app.command("decline")
+def decline(
+    chat: ChatName, person: Invited, data: Data = None, config: ConfigFile = None, json: AsJson = False
+) -> None:
+    """Decline an invitation to a chat. The inviter gets no notice."""
+    from parley.cli import chat_changes
+    from parley.cli.places import find_place
+
+    changed = chat_changes.decline(find_place(data, config), chat, person)
+    _print_changed(changed, f"{person} is no longer invited", json)
+
+
+def _print_changed(changed: Changed, text: str, json: bool) -> None:
     from parley.cli.output import print_json, printable
 
     if json:
         print_json(changed)
     else:
-        print(printable(f"{says}, since #{changed.sequence}"))
+        since = f", since #{changed.sequence}" if changed.sequence is not None else ""
+        print(printable(text + since))
 
 
 def _last(counter: int | None) -> str:

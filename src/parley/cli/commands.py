@@ -1,4 +1,4 @@
-"""The commands of `parley`, put together. Each imports what it needs only when it runs."""
+"""The commands of `parley`. Each imports what it needs only when it runs."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from parley import __version__
-from parley.cli import chat, keeping, people, store, talk
-from parley.cli.options import AsJson, ConfigFile, Data, Url
+from parley.cli import chat, maintenance, people, store, talk
+from parley.cli.options import AsJson, Ca, ConfigFile, Data, Url
 
-RUN, PEOPLE, TALK, STORE = "Run", "People and chats", "Talk", "Look after it"
+RUN, PEOPLE, TALK, STORE = "Run", "People and chats", "Messages", "Maintenance"
 EXIT_INTERRUPTED = 130
 NAME = "parley"
-"""Also where it is started by another name: the shell's completion asks for this one."""
+"""Even if it is started under another name: shell completion needs this one."""
 
 app = typer.Typer(
     name=NAME,
@@ -29,14 +29,14 @@ app = typer.Typer(
 
 
 def run() -> None:
-    """Run what the command line says; a failure is a sentence on stderr and exit status 1."""
+    """Run the command. On failure print a sentence to stderr and exit with status 1."""
     from parley.cli.problems import complain
     from parley.errors import ParleyError
 
     try:
         app(prog_name=NAME)
     except BrokenPipeError:
-        # Whoever read our output has seen enough; Python must not complain about it at exit.
+        # The reader of our output has closed the pipe; Python must not complain about it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except (ParleyError, OSError) as error:
@@ -71,12 +71,12 @@ def serve(
     ] = None,
     config: ConfigFile = None,
     roles: Annotated[
-        str | None, typer.Option(help="What this node does, by commas (default: gateway,ingest,delivery).")
+        str | None, typer.Option(help="The roles of this node (default: gateway,ingest,delivery).")
     ] = None,
 ) -> None:
     """Run the server until Ctrl-C or SIGTERM."""
-    from parley.cli.serving import serve as run_server
-    from parley.cli.starting import ServeOptions
+    from parley.cli.server import serve as run_server
+    from parley.cli.startup import ServeOptions
 
     run_server(ServeOptions(str(data) if data else None, host, port, str(config) if config else None, roles))
 
@@ -84,39 +84,42 @@ def serve(
 @app.command(rich_help_panel=RUN)
 def demo(
     url: Url = None,
+    ca: Ca = None,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Also on another machine, where anybody could log in as them.")
+        bool, typer.Option("--anyway", help="Also on another machine, where anyone could log in as them.")
     ] = False,
     data: Data = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Fill a running server with a few people, chats and messages to look at. Safe to repeat."""
+    """Fill a running server with a few people, chats and messages. Safe to repeat."""
     from parley.cli import demo as play
     from parley.cli.places import find_place
 
     place = find_place(data, config)
-    play.fill(url or place.server_url(), place, json, anyway=anyway)
+    play.fill(url or place.server_url(), place, json, anyway=anyway, ca=ca)
 
 
 def bench(context: typer.Context) -> None:
-    """Measure this machine and a server on it. Needs the source tree; options go to python -m bench."""
+    """Run the benchmarks. Needs the source tree; passes its options to python -m bench."""
     from parley.cli.places import CommandFailed
 
     root = Path(__file__).resolve().parents[3]
     if not (root / "bench" / "__main__.py").is_file():
-        raise CommandFailed("the benchmarks are in the source tree only\nclone it, then: make bench")
+        raise CommandFailed("the benchmarks are only in the source tree\nclone it, then: make bench")
     path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
     command = [sys.executable, "-m", "bench", *context.args]
     os.execve(sys.executable, command, {**os.environ, "PYTHONPATH": path})
 
 
-def doctor(data: Data = None, config: ConfigFile = None, url: Url = None, json: AsJson = False) -> None:
-    """Look at everything around the server that can be wrong, and say what to do about it."""
+def doctor(
+    data: Data = None, config: ConfigFile = None, url: Url = None, ca: Ca = None, json: AsJson = False
+) -> None:
+    """Check the server's environment, and show how to fix each problem."""
     from parley.cli.doctor import examine
     from parley.cli.places import find_place
 
-    if not examine(find_place(data, config, tells=False), url, json):
+    if not examine(find_place(data, config, warns=False), url, json, ca):
         raise typer.Exit(1)
 
 
@@ -128,7 +131,7 @@ app.add_typer(chat.app, name="chat", rich_help_panel=PEOPLE)
 app.command("send", rich_help_panel=TALK)(talk.send)
 app.command("tail", rich_help_panel=TALK)(talk.tail)
 app.add_typer(store.app, name="store", rich_help_panel=STORE)
-app.command("check", rich_help_panel=STORE)(keeping.check)
-app.command("recover", rich_help_panel=STORE)(keeping.recover)
+app.command("check", rich_help_panel=STORE)(maintenance.check)
+app.command("recover", rich_help_panel=STORE)(maintenance.recover)
 app.command("doctor", rich_help_panel=STORE)(doctor)
 app.command("bench", rich_help_panel=STORE, context_settings=PASS_ON, add_help_option=False)(bench)

@@ -1,4 +1,4 @@
-"""`parley demo`: a few people, chats and messages for a newcomer to look at, made through the server."""
+"""`parley demo`: a few people, chats and messages for a new user, created through the server."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from msgspec import Struct
 
 from parley.cli.output import note, print_json, print_table
 from parley.cli.places import CommandFailed, Place
-from parley.cli.talking import send_once
+from parley.cli.remote import send_once
 from parley.client import connect
 from parley.client.api import Api, open_http
-from parley.client.bodies import Account, Login, Sessions
 from parley.client.errors import RequestRefused
 from parley.clock import iso, wall_clock
 from parley.config import is_loopback
 from parley.model import ChatType
+from parley.wire.bodies import Account, SessionGranted, SessionList
 
 PASSWORD = "parley-demo"
 DEVICE_ID = "demo"
@@ -32,7 +32,7 @@ Line = tuple[str, str]
 
 
 class Scene(Struct, frozen=True):
-    """A chat and what is said in it. Without a title it is a direct chat."""
+    """A chat and its messages. Without a title it is a direct chat."""
 
     title: str | None
     people: tuple[str, ...]
@@ -80,64 +80,64 @@ class Player(Struct):
     token: str
     api: Api
     read: dict[str, int] = {}
-    """By chat: the last line they said, and so have read everything before."""
+    """By chat: the last line that they sent. They have read everything before it."""
 
 
-class Shown(Struct):
+class DemoChat(Struct):
     chat_id: str
     title: str
     messages: int
 
 
-def fill(url: str, place: Place, as_json: bool, *, anyway: bool = False) -> None:
+def fill(url: str, place: Place, as_json: bool, *, anyway: bool = False, ca: str | None = None) -> None:
     host = urlsplit(url).hostname or ""
     if not is_loopback(host) and not anyway:
         raise CommandFailed(
-            f"{host} is not this machine, and everybody knows the demo's password"
-            "\nif that does no harm there, add --anyway"
+            f"{host} is not this machine, and the demo's password is public"
+            "\nto continue nevertheless, add --anyway"
         )
-    shown = asyncio.run(_fill(url))
+    shown = asyncio.run(_fill(url, ca))
     if as_json:
         print_json({"people": PEOPLE, "password": PASSWORD, "chats": shown})
         return
-    _tell(shown, url, place)
+    _print_next_steps(shown, url, place)
 
 
-async def _fill(url: str) -> list[Shown]:
-    async with open_http() as http:
+async def _fill(url: str, ca: str | None) -> list[DemoChat]:
+    async with open_http(ca) as http:
         players = [await _enter(http, url, name) for name in PEOPLE]
         async with _leaving(players):
             by_name = {player.name: player for player in players}
             shown = [await _play(scene, by_name) for scene in SCENES]
-            await asyncio.gather(*(_read(url, player) for player in players))
+            await asyncio.gather(*(_read(url, player, ca) for player in players))
             return shown
 
 
 async def _enter(http: aiohttp.ClientSession, url: str, name: str) -> Player:
-    """Log in as somebody, who is made first if there is nobody of that name."""
-    stranger = Api(http, url)
+    """Log in as a person; register them first if the name is not taken."""
+    anonymous = Api(http, url)
     try:
-        await stranger.call("POST", "accounts", Account, {"username": name, "password": PASSWORD})
+        await anonymous.call("POST", "accounts", Account, {"username": name, "password": PASSWORD})
     except RequestRefused as error:
         if error.code == "forbidden":
             raise CommandFailed(
-                f'{url} takes no registrations\nset accounts.registration = "open" for as long as you need it'
+                f'{url} accepts no registrations\nset accounts.registration = "open" for the demo'
             ) from error
         if error.code != "username_taken":
             raise
     try:
         body: dict[str, object] = {"username": name, "password": PASSWORD, "device_id": DEVICE_ID}
-        login = await stranger.call("POST", "sessions", Login, body)
+        login = await anonymous.call("POST", "sessions", SessionGranted, body)
     except RequestRefused as error:
         raise CommandFailed(
-            f"{name} is somebody else here; the demo needs the names {', '.join(PEOPLE)}"
+            f"the username {name} is taken; the demo needs the usernames {', '.join(PEOPLE)}"
         ) from error
     return Player(name, login.user_id, login.token, Api(http, url, login.token))
 
 
 @asynccontextmanager
 async def _leaving(players: list[Player]) -> AsyncIterator[None]:
-    """Their sessions end with the play."""
+    """End the sessions of the demo."""
     try:
         yield
     finally:
@@ -146,14 +146,14 @@ async def _leaving(players: list[Player]) -> AsyncIterator[None]:
 
 
 async def _log_out(player: Player) -> None:
-    sessions = await player.api.call("GET", "sessions", Sessions)
+    sessions = await player.api.call("GET", "sessions", SessionList)
     for session in sessions.sessions:
         if session.current:
             await player.api.call("DELETE", f"sessions/{session.session_id}", object)
 
 
-async def _play(scene: Scene, players: dict[str, Player]) -> Shown:
-    """Say every line once: a line that was said in an earlier run is recognised by its id."""
+async def _play(scene: Scene, players: dict[str, Player]) -> DemoChat:
+    """Send every line once: the server recognises a line of an earlier run by its id."""
     chat_id = await _chat(scene, players)
     last = 0
     for number, (name, text) in enumerate(scene.lines):
@@ -161,12 +161,12 @@ async def _play(scene: Scene, players: dict[str, Player]) -> Shown:
         receipt = await send_once(players[name].api, chat_id, text, _line_id(number), now)
         players[name].read[chat_id] = receipt.sequence
         last = max(last, receipt.sequence)
-    return Shown(chat_id, scene.title or f"{scene.people[0]} and {scene.people[1]}", last)
+    return DemoChat(chat_id, scene.title or f"{scene.people[0]} and {scene.people[1]}", last)
 
 
-async def _read(url: str, player: Player) -> None:
-    """They have read what was said before their own last line."""
-    async with connect(url, player.token, device_id=DEVICE_ID) as client:
+async def _read(url: str, player: Player, ca: str | None) -> None:
+    """Mark everything before the person's own last line as read."""
+    async with connect(url, player.token, device_id=DEVICE_ID, ca=ca) as client:
         for chat_id, sequence in player.read.items():
             await client.chat(chat_id).mark_read(sequence)
 
@@ -186,11 +186,11 @@ def _line_id(number: int) -> str:
     return str(uuid.UUID(bytes=digest[:16], version=4))
 
 
-def _tell(shown: list[Shown], url: str, place: Place) -> None:
-    print(f"{', '.join(PEOPLE)} are at {url} (password: {PASSWORD}), and talk in:\n")
+def _print_next_steps(shown: list[DemoChat], url: str, place: Place) -> None:
+    print(f"{', '.join(PEOPLE)} are at {url} (password: {PASSWORD}), in these chats:\n")
     print_table(["CHAT", "ID", "LAST"], ((chat.title, chat.chat_id, f"#{chat.messages}") for chat in shown))
     if place.server_process() is None or place.server_url() != url:
-        note(f"\nLog in as one of them: POST {url}/v1/sessions, and put the token into PARLEY_TOKEN.")
+        note(f"\nLog in as one of them with POST {url}/v1/sessions, and set PARLEY_TOKEN to the token.")
         return
     where = "" if str(place.folder) == "data" else f" --data {shlex.quote(str(place.folder))}"
     title = shlex.quote(shown[0].title)

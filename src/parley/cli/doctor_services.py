@@ -1,116 +1,51 @@
-"""The part of `parley doctor` for services: each one that is configured, asked as a node would ask it."""
+"""The checks that `parley doctor` makes of services: it uses each as a node would."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import AsyncIterator
-from email.utils import parsedate_to_datetime
 
 import aiohttp
 
-from parley.bus.kafka.admin import admin_of, check_topics
-from parley.bus.topics import topics
-from parley.cli.doctor_findings import CLOCK_MS_OFF_MAX, Finding
 from parley.cli.problems import explain
-from parley.clock import wall_clock
-from parley.cluster.calls import check_exposure
+from parley.clock import CLOCK_MS_OFF_MAX, wall_clock
+from parley.cluster.trust import client_tls, cluster_keys, server_tls
 from parley.config import Config
-from parley.ephemeral.redis.checking import check_redis
-from parley.ephemeral.redis.engine import RedisEphemeral
 from parley.errors import ParleyError
-from parley.sequencing.redis_durability import durability_problems
-from parley.store.dynamodb.client import Dynamo
-from parley.store.dynamodb.schema import TABLES, VERSION, check_tables, is_recoverable
-from parley.telemetry import configure_logs
+from parley.store.rows import Finding
 
 ANSWER_SECONDS_MAX = 5.0
-ROUND_TRIPS_MEASURED = 5
-SLOW_MS = 25.0
 SECRET_LETTERS_MIN = 16
-INIT = "run: parley store init"
 
 
-def examine_services(config: Config) -> list[Finding]:
-    """Every finding about the services that a configuration names, without clients' own complaints."""
-    configure_logs("critical", as_json=False)
-    return asyncio.run(_gather(config))
-
-
-async def _gather(config: Config) -> list[Finding]:
-    findings = [finding async for finding in _dynamodb(config)]
-    findings += [finding async for finding in _kafka(config)]
+async def examine_services(config: Config) -> list[Finding]:
+    """Every finding about the services that nodes share, beside their store."""
+    findings = [finding async for finding in _kafka(config)]
     findings += [finding async for finding in _redis(config)]
     findings += [finding async for finding in _sequencers(config)]
     return findings + [finding async for finding in _cluster(config)]
 
 
-async def _dynamodb(config: Config) -> AsyncIterator[Finding]:
-    settings = config.dynamodb
-    dynamo = Dynamo(settings.endpoint, settings.region, prefix=settings.prefix)
-    try:
-        await dynamo.open()
-        await dynamo.check()
-        milliseconds = await _round_trip_ms(dynamo)
-        says = f"{dynamo.endpoint}, region {dynamo.region}, {milliseconds:.1f} ms to answer"
-        remedy = "nodes should run in the region of their tables"
-        is_slow = milliseconds > SLOW_MS
-        yield Finding("look" if is_slow else "ok", "DynamoDB", says, remedy if is_slow else "")
-        for finding in await _clock_at(dynamo.endpoint, "DynamoDB"):
-            yield finding
-        await check_tables(dynamo)
-        yield Finding("ok", "tables", f"{len(TABLES)} as they should be, version {VERSION}")
-        if await is_recoverable(dynamo) is False:
-            remedy = f"point-in-time recovery brings them back after a mistake; {INIT}"
-            yield Finding("look", "tables", "have no point-in-time recovery", remedy)
-    except ParleyError as error:
-        yield Finding("wrong", "DynamoDB", explain(error), "nothing can be stored until this is right")
-    finally:
-        await dynamo.close()
-
-
-async def _round_trip_ms(dynamo: Dynamo) -> float:
-    started = time.perf_counter()
-    for _ in range(ROUND_TRIPS_MEASURED):
-        await dynamo.check()
-    return (time.perf_counter() - started) * 1000 / ROUND_TRIPS_MEASURED
-
-
-async def _clock_at(url: str, what: str) -> list[Finding]:
-    """Requests are signed with the time: clocks that differ are refused."""
-    timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS_MAX)
-    async with aiohttp.ClientSession(timeout=timeout) as http, http.get(url) as answer:
-        date = answer.headers.get("Date")
-    if date is None:
-        return []
-    off_ms = int(parsedate_to_datetime(date).timestamp() * 1000) - wall_clock()
-    if abs(off_ms) <= CLOCK_MS_OFF_MAX:
-        return []
-    return [
-        Finding("wrong", "clock", f"{what}'s differs by {off_ms / 1000:.0f} s", "let this machine follow NTP")
-    ]
-
-
 async def _kafka(config: Config) -> AsyncIterator[Finding]:
     kafka = config.kafka
     if not kafka.brokers:
-        says = "no brokers: news stays within each node"
+        says = "no brokers: nodes do not get each other's messages"
         yield Finding("look", "Kafka", says, "set kafka.brokers where there is more than one node")
         return
+    from parley.app.kafka import TOPICS
+    from parley.bus.kafka.admin import admin_of, check_topics
+
     try:
         async with admin_of(kafka) as admin:
             brokers = len((await admin.describe_cluster())["brokers"])
         count = f"{brokers} broker{'' if brokers == 1 else 's'}"
         yield Finding("ok", "Kafka", f"{', '.join(kafka.brokers)}, {count}")
-        warnings = await check_topics(kafka)
-        yield Finding("ok", "topics", f"{len(topics(kafka))} with {kafka.partitions} partitions")
+        warnings = await check_topics(kafka, TOPICS)
+        yield Finding("ok", "topics", f"{len(TOPICS)} with {kafka.partitions} partitions")
         for warning in warnings[:1]:
             yield Finding("look", "topics", warning, "see OPERATING.md, Services")
         if kafka.replication < 3 and not config.is_loopback:
             says = f"kafka.replication is {kafka.replication}"
-            yield Finding(
-                "look", "topics", says, "3 outlives a broker; it counts for topics made from then on"
-            )
+            yield Finding("look", "topics", says, "3 survives the loss of a broker; it applies to new topics")
     except ParleyError as error:
         yield Finding("wrong", "Kafka", explain(error), "a node does not start without it")
 
@@ -119,9 +54,12 @@ async def _redis(config: Config) -> AsyncIterator[Finding]:
     url = config.redis.url
     if not url:
         yield Finding(
-            "look", "Redis", "none: nodes do not find each other", "set redis.url for more than one"
+            "look", "Redis", "none: nodes do not find each other", "set redis.url for more than one node"
         )
         return
+    from parley.ephemeral.redis.check import check_redis
+    from parley.sequencing.redis import durability_problems
+
     try:
         facts = await check_redis(url)
         yield Finding(
@@ -129,21 +67,28 @@ async def _redis(config: Config) -> AsyncIterator[Finding]:
         )
         off_ms = facts.clock_ms - wall_clock()
         if abs(off_ms) > CLOCK_MS_OFF_MAX:
-            says = f"Redis's differs by {off_ms / 1000:.0f} s"
-            yield Finding("look", "clock", says, "let both follow NTP")
+            says = f"Redis's clock differs by {off_ms / 1000:.0f} s"
+            yield Finding("look", "clock", says, "synchronise both with NTP")
         if config.store.sequencing == "two_phase" and config.store.allocator == "redis":
             for problem in await durability_problems(url):
-                yield Finding("wrong", "counters", problem, "or take another store.allocator")
+                yield Finding("wrong", "counters", problem, "or choose another store.allocator")
     except ParleyError as error:
-        remedy = "sends and sync go on without it; presence and shared rates do not"
+        remedy = "sends and sync work without it; presence and shared rates do not"
         yield Finding("wrong", "Redis", explain(error), remedy)
 
 
 async def _sequencers(config: Config) -> AsyncIterator[Finding]:
     timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS_MAX)
+    try:
+        tls = client_tls(config.cluster)
+    except ParleyError:
+        return  # `_cluster` says what is wrong with it
     for url in config.cluster.sequencers:
         try:
-            async with aiohttp.ClientSession(timeout=timeout) as http, http.get(f"{url}/readyz") as answer:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as http,
+                http.get(f"{url}/readyz", ssl=tls or True) as answer,
+            ):
                 status = answer.status
         except (aiohttp.ClientError, OSError, ValueError) as error:
             says = f"{url} does not answer: {str(error) or type(error).__name__}"
@@ -154,21 +99,27 @@ async def _sequencers(config: Config) -> AsyncIterator[Finding]:
         if status == 200:
             yield Finding("ok", "sequencer", f"{url} is ready")
         else:
-            yield Finding("wrong", "sequencer", f"{url} says {status}, not ready", "its log says why")
+            yield Finding(
+                "wrong", "sequencer", f"{url} is not ready (HTTP status {status})", "its log says why"
+            )
 
 
 async def _cluster(config: Config) -> AsyncIterator[Finding]:
     cluster = config.cluster
     try:
-        check_exposure(cluster.host, cluster.secret)
+        keys = cluster_keys(cluster, cluster.host)
+        server_tls(cluster)
     except ParleyError as error:
-        yield Finding("wrong", "cluster", explain(error), "set PARLEY_CLUSTER_SECRET on every node")
+        yield Finding("wrong", "cluster", explain(error), "a node does not start without it")
+        return
     if 0 < len(cluster.secret) < SECRET_LETTERS_MIN:
         says = f"cluster.secret has {len(cluster.secret)} letters"
-        yield Finding("look", "cluster", says, "openssl rand -hex 32 makes one that nobody guesses")
+        yield Finding("look", "cluster", says, "openssl rand -hex 32 makes one that is hard to guess")
     if not config.redis.url:
         return
-    ephemeral = RedisEphemeral(config.redis.url, wall_clock, prefix=config.redis.prefix)
+    from parley.ephemeral.redis.engine import RedisEphemeral
+
+    ephemeral = RedisEphemeral(config.redis.url, keys, wall_clock, prefix=config.redis.prefix)
     try:
         nodes = await ephemeral.nodes.alive()
     finally:

@@ -1,4 +1,4 @@
-"""Options that several commands share, each written once."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Data = Annotated[
         metavar="DIR",
         help="The data folder (default: ./data).",
         envvar="PARLEY_DATA",
-        readable=False,  # whether it is, commands tell themselves, with what to do
+        readable=False,  # commands check this themselves, and say what to do
     ),
 ]
 ConfigFile = Annotated[
@@ -30,17 +30,26 @@ Url = Annotated[
         envvar="PARLEY_URL",
     ),
 ]
+Ca = Annotated[
+    str | None,
+    typer.Option(
+        "--ca",
+        metavar="FILE",
+        help="Authorities (PEM) to trust for https, instead of the system's.",
+        envvar="PARLEY_CA",
+    ),
+]
 Token = Annotated[
     str | None,
     typer.Option(
         "--token",
-        help="Who you are to the server. Better in the variable, where no process list shows it.",
+        help="Your token. Better in the variable, where no process list shows it.",
         envvar="PARLEY_TOKEN",
     ),
 ]
 As = Annotated[
     str | None,
-    typer.Option("--as", metavar="NAME", help="Speak as this person, with a token made from the store."),
+    typer.Option("--as", metavar="NAME", help="Act as this person, with a new token from the store."),
 ]
 ChatName = Annotated[
     str, typer.Argument(metavar="CHAT", help="A chat's id, its title, or alice,bob for their direct chat.")

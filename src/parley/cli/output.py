@@ -1,4 +1,4 @@
-"""What commands print: data on stdout, as text or as JSON; remarks on stderr."""
+"""The output of commands: data to stdout, as text or JSON; remarks to stderr."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ZERO_WIDTH_JOINER = "\u200d"
 
 
 def printable(text: str, *, keep_lines: bool = False) -> str:
-    """Text of other people without what could steer a terminal: control characters show as escapes."""
+    """Other people's text, safe for a terminal: control characters become escapes."""
     return "".join(
         letter
         if letter.isprintable() or letter == ZERO_WIDTH_JOINER or (keep_lines and letter == "\n")
@@ -31,7 +31,7 @@ def print_json(value: Any) -> None:
 
 
 def print_json_line(value: Any) -> None:
-    """One JSON value of a stream, out at once."""
+    """One JSON value of a stream, flushed at once."""
     print(msgspec.json.encode(value).decode(), flush=True)
 
 
@@ -56,7 +56,7 @@ def _unbounded(console: Any) -> Any:
 
 
 def note(text: str) -> None:
-    """A remark for whoever reads along."""
+    """A remark for the user."""
     print(text, file=sys.stderr)
 
 

@@ -4,66 +4,77 @@ from __future__ import annotations
 
 import secrets
 import sys
-from typing import Annotated
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from parley.cli.options import AsJson, ConfigFile, Data
 
+if TYPE_CHECKING:
+    from parley.chats.user_admin import OperatorCall
+    from parley.cli.offline import OfflineServices
+    from parley.cli.places import Place
+    from parley.model import AuditRecord, Session
+
 PASSWORD_BYTES = 12
 DEVICE_DEFAULT = "cli"
-MISTYPED = "the two passwords are not the same; nothing was done"
-OPERATOR = "May read /metrics from other machines, with a token: parley token NAME."
+AUDIT_LIMIT_MAX = 1_000
+MISTYPED = "the two passwords differ; nothing was changed"
+OPERATOR = "May use /v1/admin, and /metrics of an exposed server, with a token: parley token NAME."
+SURE = "Delete {name} for good? Their messages stay, the account does not come back"
 
-app = typer.Typer(no_args_is_help=True, help="People: add and list them.")
+app = typer.Typer(no_args_is_help=True, help="People: add and list them, and act when something happens.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A username: a-z 0-9 . _ -")]
+Person = Annotated[str, typer.Argument(metavar="NAME", help="A username or user id.")]
+PasswordStdin = Annotated[
+    bool, typer.Option("--password-stdin", help="Read the password from stdin (its first line).")
+]
 
 
 @app.command("add")
 def add(
     name: Name,
     operator: Annotated[bool, typer.Option("--operator", help=OPERATOR)] = False,
-    password_stdin: Annotated[
-        bool, typer.Option("--password-stdin", help="Read the password from stdin (its first line).")
-    ] = False,
+    password_stdin: PasswordStdin = False,
     data: Data = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Add somebody. Asks for a password on a terminal; makes one otherwise, or when you enter none."""
-    from parley.cli import opening
+    """Add a user. On a terminal it asks for a password; otherwise, or if you enter none, it generates one."""
+    from parley.cli import offline
     from parley.cli.output import note, print_json
-    from parley.cli.places import find_place
     from parley.model import User
 
-    place = find_place(data, config)
-    if not place.is_shared:
-        place.require_store()  # before anybody types a password
-    password, is_made = _password(password_stdin)
+    place = _place(data, config)
+    password, is_generated = _password(password_stdin)
 
     async def register() -> User:
-        async with opening.open_desk(place) as desk:
-            return await desk.people.register(name, password, operator)
+        async with offline.open_services(place) as services:
+            action = "operator.add" if operator else "user.add"
+            async with services.user_admin.audited(offline.who_acts(), action, "", name):
+                return await services.people.register(name, password, operator)
 
-    user = opening.run(register())
+    user = offline.run(register())
     if json:
-        made = {"password": password} if is_made else {}
+        made = {"password": password} if is_generated else {}
         print_json({"user_id": user.user_id, "username": name, "is_operator": operator, **made})
         return
     print(f"{name}  {user.user_id}{'  operator' if operator else ''}")
-    if is_made:
+    if is_generated:
         print(f"password  {password}")
-        note("The password is shown only now.")
+        note("The password is shown only once.")
 
 
 def _password(from_stdin: bool) -> tuple[str, bool]:
-    """The password, and whether it was made here."""
+    """The password, and whether it was generated."""
     if from_stdin:
         return sys.stdin.readline().rstrip("\r\n"), False
     if sys.stdin.isatty():
         given: str = typer.prompt(
-            "Password (empty: make one)", "", hide_input=True, show_default=False, err=True
+            "Password (empty: generate one)", "", hide_input=True, show_default=False, err=True
         )
         if given:
             again: str = typer.prompt("Again", hide_input=True, err=True)
@@ -77,12 +88,12 @@ def _password(from_stdin: bool) -> tuple[str, bool]:
 
 @app.command("list")
 def list_users(data: Data = None, config: ConfigFile = None, json: AsJson = False) -> None:
-    """List everybody."""
+    """List all users."""
+    from parley.cli.offline import ask
     from parley.cli.output import print_json, print_table
     from parley.cli.places import find_place
-    from parley.cli.records import records_of
 
-    found = records_of(find_place(data, config)).users()
+    found = ask(find_place(data, config), lambda engine: engine.listing.users())
     if json:
         print_json({"users": found})
         return
@@ -95,11 +106,192 @@ def list_users(data: Data = None, config: ConfigFile = None, json: AsJson = Fals
                 u.chats,
                 u.sessions,
                 u.created_at[:10],
-                "operator" if u.is_operator else "",
+                " ".join(filter(None, [u.state if u.state != "active" else "", "operator" * u.is_operator])),
             )
             for u in found
         ),
     )
+
+
+# When something happens
+
+
+@app.command("passwd")
+def passwd(
+    name: Person,
+    password_stdin: PasswordStdin = False,
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Set somebody's password, and end all their sessions. Asks for it like parley user add."""
+    from parley.cli.output import note
+
+    place = _place(data, config)
+    password, is_generated = _password(password_stdin)
+
+    async def act(services: OfflineServices, call: OperatorCall, user_id: str) -> None:
+        await services.user_admin.set_password(call, user_id, password)
+
+    user_id = _act(place, name, act)
+    shown = {"password": password} if is_generated else {}
+    _tell(json, name, user_id, "password set, all sessions ended", shown)
+    if is_generated and not json:
+        note("The password is shown only now.")
+
+
+@app.command("disable")
+def disable(name: Person, data: Data = None, config: ConfigFile = None, json: AsJson = False) -> None:
+    """Stop an account: nothing is stored of theirs any more, their sessions end, and they cannot log in."""
+
+    async def act(services: OfflineServices, call: OperatorCall, user_id: str) -> None:
+        await services.user_admin.disable(call, user_id)
+
+    _tell(json, name, _act(_place(data, config), name, act), "disabled")
+
+
+@app.command("enable")
+def enable(name: Person, data: Data = None, config: ConfigFile = None, json: AsJson = False) -> None:
+    """Let somebody log in again."""
+
+    async def act(services: OfflineServices, call: OperatorCall, user_id: str) -> None:
+        await services.user_admin.enable(call, user_id)
+
+    _tell(json, name, _act(_place(data, config), name, act), "active")
+
+
+@app.command("delete")
+def delete(
+    name: Person,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Delete an account for good. Its name is free, its messages stay under an author called deleted."""
+    place = _place(data, config)
+    if not yes and sys.stdin.isatty():
+        typer.confirm(SURE.format(name=name), abort=True, err=True)
+
+    async def act(services: OfflineServices, call: OperatorCall, user_id: str) -> None:
+        await services.user_admin.delete(call, user_id)
+        for deletion in await services.engine.account_admin.deletions():
+            if deletion.user_id == user_id:
+                await services.deletions.advance(deletion)
+
+    _tell(json, name, _act(place, name, act), "deleted")
+
+
+@app.command("sessions")
+def sessions(name: Person, data: Data = None, config: ConfigFile = None, json: AsJson = False) -> None:
+    """List somebody's sessions, the last used first."""
+    from parley.cli.output import print_json, print_table
+    from parley.clock import iso
+
+    found: list[Session] = []
+
+    async def act(services: OfflineServices, call: OperatorCall, user_id: str) -> None:
+        found.extend(await services.user_admin.sessions(user_id))
+
+    _act(_place(data, config), name, act)
+    rows = [
+        {
+            "session_id": session.session_id,
+            "device_id": session.device_id,
+            "device_name": session.device_name,
+            "created_at": iso(session.created_at_ms),
+            "last_used_at": iso(session.last_used_at_ms),
+            "expires_at": iso(session.expires_at_ms),
+        }
+        for session in found
+    ]
+    if json:
+        print_json({"sessions": rows})
+        return
+    print_table(
+        ["SESSION", "DEVICE", "NAME", "SINCE", "LAST USED", "EXPIRES"], [list(row.values()) for row in rows]
+    )
+
+
+@app.command("revoke")
+def revoke(
+    name: Person,
+    session: Annotated[
+        str, typer.Option("--session", metavar="ID", help="Only this one (default: all of them).")
+    ] = "",
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """End somebody's sessions: their tokens are refused from now on. They may log in again."""
+
+    async def act(services: OfflineServices, call: OperatorCall, user_id: str) -> None:
+        await services.user_admin.end_sessions(call, user_id, session)
+
+    says = "session ended" if session else "all sessions ended"
+    _tell(json, name, _act(_place(data, config), name, act), says)
+
+
+@app.command("audit")
+def audit(
+    limit: Annotated[int, typer.Option("--limit", min=1, max=AUDIT_LIMIT_MAX, help="How many.")] = 50,
+    before: Annotated[str, typer.Option("--before", metavar="ID", help="Those before this record.")] = "",
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Show what operators did, by HTTP or by these commands, the newest first."""
+    from parley.cli import offline
+    from parley.cli.output import print_json, print_table
+
+    async def read(place: Place) -> list[AuditRecord]:
+        async with offline.open_services(place) as services:
+            return await services.user_admin.records(before, limit)
+
+    found = offline.run(read(_place(data, config)))
+    if json:
+        print_json({"records": found})
+        return
+    print_table(
+        ["WHEN", "WHO", "WHAT", "WHOM", "DETAIL", "OUTCOME", "RECORD"],
+        ((r.at, r.actor, r.action, r.target_id, r.detail, r.outcome, r.audit_id) for r in found),
+    )
+
+
+def _place(data: Path | None, config: Path | None) -> Place:
+    from parley.cli.places import find_place
+
+    place = find_place(data, config)
+    if not place.is_shared:
+        place.require_store()  # before the user types anything
+    return place
+
+
+def _act(
+    place: Place, name: str, act: Callable[[OfflineServices, OperatorCall, str], Awaitable[None]]
+) -> str:
+    """Do something to a person, directly in the store; returns their id."""
+    from parley.cli import offline
+    from parley.cli.names import require_user
+
+    async def acted() -> str:
+        async with offline.open_services(place) as services:
+            user_id = await require_user(services.engine.listing, name)
+            await act(services, offline.who_acts(), user_id)
+            return user_id
+
+    return offline.run(acted())
+
+
+def _tell(json: bool, name: str, user_id: str, says: str, more: dict[str, str] | None = None) -> None:
+    from parley.cli.output import print_json
+
+    if json:
+        print_json({"user_id": user_id, "username": name, "result": says, **(more or {})})
+        return
+    print(f"{name}  {user_id}  {says}")
+    for label, value in (more or {}).items():
+        print(f"{label}  {value}")
 
 
 def token(
@@ -111,14 +303,14 @@ def token(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Print a new token for somebody. It is shown this once; the store keeps only its hash."""
-    from parley.cli import opening
+    """Print a new token for a user. It is shown only once; the store has only its hash."""
+    from parley.cli import offline
     from parley.cli.output import note, print_json
     from parley.cli.places import find_place
     from parley.clock import iso
 
     place = find_place(data, config)
-    made, session = opening.make_token(place, name, device)
+    made, session = offline.make_token(place, name, device)
     if json:
         print_json(
             {
@@ -132,4 +324,4 @@ def token(
         return
     print(made)
     if sys.stdout.isatty():
-        note(f"For the device {device}. Shown only now; valid until 30 days after its last use.")
+        note(f"For the device {device}. Shown only once; valid until 30 days after its last use.")

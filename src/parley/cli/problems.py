@@ -1,4 +1,4 @@
-"""How a command tells what went wrong: sentences on stderr, never a traceback for a person's mistake."""
+"""How a command reports a failure: sentences on stderr, never a traceback for a user's mistake."""
 
 from __future__ import annotations
 
@@ -10,33 +10,48 @@ import sys
 from parley import config
 from parley.errors import ConfigError, Refused
 
-TOLD = {
-    errno.EEXIST: "{path} is a file, and a folder is needed: choose another --data",
+MESSAGES = {
+    errno.EEXIST: "{path} is a file, not a folder: choose another --data",
     errno.ENOTDIR: "{path} cannot be reached: a part of the path is a file, not a folder",
     errno.EACCES: "{path} cannot be used by {user}: run this as its owner, or change who owns it (chown)",
     errno.EPERM: "{path} cannot be used by {user}: run this as its owner, or change who owns it (chown)",
     errno.EROFS: "{path} cannot be written: its file system is read-only; choose another --data",
-    errno.ENOSPC: "{path} cannot be written: the disk is full; make room and try again",
-    errno.ENOENT: "{path} does not exist: check the spelling, or make it",
+    errno.ENOSPC: "{path} cannot be written: the disk is full; free some space and try again",
+    errno.ENOENT: "{path} does not exist: check the spelling, or create it",
 }
+
+EXTRAS = {
+    "aiokafka": "kafka",
+    "apsw": "server",
+    "argon2": "server",
+    "botocore": "dynamodb",
+    "prometheus_client": "server",
+    "redis": "redis",
+    "structlog": "server",
+    "uvloop": "server",
+}
+"""The extra of `parley-chat` that installs each optional package."""
 
 
 def explain(problem: BaseException | str) -> str:
-    """What a person reads. The first line says what is wrong, further lines what to do."""
+    """The message for the user. The first line message what is wrong, further lines what to do."""
     if isinstance(problem, Refused):
         return f"{problem.refusal.reason} ({problem.refusal.code})"
+    if isinstance(problem, ModuleNotFoundError) and problem.name in EXTRAS:
+        extra = EXTRAS[problem.name]
+        return f"this needs the package {problem.name}\ninstall it: pip install 'parley-chat[{extra}]'"
     if isinstance(problem, ConfigError):
         return _with_variables(str(problem))
     if isinstance(problem, OSError) and problem.strerror:
         if not problem.filename:
             return problem.strerror
-        says = TOLD.get(problem.errno or 0, f"{{path}} cannot be used: {problem.strerror}")
-        return says.format(path=problem.filename, user=user_name())
+        message = MESSAGES.get(problem.errno or 0, f"{{path}} cannot be used: {problem.strerror}")
+        return message.format(path=problem.filename, user=user_name())
     return str(problem) or type(problem).__name__
 
 
 def user_name() -> str:
-    """As whom this runs."""
+    """The user who runs this process."""
     import pwd
 
     try:
@@ -45,18 +60,18 @@ def user_name() -> str:
         return f"the user {os.geteuid()}"
 
 
-def _with_variables(says: str) -> str:
-    """Settings by the names that they have in the environment, too."""
-    if says.endswith(")"):  # it says where already
-        return says
-    words = re.findall(r"[a-z]+\.[a-z_]+", says)
+def _with_variables(message: str) -> str:
+    """Add the name of each setting's environment variable."""
+    if message.endswith(")"):  # it already message where
+        return message
+    words = re.findall(r"[a-z]+\.[a-z_]+", message)
     named = [
         config.variable_of(section, key)
         for section, keys in config.sections().items()
         for key in keys
         if f"{section}.{key}" in words
     ]
-    return f"{says} (in the environment: {', '.join(named)})" if named else says
+    return f"{message} (in the environment: {', '.join(named)})" if named else message
 
 
 def complain(problem: BaseException | str) -> None:

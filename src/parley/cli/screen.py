@@ -1,7 +1,7 @@
-"""The lower end of a terminal: lines that may still change, and a status line under them.
+"""The lower end of a terminal: lines that may still change, and a status line below them.
 
-Only what is still on the screen is ever drawn again; after a change of the terminal's size, where lines stand
-is not known any more, and what was there stays as it was.
+Only lines that are still on the screen are redrawn. After a change of the terminal's size the positions of
+lines are unknown, and older lines stay as they are.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from parley.cli.display import INDENT
 from parley.cli.output import printable
-from parley.cli.showing import INDENT
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 CLEAR_BELOW = "\r\x1b[J"
@@ -22,7 +22,7 @@ Size = tuple[int, int]
 
 
 class Block(Struct):
-    """What stands on the screen together, and how many rows it takes."""
+    """Text that is drawn together, and how many rows it takes."""
 
     key: int
     text: str
@@ -38,14 +38,14 @@ class Screen:
         self._status = ""
 
     def add(self, key: int, text: str) -> None:
-        """Show something under everything else."""
+        """Show a block below everything else."""
         self._check_size()
         self._blocks.append(Block(key, text, self._rows(text)))
-        self._forget_what_left()
+        self._forget_scrolled()
         self._write(f"{CLEAR_BELOW}{text}\n{self._status_line()}")
 
     def change(self, key: int, text: str) -> None:
-        """Show something else in its place, if it is still on the screen."""
+        """Replace a block, if it is still on the screen."""
         self._check_size()
         found = next((place for place, block in enumerate(self._blocks) if block.key == key), None)
         if found is None or self._blocks[found].text == text:
@@ -55,16 +55,16 @@ class Screen:
         below[0].text, below[0].rows = text, self._rows(text)
         drawn = "".join(f"{block.text}\n" for block in below)
         self._write(f"\r\x1b[{up}A{CLEAR_BELOW}{drawn}{self._status_line()}")
-        self._forget_what_left()
+        self._forget_scrolled()
 
     def show_status(self, text: str) -> None:
-        """The line under everything: it is never part of what scrolls away."""
+        """Set the status line, which is always the last one."""
         if text != self._status:
             self._status = text
             self._write(f"{CLEAR_BELOW}{self._status_line()}")
 
     def beside(self, text: str, more: str) -> str:
-        """More behind a text; under it, where the end of the row would break it."""
+        """Put `more` after a text, or below it if it does not fit into the row."""
         self._check_size()
         last = _cells(ESCAPES.sub("", text.rpartition("\n")[2])) % max(1, self._drawn_at[0])
         fits = last + 2 + _cells(ESCAPES.sub("", more)) <= self._drawn_at[0]
@@ -78,7 +78,7 @@ class Screen:
         self._write(CLEAR_BELOW)
 
     def _status_line(self) -> str:
-        """One row at most: where a second one would begin cannot be told."""
+        """One row at most: it is unknown where a second one would begin."""
         return f"\x1b[2m{cut(self._status, self._drawn_at[0] - 1)}\x1b[0m" if self._status else ""
 
     def _rows(self, text: str) -> int:
@@ -92,15 +92,15 @@ class Screen:
             self._drawn_at = size
             self._blocks.clear()
 
-    def _forget_what_left(self) -> None:
-        """What scrolled off the top cannot be reached."""
+    def _forget_scrolled(self) -> None:
+        """Forget blocks that scrolled off the top: they cannot be redrawn."""
         room = self._drawn_at[1] - 1
         while self._blocks and sum(block.rows for block in self._blocks) > room:
             del self._blocks[0]
 
 
 def cut(text: str, columns: int) -> str:
-    """So much of it as fits."""
+    """As much of it as fits."""
     while text and _cells(text) > columns:
         text = text[:-1]
     return text

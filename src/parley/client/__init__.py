@@ -1,4 +1,4 @@
-"""The Python SDK: every duty of a client, so that an application only sends and reads.
+"""The Python SDK. It does every duty of a client, so that an application only sends and reads.
 
     token = await login("http://127.0.0.1:8080", "ada", "a long password")
     async with connect("http://127.0.0.1:8080", token, outbox="ada.db") as me:
@@ -7,12 +7,11 @@
         async for entry in chat:
             print(entry.sequence, entry.content)
 
-What it promises an application, and what it asks of it, is in `docs/sdk-python.md`.
+`docs/sdk-python.md` says what it promises an application, and what it requires.
 """
 
 from parley.client.api import login, register
-from parley.client.bodies import ChatInfo, Device, Me, Profile, Receipts, Related
-from parley.client.chat import Chat
+from parley.client.chat import Chat, MessageStatus, Sending
 from parley.client.client import Client, connect
 from parley.client.errors import (
     BadToken,
@@ -24,11 +23,11 @@ from parley.client.errors import (
     ReadElsewhere,
     RequestRefused,
 )
-from parley.client.live import Update, What
-from parley.client.opened import Member, Members
-from parley.client.sending import MessageStatus, Sending
+from parley.client.events import Update, What
+from parley.client.members import Member, Members
 from parley.client.timing import Timing
 from parley.model import Privacy, ReadReceipts
+from parley.wire.bodies import ChatInfo, Device, InvitationInfo, Me, Profile, Receipts, Related
 from parley.wire.frames import Ack, Entry, OverviewChat, PresenceView
 
 __all__ = [
@@ -42,6 +41,7 @@ __all__ = [
     "Closed",
     "Device",
     "Entry",
+    "InvitationInfo",
     "Me",
     "Member",
     "Members",

@@ -1,44 +1,58 @@
-"""The HTTP side of the contract, typed, with errors for people."""
+"""The HTTP API, typed. Errors say what to do next."""
 
 from __future__ import annotations
 
 import os
+import ssl
 from typing import Any, TypeVar
 from urllib.parse import quote
 
 import aiohttp
 import msgspec
+from msgspec import UNSET
 
-from parley.client.bodies import (
+from parley.client.errors import BadToken, CannotConnect, RequestRefused
+from parley.client.members import ChatSnapshot
+from parley.client.outbox import ack_for
+from parley.client.storage import OutgoingMessage
+from parley.clock import MS_PER_DAY, from_iso
+from parley.errors import Refusal
+from parley.model import ChatType
+from parley.wire import limits
+from parley.wire.bodies import (
     Account,
+    BlockList,
     ChatInfo,
     ChatList,
     ChatMarks,
-    History,
-    Login,
+    ContactList,
+    Device,
+    DeviceList,
+    InvitationInfo,
+    InvitationList,
+    Me,
     MemberInfo,
     MemberList,
     PresenceList,
     Problem,
+    Profile,
+    Related,
     SendFound,
-    Sessions,
+    SessionGranted,
+    SessionList,
 )
-from parley.client.errors import BadToken, CannotConnect, RequestRefused
-from parley.client.opened import Picture
-from parley.errors import Refusal
-from parley.model import ChatType
-from parley.wire import limits
-from parley.wire.frames import OverviewChat, PresenceView
+from parley.wire.frames import Ack, Batch, Entry, OverviewChat, PresenceView
 
 HTTP_SECONDS_MAX = 30
 DEVICE_ID_DEFAULT = "python-sdk"
 UNAUTHENTICATED = 401
+CLOCK_SKEW_MS_MAX = MS_PER_DAY
 
 Answer = TypeVar("Answer")
 
 
 class Api:
-    """Requests for one person. RequestRefused, BadToken or CannotConnect when one does not work."""
+    """Requests for one person. RequestRefused, BadToken or CannotConnect when one fails."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str, token: str | None = None) -> None:
         self._http = http
@@ -60,10 +74,10 @@ class Api:
 
     async def device_id(self) -> str:
         """The device that the token belongs to."""
-        found = await self.call("GET", "sessions", Sessions)
+        found = await self.call("GET", "sessions", SessionList)
         current = next((session for session in found.sessions if session.current), None)
         if current is None:
-            raise BadToken("the server does not say which device this token is for; name it as device_id")
+            raise BadToken("the server does not say which device this token is for; pass device_id")
         return current.device_id
 
     async def create_chat(self, chat_type: ChatType, member_ids: list[str], title: str | None) -> ChatInfo:
@@ -72,11 +86,11 @@ class Api:
             body["title"] = title
         return await self.call("POST", "chats", ChatInfo, body)
 
-    async def history(self, chat_id: str, params: dict[str, str]) -> History:
-        return await self.call("GET", f"{chat_path(chat_id)}/messages", History, params=params)
+    async def history(self, chat_id: str, params: dict[str, str]) -> Batch[Entry]:
+        return await self.call("GET", f"{chat_path(chat_id)}/messages", Batch[Entry], params=params)
 
     async def chats(self) -> list[OverviewChat]:
-        """Every chat of the person, as a person reads it."""
+        """Every chat of the person, with titles and last entries."""
         chats: list[OverviewChat] = []
         params = {"limit": str(limits.OVERVIEW_CHATS_MAX)}
         while True:
@@ -97,8 +111,8 @@ class Api:
                 return members
             params["after"] = page.next_after
 
-    async def picture(self, chat_id: str) -> Picture:
-        """A chat with its members and, if there are not too many, how far each is."""
+    async def snapshot(self, chat_id: str) -> ChatSnapshot:
+        """A chat with its members and, unless there are too many, how far each is."""
         info = await self.call("GET", chat_path(chat_id), ChatInfo)
         members = await self.members(chat_id)
         try:
@@ -107,10 +121,10 @@ class Api:
             if error.code != "bad_request":
                 raise
             marks = None
-        return Picture(info, members, marks)
+        return ChatSnapshot(info, members, marks)
 
     async def presence(self, user_ids: list[str]) -> list[PresenceView]:
-        """Who is there, as far as one may see it."""
+        """Who of these people is online, as far as the person may see it."""
         views: list[PresenceView] = []
         for first in range(0, len(user_ids), limits.PRESENCE_BATCH_MAX):
             asked = ",".join(user_ids[first : first + limits.PRESENCE_BATCH_MAX])
@@ -118,15 +132,29 @@ class Api:
             views += found.presences
         return views
 
-    async def find_send(self, chat_id: str, client_message_id: str) -> SendFound | None:
-        """What became of a message of one's own; None if nothing did."""
-        path = f"sends/{quote(chat_id, safe='')}/{quote(client_message_id, safe='')}"
+    async def find_stored(self, message: OutgoingMessage) -> Ack | None:
+        """The ack of a message that may already be stored; None if it is not.
+
+        If the server knows the id, its answer decides. If not, search the log back to when the message was
+        written: an id expires, an entry does not.
+        """
+        path = f"sends/{quote(message.chat_id, safe='')}/{quote(message.client_message_id, safe='')}"
         try:
-            return await self.call("GET", path, SendFound)
+            return ack_for(message.key, await self.call("GET", path, SendFound))
         except RequestRefused as error:
-            if error.code == "not_found":
+            if error.code != "not_found":
+                raise
+        oldest_ms = message.created_at_ms - CLOCK_SKEW_MS_MAX
+        params = {"limit": str(limits.PAGE_ENTRIES_MAX), "before": str(2**53 - 1)}
+        while True:
+            page = await self.history(message.chat_id, params)
+            for entry in page.entries:
+                if entry.client_message_id == message.client_message_id:
+                    return ack_for(message.key, entry)
+            first = page.from_sequence
+            if first <= 1 or not page.entries or from_iso(page.entries[0].created_at) < oldest_ms:
                 return None
-            raise
+            params["before"] = str(first)
 
     async def _exchange(
         self, method: str, path: str, body: dict[str, object] | None, params: dict[str, str] | None
@@ -147,57 +175,179 @@ class Api:
         try:
             return msgspec.json.decode(payload or b"null", type=answer)
         except msgspec.DecodeError as error:
-            raise CannotConnect(f"what answers at {self._url} is no Parley server: {error}") from error
+            raise CannotConnect(f"{self._url} is not a Parley server: {error}") from error
 
     def _refused(self, status: int, payload: bytes) -> RequestRefused | BadToken | CannotConnect:
         try:
             told = msgspec.json.decode(payload, type=Problem)
         except msgspec.DecodeError:
-            return CannotConnect(f"what answers at {self._url} is no Parley server (HTTP status {status})")
+            return CannotConnect(f"{self._url} is not a Parley server (HTTP status {status})")
         if status == UNAUTHENTICATED and self._token is not None:
             return BadToken(told.reason)
-        return RequestRefused(Refusal(told.code, told.reason, told.temporary, told.retry_after_ms, status))
+        retry_after_ms = None if told.retry_after_ms is UNSET else told.retry_after_ms
+        return RequestRefused(Refusal(told.code, told.reason, told.temporary, retry_after_ms, status))
+
+
+class UserList:
+    """The person's contacts, or the people they blocked. The server does not notify them."""
+
+    def __init__(self, api: Api, name: str, page: type[ContactList | BlockList]) -> None:
+        self._api = api
+        self._name = name
+        self._page = page
+
+    async def all(self) -> list[Related]:
+        """Every person on it."""
+        people: list[Related] = []
+        params = {"limit": str(limits.PAGE_ENTRIES_MAX)}
+        while True:
+            page = await self._api.call("GET", self._name, self._page, params=params)
+            people += page.contacts if isinstance(page, ContactList) else page.blocks
+            if page.next_after is None:
+                return people
+            params["after"] = page.next_after
+
+    async def add(self, user_id: str) -> Related:
+        """Adding twice changes nothing."""
+        return await self._api.call("PUT", self._path(user_id), Related)
+
+    async def remove(self, user_id: str) -> None:
+        await self._api.call("DELETE", self._path(user_id), object)
+
+    def _path(self, user_id: str) -> str:
+        return f"{self._name}/{quote(user_id, safe='')}"
+
+
+class InvitationsApi:
+    """The person's invitations to chats. `updates` tells when they change."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def all(self) -> list[InvitationInfo]:
+        """Every pending one."""
+        found: list[InvitationInfo] = []
+        params = {"limit": str(limits.PAGE_ENTRIES_MAX)}
+        while True:
+            page = await self._api.call("GET", "invitations", InvitationList, params=params)
+            found += page.invitations
+            if page.next_after is None:
+                return found
+            params["after"] = page.next_after
+
+    async def accept(self, chat_id: str) -> None:
+        """Join the chat."""
+        await self._api.call("POST", self._path(chat_id), object)
+
+    async def decline(self, chat_id: str) -> None:
+        """The inviter is not told."""
+        await self._api.call("DELETE", self._path(chat_id), object)
+
+    def _path(self, chat_id: str) -> str:
+        return f"invitations/{quote(chat_id, safe='')}"
+
+
+class PeopleApi:
+    """Requests about people. RequestRefused or CannotConnect when one fails."""
+
+    api: Api
+
+    @property
+    def contacts(self) -> UserList:
+        return UserList(self.api, "contacts", ContactList)
+
+    @property
+    def blocks(self) -> UserList:
+        """People who cannot write to this person directly, nor add them, nor see what they do."""
+        return UserList(self.api, "blocks", BlockList)
+
+    @property
+    def invitations(self) -> InvitationsApi:
+        """Chats that others wanted to add this person to, and may not without being asked."""
+        return InvitationsApi(self.api)
+
+    async def me(self) -> Me:
+        """The person's own profile and settings."""
+        return await self.api.call("GET", "me", Me)
+
+    async def person(self, user_id: str) -> Profile:
+        return await self.api.call("GET", f"users/{quote(user_id, safe='')}", Profile)
+
+    async def find(self, username: str) -> Profile | None:
+        """The person with exactly this username."""
+        try:
+            return await self.api.call("GET", "users", Profile, params={"username": username})
+        except RequestRefused as error:
+            if error.code == "not_found":
+                return None
+            raise
+
+    async def devices(self) -> list[Device]:
+        """Every device with a session of the person, and when it was last used."""
+        return (await self.api.call("GET", "devices", DeviceList)).devices
+
+    async def remove_device(self, device_id: str) -> None:
+        """Revoke a device's sessions: its connections end and its cursors are deleted."""
+        await self.api.call("DELETE", f"devices/{quote(device_id, safe='')}", object)
 
 
 def chat_path(chat_id: str) -> str:
     return f"chats/{quote(chat_id, safe='')}"
 
 
-def open_http() -> aiohttp.ClientSession:
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=HTTP_SECONDS_MAX))
+def open_http(ca: str | None = None, seconds_max: float = HTTP_SECONDS_MAX) -> aiohttp.ClientSession:
+    """A session for requests. `ca`: a PEM file with the authorities to trust instead of the system's."""
+    connector = aiohttp.TCPConnector(ssl=True if ca is None else _trusting(ca))
+    return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=seconds_max))
+
+
+def _trusting(ca: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:  # of ssl, too
+        raise CannotConnect(f"there are no certificates of authorities in {ca}: {error.strerror}") from error
 
 
 def base_url(url: str) -> str:
-    """The server's address without a trailing slash; ws:// addresses are taken too."""
+    """The server's address without a trailing slash. ws:// addresses are accepted, too."""
     scheme, separator, rest = url.rstrip("/").partition("://")
     scheme = {"ws": "http", "wss": "https"}.get(scheme, scheme)
     if not separator or scheme not in ("http", "https") or not rest:
-        raise CannotConnect(f"{url!r} is no address of a server; it looks like http://127.0.0.1:8080")
+        raise CannotConnect(f"{url!r} is not the address of a server; an example is http://127.0.0.1:8080")
     return f"{scheme}://{rest}"
 
 
 def unreachable(url: str, error: Exception) -> CannotConnect:
     if isinstance(error, TimeoutError):
-        return CannotConnect(f"{url} does not answer in time")
+        return CannotConnect(f"{url} did not answer in time")
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
+        return CannotConnect(f"the certificate of {url} is not trusted: {why}")
     if isinstance(error, aiohttp.ClientConnectorError):
         why = os.strerror(error.os_error.errno) if error.os_error.errno else str(error)
-        return CannotConnect(f"nobody answers at {url}: {why}; is the server running?")
-    return CannotConnect(f"cannot talk to {url}: {error}")
+        return CannotConnect(f"cannot connect to {url}: {why}; is the server running?")
+    return CannotConnect(f"the request to {url} failed: {error}")
 
 
-async def register(url: str, username: str, password: str) -> str:
-    """Make an account; the answer is its user_id."""
-    async with open_http() as http:
+async def register(url: str, username: str, password: str, *, ca: str | None = None) -> str:
+    """Create an account. Returns its user_id."""
+    async with open_http(ca) as http:
         body: dict[str, object] = {"username": username, "password": password}
         return (await Api(http, url).call("POST", "accounts", Account, body)).user_id
 
 
 async def login(
-    url: str, username: str, password: str, device_id: str = DEVICE_ID_DEFAULT, device_name: str | None = None
+    url: str,
+    username: str,
+    password: str,
+    device_id: str = DEVICE_ID_DEFAULT,
+    device_name: str | None = None,
+    *,
+    ca: str | None = None,
 ) -> str:
-    """Make a session for a device; the answer is its token, for `connect`."""
+    """Create a session for a device. Returns its token, for `connect`."""
     body: dict[str, Any] = {"username": username, "password": password, "device_id": device_id}
     if device_name is not None:
         body["device_name"] = device_name
-    async with open_http() as http:
-        return (await Api(http, url).call("POST", "sessions", Login, body)).token
+    async with open_http(ca) as http:
+        return (await Api(http, url).call("POST", "sessions", SessionGranted, body)).token

@@ -1,4 +1,4 @@
-"""The client as an application holds it: one person on one device, connected for as long as it takes."""
+"""The client that an application uses: one person on one device, reconnected as often as needed."""
 
 from __future__ import annotations
 
@@ -11,38 +11,68 @@ from contextlib import AsyncExitStack
 from random import Random, SystemRandom
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
+from weakref import WeakSet
+
+from msgspec import Struct
 
 from parley import ids
-from parley.client.api import Api, base_url, open_http
-from parley.client.chat import AllEntries, Chat, Entries
-from parley.client.engine import Engine, Event, MustCheck, MustLoad
+from parley.client.api import Api, PeopleApi, base_url, open_http
+from parley.client.chat import Chat, Sending
+from parley.client.chat_model import ChatModel
+from parley.client.connection import ConnectionLoop, WebSocketTransport, connect_transport, loop_ms
+from parley.client.core import ClientCore
 from parley.client.errors import CannotConnect, ClientError, Closed, RequestRefused
-from parley.client.keeping import Cursor, Outgoing, open_keeper
-from parley.client.line import Line, dial
-from parley.client.link import Link, cause_of
-from parley.client.live import Update
-from parley.client.looking import find_stored
-from parley.client.people import People
-from parley.client.sending import Sending
-from parley.client.settings import Settings
+from parley.client.events import (
+    ChatOpened,
+    CheckMessage,
+    ClientEvent,
+    EntriesReady,
+    LoadChat,
+    MessageRefused,
+    MessagesSaved,
+    MessageStored,
+    OverviewComplete,
+    ReadMarkDone,
+    RequestFailed,
+    Update,
+)
+from parley.client.storage import MessageKey, OutgoingMessage, open_storage
+from parley.client.streams import AllEntriesStream, EntryStream, UpdateStream
 from parley.client.timing import Timing
-from parley.client.updates import Updates
-from parley.client.waiting import Waiting
 from parley.clock import Clock, iso, wall_clock
-from parley.errors import BAD_REQUEST
-from parley.model import ChatType
-from parley.wire.client_codec import CLIENT_CODECS
-from parley.wire.frames import Entry, Hello, OverviewChat, PresenceView, Welcome
+from parley.errors import BAD_REQUEST, Refusal
+from parley.model import ChatType, Privacy
+from parley.wire.bodies import Me
+from parley.wire.codec import CLIENT_CODECS, ClientCodec
+from parley.wire.frames import Ack, Hello, OverviewChat, PresenceView, Welcome
 
 log = logging.getLogger("parley.client")
 
-ERRANDS_AT_ONCE_MAX = 4
-CLOSED = "this client is closed; what it had queued is sent by the next one with the same outbox file"
+HTTP_TASKS_AT_ONCE_MAX = 4
+NOT_ENTERED = "this client is not connected yet; use it as `async with`"
+ENTERED_TWICE = "a client is entered once; `connect` makes another one"
+CLOSED = "this client is closed; the next one with the same outbox file sends what is queued"
 NO_UUID = BAD_REQUEST.because("a client_message_id is a UUIDv4")
-STILL_QUEUED = BAD_REQUEST.because("a message with this client_message_id is on its way")
+STILL_QUEUED = BAD_REQUEST.because("a message with this client_message_id is already queued")
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
+
+
+class ClientSettings(Struct, frozen=True, kw_only=True):
+    """The arguments of `connect`."""
+
+    url: str
+    token: str
+    device_id: str | None
+    outbox: str | None
+    codec: ClientCodec
+    live: bool
+    start_offline: bool
+    ca: str | None
+    timing: Timing
+    clock: Clock
+    random: Random
 
 
 def connect(
@@ -54,6 +84,7 @@ def connect(
     codec: str = "json",
     live: bool = True,
     start_offline: bool = False,
+    ca: str | None = None,
     timing: Timing | None = None,
     clock: Clock = wall_clock,
     random: Random | None = None,
@@ -61,12 +92,13 @@ def connect(
     """A client for `async with`.
 
     `outbox` names the file in which unacknowledged messages and cursors survive this process; without one
-    they live in memory. `codec` is "json" or "msgpack". `live=False` asks for no live entries: what others
-    send is then noticed at the next heartbeat. Entering waits for the server's welcome and raises
-    CannotConnect or BadToken if none comes; with `start_offline` it returns at once, and whatever is sent
-    waits for a connection. `device_id` must be that of the token; left out, the server is asked.
+    they live in memory. `codec` is "json" or "msgpack". `live=False` requests no live entries: the client
+    then notices new entries at the next heartbeat. Entering waits for the server's welcome and raises
+    CannotConnect or BadToken if none arrives; with `start_offline` it returns at once, and sends wait for a
+    connection. `device_id` must be that of the token; by default the server says which it is. `ca` names a
+    PEM file with the authorities that a certificate is checked against, instead of the system's.
     """
-    settings = Settings(
+    settings = ClientSettings(
         url=base_url(url),
         token=token,
         device_id=device_id,
@@ -74,6 +106,7 @@ def connect(
         codec=CLIENT_CODECS[codec],
         live=live,
         start_offline=start_offline,
+        ca=ca,
         timing=timing or Timing(),
         clock=clock,
         random=random or SystemRandom(),
@@ -81,95 +114,125 @@ def connect(
     return Client(settings)
 
 
-class Client(People):
+class Client(PeopleApi):
     """One person on one device. Use it as `async with`, on one event loop."""
 
     api: Api
-    engine: Engine
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
-        self._waiting = Waiting()
-        self._stack = AsyncExitStack()
-        self._errands: set[asyncio.Task[None]] = set()
-        self._errands_at_once = asyncio.Semaphore(ERRANDS_AT_ONCE_MAX)
+        self._woken = asyncio.Event()
+        self.core = ClientCore(
+            settings.codec,
+            settings.timing,
+            settings.random.random,
+            durable=settings.outbox is not None,
+            wake=self._woken.set,
+        )
         self.device_id = settings.device_id
+        self._stack = AsyncExitStack()
+        self._http_tasks: set[asyncio.Task[None]] = set()
+        self._http_tasks_at_once = asyncio.Semaphore(HTTP_TASKS_AT_ONCE_MAX)
+        # Callers that wait for the core's events.
+        self._was_entered = False
+        self._failure: ClientError | None = Closed(NOT_ENTERED)
+        self._sendings: dict[MessageKey, Sending] = {}
+        self._all_sent = asyncio.Event()
+        self._readers: dict[str, EntryStream] = {}
+        self._all_reader: AllEntriesStream | None = None
+        self._update_streams: WeakSet[UpdateStream] = WeakSet()  # Python does not close a loop that is left.
+        self._read_marks: dict[int, asyncio.Future[None]] = {}
+        self._overviews: list[tuple[int, asyncio.Future[None]]] = []
+        self._openings: dict[str, list[asyncio.Future[None]]] = {}
 
     async def __aenter__(self) -> Self:
+        if self._was_entered:
+            raise self._failure or Closed(ENTERED_TWICE)
+        settings = self._settings
         async with AsyncExitStack() as stack:
             self._executor = stack.enter_context(ThreadPoolExecutor(1, "parley-outbox"))
-            self._keeper = await self._in_thread(open_keeper, self._settings.outbox)
-            stack.push_async_callback(self._in_thread, self._keeper.close)
-            self._http = await stack.enter_async_context(open_http())
-            self.api = Api(self._http, self._settings.url, self._settings.token)
-            await self._start(stack)
+            self._storage = await self._in_thread(open_storage, settings.outbox)
+            stack.push_async_callback(self._in_thread, self._storage.close)
+            self._http = await stack.enter_async_context(open_http(settings.ca))
+            self.api = Api(self._http, settings.url, settings.token)
+            saved = await self._in_thread(self._storage.load)
+            self._was_entered, self._failure = True, None
+            self.core.restore(saved)
+            for message in saved.outgoing:
+                self._sendings[message.key] = Sending(message, self.core, is_saved=True)
+            self._loop = ConnectionLoop(
+                self.core,
+                self._woken,
+                self._connect,
+                self._storage,
+                self._executor,
+                settings.timing,
+                settings.clock,
+                settings.random.random,
+                self._dispatch,
+            )
+            self._running = asyncio.create_task(self._run())
+            stack.push_async_callback(self._stop_running)
+            if not settings.start_offline:
+                await self._until_welcome()
             self._stack = stack.pop_all()
         return self
-
-    async def _start(self, stack: AsyncExitStack) -> None:
-        settings = self._settings
-        kept = await self._in_thread(self._keeper.load)
-        self.engine = Engine(
-            settings.codec, settings.timing, settings.random.random, kept, durable=self._keeper.blocking
-        )
-        for message in kept.outgoing:
-            self._waiting.sendings[message.key] = Sending(message, self.engine, is_kept=True)
-        self._link = Link(
-            self.engine,
-            self._dial,
-            self._keeper,
-            self._executor,
-            settings.timing,
-            settings.clock,
-            settings.random.random,
-            self._tell,
-        )
-        self._running = asyncio.create_task(self._run())
-        stack.push_async_callback(self._stop_running)
-        if not settings.start_offline:
-            await self._until_welcome()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if error is None and self._waiting.failure is None and self.engine.online:
+            if error is None and self._failure is None and self.core.online:
                 await self._drain()
-            if self._waiting.failure is None:
-                await self._link.finish()
+            if self._failure is None:
+                await self._loop.finish()
         finally:
-            self._waiting.fail(self._waiting.failure or Closed(CLOSED))
+            self._fail(self._failure or Closed(CLOSED))
             await self._stack.aclose()
 
     # Sending and reading
 
     @property
     def user_id(self) -> str:
-        """Who this is; empty until the first welcome."""
-        return self.engine.user_id
+        """The person's id; empty until the first welcome."""
+        return self.core.user_id
 
     @property
     def is_online(self) -> bool:
-        return self.engine.online
+        return self.core.online
 
     @property
     def unsent(self) -> list[Sending]:
-        """Every message that is not yet acknowledged, also those that an earlier run left in the file."""
-        return list(self._waiting.sendings.values())
+        """Every message that is not yet acknowledged, including those of an earlier run from the file."""
+        return list(self._sendings.values())
 
     def chat(self, chat_id: str) -> Chat:
         return Chat(self, chat_id)
 
-    def __aiter__(self) -> AllEntries:
-        """Read every chat. See `AllEntries`."""
+    def __aiter__(self) -> AllEntriesStream:
+        """Read every chat. See `AllEntriesStream`."""
         self.check_open()
-        if self._waiting.all_reader is not None:
-            self._waiting.all_reader.close()
-            self.engine.reading.stop_all()
-        self._waiting.all_reader = AllEntries(self)
-        self.engine.reading.read_all()
-        self._link.poke()
-        return self._waiting.all_reader
+        if self._all_reader is not None:
+            self._all_reader.close()
+        self._all_reader = AllEntriesStream(self.core, self.check_open)
+        self.core.read_all()
+        return self._all_reader
+
+    def read(self, chat: ChatModel) -> EntryStream:
+        """Read one chat. See `EntryStream`."""
+        self.check_open()
+        self.stop_reading(chat.chat_id)
+        self.core.read(chat)
+        reader = self._readers[chat.chat_id] = EntryStream(self.core, chat, self.check_open)
+        return reader
+
+    def stop_reading(self, chat_id: str) -> None:
+        """End the loop that reads this chat, or take the chat out of the loop over all."""
+        reader = self._readers.pop(chat_id, None)
+        if reader is not None:
+            reader.close()
+        elif self._all_reader is not None:
+            self._all_reader.leave(chat_id)
 
     def send(
         self,
@@ -181,274 +244,301 @@ class Client(People):
     ) -> Sending:
         """See `Chat.send`."""
         self.check_open()
-        now_ms = self._settings.clock()
-        message = Outgoing(
+        now_ms = self.wall_ms()
+        new_id = uuid.UUID(int=self._settings.random.getrandbits(128), version=4)
+        message = OutgoingMessage(
             chat_id=chat_id,
-            client_message_id=client_message_id or self._new_id(),
+            client_message_id=client_message_id or str(new_id),
             content=content,
             content_type=content_type,
             display_time=display_time or iso(now_ms),
             created_at_ms=now_ms,
         )
-        self._check_id(message)
-        self.engine.send(message)
-        sending = Sending(message, self.engine, is_kept=not self._keeper.blocking)
-        self._waiting.sendings[message.key] = sending
-        self._link.poke()
+        if ids.client_key(message.client_message_id) is None:
+            raise RequestRefused(NO_UUID)
+        if message.key in self.core.outbox:
+            raise RequestRefused(STILL_QUEUED)
+        self.core.send(message)
+        sending = Sending(message, self.core, is_saved=not self._storage.blocking)
+        self._sendings[message.key] = sending
         return sending
 
     async def mark_read(self, chat_id: str, up_to: int | str) -> None:
-        """The person has read everything up to a sequence or a message_id; known to all when it returns."""
+        """See `Chat.mark_read`."""
         self.check_open()
-        number = self.engine.mark_read(chat_id, up_to)
-        self._link.poke()
+        number = self.core.mark_read(chat_id, up_to)
+        done = self._read_marks[number] = asyncio.get_running_loop().create_future()
         try:
-            await self._waiting.for_call(number)
+            await done
         finally:
-            self.engine.calls.drop(number)
+            del self._read_marks[number]
+            self.core.read_marks.drop(number)
 
     async def overview(self) -> list[OverviewChat]:
-        """Every chat of the person: its head, how far this device is, what is unread. Asked anew."""
+        """Every chat of the person: its head, this device's cursor, what is unread. Always a new request."""
         self.check_open()
-        wanted_round = self.engine.overviews.ask()
-        self._link.poke()
-        await self._waiting.for_overview(wanted_round)
-        return list(self.engine.reading.positions.values())
+        complete = asyncio.get_running_loop().create_future()
+        self._overviews.append((self.core.ask_overview(), complete))
+        await complete
+        return list(self.core.rows.values())
 
     async def chats(self) -> list[OverviewChat]:
-        """Every chat of the person as a person reads it, with title, last entry and whom it is with."""
+        """Every chat of the person, with its title, its last entry and the peer of a direct chat."""
         return await self.api.chats()
 
     async def create_chat(self, member_ids: list[str], title: str | None = None) -> Chat:
-        """A group with these people and oneself as owner."""
+        """A group with these people, owned by this person. Who does not let them add them is invited."""
         return self.chat((await self.api.create_chat(ChatType.GROUP, member_ids, title)).chat_id)
 
     async def direct_chat(self, user_id: str) -> Chat:
-        """The chat with one other person; there is only ever one."""
+        """The direct chat with a person; there is only one."""
         return self.chat((await self.api.create_chat(ChatType.DIRECT, [user_id], None)).chat_id)
 
-    # What is live
+    async def update(
+        self,
+        *,
+        display_name: str | None = None,
+        about: str | None = None,
+        last_seen_privacy: Privacy | None = None,
+        send_read_receipts: bool | None = None,
+        who_may_add: Privacy | None = None,
+    ) -> Me:
+        """Change these fields of the person's own profile and settings."""
+        wanted: dict[str, object] = {
+            "display_name": display_name,
+            "about": about,
+            "last_seen_privacy": last_seen_privacy,
+            "send_read_receipts": send_read_receipts,
+            "who_may_add": who_may_add,
+        }
+        body = {name: value for name, value in wanted.items() if value is not None}
+        me = await self.api.call("PATCH", "me", Me, body)
+        if send_read_receipts is not None:
+            self.core.reload_open_chats()  # The person may now see more or fewer receipts.
+        return me
 
-    def updates(self) -> Updates:
-        """A loop over everything that changes in what is shown beside the log. See `Update`."""
-        return self.hear(lambda _: True)
+    # Live state
 
-    def hear(self, concerns: Callable[[Update], bool]) -> Updates:
-        """The same for some of it."""
+    def updates(self) -> UpdateStream:
+        """A loop over all changes besides the entries of the logs. See `Update`."""
+        return self.stream_updates(lambda _: True)
+
+    def stream_updates(self, concerns: Callable[[Update], bool]) -> UpdateStream:
+        """The same, for the updates for which `concerns` is true."""
         self.check_open()
-        return self._waiting.updates(concerns)
+        updates = UpdateStream(concerns, self.check_open)
+        self._update_streams.add(updates)
+        return updates
 
-    async def open_chat(self, chat_id: str) -> None:
+    async def open_chat(self, chat: ChatModel) -> None:
         """See `Chat.open`."""
         self.check_open()
-        self._tell(self.engine.events())  # what came of an earlier opening is not for this one
-        self.engine.live.open(chat_id)
-        self._link.poke()
-        await self._waiting.for_opening(chat_id)
-
-    def close_chat(self, chat_id: str) -> None:
-        """See `Chat.close`."""
-        self.engine.live.close(chat_id)
-        self._link.poke()
-
-    def look_again(self) -> None:
-        """At every chat that is open."""
-        self.engine.live.look_again()
-        self._link.poke()
-
-    def type(self, chat_id: str) -> None:
-        """See `Chat.type`."""
-        self.check_open()
-        self.engine.type(chat_id, self._link.now_ms())
-        self._link.poke()
-
-    def stop_typing(self, chat_id: str) -> None:
-        """See `Chat.stop_typing`."""
-        self.check_open()
-        self.engine.live.typists.stop(chat_id)
-        self._link.poke()
-
-    def is_muted(self, chat_id: str) -> bool:
-        return self.engine.live.is_muted(chat_id, self._settings.clock())
+        self._dispatch(self.core.events())  # This caller must not get the outcome of an earlier call.
+        self.core.open(chat)
+        opened = asyncio.get_running_loop().create_future()
+        self._openings.setdefault(chat.chat_id, []).append(opened)
+        await opened
 
     def watch_presence(self, user_ids: Iterable[str]) -> None:
-        """Keep these people's presence live, beside that of members of open chats; replaces the last call.
+        """Subscribe to these people's presence; replaces the last call. Members of open chats are added.
 
-        At most 500 people are watched in all, these first. `presence` then answers at once, and `updates`
-        tells what changes.
+        The limit is 500 people in all, these first. `presence` then answers at once, and `updates` yields the
+        changes.
         """
         self.check_open()
-        self.engine.live.presences.watch(user_ids)
-        self._link.poke()
+        self.core.watch_presence(user_ids)
 
     async def presence(self, user_ids: Iterable[str]) -> list[PresenceView]:
-        """Who of these people is there, and when each last was; what was asked is remembered for 30 s."""
+        """Whether each of these people is online, and their last seen. Answers are cached for 30 seconds."""
         self.check_open()
-        presences, wanted = self.engine.live.presences, list(dict.fromkeys(user_ids))
-        known = {user_id: presences.recall(user_id, self._link.now_ms()) for user_id in wanted}
+        watch = self.core.presence
+        known = {user_id: watch.recall(user_id, loop_ms()) for user_id in user_ids}
         unknown = [user_id for user_id, view in known.items() if view is None]
         if unknown:
-            asked = await self.api.presence(unknown)
-            presences.note_asked(asked, self._link.now_ms())
-            known |= {view.user_id: view for view in asked}
+            queried = await self.api.presence(unknown)
+            watch.note_queried(queried, loop_ms())
+            known |= {view.user_id: view for view in queried}
         return [view for view in known.values() if view is not None]
 
-    # What the loops use
+    def wall_ms(self) -> int:
+        """The time of day."""
+        return self._settings.clock()
 
     def check_open(self) -> None:
-        """Raise why this client does no more work, if it does none."""
-        self._waiting.check_open()
+        """Raise why this client has ended, if it has."""
+        if self._failure is not None:
+            raise self._failure
 
-    def read(self, chat_id: str) -> Entries:
-        self.check_open()
-        before, inbox = self._waiting.readers.get(chat_id), self.engine.reading.inbox(chat_id)
-        if before is not None and inbox is not None and inbox.failure is None:
-            before.close()
-            inbox.put_back()
+    # The core's events
+
+    def _dispatch(self, events: list[ClientEvent]) -> None:
+        """Pass each event to the caller that waits for it."""
+        for event in events:
+            match event:
+                case Update():
+                    for updates in self._update_streams:
+                        updates.put(event)
+                case EntriesReady():
+                    if event.chat_id in self._readers:
+                        self._readers[event.chat_id].notify()
+                    elif self._all_reader is not None:
+                        self._all_reader.notify(event.chat_id)
+                case MessageStored():
+                    self._settle(event.key, event.ack)
+                case MessageRefused():
+                    (chat_id, message_id), error = event.key, RequestRefused(event.refusal)
+                    log.warning("message %s to %s was refused: %s", message_id, chat_id, error)
+                    self._settle(event.key, error)
+                case MessagesSaved():
+                    for key in event.keys:
+                        if key in self._sendings:
+                            self._sendings[key].note_saved()
+                case ReadMarkDone():
+                    _answer(self._read_marks.get(event.number), event.refusal)
+                case OverviewComplete():
+                    for wanted_round, complete in self._overviews:
+                        if wanted_round <= event.round:
+                            _answer(complete, None)
+                    self._overviews = [waiting for waiting in self._overviews if not waiting[1].done()]
+                case ChatOpened():
+                    for opened in self._openings.pop(event.chat_id, []):
+                        _answer(opened, event.refusal)
+                case CheckMessage():
+                    self._start_http(self._check_message(event.message))
+                case LoadChat():
+                    self._start_http(self._load_chat(self.core.chat(event.chat_id)))
+                case RequestFailed():
+                    refusal = event.refusal
+                    log.warning("the server refused a request: %s: %s", refusal.code, refusal.reason)
+
+    def _settle(self, key: MessageKey, outcome: Ack | RequestRefused) -> None:
+        sending = self._sendings.pop(key, None)
+        if sending is not None:
+            sending.settle(outcome)
+        if not self._sendings:
+            self._all_sent.set()
+
+    def _fail(self, failure: ClientError) -> None:
+        """End this client: every waiting call raises the failure."""
+        self._failure = failure
+        for sending in self._sendings.values():
+            sending.settle(failure)
+        openings = [opened for waiting in self._openings.values() for opened in waiting]
+        overviews = [complete for _, complete in self._overviews]
+        for waiting in [*self._read_marks.values(), *overviews, *openings]:
+            if not waiting.done():
+                waiting.set_exception(failure)
+        for reader in self._readers.values():
+            reader.notify()
+        for updates in self._update_streams:
+            updates.notify()
+        if self._all_reader is not None:
+            self._all_reader.notify()
+        self._all_sent.set()
+
+    # HTTP requests for the core
+
+    def _start_http(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._http_tasks.add(task)
+        task.add_done_callback(self._http_tasks.discard)
+
+    async def _check_message(self, message: OutgoingMessage) -> None:
+        """Look for an old message before it is resent: it may be stored, and its id expired."""
+        try:
+            async with self._http_tasks_at_once:
+                ack = await self.api.find_stored(message)
+        except ClientError as error:
+            log.info("cannot find out whether an old message is stored, trying again later: %s", error)
+            self.core.check_failed(message.key, loop_ms())
+            return
+        if ack is None:
+            self.core.message_not_stored(message.key, self.wall_ms())
         else:
-            self._take_over(chat_id)
-            self.engine.reading.read(chat_id)
-        self._link.poke()
-        reader = self._waiting.readers[chat_id] = Entries(self, chat_id)
-        return reader
+            self.core.message_stored(message.key, ack, loop_ms())
 
-    def _take_over(self, chat_id: str) -> None:
-        """Whoever reads this chat reads it no more; what he left unprocessed comes again."""
-        reader = self._waiting.readers.pop(chat_id, None)
-        if reader is not None:
-            reader.close()
-        elif self._waiting.all_reader is not None:
-            self._waiting.all_reader.leave(chat_id)
-        self.engine.reading.stop(chat_id)
+    async def _load_chat(self, chat: ChatModel) -> None:
+        try:
+            async with self._http_tasks_at_once:
+                snapshot = await self.api.snapshot(chat.chat_id)
+        except ClientError as error:
+            refusal = error.refusal if isinstance(error, RequestRefused) else None
+            log.info("cannot load chat %s: %s", chat.chat_id, error)
+            self.core.load_failed(chat, refusal, loop_ms())
+        else:
+            self.core.chat_loaded(chat, snapshot)
 
-    def seek(self, chat_id: str, after: int) -> None:
-        """See `Chat.seek`."""
-        self.check_open()
-        self._take_over(chat_id)
-        self.engine.cursors.move(chat_id, Cursor(sequence=after), self._link.now_ms())
-        self._link.poke()
-
-    def take(self, chat_id: str) -> Entry | None:
-        entry = self.engine.reading.take(chat_id, self._link.now_ms())
-        self._link.poke()
-        return entry
-
-    def processed(self, chat_id: str) -> None:
-        self.engine.reading.done(chat_id, self._link.now_ms())
-        self._link.poke()
-
-    def drop_if_failed(self, chat_id: str) -> None:
-        inbox = self.engine.reading.inbox(chat_id)
-        if inbox is not None and inbox.failure is not None:
-            self.engine.reading.stop(chat_id)
-
-    # Life
+    # Lifecycle
 
     async def _run(self) -> None:
         try:
-            await self._link.run(patient=self._settings.start_offline)
+            await self._loop.run(retry_first=self._settings.start_offline)
         except* ClientError as group:
-            self._waiting.fail(cause_of(group))
+            self._fail(_first_error(group))
         except* Exception as group:
             log.exception("the client failed")
-            self._waiting.fail(Closed(f"this client failed: {group.exceptions[0]!r}"))
+            self._fail(Closed(f"this client failed: {group.exceptions[0]!r}"))
 
     async def _until_welcome(self) -> None:
-        welcomed = asyncio.create_task(self._link.welcomed.wait())
+        welcomed = asyncio.create_task(self._loop.welcomed.wait())
         await asyncio.wait([welcomed, self._running], return_when=asyncio.FIRST_COMPLETED)
         welcomed.cancel()
         self.check_open()
 
     async def _drain(self) -> None:
-        """Give messages that are on their way a moment to arrive."""
-        self._waiting.all_sent.clear()
-        if self._waiting.sendings:
+        """Wait a moment for the acks of messages in flight."""
+        self._all_sent.clear()
+        if self._sendings:
             try:
                 async with asyncio.timeout(self._settings.timing.drain_ms / 1000):
-                    await self._waiting.all_sent.wait()
+                    await self._all_sent.wait()
             except TimeoutError:
-                log.warning("%d messages are not yet acknowledged", len(self._waiting.sendings))
+                log.warning("%d messages are not yet acknowledged", len(self._sendings))
 
     async def _stop_running(self) -> None:
-        for task in [self._running, *self._errands]:
+        tasks = [self._running, *self._http_tasks]
+        for task in tasks:
             task.cancel()
-        await asyncio.wait([self._running, *self._errands])
+        await asyncio.wait(tasks)
 
-    async def _dial(self) -> tuple[Line, Welcome]:
+    async def _connect(self) -> tuple[WebSocketTransport, Welcome]:
+        """Connect and check that the outbox belongs to this person."""
         settings = self._settings
         if self.device_id is None:
-            self.device_id = await self._own_device_id()
+            try:
+                self.device_id = await self.api.device_id()
+            except RequestRefused as error:
+                if error.temporary:
+                    raise CannotConnect(error.reason) from error
+                raise
         hello = Hello(id=0, token=settings.token, device_id=self.device_id, live=settings.live)
-        line, welcome = await dial(self._http, settings.url, settings.codec, hello, settings.timing.answer_ms)
+        transport, welcome = await connect_transport(
+            self._http, settings.url, settings.codec, hello, settings.timing.answer_ms
+        )
         try:
-            await self._in_thread(self._keeper.claim, welcome.user_id, welcome.device_id)
+            await self._in_thread(self._storage.claim, welcome.user_id, welcome.device_id)
         except BaseException:
-            await line.close()
+            await transport.close()
             raise
-        return line, welcome
-
-    async def _own_device_id(self) -> str:
-        try:
-            return await self.api.device_id()
-        except RequestRefused as error:
-            if error.temporary:
-                raise CannotConnect(error.reason) from error
-            raise
-
-    def _tell(self, events: list[Event]) -> None:
-        for event in events:
-            match event:
-                case MustCheck():
-                    self._send_for(self._look_for(event.message))
-                case MustLoad():
-                    self._send_for(self._load(event.chat_id))
-                case _:
-                    self._waiting.tell(event)
-
-    def _send_for(self, errand: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(errand)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
-
-    async def _look_for(self, message: Outgoing) -> None:
-        """Before an old message goes out again: it may be stored, and its id forgotten."""
-        try:
-            async with self._errands_at_once:
-                ack = await find_stored(self.api, message)
-        except ClientError as error:
-            log.info("cannot tell whether an old message is stored, asking again later: %s", error)
-            self.engine.outbox.check_failed(message.key, self._link.now_ms())
-        else:
-            if ack is None:
-                self.engine.outbox.not_stored(message.key, self._settings.clock())
-            else:
-                self.engine.stored(message.key, ack, self._link.now_ms())
-        self._link.poke()
-
-    async def _load(self, chat_id: str) -> None:
-        """An open chat, as it is now."""
-        try:
-            async with self._errands_at_once:
-                picture = await self.api.picture(chat_id)
-        except ClientError as error:
-            refusal = error.refusal if isinstance(error, RequestRefused) else None
-            log.info("cannot look at chat %s: %s", chat_id, error)
-            self.engine.live.load_failed(chat_id, refusal, self._link.now_ms())
-        else:
-            self.engine.live.loaded(chat_id, picture)
-        self._link.poke()
-
-    def _new_id(self) -> str:
-        return str(uuid.UUID(int=self._settings.random.getrandbits(128), version=4))
-
-    def _check_id(self, message: Outgoing) -> None:
-        if ids.client_key(message.client_message_id) is None:
-            raise RequestRefused(NO_UUID)
-        if message.key in self.engine.outbox:
-            raise RequestRefused(STILL_QUEUED)
+        return transport, welcome
 
     async def _in_thread(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs
     ) -> Result:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._executor, lambda: function(*args, **kwargs))
+
+
+def _answer(waiting: asyncio.Future[None] | None, refusal: Refusal | None) -> None:
+    if waiting is None or waiting.done():
+        return
+    if refusal is None:
+        waiting.set_result(None)
+    else:
+        waiting.set_exception(RequestRefused(refusal))
+
+
+def _first_error(group: ExceptionGroup[ClientError]) -> ClientError:
+    """The error behind a failed connection loop."""
+    first = group.exceptions[0]
+    return _first_error(first) if isinstance(first, ExceptionGroup) else first

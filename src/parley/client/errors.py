@@ -1,19 +1,19 @@
-"""What can go wrong for a client, as one tree. Every message says what to do next.
+"""The errors of the SDK, as one tree. Every message reason what to do next.
 
 ParleyError
 └── ClientError
-    ├── CannotConnect       nobody answers there, or it is no Parley server
-    ├── BadToken            the token is not valid, or not valid any more: log in again
-    ├── Closed              this client is closed, or the server said not to come back
+    ├── CannotConnect       the address does not answer, or is not a Parley server
+    ├── BadToken            the token is not valid, or no longer valid: log in again
+    ├── Closed              this client is closed, or the server forbids it to reconnect
     ├── RequestRefused      the server refused one request: code, reason, temporary
     ├── ReadElsewhere       two loops would share one cursor
     ├── OutboxFull          too much is waiting to be sent
-    └── OutboxUnusable      the outbox file is in use, belongs to somebody else or cannot be written
+    └── OutboxUnusable      the outbox file is in use, belongs to another device, or cannot be written
 """
 
 from __future__ import annotations
 
-from parley.errors import ParleyError, Refusal, Refused
+from parley.errors import ParleyError, Refused
 
 
 class ClientError(ParleyError):
@@ -21,23 +21,23 @@ class ClientError(ParleyError):
 
 
 class CannotConnect(ClientError):
-    """Nobody answers at the address, or what answers is no Parley server."""
+    """The address does not answer, or is not a Parley server."""
 
 
 class BadToken(ClientError):
-    """The server does not take the token; `login` makes a new one. What was queued stays queued."""
+    """The server does not accept the token; `login` returns a new one. Queued messages stay queued."""
 
 
 class Closed(ClientError):
-    """This client does no more work. `code` is the close code when the server ended it."""
+    """This client has ended. `code` is the close code if the server ended it."""
 
-    def __init__(self, says: str, code: int | None = None) -> None:
-        super().__init__(says)
+    def __init__(self, reason: str, code: int | None = None) -> None:
+        super().__init__(reason)
         self.code = code
 
 
 class RequestRefused(Refused, ClientError):
-    """The server refused one request. `temporary` says whether the same request may work later."""
+    """The server refused one request. `temporary` reason whether the same request may work later."""
 
     @property
     def code(self) -> str:
@@ -53,7 +53,7 @@ class RequestRefused(Refused, ClientError):
 
 
 class ReadElsewhere(ClientError):
-    """This chat, or all chats, are being read by another loop; a device has one cursor per chat."""
+    """Another loop reads this chat, or all chats; a device has one cursor per chat."""
 
 
 class OutboxFull(ClientError):
@@ -61,12 +61,8 @@ class OutboxFull(ClientError):
 
 
 class OutboxUnusable(ClientError):
-    """The outbox file is in use, belongs to another person or device, or cannot be written."""
+    """The outbox file is in use, belongs to another device, or cannot be written."""
 
     @classmethod
-    def because(cls, path: str, says: object) -> OutboxUnusable:
-        return cls(f"the outbox {path} cannot be used: {says}")
-
-
-def refused(code: str, reason: str, temporary: bool, status: int = 400) -> RequestRefused:
-    return RequestRefused(Refusal(code, reason, temporary, status=status))
+    def because(cls, path: str, reason: object) -> OutboxUnusable:
+        return cls(f"the outbox {path} cannot be used: {reason}")

@@ -1,12 +1,12 @@
-"""One chat as it comes in: from frames in any order to entries in the one order. Pure.
+"""One chat's log as it arrives: frames in any order go in, entries in the log's order come out. Pure.
 
 `resolved` moves only over positions that follow each other and are each an entry or a declared void.
-What comes too early is held within a budget; what does not fit is dropped and read again from the log.
-`processed` follows when the consumer asks for the next entry: a crash in the consumer shows the entry again.
+Positions that arrive early are held within a budget; those that do not fit are dropped and requested again.
+`processed` moves when the application takes the next entry: after a crash the entry comes again.
 
-When the server says that the log was started over (`reset`), so does the inbox: entries come again from
-sequence 1, what was not yet taken of the old log is forgotten, and `restarts` counts it. To a consumer
-another epoch, or a sequence that does not ascend, means: forget what you have of this chat.
+When the server says that the log was started over (`reset`), the inbox starts over too: entries come again
+from sequence 1, entries of the old log that were not taken are dropped, and `restarts` counts it. An
+application that sees another epoch, or a sequence that does not ascend, forgets what it has of the chat.
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from parley.client.keeping import Cursor
+from parley.client.storage import Cursor
 from parley.errors import Refusal
+from parley.model import Kind
 from parley.wire.frames import Entry, MessageBatch, SyncRequest
 
 CHAT_BYTES_MAX = 4 * 1024 * 1024
 CHAT_ENTRIES_MAX = 4_000
 RECENT_IDS_MAX = 1_024
-POSITION_BYTES = 200
-"""What a position costs in memory beside its content."""
+SLOT_BYTES = 200
+"""What a slot costs in memory besides its content."""
+KNOWN_KINDS = frozenset(kind.value for kind in Kind)
 
 
-class Found(NamedTuple):
-    """A resolved position. Without an `entry` there is nothing to show: a void, or an unknown kind."""
+class Slot(NamedTuple):
+    """A resolved position of the log. It has no `entry` if it is a void or of an unknown kind."""
 
     sequence: int
     message_id: str | None
@@ -35,11 +37,23 @@ class Found(NamedTuple):
 
     @property
     def size(self) -> int:
-        return POSITION_BYTES if self.entry is None else POSITION_BYTES + len(self.entry.content)
+        return SLOT_BYTES if self.entry is None else SLOT_BYTES + len(self.entry.content)
+
+
+def slots_of(entries: Sequence[Entry], voids: Sequence[int]) -> list[Slot]:
+    """Every position of a frame, ascending."""
+    slots = [
+        Slot(entry.sequence, entry.message_id, entry if entry.kind in KNOWN_KINDS else None)
+        for entry in entries
+    ]
+    if voids:
+        slots.extend(Slot(sequence, None, None) for sequence in voids)
+        slots.sort(key=lambda slot: slot.sequence)
+    return slots
 
 
 class Budget:
-    """A limit on what one or several inboxes keep. What is held out of order never takes more than half."""
+    """A limit on the memory of one or several inboxes. Held slots never take more than half of it."""
 
     __slots__ = ("bytes_max", "entries", "entries_max", "held", "held_bytes", "ready_bytes")
 
@@ -64,40 +78,46 @@ class Budget:
 class Inbox:
     def __init__(self, chat_id: str, cursor: Cursor, budget: Budget) -> None:
         self.chat_id = chat_id
+        self.budget = budget
         self.processed = cursor
         self.epoch = cursor.epoch
         self.resolved = cursor.sequence
         self.resolved_id = cursor.message_id
         self.restarts = 0
         self.failure: Refusal | None = None
-        # Until a page has confirmed the position, nobody knows whether the log is still the same one.
-        self.doubtful = True
-        self._told = (0, 0)
-        self.budget = budget
-        self._ready: deque[Found] = deque()
-        self._held: dict[int, Found] = {}
+        """Why reading this chat has ended."""
+        self.unverified = True
+        """Whether `resolved` may belong to another log; a page of the log shows it."""
+        self.request_id: int | None = None
+        """The sync request that is not yet answered."""
+        self.failed_requests = 0
+        self._known_head = (0, 0)
+        """The furthest epoch and sequence that this connection has mentioned."""
+        self._ready: deque[Slot] = deque()
+        self._held: dict[int, Slot] = {}
         self._held_epoch = 0
-        self._taken: Found | None = None
-        self._recent: dict[str, None] = {}
+        self._taken: Slot | None = None
+        self._recent_ids: dict[str, None] = {}
 
     @property
     def has_ready(self) -> bool:
         return bool(self._ready)
 
     @property
-    def wants_sync(self) -> bool:
-        """Whether the log must be asked: something is missing that is not in hand."""
-        if self.failure is not None:
-            return False
-        return self.doubtful or (
-            self._told > (self.epoch, self.resolved) and self.resolved + 1 not in self._held
-        )
-
-    @property
     def has_room(self) -> bool:
         return not self.budget.full
 
+    @property
+    def wants_sync(self) -> bool:
+        """Whether a page of the log is needed: something is missing that is not held."""
+        if self.failure is not None:
+            return False
+        return self.unverified or (
+            self._known_head > (self.epoch, self.resolved) and self.resolved + 1 not in self._held
+        )
+
     def sync_request(self, request_id: int, limit: int) -> SyncRequest:
+        self.request_id = request_id
         return SyncRequest(
             id=request_id,
             chat_id=self.chat_id,
@@ -107,169 +127,152 @@ class Inbox:
             limit=limit,
         )
 
-    def trust(self, epoch: int) -> None:
-        """The overview says that nothing is missing: good enough for one of many chats."""
-        if self.epoch in (0, epoch):
-            self.epoch, self.doubtful = epoch, False
+    # Input from the server
 
     def connected(self) -> None:
-        """What an earlier connection told may have been told by another server: the log itself must say.
+        """Forget the head of the last connection, which may have been to another server.
 
-        The overview will not: it tells what changed since the last one, not what did not arrive here.
+        If it was not reached, a page must be requested: the next overview lists only changes since the last
+        one.
         """
-        self.doubtful = self.doubtful or self._told > (self.epoch, self.resolved)
-        self._told = (0, 0)
+        self.unverified = self.unverified or self._known_head > (self.epoch, self.resolved)
+        self._known_head = (0, 0)
+
+    def verify(self, epoch: int) -> None:
+        """The overview shows that nothing is missing. When all chats are read, that saves a page."""
+        if self.epoch in (0, epoch):
+            self.epoch, self.unverified = epoch, False
 
     def note_head(self, head: int, epoch: int | None = None) -> None:
-        """Somebody on this connection said where the log ends, or at least goes."""
+        """The log reaches at least to `head`, in this epoch or in the given one."""
         at = (self.epoch if epoch is None else epoch, head)
-        self._told = max(self._told, at)
+        self._known_head = max(self._known_head, at)
         if self.epoch and (at[0] > self.epoch or (at[0] == self.epoch and head < self.resolved)):
-            self.doubtful = True
+            self.unverified = True
 
-    def live(self, epoch: int, found: Sequence[Found]) -> None:
-        """A `messages` frame. One of an older epoch is of a log that is gone."""
-        if not found or epoch < self.epoch:
+    def receive_live(self, epoch: int, slots: Sequence[Slot]) -> None:
+        """A `messages` frame. A frame of an older epoch belongs to a lost log."""
+        if not slots or epoch < self.epoch:
             return
-        self._told = max(self._told, (epoch, found[-1].sequence))
+        self._known_head = max(self._known_head, (epoch, slots[-1].sequence))
         if self.epoch and epoch > self.epoch:
-            self.doubtful = True
+            self.unverified = True
             return
         self._hold_only(epoch)
-        for position in found:
-            self._place(position)
-        self._advance()
+        for slot in slots:
+            self._place(slot)
+        self._resolve_held()
 
-    def page(self, batch: MessageBatch, found: Sequence[Found]) -> bool:
-        """A `message_batch` frame, positions ascending. Whether it told anything new."""
-        before = (self.epoch, self.resolved, self.doubtful, self.restarts)
-        self._told = max(self._told, (batch.epoch, batch.head))
+    def receive_page(self, batch: MessageBatch, slots: Sequence[Slot]) -> bool:
+        """A `message_batch` frame, positions ascending. Returns whether it changed anything."""
+        before = (self.epoch, self.resolved, self.unverified, self.restarts)
+        self._known_head = max(self._known_head, (batch.epoch, batch.head))
         if batch.reset:
             self._restart(batch.epoch)
         elif self.epoch and batch.epoch != self.epoch:
-            # No answer to what was asked: begin at 0 and ask again.
+            # The page belongs to another log than the requested one: start again from 0.
             self._restart(batch.epoch)
-            self.doubtful = True
+            self.unverified = True
             return True
         self.epoch = batch.epoch
-        self.doubtful = False
-        for position in found:
-            if position.sequence == self.resolved + 1:
-                self._resolve(position)
+        self.unverified = False
+        for slot in slots:
+            if slot.sequence == self.resolved + 1:
+                self._resolve(slot)
         self._hold_only(batch.epoch)
-        self._drop_stale_held()
-        self._advance()
-        return before != (self.epoch, self.resolved, self.doubtful, self.restarts)
+        self._drop_held(held for held in list(self._held.values()) if held.sequence <= self.resolved)
+        self._resolve_held()
+        return before != (self.epoch, self.resolved, self.unverified, self.restarts)
+
+    # Input from the application
 
     def take(self) -> Entry | None:
-        """The next entry, or None for now. Asking says that the one before is processed."""
-        self.done()
+        """The next entry, or None for now. Taking it marks the previous one as processed."""
+        self.mark_processed()
         while self._ready:
-            position = self._ready.popleft()
+            slot = self._ready.popleft()
             self.budget.entries -= 1
-            self.budget.ready_bytes -= position.size
-            self._advance()
-            if position.entry is not None:
-                self._taken = position
-                return position.entry
-            self._process(position)
+            self.budget.ready_bytes -= slot.size
+            self._resolve_held()
+            if slot.entry is not None:
+                self._taken = slot
+                return slot.entry
+            self.processed = Cursor(self.epoch, slot.sequence, slot.message_id)
         return None
 
-    def done(self) -> None:
-        """The entry that was taken last is processed."""
+    def mark_processed(self) -> None:
+        """The last taken entry is processed."""
         if self._taken is not None:
-            self._process(self._taken)
+            self.processed = Cursor(self.epoch, self._taken.sequence, self._taken.message_id)
             self._taken = None
 
     def put_back(self) -> None:
-        """The entry that was taken last was not processed: it comes again."""
+        """The last taken entry was not processed: it comes again."""
         if self._taken is not None:
-            self._make_ready(self._taken, first=True)
+            self._ready.appendleft(self._taken)
+            self.budget.entries += 1
+            self.budget.ready_bytes += self._taken.size
             self._taken = None
 
-    def release(self) -> None:
-        """Give the budget back."""
-        self._clear()
+    def clear(self) -> None:
+        """Drop everything and give the budget back."""
+        self._drop_held(list(self._held.values()))
+        self.budget.entries -= len(self._ready)
+        self.budget.ready_bytes -= sum(slot.size for slot in self._ready)
+        self._ready.clear()
+        self._taken = None
+        self._recent_ids.clear()
 
-    def _place(self, position: Found) -> None:
-        if position.sequence <= self.resolved:
-            self._compare(position)
-        elif position.sequence == self.resolved + 1 and not self.doubtful and self.has_room:
-            self._resolve(position)
-        elif position.sequence not in self._held and not self.budget.held_full:
-            self._held[position.sequence] = position
+    def _place(self, slot: Slot) -> None:
+        if slot.sequence <= self.resolved:
+            is_last = slot.sequence == self.resolved and None not in (slot.message_id, self.resolved_id)
+            if is_last and slot.message_id != self.resolved_id:
+                self.unverified = True
+        elif slot.sequence == self.resolved + 1 and not self.unverified and self.has_room:
+            self._resolve(slot)
+        elif slot.sequence not in self._held and not self.budget.held_full:
+            self._held[slot.sequence] = slot
             self.budget.entries += 1
             self.budget.held += 1
-            self.budget.held_bytes += position.size
+            self.budget.held_bytes += slot.size
 
-    def _compare(self, position: Found) -> None:
-        """Something else where this inbox stands means that this is not the log it knows."""
-        if position.sequence == self.resolved and None not in (position.message_id, self.resolved_id):
-            self.doubtful = self.doubtful or position.message_id != self.resolved_id
+    def _resolve_held(self) -> None:
+        """Resolve held slots that follow."""
+        while not self.unverified and self._held and (slot := self._held.get(self.resolved + 1)):
+            self._drop_held([slot])
+            self._resolve(slot)
 
-    def _advance(self) -> None:
-        """Move over what is held and follows."""
-        while not self.doubtful and self._held and (position := self._held.get(self.resolved + 1)):
-            self._unhold(position)
-            self._resolve(position)
-
-    def _resolve(self, position: Found) -> None:
-        self.resolved = position.sequence
-        self.resolved_id = position.message_id
-        self._make_ready(self._unless_repeated(position))
-
-    def _unless_repeated(self, position: Found) -> Found:
-        """The same message at a second position is not shown again."""
-        if position.message_id is None:
-            return position
-        if position.message_id in self._recent:
-            return position._replace(entry=None)
-        self._recent[position.message_id] = None
-        if len(self._recent) > RECENT_IDS_MAX:
-            del self._recent[next(iter(self._recent))]
-        return position
-
-    def _make_ready(self, position: Found, *, first: bool = False) -> None:
-        if first:
-            self._ready.appendleft(position)
-        else:
-            self._ready.append(position)
+    def _resolve(self, slot: Slot) -> None:
+        """Resolve the next position. A message at a second position is not shown again."""
+        self.resolved = slot.sequence
+        self.resolved_id = slot.message_id
+        if slot.message_id is not None:
+            is_repeated = slot.message_id in self._recent_ids
+            self._recent_ids[slot.message_id] = None
+            if len(self._recent_ids) > RECENT_IDS_MAX:
+                del self._recent_ids[next(iter(self._recent_ids))]
+            if is_repeated:
+                slot = slot._replace(entry=None)
+        self._ready.append(slot)
         self.budget.entries += 1
-        self.budget.ready_bytes += position.size
-
-    def _process(self, position: Found) -> None:
-        self.processed = Cursor(self.epoch, position.sequence, position.message_id)
-
-    def _unhold(self, position: Found) -> None:
-        del self._held[position.sequence]
-        self.budget.entries -= 1
-        self.budget.held -= 1
-        self.budget.held_bytes -= position.size
+        self.budget.ready_bytes += slot.size
 
     def _hold_only(self, epoch: int) -> None:
         if self._held_epoch != epoch:
             self._drop_held(list(self._held.values()))
             self._held_epoch = epoch
 
-    def _drop_held(self, positions: Iterable[Found]) -> None:
-        for position in positions:
-            self._unhold(position)
-
-    def _drop_stale_held(self) -> None:
-        self._drop_held([held for held in self._held.values() if held.sequence <= self.resolved])
+    def _drop_held(self, slots: Iterable[Slot]) -> None:
+        for slot in slots:
+            del self._held[slot.sequence]
+            self.budget.entries -= 1
+            self.budget.held -= 1
+            self.budget.held_bytes -= slot.size
 
     def _restart(self, epoch: int) -> None:
-        self._clear()
+        self.clear()
         self.epoch = epoch
         self.resolved = 0
         self.resolved_id = None
         self.processed = Cursor(epoch)
         self.restarts += 1
-
-    def _clear(self) -> None:
-        self._drop_held(list(self._held.values()))
-        self.budget.entries -= len(self._ready)
-        self.budget.ready_bytes -= sum(position.size for position in self._ready)
-        self._ready.clear()
-        self._taken = None
-        self._recent.clear()

@@ -1,9 +1,8 @@
-"""What is on its way out: one lane per chat, in the order in which the messages were sent.
+"""Unacknowledged messages: one queue per chat, in the order in which they were sent. Pure.
 
-A lane's messages are in flight or waiting; those in flight are always the oldest, in order. Each one names
-its unacknowledged predecessor, so that the server stores it only after that one: order survives
-every loss, refusal and reconnect because whatever went wrong is resent from there on, under the same ids.
-Pure: time, chance and request ids are passed in.
+A chat's messages are in flight or waiting; those in flight are always the oldest, in order. Each one names
+its unacknowledged predecessor, and the server stores it only after that one. After a loss or a refusal the
+client resends from there on, with the same ids, so the order is kept.
 """
 
 from __future__ import annotations
@@ -11,60 +10,60 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable
 
+import msgspec
 from msgspec import Struct
 
-from parley.client.errors import OutboxFull
-from parley.client.keeping import MessageKey, Outgoing
-from parley.client.pace import Rest
-from parley.client.timers import Timers
-from parley.client.timing import Fail, Timing, decide_resend, must_check_first
-from parley.errors import Refusal
-from parley.wire.frames import SendMessage
+from parley.client.errors import OutboxFull, RequestRefused
+from parley.client.storage import MessageKey, OutgoingMessage
+from parley.client.timing import Fail, RateLimitPause, Timers, Timing, decide_resend, must_check_first
+from parley.errors import TOO_LARGE, Refusal
+from parley.wire import limits
+from parley.wire.bodies import SendFound
+from parley.wire.frames import Ack, Entry, SendMessage
 
 OUTBOX_MESSAGES_MAX = 10_000
 OUTBOX_BYTES_MAX = 64 * 1024 * 1024
 WINDOW_START = 64
 WINDOW_MAX = 256
-"""Messages in flight: halved by every temporary refusal, one more with every ack."""
+"""Messages in flight: halved by every temporary refusal, increased by one with every ack."""
 IN_FLIGHT_BYTES_MAX = 1024 * 1024
-
-ACK_TIMER = "ack"
-RESUME_TIMER = "resume"
+JSON_GROWTH_MAX = 6
+FRAME_OVERHEAD_BYTES = 2_048
+"""More than a send_message frame needs besides its content."""
+CHECK_FAILED = Refusal("check_failed", "the client cannot find out whether it is stored", temporary=True)
 
 assert WINDOW_START <= WINDOW_MAX
 
 
-class Pending(Struct, eq=False):
-    """An unacknowledged message and what was tried so far."""
+class PendingMessage(Struct, eq=False):
+    """An unacknowledged message and its attempts so far."""
 
-    message: Outgoing
+    message: OutgoingMessage
     size: int
-    kept: bool
-    proven_at_ms: int
-    """Wall time until which its id was surely unknown to the server, or is surely remembered since."""
+    saved: bool
+    checked_at_ms: int
+    """Wall time at which it was certainly not stored: when it was created, or not found in the log."""
     attempts: int = 0
     request_id: int | None = None
 
 
-class Lane:
+class ChatSendQueue:
     """One chat's messages: `sent` is in flight, `waiting` comes after it."""
 
-    __slots__ = ("checking", "resting", "sent", "waiting")
+    __slots__ = ("checking", "is_paused", "sent", "waiting")
 
     def __init__(self) -> None:
-        self.sent: dict[MessageKey, Pending] = {}
-        self.waiting: deque[Pending] = deque()
-        self.resting = False
+        self.sent: dict[MessageKey, PendingMessage] = {}
+        self.waiting: deque[PendingMessage] = deque()
+        self.is_paused = False
         self.checking: MessageKey | None = None
+        """The message that the shell is looking for in the log before it is resent."""
 
-    def head(self) -> Pending | None:
+    def head(self) -> PendingMessage | None:
         return next(iter(self.sent.values()), None)
 
-    def last_sent(self) -> Pending | None:
-        return next(reversed(self.sent.values()), None)
-
-    def take_back_from(self, first: Pending) -> list[Pending]:
-        """Move `first` and all that was sent after it back to the front of what waits."""
+    def take_back_from(self, first: PendingMessage) -> list[PendingMessage]:
+        """Move `first` and all messages sent after it back to the front of `waiting`."""
         sent = list(self.sent.values())
         back = sent[sent.index(first) :]
         for pending in back:
@@ -73,7 +72,7 @@ class Lane:
         return back
 
 
-class Outbox:
+class ClientOutbox:
     def __init__(
         self, timing: Timing, timers: Timers, next_id: Callable[[], int], chance: Callable[[], float]
     ) -> None:
@@ -81,13 +80,14 @@ class Outbox:
         self._timers = timers
         self._next_id = next_id
         self._chance = chance
-        self._rest_of_all = Rest("sends", timing, timers)
-        self._lanes: dict[str, Lane] = {}
-        self._pending: dict[MessageKey, Pending] = {}
-        self._by_request: dict[int, Pending] = {}
-        self._willing: dict[str, None] = {}
+        self._pause = RateLimitPause("sends", timing, timers)
+        self._queues: dict[str, ChatSendQueue] = {}
+        self._pending: dict[MessageKey, PendingMessage] = {}
+        self._by_request: dict[int, PendingMessage] = {}
+        self._sendable: dict[str, None] = {}
+        """The chats that may have a message to send."""
         self._resends: list[SendMessage] = []
-        self._to_check: list[Outgoing] = []
+        self._to_check: list[OutgoingMessage] = []
         self._window = WINDOW_START
         self._bytes = 0
         self._in_flight_bytes = 0
@@ -99,154 +99,143 @@ class Outbox:
         return key in self._pending
 
     def is_queued(self, key: MessageKey) -> bool:
-        """Whether it is waiting here rather than on its way with quick retries left."""
+        """Whether it waits, rather than being in flight with quick retries left."""
         pending = self._pending.get(key)
         if pending is None:
             return False
         return pending.request_id is None or pending.attempts > self._timing.resends_max
 
-    def add(self, message: Outgoing, *, kept: bool) -> None:
-        """Queue a message; it goes out once it is `kept`. OutboxFull if there is no room."""
+    def add(self, message: OutgoingMessage, *, saved: bool) -> None:
+        """Queue a message; it is sent once it is `saved`. OutboxFull if there is no room."""
         size = len(message.content.encode())
         if len(self._pending) >= OUTBOX_MESSAGES_MAX or self._bytes + size > OUTBOX_BYTES_MAX:
             raise OutboxFull(f"{len(self._pending)} messages are waiting to be sent; wait for some of them")
-        pending = Pending(message, size, kept, message.created_at_ms)
+        pending = PendingMessage(message, size, saved, message.created_at_ms)
         self._pending[message.key] = pending
         self._bytes += size
-        self._lanes.setdefault(message.chat_id, Lane()).waiting.append(pending)
-        self._willing[message.chat_id] = None
+        self._queues.setdefault(message.chat_id, ChatSendQueue()).waiting.append(pending)
+        self._sendable[message.chat_id] = None
 
-    def kept(self, keys: Iterable[MessageKey]) -> None:
-        """These are durable now and may go out."""
+    def saved(self, keys: Iterable[MessageKey]) -> None:
+        """These are durable now and may be sent."""
         for key in keys:
             pending = self._pending.get(key)
             if pending is not None:
-                pending.kept = True
-                self._willing[pending.message.chat_id] = None
+                pending.saved = True
+                self._sendable[pending.message.chat_id] = None
 
     def disconnected(self) -> None:
-        """Nothing in flight will be answered: everything waits again, and resends are not counted on."""
+        """Nothing in flight will be answered: every message waits again, with all its quick retries."""
         self._by_request.clear()
         self._resends.clear()
-        self._rest_of_all.disconnected()
+        self._pause.end()
         self._window = WINDOW_START
-        for chat_id, lane in self._lanes.items():
-            head = lane.head()
+        for chat_id, queue in self._queues.items():
+            head = queue.head()
             if head is not None:
-                self._take_back(lane, head)
-            for pending in lane.waiting:
+                self._take_back(queue, head)
+            for pending in queue.waiting:
                 pending.attempts = 0
-            self._timers.cancel((ACK_TIMER, chat_id))
-            self._wake(chat_id)
+            self._timers.cancel(("ack", chat_id))
+            self._resume(chat_id)
 
-    def transmit(self, now_ms: int, wall_ms: int) -> list[SendMessage]:
-        """The frames that may go out now, each lane in its order, lanes taking turns."""
-        if self._rest_of_all.is_on:
+    def frames_to_send(self, now_ms: int, wall_ms: int) -> list[SendMessage]:
+        """The messages to send now: in order within a chat, chats in turn."""
+        if self._pause.is_on:
             return []
         frames, self._resends = self._resends, []
-        while self._willing and self._has_room():
-            chat_id = next(iter(self._willing))
-            del self._willing[chat_id]
-            frame = self._next_of(chat_id, now_ms, wall_ms)
+        while (
+            self._sendable
+            and len(self._by_request) < self._window
+            and self._in_flight_bytes < IN_FLIGHT_BYTES_MAX
+        ):
+            chat_id = next(iter(self._sendable))
+            del self._sendable[chat_id]
+            frame = self._next_frame(chat_id, now_ms, wall_ms)
             if frame is not None:
                 frames.append(frame)
-                self._willing[chat_id] = None
+                self._sendable[chat_id] = None
         return frames
 
-    def acknowledged(self, key: MessageKey, now_ms: int) -> Pending | None:
-        """It is stored: forget it. None if it was not waiting for that."""
+    def acknowledged(self, key: MessageKey, now_ms: int) -> PendingMessage | None:
+        """It is stored: remove and return it. None if it is not in the outbox."""
         pending = self._pending.get(key)
         if pending is not None:
             self._window = min(self._window + 1, WINDOW_MAX)
             self._remove(pending, now_ms)
         return pending
 
-    def refused(self, request_id: int, refusal: Refusal, now_ms: int) -> Pending | None:
-        """Resend from there on if that helps; else the message is out and returned, and the rest goes on.
+    def refused(self, request_id: int, refusal: Refusal, now_ms: int) -> PendingMessage | None:
+        """Resend from this message on if that can help; otherwise remove it and return it.
 
-        The refusal of a transmission that was replaced by a newer one says nothing.
+        A refusal of a transmission that a newer one has replaced is ignored.
         """
         pending = self._by_request.get(request_id)
         if pending is None:
             return None
-        lane = self._lanes[pending.message.chat_id]
+        chat_id = pending.message.chat_id
         decision = decide_resend(pending.attempts, refusal, self._timing, self._chance())
-        self._take_back(lane, pending)
+        self._take_back(self._queues[chat_id], pending)
         if isinstance(decision, Fail):
             self._remove(pending, now_ms)
             return pending
         self._window = max(1, self._window // 2)
-        self._rest_of_all.refused(refusal, now_ms)
-        self._rest(pending.message.chat_id, now_ms + decision.delay_ms)
+        self._pause.refused(refusal, now_ms)
+        self._pause_chat(chat_id, now_ms + decision.delay_ms)
         return None
 
-    def unanswered(self, chat_id: str, now_ms: int) -> None:
-        """The oldest message in flight got no ack in time."""
-        lane = self._lanes.get(chat_id)
-        head = lane.head() if lane is not None else None
-        if lane is None or head is None:
-            return
-        decision = decide_resend(head.attempts, None, self._timing, self._chance())
-        assert not isinstance(decision, Fail)
-        if decision.delay_ms == 0:
-            self._resends.append(self._frame(head, None))
-            self._watch(chat_id, now_ms)
-        else:
-            self._take_back(lane, head)
-            self._rest(chat_id, now_ms + decision.delay_ms)
+    # Messages so old that their ids may have expired
 
-    def resume(self, chat_id: str) -> None:
-        """The lane's rest is over."""
-        self._wake(chat_id)
-
-    def to_check(self) -> list[Outgoing]:
-        """Messages so old that the server may have forgotten their ids: look for them before they go out."""
+    def to_check(self) -> list[OutgoingMessage]:
+        """Messages to look for in the log before they are sent."""
         messages, self._to_check = self._to_check, []
         return messages
 
     def not_stored(self, key: MessageKey, wall_ms: int) -> None:
-        """It was looked for and is not there, so it may go out."""
+        """It is not in the log, so it may be sent."""
         pending = self._pending.get(key)
         if pending is not None:
-            pending.proven_at_ms = wall_ms
+            pending.checked_at_ms = wall_ms
         self._end_check(key)
 
     def check_failed(self, key: MessageKey, now_ms: int) -> None:
-        """Nobody could tell; ask again later."""
+        """The check failed; check again later."""
         pending = self._pending.get(key)
         if pending is not None:
             pending.attempts += 1
             decision = decide_resend(pending.attempts, CHECK_FAILED, self._timing, self._chance())
             assert not isinstance(decision, Fail)
-            self._rest(key[0], now_ms + decision.delay_ms)
+            self._pause_chat(key[0], now_ms + decision.delay_ms)
         self._end_check(key)
 
-    def _has_room(self) -> bool:
-        return len(self._by_request) < self._window and self._in_flight_bytes < IN_FLIGHT_BYTES_MAX
+    def _end_check(self, key: MessageKey) -> None:
+        queue = self._queues.get(key[0])
+        if queue is not None and queue.checking == key:
+            queue.checking = None
+            self._sendable[key[0]] = None
 
-    def _next_of(self, chat_id: str, now_ms: int, wall_ms: int) -> SendMessage | None:
-        lane = self._lanes.get(chat_id)
-        if lane is None or not lane.waiting or lane.resting or lane.checking is not None:
+    # One chat's queue
+
+    def _next_frame(self, chat_id: str, now_ms: int, wall_ms: int) -> SendMessage | None:
+        queue = self._queues.get(chat_id)
+        if queue is None or not queue.waiting or queue.is_paused or queue.checking is not None:
             return None
-        pending = lane.waiting[0]
-        if not pending.kept:
+        pending = queue.waiting[0]
+        if not pending.saved:
             return None
-        if must_check_first(pending.proven_at_ms, wall_ms):
-            lane.checking = pending.message.key
+        if must_check_first(pending.checked_at_ms, wall_ms):
+            queue.checking = pending.message.key
             self._to_check.append(pending.message)
             return None
-        return self._launch(lane, pending, now_ms)
-
-    def _launch(self, lane: Lane, pending: Pending, now_ms: int) -> SendMessage:
-        before = lane.last_sent()
-        lane.waiting.popleft()
-        lane.sent[pending.message.key] = pending
+        before = next(reversed(queue.sent.values()), None)
+        queue.waiting.popleft()
+        queue.sent[pending.message.key] = pending
         self._in_flight_bytes += pending.size
         if before is None:
-            self._watch(pending.message.chat_id, now_ms)
+            self._watch_head(chat_id, now_ms)
         return self._frame(pending, before)
 
-    def _frame(self, pending: Pending, before: Pending | None) -> SendMessage:
+    def _frame(self, pending: PendingMessage, before: PendingMessage | None) -> SendMessage:
         if pending.request_id is not None:
             self._by_request.pop(pending.request_id, None)
         pending.request_id = self._next_id()
@@ -263,61 +252,93 @@ class Outbox:
             after_client_message_id=None if before is None else before.message.client_message_id,
         )
 
-    def _take_back(self, lane: Lane, first: Pending) -> None:
-        for pending in lane.take_back_from(first):
+    def _watch_head(self, chat_id: str, now_ms: int) -> None:
+        """Start the ack timeout of the chat's oldest message in flight, if there is one."""
+        at_ms = now_ms + self._timing.ack_ms
+        self._timers.set(("ack", chat_id), at_ms, lambda now_ms: self._ack_timed_out(chat_id, now_ms))
+
+    def _ack_timed_out(self, chat_id: str, now_ms: int) -> None:
+        queue = self._queues.get(chat_id)
+        head = queue.head() if queue is not None else None
+        if queue is None or head is None:
+            return
+        decision = decide_resend(head.attempts, None, self._timing, self._chance())
+        assert not isinstance(decision, Fail)
+        if decision.delay_ms == 0:
+            self._resends.append(self._frame(head, None))
+            self._watch_head(chat_id, now_ms)
+        else:
+            self._take_back(queue, head)
+            self._pause_chat(chat_id, now_ms + decision.delay_ms)
+
+    def _take_back(self, queue: ChatSendQueue, first: PendingMessage) -> None:
+        for pending in queue.take_back_from(first):
             self._in_flight_bytes -= pending.size
             if pending.request_id is not None:
                 self._by_request.pop(pending.request_id, None)
                 pending.request_id = None
-        if not lane.sent:
-            self._timers.cancel((ACK_TIMER, first.message.chat_id))
+        if not queue.sent:
+            self._timers.cancel(("ack", first.message.chat_id))
 
-    def _remove(self, pending: Pending, now_ms: int) -> None:
+    def _remove(self, pending: PendingMessage, now_ms: int) -> None:
         chat_id, key = pending.message.chat_id, pending.message.key
-        lane = self._lanes[chat_id]
-        was_head = lane.head() is pending
-        if lane.sent.pop(key, None) is not None:
+        queue = self._queues[chat_id]
+        was_head = queue.head() is pending
+        if queue.sent.pop(key, None) is not None:
             self._in_flight_bytes -= pending.size
             if pending.request_id is not None:
                 self._by_request.pop(pending.request_id, None)
         else:
-            lane.waiting.remove(pending)
+            queue.waiting.remove(pending)
         del self._pending[key]
         self._bytes -= pending.size
-        self._end_check(key)
-        if was_head:
-            self._watch(chat_id, now_ms)
-        self._tidy(chat_id, lane)
-
-    def _tidy(self, chat_id: str, lane: Lane) -> None:
-        if lane.sent or lane.waiting:
-            self._willing[chat_id] = None
+        if queue.checking == key:
+            queue.checking = None
+        if queue.sent or queue.waiting:
+            self._sendable[chat_id] = None
+            if was_head:
+                self._watch_head(chat_id, now_ms)
             return
-        del self._lanes[chat_id]
-        self._willing.pop(chat_id, None)
-        self._timers.cancel((ACK_TIMER, chat_id))
-        self._timers.cancel((RESUME_TIMER, chat_id))
+        del self._queues[chat_id]
+        self._sendable.pop(chat_id, None)
+        self._timers.cancel(("ack", chat_id))
+        self._timers.cancel(("resume sends", chat_id))
 
-    def _watch(self, chat_id: str, now_ms: int) -> None:
-        """The lane's oldest message in flight, if any, has its time for an ack from now on."""
-        self._timers.set((ACK_TIMER, chat_id), now_ms + self._timing.ack_ms)
+    def _pause_chat(self, chat_id: str, until_ms: int) -> None:
+        self._queues[chat_id].is_paused = True
+        self._timers.set(("resume sends", chat_id), until_ms, lambda _: self._resume(chat_id))
 
-    def _rest(self, chat_id: str, until_ms: int) -> None:
-        self._lanes[chat_id].resting = True
-        self._timers.set((RESUME_TIMER, chat_id), until_ms)
-
-    def _wake(self, chat_id: str) -> None:
-        lane = self._lanes.get(chat_id)
-        if lane is not None:
-            lane.resting = False
-            self._timers.cancel((RESUME_TIMER, chat_id))
-            self._willing[chat_id] = None
-
-    def _end_check(self, key: MessageKey) -> None:
-        lane = self._lanes.get(key[0])
-        if lane is not None and lane.checking == key:
-            lane.checking = None
-            self._willing[key[0]] = None
+    def _resume(self, chat_id: str) -> None:
+        queue = self._queues.get(chat_id)
+        if queue is not None:
+            queue.is_paused = False
+            self._timers.cancel(("resume sends", chat_id))
+            self._sendable[chat_id] = None
 
 
-CHECK_FAILED = Refusal("check_failed", "nobody could tell whether it is stored", temporary=True)
+def ack_for(key: MessageKey, stored: Entry | SendFound) -> Ack:
+    """The ack of a stored message."""
+    return Ack(
+        chat_id=key[0],
+        client_message_id=key[1],
+        message_id=stored.message_id,
+        sequence=stored.sequence,
+        epoch=stored.epoch,
+        created_at=stored.created_at,
+        deduplicated=True,
+        conflict=False,
+    )
+
+
+def check_size(message: OutgoingMessage) -> None:
+    """Refuse a message whose JSON frame is above the limit: it would end every connection that sends it."""
+    content_bytes = len(message.content.encode())
+    frame_bytes = content_bytes + FRAME_OVERHEAD_BYTES
+    if content_bytes > limits.MESSAGE_BYTES_MAX:
+        raise RequestRefused(
+            TOO_LARGE.because(f"a message can have at most {limits.MESSAGE_BYTES_MAX} bytes")
+        )
+    if content_bytes * JSON_GROWTH_MAX > limits.FRAME_BYTES_MAX - FRAME_OVERHEAD_BYTES:
+        frame_bytes = len(msgspec.json.encode(message.content)) + FRAME_OVERHEAD_BYTES
+    if frame_bytes > limits.FRAME_BYTES_MAX:
+        raise RequestRefused(TOO_LARGE.because("too many characters of the message need escaping in JSON"))

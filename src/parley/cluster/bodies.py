@@ -11,10 +11,10 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from parley.chats.forwarding import CALL_LETTERS_MAX
-from parley.chats.sending import BATCH_DRAFTS_MAX
+from parley.chats.forwarder import CALL_LETTERS_MAX
 from parley.errors import Refusal
 from parley.model import Appended, Draft, Head, Outcome
+from parley.store.ports import DRAFTS_PER_APPEND_MAX
 from parley.wire.limits import CHAT_MEMBERS_MAX, KIB, MESSAGE_BYTES_MAX, MIB
 
 BODY_BYTES_MAX = 2 * MIB
@@ -27,7 +27,7 @@ USER_ID_BYTES_MAX = 40
 assert (
     CALL_LETTERS_MAX * UTF8_BYTES_PER_LETTER_MAX
     + MESSAGE_BYTES_MAX
-    + BATCH_DRAFTS_MAX * DRAFT_BYTES_BESIDE_CONTENT_MAX
+    + DRAFTS_PER_APPEND_MAX * DRAFT_BYTES_BESIDE_CONTENT_MAX
     < BODY_BYTES_MAX
 ), "a full batch fits into a body"
 assert (
@@ -89,8 +89,8 @@ _notices = msgspec.msgpack.Decoder(list[Notice])
 
 def read_drafts(body: bytes) -> list[Draft]:
     drafts = _read(_drafts, body)
-    if not 1 <= len(drafts) <= BATCH_DRAFTS_MAX:
-        raise BadBody(f"a batch has 1 to {BATCH_DRAFTS_MAX} drafts")
+    if not 1 <= len(drafts) <= DRAFTS_PER_APPEND_MAX:
+        raise BadBody(f"a batch has 1 to {DRAFTS_PER_APPEND_MAX} drafts")
     return drafts
 
 

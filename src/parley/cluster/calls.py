@@ -1,46 +1,50 @@
-"""Calls between nodes: signed by whoever asks, let in once by whoever is asked, answered with a proof.
+"""Calls between nodes: signed by the caller, accepted once by the node that is called, answered with a proof.
 
-    calls = SignedCalls(secret, clock=wall_clock, random_bytes=secrets.token_bytes)
-    answer = await calls.post("http://10.0.0.7:7070/v1/node/drafts", body, timeout=2.0)
+calls = SignedCalls(keys, clock=wall_clock, random_bytes=secrets.token_bytes)
+answer = await calls.post("http://10.0.0.7:7070/node/append", body, timeout=2.0, target="a name")
 
-    app = web.Application(middlewares=[trusted(secret, clock)])
-
-An empty secret signs too, with a key that everybody knows: it keeps a web page from calling a node on the
-reader's own machine, and nobody else. `check_exposure` keeps such a node on loopback.
+app = web.Application(middlewares=[trusted(keys, "a name", clock)])
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
 
 import aiohttp
 import msgspec
 import structlog
 from aiohttp import web
 from aiohttp.typedefs import Middleware
+from msgspec import Struct
 from yarl import URL
 
 from parley.clock import Clock
-from parley.config import is_loopback
+from parley.core.cluster_keys import ClusterKeys
 from parley.core.log_limits import LineLimit
 from parley.core.node_trust import (
     NONCE_BYTES,
-    SECRET_LETTERS_MIN,
-    Doorkeeper,
+    UNSIGNED,
+    WRONG_SIGNATURE,
+    WRONG_TARGET,
+    CallKeys,
+    CallVerifier,
+    NodeCall,
     is_answer_proven,
     prove_answer,
     prove_call,
 )
-from parley.errors import ConfigError, ParleyError
+from parley.errors import ParleyError
 
+CALL_TARGET = "X-Parley-Target"
 CALL_PROOF = "X-Parley-Proof"
 ANSWER_PROOF = "X-Parley-Answer-Proof"
 CONNECT_SECONDS_MAX = 1.0
 CONNECTIONS_PER_NODE_MAX = 32
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 ANSWER_BYTES_SHOWN_MAX = 200
+NAMES_TRIED_MAX = 3
 OPEN_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
 
 log = structlog.get_logger("parley.cluster")
@@ -65,9 +69,7 @@ class NodeRefused(NodeError):
     """The node answered that it did not do it."""
 
     def __init__(self, status: int, body: bytes) -> None:
-        super().__init__(
-            f"the node answered {status}: {body[:ANSWER_BYTES_SHOWN_MAX].decode(errors='replace')}"
-        )
+        super().__init__(f"the node answered {status}: {_shown(body)}")
         self.status = status
         self.body = body
 
@@ -75,30 +77,54 @@ class NodeRefused(NodeError):
 class SignedCalls:
     """The asking side. One pool of connections for all nodes; `close` it at the end."""
 
-    def __init__(self, secret: str, *, clock: Clock, random_bytes: RandomBytes) -> None:
-        self._secret = secret
+    def __init__(
+        self,
+        keys: ClusterKeys,
+        *,
+        clock: Clock,
+        random_bytes: RandomBytes,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._keys = CallKeys(keys)
         self._clock = clock
         self._random_bytes = random_bytes
+        self._tls = tls
+        self._names: dict[str, str] = {}
+        """What the processes at addresses call themselves that are known by their address alone."""
         self._session: aiohttp.ClientSession | None = None
 
-    async def post(self, url: str, body: bytes, timeout: float) -> bytes:
+    async def post(self, url: str, body: bytes, timeout: float, target: str = "") -> bytes:
         """The body of a 200 that the node proved to be its own.
 
-        NodeUnreachable: nothing was sent. NodeRefused: it says it did nothing. NodeSilent: nobody knows.
+        `target`: the process that is meant; without it, whichever answers there. NodeUnreachable: nothing was
+        sent. NodeRefused: it says it did nothing. NodeSilent: unknown.
         """
-        target = URL(url)
-        proof = prove_call(
-            self._secret,
-            "POST",
-            target.raw_path_qs,
-            body,
-            self._clock(),
-            self._random_bytes(NONCE_BYTES),
-        )
-        status, answer, answer_proof = await self._exchange(target, body, proof, timeout)
-        if status != 401 and not is_answer_proven(self._secret, proof, status, answer, answer_proof):
+        to = URL(url)
+        if self._tls is not None and to.scheme != "https":
+            raise NodeUnreachable(f"{to.authority} is not called without TLS")
+        if target:
+            return await self._post(to, body, timeout, target)
+        time = asyncio.get_running_loop().time
+        give_up_at = time() + timeout
+        for _ in range(NAMES_TRIED_MAX):
+            known = self._names.get(to.authority, "")
+            try:
+                return await self._post(to, body, max(give_up_at - time(), 0.001), known)
+            except NodeRefused as error:
+                # It proved that it is of this cluster, and told what it is called since it started.
+                name = _name_in(error)
+                if not name or name == known:
+                    raise
+                self._names[to.authority] = name
+        raise NodeUnreachable(f"{to.authority} is another process at each call: give them one cluster.node")
+
+    async def _post(self, to: URL, body: bytes, timeout: float, target: str) -> bytes:
+        call = NodeCall(target, "POST", to.raw_path_qs, body)
+        proof = prove_call(self._keys, call, self._clock(), self._random_bytes(NONCE_BYTES))
+        status, answer, answer_proof = await self._exchange(to, call, proof, timeout)
+        if not is_answer_proven(self._keys, call.path, proof, status, answer, answer_proof):
             # A balancer's own 502 or 504 comes this way: it does not know what the node behind it did.
-            raise NodeSilent(f"{target.authority} answered {status} without a proof of the shared secret")
+            raise NodeSilent(f"{to.authority} answered without a proof: {status} {_shown(answer)}")
         if status != 200:
             raise NodeRefused(status, answer)
         return answer
@@ -107,12 +133,17 @@ class SignedCalls:
         if self._session is not None:
             await self._session.close()
 
-    async def _exchange(self, url: URL, body: bytes, proof: str, timeout: float) -> tuple[int, bytes, str]:
+    async def _exchange(self, url: URL, call: NodeCall, proof: str, timeout: float) -> tuple[int, bytes, str]:
+        headers = {
+            CALL_TARGET: call.target,
+            CALL_PROOF: proof,
+            "Content-Type": "application/octet-stream",
+        }
         try:
             async with self._opened().post(
                 url,
-                data=body,
-                headers={CALL_PROOF: proof, "Content-Type": "application/octet-stream"},
+                data=call.body,
+                headers=headers,
                 timeout=aiohttp.ClientTimeout(total=timeout, connect=min(CONNECT_SECONDS_MAX, timeout / 2)),
                 allow_redirects=False,
             ) as response:
@@ -125,7 +156,9 @@ class SignedCalls:
     def _opened(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, limit_per_host=CONNECTIONS_PER_NODE_MAX),
+                connector=aiohttp.TCPConnector(
+                    limit=0, limit_per_host=CONNECTIONS_PER_NODE_MAX, ssl=self._tls or True
+                ),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 auto_decompress=False,
             )
@@ -147,41 +180,49 @@ def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def trusted(secret: str, clock: Clock, open_paths: frozenset[str] = OPEN_PATHS) -> Middleware:
+def _shown(body: bytes) -> str:
+    return body[:ANSWER_BYTES_SHOWN_MAX].decode(errors="replace")
+
+
+def trusted(
+    keys: ClusterKeys,
+    name: str,
+    clock: Clock,
+    refused: Callable[[], None] = lambda: None,
+    open_paths: frozenset[str] = OPEN_PATHS,
+) -> Middleware:
     """A middleware for the asked side: a handler behind it sees only calls of its own cluster, each once.
 
-    Everything else is answered 401 before the handler runs; `open_paths` need no proof.
+    Everything else is answered 401 before the handler runs, and `refused` is called; `open_paths` need no
+    proof. `name`: the target that calls to this process name; another one at each start.
     """
-    doorkeeper = Doorkeeper(secret, clock())
+    call_keys = CallKeys(keys)
+    verifier = CallVerifier(call_keys, name, clock())
     lines = LineLimit()
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if request.path in open_paths:
+        if request.path in OPEN_PATHS:
             return await handler(request)
         proof = request.headers.get(CALL_PROOF, "")
+        target = request.headers.get(CALL_TARGET, "")
         body = await request.read() if proof else b""
-        reason = doorkeeper.why_refused(proof, request.method, request.rel_url.raw_path_qs, body, clock())
-        if not secret and not _is_for_loopback(request):
-            reason = "without a secret, this node is called by its loopback address only"
-        if reason is not None:
-            now = asyncio.get_running_loop().time()
-            if (more := lines.admit(f"{request.remote} {reason}", now)) is not None:
-                log.warning(
-                    "node call refused", path=request.path, peer=request.remote, reason=reason, **more
-                )
+        path = request.rel_url.raw_path_qs
+        reason = verifier.why_refused(proof, NodeCall(target, request.method, path, body), clock())
+        if reason is None:
+            return _proven(call_keys, path, proof, await _answer(request, handler))
+        if reason == WRONG_TARGET and not target:  # the caller asks for the name of whoever answers here
+            return _proven(call_keys, path, proof, _refusal(reason, name))
+        refused()
+        now = asyncio.get_running_loop().time()
+        if (more := lines.admit(f"{request.remote} {reason}", now)) is not None:
+            log.warning("node call refused", path=request.path, peer=request.remote, reason=reason, **more)
+        if reason in (UNSIGNED, WRONG_SIGNATURE):
             return _refusal(reason)
-        return _proven(secret, proof, await _answer(request, handler))
+        # The caller is of this cluster: it must be able to believe that nothing was done.
+        return _proven(call_keys, path, proof, _refusal(reason, name))
 
     return check
-
-
-def _is_for_loopback(request: web.Request) -> bool:
-    """A page of some other site must not reach a local node by a name that resolves to it."""
-    try:
-        return is_loopback(urlsplit(f"//{request.host}").hostname or "")
-    except ValueError:
-        return False
 
 
 async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -191,26 +232,31 @@ async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
         return web.Response(status=error.status, text=error.reason)
 
 
-def _proven(secret: str, call_proof: str, response: web.StreamResponse) -> web.StreamResponse:
+def _proven(keys: CallKeys, path: str, call_proof: str, response: web.StreamResponse) -> web.StreamResponse:
     assert isinstance(response, web.Response), "an answer between nodes is a whole one"
     body = response.body or b""
     assert isinstance(body, bytes), "an answer between nodes is a whole one"
-    response.headers[ANSWER_PROOF] = prove_answer(secret, call_proof, response.status, body)
+    response.headers[ANSWER_PROOF] = prove_answer(keys, path, call_proof, response.status, body)
     return response
 
 
-def _refusal(reason: str) -> web.Response:
-    body = msgspec.json.encode({"code": "untrusted", "reason": reason})
+class Untrusted(Struct):
+    """Why a call was refused. `target`: whom the caller has reached, if it is of this cluster."""
+
+    reason: str
+    target: str = ""
+    code: str = "untrusted"
+
+
+def _refusal(reason: str, name: str = "") -> web.Response:
+    body = msgspec.json.encode(Untrusted(reason, name))
     return web.Response(status=401, body=body, content_type="application/json")
 
 
-def check_exposure(host: str, secret: str) -> None:
-    """ConfigError for a node that strangers could call: off loopback it needs a secret worth the name."""
-    if is_loopback(host):
-        return
-    if not secret:
-        raise ConfigError(
-            f"{host} can be reached from other machines: set cluster.secret, or bind to loopback"
-        )
-    if len(secret) < SECRET_LETTERS_MIN:
-        raise ConfigError(f"cluster.secret must have at least {SECRET_LETTERS_MIN} letters off loopback")
+def _name_in(refused: NodeRefused) -> str:
+    """What a process calls itself that was called by another name; empty if that is not why it refused."""
+    try:
+        said = msgspec.json.decode(refused.body, type=Untrusted)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return ""
+    return said.target if refused.status == 401 and said.reason == WRONG_TARGET else ""

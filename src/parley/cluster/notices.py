@@ -1,7 +1,8 @@
-"""What other gateways must hear and would not find in the log in time: new chats and ended sessions.
+"""Notices to other gateways of what is not in the log: new chats and ended sessions.
 
-A notice is told until it is acknowledged, for a minute at most; it has an id, so that it is heard once.
-Whoever misses one finds out by reading: each heartbeat reads its session, each look at the heads its chats.
+A notice is sent until it is acknowledged, for a minute at most. It has an id, so that a gateway acts on it
+once. A gateway that misses one notices by reading: each heartbeat reads the session, and gateways read the
+chats of their users in turn.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from parley.cluster.bodies import (
 )
 from parley.cluster.calls import NodeError
 from parley.cluster.peers import GATEWAY, ClusterPeers
+from parley.core.backoff import backoff
 from parley.ephemeral.ports import Node
 from parley.model import Head, Persisted
 from parley.telemetry import Metrics
@@ -37,15 +39,15 @@ STOP_SECONDS_MAX = 0.5
 log = structlog.get_logger("parley.cluster")
 
 
-class Mail(Struct, eq=False):
-    """What one node has not acknowledged yet, each with the time when it is given up."""
+class NodeMailbox(Struct, eq=False):
+    """The notices that one node has not acknowledged yet, each with the time when it is dropped."""
 
     node: Node
     waiting: list[tuple[float, Notice]]
 
 
-class Herald:
-    """A listener on this node's bus that passes on to the other gateways."""
+class NoticeSender:
+    """A listener on this node's bus that sends notices to the other gateways."""
 
     def __init__(self, peers: ClusterPeers, metrics: Metrics, clock: Clock, make_ids: ids.Ids) -> None:
         self._peers = peers
@@ -53,21 +55,21 @@ class Herald:
         self._clock = clock
         self._ids = make_ids
         self._fresh: list[Notice] = []
-        self._mails: dict[str, Mail] = {}
+        self._mailboxes: dict[str, NodeMailbox] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._is_spreading = False
+        self._is_sending = False
 
     def persisted(self, news: list[Persisted]) -> None:
-        """The log and the bus bring this to everybody."""
+        """Other nodes read this from the bus."""
 
     def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
-        self._tell(Joined(self._new_id(), chat_id, head, user_ids))
+        self._add(Joined(self._new_id(), chat_id, head, user_ids))
 
     def sessions_ended(self, session_ids: list[str]) -> None:
-        self._tell(SessionsEnded(self._new_id(), session_ids))
+        self._add(SessionsEnded(self._new_id(), session_ids))
 
     async def stop(self) -> None:
-        """A last chance for what is on its way."""
+        """Wait a moment for notices that are under way, then drop them."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STOP_SECONDS_MAX)
         for task in list(self._tasks):
@@ -77,60 +79,60 @@ class Herald:
     def _new_id(self) -> str:
         return self._ids.next(NOTICE, self._clock())
 
-    def _tell(self, notice: Notice) -> None:
+    def _add(self, notice: Notice) -> None:
         if len(self._fresh) >= WAITING_MAX:
             self._give_up("too many wait", [notice])
             return
         self._fresh.append(notice)
-        if not self._is_spreading:
-            self._is_spreading = True
-            self._start(self._spread())
+        if not self._is_sending:
+            self._is_sending = True
+            self._start(self._send_fresh())
 
-    async def _spread(self) -> None:
-        """To everybody who is on the list now: a node that came a moment ago may already serve people."""
+    async def _send_fresh(self) -> None:
+        """Send to every gateway that is listed now: one that joined a moment ago may already have clients."""
         try:
             while self._fresh:
-                await self._peers.look()
+                await self._peers.refresh()
                 notices, self._fresh = self._fresh, []
                 due = asyncio.get_running_loop().time() + TELL_SECONDS_MAX
                 for node in self._peers.others(GATEWAY):
                     self._post(node, [(due, notice) for notice in notices])
         finally:
-            self._is_spreading = False
+            self._is_sending = False
 
     def _post(self, node: Node, fresh: list[tuple[float, Notice]]) -> None:
-        mail = self._mails.get(node.node_id)
-        if mail is None:
-            mail = self._mails[node.node_id] = Mail(node, [])
-            self._start(self._deliver(mail))
-        room = WAITING_MAX - len(mail.waiting)
-        mail.node = node
-        mail.waiting += fresh[:room]
+        mailbox = self._mailboxes.get(node.node_id)
+        if mailbox is None:
+            mailbox = self._mailboxes[node.node_id] = NodeMailbox(node, [])
+            self._start(self._deliver(mailbox))
+        room = WAITING_MAX - len(mailbox.waiting)
+        mailbox.node = node
+        mailbox.waiting += fresh[:room]
         if fresh[room:]:
             self._give_up("too many wait", [notice for _, notice in fresh[room:]], node)
 
-    async def _deliver(self, mail: Mail) -> None:
-        pause = RETRY_SECONDS_MIN
-        while mail.waiting:
-            part = _fitting([notice for _, notice in mail.waiting])
+    async def _deliver(self, mailbox: NodeMailbox) -> None:
+        failures = 0
+        while mailbox.waiting:
+            part = _fitting([notice for _, notice in mailbox.waiting])
             try:
-                await self._peers.tell(mail.node, part)
+                await self._peers.tell(mailbox.node, part)
             except NodeError as error:
-                log.warning("notices not told", node=mail.node.node_id, count=len(part), error=str(error))
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, RETRY_SECONDS_MAX)
-                self._forget_old(mail)
+                log.warning("notices not sent", node=mailbox.node.node_id, count=len(part), error=str(error))
+                await asyncio.sleep(backoff(failures, RETRY_SECONDS_MIN, RETRY_SECONDS_MAX))
+                failures += 1
+                self._forget_old(mailbox)
             else:
-                del mail.waiting[: len(part)]
-                pause = RETRY_SECONDS_MIN
-        del self._mails[mail.node.node_id]
+                del mailbox.waiting[: len(part)]
+                failures = 0
+        del self._mailboxes[mailbox.node.node_id]
 
-    def _forget_old(self, mail: Mail) -> None:
+    def _forget_old(self, mailbox: NodeMailbox) -> None:
         now = asyncio.get_running_loop().time()
-        old = [notice for due, notice in mail.waiting if due <= now]
+        old = [notice for due, notice in mailbox.waiting if due <= now]
         if old:
-            mail.waiting = [(due, notice) for due, notice in mail.waiting if due > now]
-            self._give_up("it did not acknowledge them", old, mail.node)
+            mailbox.waiting = [(due, notice) for due, notice in mailbox.waiting if due > now]
+            self._give_up("it did not acknowledge them", old, mailbox.node)
 
     def _give_up(self, why: str, notices: list[Notice], node: Node | None = None) -> None:
         self._metrics.notices_lost.inc(len(notices))

@@ -1,10 +1,10 @@
-"""This node among the others: who is alive, whose chat is whose, and calls to them.
+"""The other nodes: which are alive, which node owns which chat, and calls to them.
 
-Each node renews its lease on the list and reads the list as often. Who has failed is doubted: passed over
-until it answers again. When everybody is doubted, somebody doubtful is better than nobody.
+Each node renews its lease on the list of live nodes, and reads the list as often. A node that has failed is
+suspected and gets no drafts until it answers again. When all nodes are suspected, they are called anyway.
 
-A node whose own lease has run out is on nobody's list: it leaves its chats to those who say that they are.
-When nobody is, as when Redis is gone for all, the last known list counts for all of them.
+The other nodes do not list a node whose lease has run out: it leaves its chats to nodes that say that their
+own lease holds. When no lease holds, because Redis is gone for all, the last known list counts.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Protocol
 
 import structlog
 
-from parley.chats.forwarding import RETRY_WITHIN_SECONDS
-from parley.chats.sending import SEND_SECONDS_MAX
+from parley.chats.forwarder import RETRY_WITHIN_SECONDS
+from parley.chats.sender import SEND_SECONDS_MAX
 from parley.cluster import bodies
 from parley.cluster.calls import NodeError, NodeRefused, NodeSilent
 from parley.core import rendezvous
@@ -26,10 +26,10 @@ from parley.model import Draft, Outcome
 from parley.telemetry import Metrics
 
 SILENCE_SECONDS = 1.5
-"""After so long without an answer, a node is asked whether it is there at all."""
+"""A node that has not answered a call for so long is pinged."""
 PING_SECONDS_MAX = 0.5
 APPEND_SECONDS_MAX = SEND_SECONDS_MAX
-"""How long a node that is there may take: its store is slow, and another node's would be too."""
+"""How long a node that answers pings may take: its store is slow, and another node's would be too."""
 NOTICE_SECONDS_MAX = 2.0
 OWNERS_REMEMBERED_MAX = 100_000
 assert SILENCE_SECONDS + PING_SECONDS_MAX < RETRY_WITHIN_SECONDS, "there is time for another node"
@@ -40,18 +40,19 @@ INGEST = "ingest"
 log = structlog.get_logger("parley.cluster")
 
 
-class Caller(Protocol):
+class NodeCalls(Protocol):
     """Signed calls: see `parley.cluster.calls.SignedCalls`."""
 
-    async def post(self, url: str, body: bytes, timeout: float) -> bytes:
+    async def post(self, url: str, body: bytes, timeout: float, target: str = "") -> bytes:
         """The body of a good answer; NodeUnreachable, NodeRefused or NodeSilent otherwise."""
         ...
 
 
 class ClusterPeers:
-    """The port `Peers` of forwarding, over the list of live nodes.
+    """The port `Peers` of the forwarder, over the list of live nodes.
 
-    `is_ready`: whether this node could append now; while it could not, it offers nobody to.
+    `is_ready`: whether this node can append now; while it cannot, it does not list the role. `target`: the
+    name of this process, which calls to it carry.
     """
 
     def __init__(
@@ -59,11 +60,13 @@ class ClusterPeers:
         node_id: str,
         roles: Sequence[str],
         nodes: Nodes,
-        calls: Caller,
+        calls: NodeCalls,
         metrics: Metrics,
         is_ready: Callable[[], bool] = lambda: True,
+        target: str = "",
     ) -> None:
         self._node_id = node_id
+        self._target = target
         self._roles = tuple(roles)
         self._nodes = nodes
         self._calls = calls
@@ -71,10 +74,10 @@ class ClusterPeers:
         self._is_ready = is_ready
         self._url = ""
         self._others: dict[str, Node] = {}
-        self._doubted: dict[str, float] = {}
+        self._suspected: dict[str, float] = {}
         self._leased_until = 0.0
         self._listed: set[str] = set()
-        """Nodes that said that their lease holds, since this one's has run out."""
+        """Nodes that have said that their lease holds, while this node's does not."""
         self._candidates: list[str] = []
         self._owners: dict[str, str] = {}
         self._listing = asyncio.Lock()
@@ -82,13 +85,13 @@ class ClusterPeers:
         self._keeping: asyncio.Task[None] | None = None
 
     async def start(self, url: str) -> None:
-        """Go on the list with the address that others reach this node by, and know the others."""
+        """Join the list with the address of this node, and learn the others."""
         self._url = url
         await self._renew()
         self._keeping = asyncio.create_task(self._keep())
 
     async def withdraw(self) -> None:
-        """Go off the list: the first step of going away. The others are still known and called."""
+        """Leave the list: the first step of a shutdown. The others are still known and called."""
         self._is_leaving = True
         async with self._listing:
             await self._nodes.withdraw(self._node_id)
@@ -99,7 +102,7 @@ class ClusterPeers:
             await asyncio.wait([self._keeping])
 
     def others(self, role: str) -> list[Node]:
-        """The other live nodes with this role, also those that are doubted."""
+        """The other live nodes with this role, suspected ones included."""
         return [node for node in self._others.values() if role in node.roles]
 
     @property
@@ -108,7 +111,7 @@ class ClusterPeers:
         return asyncio.get_running_loop().time() < self._leased_until
 
     def owner_of(self, chat_id: str) -> str | None:
-        """The port `Peers`: this node by its own id."""
+        """See `Peers`. This node is named by its own id."""
         found = self._owners.get(chat_id)
         if found is None and (found := rendezvous.owner(chat_id, self._candidates)) is not None:
             if len(self._owners) >= OWNERS_REMEMBERED_MAX:
@@ -117,7 +120,7 @@ class ClusterPeers:
         return found
 
     async def append(self, node_id: str, drafts: Sequence[Draft]) -> list[Outcome]:
-        """The port `Peers`."""
+        """See `Peers`."""
         node = self._others.get(node_id)
         if node is None:
             raise StoreUnavailable(f"{node_id} is gone")
@@ -125,24 +128,25 @@ class ClusterPeers:
             answer = await self._post_patiently(node, bodies.APPEND, bodies.pack(drafts))
             outcomes = bodies.read_outcomes(answer, len(drafts))
         except NodeSilent as error:
-            self._doubt(node_id, NODE_LEASE_SECONDS, str(error))
+            self._suspect(node_id, NODE_LEASE_SECONDS, str(error))
             raise OutcomeUnknown(str(error)) from error
         except NodeError as error:
-            self._doubt(node_id, 0, str(error))
+            self._suspect(node_id, 0, str(error))
             raise StoreUnavailable(str(error)) from error
         except bodies.BadBody as error:
-            raise OutcomeUnknown(f"{node_id} gave no answer to make sense of: {error}") from error
+            raise OutcomeUnknown(f"{node_id} gave an answer that cannot be read: {error}") from error
         if any(isinstance(told, Refusal) and told.code == SHUTTING_DOWN.code for told in outcomes):
-            self._doubt(node_id, 0, "it is going away")
+            self._suspect(node_id, 0, "it is going away")
         return outcomes
 
     async def tell(self, node: Node, notices: Sequence[bodies.Notice]) -> None:
-        """Notices to one node; it has heard them when this returns. NodeError otherwise."""
-        await self._calls.post(node.url + bodies.NOTICES, bodies.pack(notices), NOTICE_SECONDS_MAX)
+        """Send notices to one node. Returns when it has accepted them; NodeError otherwise."""
+        url = node.url + bodies.NOTICES
+        await self._calls.post(url, bodies.pack(notices), NOTICE_SECONDS_MAX, node.target)
 
     # The list
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read the list of live nodes."""
         try:
             listed = await self._nodes.alive()
@@ -152,11 +156,11 @@ class ClusterPeers:
         self._warn_of_namesakes(listed)
         others = {node.node_id: node for node in listed if node.node_id != self._node_id}
         for node_id in others.keys() - self._others.keys():
-            log.info("node came", node=node_id, url=others[node_id].url, roles=others[node_id].roles)
+            log.info("node joined", node=node_id, url=others[node_id].url, roles=others[node_id].roles)
         for node_id in self._others.keys() - others.keys():
-            log.info("node went", node=node_id)
+            log.info("node left", node=node_id)
         self._others = others
-        self._doubted = {node_id: at for node_id, at in self._doubted.items() if node_id in others}
+        self._suspected = {node_id: at for node_id, at in self._suspected.items() if node_id in others}
         self._metrics.nodes.set(len(others) + 1)
         self._choose()
 
@@ -173,10 +177,10 @@ class ClusterPeers:
             if not self._is_leaving:
                 roles = tuple(role for role in self._roles if role != INGEST or self._is_ready())
                 until = asyncio.get_running_loop().time() + NODE_LEASE_SECONDS
-                if await self._nodes.announce(Node(self._node_id, self._url, roles)):
+                if await self._nodes.announce(Node(self._node_id, self._url, roles, self._target)):
                     self._leased_until = until
-        await self.look()
-        await self._ask_doubted()
+        await self.refresh()
+        await self._ping_suspected()
         await self._ask_who_is_listed()
 
     def _warn_of_namesakes(self, listed: Sequence[Node]) -> None:
@@ -185,9 +189,9 @@ class ClusterPeers:
                 log.error("another node has this name: give each its own cluster.node", node=self._node_id)
 
     def _choose(self) -> None:
-        """Who appends; the chats' owners are weighed anew when that changes."""
+        """Which nodes append. When that changes, the owner of every chat is computed again."""
         appending = [node.node_id for node in self.others(INGEST)]
-        trusted = [node_id for node_id in appending if node_id not in self._doubted]
+        trusted = [node_id for node_id in appending if node_id not in self._suspected]
         listed = [] if self.is_listed else [node_id for node_id in trusted if node_id in self._listed]
         if listed:
             trusted = listed
@@ -198,48 +202,50 @@ class ClusterPeers:
             self._candidates = candidates
             self._owners.clear()
 
-    # Doubt
+    # Suspicion
 
-    def _doubt(self, node_id: str, seconds: float, why: str) -> None:
-        """Pass a node over for at least so long, and then until it answers."""
+    def _suspect(self, node_id: str, seconds: float, why: str) -> None:
+        """Send a node no drafts for at least so long, and then until it answers a ping."""
         if node_id not in self._others:
             return
-        if node_id not in self._doubted:
-            log.warning("node doubted", node=node_id, why=why)
+        if node_id not in self._suspected:
+            log.warning("node suspected", node=node_id, why=why)
         until = asyncio.get_running_loop().time() + seconds
-        self._doubted[node_id] = max(until, self._doubted.get(node_id, 0))
+        self._suspected[node_id] = max(until, self._suspected.get(node_id, 0))
         self._choose()
 
-    async def _ask_doubted(self) -> None:
+    async def _ping_suspected(self) -> None:
         now = asyncio.get_running_loop().time()
-        due = [self._others[node_id] for node_id, until in self._doubted.items() if until <= now]
+        due = [self._others[node_id] for node_id, until in self._suspected.items() if until <= now]
         for node, answer in zip(due, await asyncio.gather(*map(self._ping, due)), strict=True):
-            if isinstance(answer, bytes) and self._doubted.pop(node.node_id, None) is not None:
+            if isinstance(answer, bytes) and self._suspected.pop(node.node_id, None) is not None:
                 log.info("node trusted again", node=node.node_id)
         self._choose()
 
     async def _ask_who_is_listed(self) -> None:
-        """Without a lease of its own, this node asks the others whether theirs hold."""
+        """While this node has no lease, ask the others whether they have theirs."""
         asked = [] if self.is_listed else self.others(INGEST)
         answers = zip(asked, await asyncio.gather(*map(self._ping, asked)), strict=True)
         listed = {node.node_id for node, answer in answers if answer == bodies.LISTED}
         if bool(listed) != bool(self._listed):
-            log.warning("lease ran out" if listed else "lease holds, or nobody's does", others=sorted(listed))
+            log.warning(
+                "lease ran out" if listed else "lease holds, or no node has one", others=sorted(listed)
+            )
         self._listed = listed
         self._choose()
 
     async def _ping(self, node: Node) -> bytes | int | None:
-        """What a node answers: bytes when it takes batches, else a status; None when it does not answer."""
+        """The answer of a node: bytes if it takes batches, else a status; None if there is no answer."""
         try:
-            return await self._calls.post(node.url + bodies.PING, b"", PING_SECONDS_MAX)
+            return await self._calls.post(node.url + bodies.PING, b"", PING_SECONDS_MAX, node.target)
         except NodeRefused as error:
             return error.status
         except NodeError:
             return None
 
     async def _post_patiently(self, node: Node, path: str, body: bytes) -> bytes:
-        """A slow answer is waited for, unless its node does not even answer a ping."""
-        call = asyncio.create_task(self._calls.post(node.url + path, body, APPEND_SECONDS_MAX))
+        """Wait for a slow answer, unless its node does not answer a ping either."""
+        call = asyncio.create_task(self._calls.post(node.url + path, body, APPEND_SECONDS_MAX, node.target))
         try:
             await asyncio.wait([call], timeout=SILENCE_SECONDS)
             is_slow = not call.done()

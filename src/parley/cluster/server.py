@@ -1,9 +1,10 @@
-"""The door for other nodes: drafts that this node appends for them, and notices. Not the public port."""
+"""The server for other nodes: drafts that this node appends for them, and notices. Not the public port."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Awaitable, Callable, Iterable
 
 import structlog
@@ -11,14 +12,16 @@ from aiohttp import web
 from yarl import URL
 
 from parley.bus.ports import Listener
-from parley.chats.forwarding import outcomes_of, trace_drafts
-from parley.chats.sending import Sender
+from parley.chats.forwarder import trace_drafts
+from parley.chats.sender import Sender
 from parley.clock import Clock
 from parley.cluster import bodies
-from parley.cluster.calls import check_exposure, trusted
-from parley.config import Cluster
+from parley.cluster.calls import trusted
+from parley.config import ClusterConfig
+from parley.core.cluster_keys import ClusterKeys
 from parley.core.log_limits import LineLimit
 from parley.errors import ConfigError
+from parley.http_server import HttpRunner
 
 CLOSE_SECONDS_MAX = 0.5
 NOTICES_REMEMBERED_MAX = 10_000
@@ -30,40 +33,48 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class NodeServer:
-    """Serves the other nodes of the cluster. ConfigError where strangers could call, or nobody.
+    """Serves the other nodes of the cluster. ConfigError where no node could call it.
 
-    `sending`: this node's own way into the log, so that a batch never travels on; None on a node that does
-    not append. `listener` hears what other nodes tell. `routes`: what else is asked by signed calls.
-    `is_listed`: whether this node's own lease holds.
+    `target`: the name of this process, which the calls to it carry. `tls`: how it takes calls, if by TLS.
+    `sender`: this node's own log, so that a batch is never forwarded again; None on a node that does not
+    append. `listener` gets the notices of other nodes. `routes`: other signed calls. `is_listed`: whether
+    this node's own lease holds.
     """
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterConfig,
         *,
+        keys: ClusterKeys,
+        target: str,
         clock: Clock,
-        sending: Sender | None,
+        sender: Sender | None,
         listener: Listener,
         routes: Iterable[web.RouteDef] = (),
         is_listed: Callable[[], bool] = lambda: True,
+        tls: ssl.SSLContext | None = None,
+        refused: Callable[[], None] = lambda: None,
     ) -> None:
-        check_exposure(cluster.host, cluster.secret)
-        check_advertised(cluster)
+        check_advertised(cluster, tls is not None)
         self._cluster = cluster
+        self._keys = keys
+        self._target = target
+        self._tls = tls
+        self._refused = refused
         self._clock = clock
-        self._sending = sending
+        self._sender = sender
         self._listener = listener
         self._routes = list(routes)
         self._is_listed = is_listed
         self._heard: dict[str, None] = {}
         self._lines = LineLimit()
         self._draining = False
-        self._runner: web.AppRunner | None = None
+        self._runner: HttpRunner | None = None
 
     def application(self) -> web.Application:
         app = web.Application(
             client_max_size=bodies.BODY_BYTES_MAX,
-            middlewares=[_guard, trusted(self._cluster.secret, self._clock)],
+            middlewares=[_guard, trusted(self._keys, self._target, self._clock, self._refused)],
         )
         app.router.add_post(bodies.APPEND, self._append)
         app.router.add_post(bodies.NOTICES, self._notices)
@@ -74,26 +85,23 @@ class NodeServer:
 
     async def start(self) -> str:
         """Listen; returns the address that other nodes reach this one by."""
-        self._runner = web.AppRunner(
-            self.application(),
-            handle_signals=False,
-            access_log=None,
-            logger=_silent_logger(),
-            shutdown_timeout=CLOSE_SECONDS_MAX,
+        self._runner = HttpRunner(
+            self.application(), logger=_silent_logger(), shutdown_timeout=CLOSE_SECONDS_MAX
         )
         await self._runner.setup()
         host, port = self._cluster.host, self._cluster.port
         try:
-            await web.TCPSite(self._runner, host, port).start()
+            await web.TCPSite(self._runner, host, port, ssl_context=self._tls).start()
         except OSError as error:
             raise ConfigError(
                 f"cannot listen for other nodes on cluster.host {host}, port {port}: {error.strerror}"
             ) from error
-        bound = str(URL.build(scheme="http", host=host, port=int(self._runner.addresses[0][1])))
+        scheme = "http" if self._tls is None else "https"
+        bound = str(URL.build(scheme=scheme, host=host, port=int(self._runner.addresses[0][1])))
         return self._cluster.advertise.rstrip("/") or bound
 
     def stop_accepting(self) -> None:
-        """Take no more batches; those that were taken are answered, and notices are still heard."""
+        """Take no more batches. Those that were taken are answered, and notices are still accepted."""
         self._draining = True
 
     async def close(self) -> None:
@@ -102,11 +110,11 @@ class NodeServer:
 
     async def _append(self, request: web.Request) -> web.StreamResponse:
         self._check_open()
-        if self._sending is None:
+        if self._sender is None:
             raise web.HTTPServiceUnavailable(reason="this node does not append")
         drafts = await self._read(request, bodies.read_drafts)
         trace_drafts("Message taken over", drafts, peer=request.remote)
-        return _bytes(bodies.pack_outcomes(await outcomes_of(self._sending, drafts)))
+        return _bytes(bodies.pack_outcomes(await self._sender.send_all(drafts)))
 
     async def _notices(self, request: web.Request) -> web.StreamResponse:
         for notice in await self._read(request, bodies.read_notices):
@@ -138,7 +146,7 @@ class NodeServer:
             raise web.HTTPServiceUnavailable(reason="this node is going away")
 
     def _hear(self, notice: bodies.Notice) -> None:
-        """Once, however often it is told; a listener that fails is asked again with the next try."""
+        """Act on a notice once, however often it comes; if the listener fails, the next try acts again."""
         if isinstance(notice, bodies.Joined):
             self._listener.joined(notice.chat_id, notice.head, notice.user_ids)
         else:
@@ -148,7 +156,7 @@ class NodeServer:
             del self._heard[next(iter(self._heard))]
 
 
-def check_advertised(cluster: Cluster) -> None:
+def check_advertised(cluster: ClusterConfig, is_tls: bool = False) -> None:
     """ConfigError when other nodes could not know how to reach this one."""
     if not cluster.advertise:
         if cluster.host in EVERYWHERE:
@@ -160,8 +168,10 @@ def check_advertised(cluster: Cluster) -> None:
         url = URL(cluster.advertise)
     except ValueError:
         url = URL()
-    if url.scheme not in ("http", "https") or not url.host:
-        raise ConfigError(f"cluster.advertise must be like http://10.0.0.7:7070, not {cluster.advertise}")
+    schemes = ("https",) if is_tls else ("http", "https")
+    if url.scheme not in schemes or not url.host:
+        example = f"{schemes[0]}://10.0.0.7:7070"
+        raise ConfigError(f"cluster.advertise must be like {example}, not {cluster.advertise}")
 
 
 def _bytes(body: bytes) -> web.Response:
@@ -170,7 +180,7 @@ def _bytes(body: bytes) -> web.Response:
 
 @web.middleware
 async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """A failure nobody foresaw is logged, and answered without a proof: nobody knows what was done."""
+    """An unexpected failure is logged and answered without a proof: the caller must assume anything."""
     try:
         return await handler(request)
     except (web.HTTPException, ConnectionError, asyncio.CancelledError):
@@ -181,7 +191,7 @@ async def _guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
 
 def _silent_logger() -> logging.Logger:
-    """What aiohttp itself would say of broken requests is a stranger's fault; ours is logged by `_guard`."""
+    """Broken requests are not worth aiohttp's own log lines; failures of this node are logged by `_guard`."""
     logger = logging.getLogger("parley.cluster.http")
     logger.disabled = True
     return logger

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from parley.model import Action, Change, Kind, Page, ReadReceipts, Role, Stored
+from parley.model import Action, Change, Kind, Page, ReadReceipts, Role, StoredEntry
 from parley.wire.frames import Entry
 
 decode_entry = msgspec.json.Decoder(Entry).decode
@@ -26,10 +26,10 @@ def change_in(entry: Entry) -> Change | None:
     return Change(recorded.action, recorded.user_id, recorded.role, recorded.title, recorded.read_receipts)
 
 
-def positions_of(page: Page) -> list[Stored]:
-    """A page of the log as news, with the changes that its entries carry."""
-    found = [Stored(void, None) for void in page.voids]
+def positions_of(page: Page) -> list[StoredEntry]:
+    """The positions of a page of the log, with the changes that its entries record."""
+    found = [StoredEntry(void, None) for void in page.voids]
     for wire in page.entries:
         entry = decode_entry(wire)
-        found.append(Stored(entry.sequence, wire, change_in(entry)))
+        found.append(StoredEntry(entry.sequence, wire, change_in(entry)))
     return sorted(found, key=lambda stored: stored.sequence)

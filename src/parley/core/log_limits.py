@@ -1,4 +1,4 @@
-"""How often a line may stand in the log that an outage, or a stranger, could repeat without end."""
+"""Limits of log lines that an outage or an attacker could repeat without end."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from msgspec import Struct
 LINE_INTERVAL_SECONDS = 10.0
 CAUSES_MAX = 100
 OTHERS = ""
-"""The cause of all that do not fit in: who can invent causes cannot fill the log with them."""
+"""The cause of all lines beyond the limit: a client that invents causes cannot fill the log."""
 
 
 class Silence(Struct):
-    """Until when a cause is not logged again, and how often it would have been."""
+    """Until when a cause is not logged again, and how many lines were left out."""
 
     until: float
     left_out: int = 0
 
 
 class LineLimit:
-    """One line at once for each cause, then at most one per interval, with the count of those left out."""
+    """Logs the first line of each cause, then at most one per interval, with the count of lines left out."""
 
     def __init__(self) -> None:
         self._silences: dict[str, Silence] = {}
 
     def admit(self, cause: str, now: float) -> dict[str, int] | None:
-        """None: leave the line out. Else what it must say beside its own: `not_logged`, if any were."""
+        """None: leave the line out. Otherwise its extra fields: `not_logged`, if any were left out."""
         if cause not in self._silences and len(self._silences) >= CAUSES_MAX:
             self._forget_old(now)
             cause = cause if len(self._silences) < CAUSES_MAX else OTHERS
@@ -36,12 +36,12 @@ class LineLimit:
         return _counted(0 if silence is None else silence.left_out)
 
     def end(self, cause: str) -> dict[str, int] | None:
-        """The cause is gone: what the line that says so must say. None when there was nothing to end."""
+        """The cause has ended: the extra fields of the line that says so. None if it was not logged."""
         silence = self._silences.pop(cause, None)
         return None if silence is None else _counted(silence.left_out)
 
     def _forget_old(self, now: float) -> None:
-        """Those with something left to say stay, as long as they are not too many."""
+        """Keep recent causes, and for one more interval those with lines left out."""
         self._silences = {
             cause: silence
             for cause, silence in self._silences.items()

@@ -1,29 +1,44 @@
-"""Who may notice what of whom, as decisions over settings and relations.
+"""What people may see of each other, decided from settings and relations.
 
-Seeing is mutual: who hides from somebody does not see them either. A block hides like any other setting.
+Hiding is mutual: a person who hides from another does not see the other either. A block counts as hiding.
+Knowing somebody is not: to have a person as a contact shows oneself to them, and nothing of them.
 """
 
 from __future__ import annotations
 
-from parley.model import Privacy, Regard, User
+from parley.model import Privacy, Relationship, User
 
 
-def may_see_presence(viewer: User, regard: Regard) -> bool:
-    """Whether `viewer` may see that the person in `regard` is there, or when they last were."""
-    if viewer.user_id == regard.user.user_id:
+def may_see_presence(viewer: User, relationship: Relationship) -> bool:
+    """Whether `viewer` may see if the person in `relationship` is online, and when they last were."""
+    if viewer.user_id == relationship.user.user_id:
         return True
-    is_shown = shows(regard.user.last_seen_privacy, regard.has_contact, regard.has_blocked)
-    shows_too = shows(viewer.last_seen_privacy, regard.is_contact, regard.is_blocked)
-    return regard.is_acquainted and is_shown and shows_too
+    is_known = relationship.is_acquainted or relationship.has_contact
+    return is_known and _shows_each_other(viewer, relationship)
 
 
-def shows(privacy: Privacy, to_contact: bool, to_blocked: bool) -> bool:
-    """Whether somebody with this setting shows themself to another person."""
-    if to_blocked:
+def may_be_seen(viewer: User, relationship: Relationship) -> bool:
+    """The other way round: whether the person in `relationship` may see the presence of `viewer`."""
+    if viewer.user_id == relationship.user.user_id:
+        return True
+    is_known = relationship.is_acquainted or relationship.is_contact
+    return is_known and _shows_each_other(viewer, relationship)
+
+
+def _shows_each_other(viewer: User, relationship: Relationship) -> bool:
+    is_shown = includes(
+        relationship.user.last_seen_privacy, relationship.has_contact, relationship.has_blocked
+    )
+    return is_shown and includes(viewer.last_seen_privacy, relationship.is_contact, relationship.is_blocked)
+
+
+def includes(privacy: Privacy, is_contact: bool, is_blocked: bool) -> bool:
+    """Whether a person with this setting means another, who is a contact of theirs, or blocked by them."""
+    if is_blocked:
         return False
-    return privacy is Privacy.EVERYONE or (privacy is Privacy.CONTACTS and to_contact)
+    return privacy is Privacy.EVERYONE or (privacy is Privacy.CONTACTS and is_contact)
 
 
 def may_see_reads(reader_sends: bool, viewer_sends: bool) -> bool:
-    """Whether read receipts of one are shown to the other: who sends none sees none."""
+    """Whether the viewer sees the reader's read receipts: a person who sends none sees none."""
     return reader_sends and viewer_sends

@@ -6,9 +6,11 @@ from math import ceil
 
 from msgspec import Struct
 
+from parley.wire.limits import OVERVIEW_CHATS_MAX, PAGE_BYTES_MAX, PAGE_ENTRIES_MAX
+
 
 class Rate(Struct, frozen=True):
-    """So many per second in the long run, and at most `burst` at once."""
+    """`per_second` requests in the long run, and at most `burst` at once."""
 
     per_second: float
     burst: float
@@ -16,13 +18,41 @@ class Rate(Struct, frozen=True):
 
 MESSAGES_PER_USER = Rate(50, 500)
 FRAMES_PER_CONNECTION = Rate(200, 1_000)
+"""Before hello: per address."""
+WORK_PER_USER = Rate(400, 4_000)
+"""Of all connections of a user. A frame is one unit of work, and an answer as many as it cost to read."""
 REGISTRATIONS_PER_ADDRESS = Rate(10 / 3600, 10)
 CONNECTIONS_PER_ADDRESS = Rate(100 / 60, 100)
 FAILED_LOGINS = Rate(5 / 60, 5)
+"""Of one account from one address, or of one session that changes its password."""
+FAILED_LOGINS_PER_ADDRESS = Rate(20 / 60, 60)
+FAILED_LOGINS_PER_ACCOUNT = Rate(100 / 3600, 100)
+NEW_CHATS_PER_USER = Rate(60 / 60, 60)
+MEMBER_CHANGES_PER_USER = Rate(600 / 60, 600)
+CHAT_CHANGES_PER_USER = Rate(30 / 60, 30)
+COST_PER_USER = Rate(200, 1_000)
+"""What the requests of a person cost together: an ordinary one is 1, see `Operation.cost`."""
+COST_PER_ADDRESS = Rate(20, 200)
+"""The same for requests without a session."""
+
+ROWS_PER_UNIT = 100
+"""Entries of a log that are read as cheaply as a frame is answered."""
+CHATS_PER_UNIT = 10
+PEOPLE_PER_UNIT = 10
+BYTES_PER_UNIT = 64 * 1024
+assert WORK_PER_USER.burst > PAGE_ENTRIES_MAX / ROWS_PER_UNIT + PAGE_BYTES_MAX / BYTES_PER_UNIT
+assert WORK_PER_USER.burst > OVERVIEW_CHATS_MAX / CHATS_PER_UNIT
 
 BUCKETS_MAX = 100_000
 ROUNDING = 1e-6
-"""What sums of fractions may lack and still count as whole."""
+"""The rounding error that sums of fractions may have."""
+
+
+def work_of(*, rows: int = 0, chats: int = 0, people: int = 0, size_bytes: int = 0) -> float:
+    """What an answer cost beyond an ordinary one."""
+    return (
+        rows / ROWS_PER_UNIT + chats / CHATS_PER_UNIT + people / PEOPLE_PER_UNIT + size_bytes / BYTES_PER_UNIT
+    )
 
 
 class Bucket:
@@ -34,7 +64,7 @@ class Bucket:
 
 
 class RateLimiter:
-    """One bucket per key. Full buckets are forgotten when there are too many: they say nothing."""
+    """One bucket per key. When there are too many, full buckets are dropped: a new one is full too."""
 
     def __init__(self, rate: Rate) -> None:
         self.rate = rate
@@ -49,18 +79,21 @@ class RateLimiter:
         return wait_ms
 
     def spend(self, key: object, now_ms: int, cost: float) -> float:
-        """Count it, enough or not; returns what is left, below 0 if overdrawn. A cost below 0 gives back."""
+        """Count a cost even if too little is left. Returns what is left, negative if overdrawn.
+
+        A negative cost gives back.
+        """
         bucket = self._refilled(key, now_ms)
         bucket.level = min(self.rate.burst, bucket.level - cost)
         return bucket.level
 
     def lower(self, key: object, now_ms: int, level: float) -> None:
-        """No more than this is left: somebody who counts more than we do says so."""
+        """Lower what is left to `level`, the level of the counter that all nodes share."""
         bucket = self._refilled(key, now_ms)
         bucket.level = min(bucket.level, level)
 
     def _wait_ms(self, bucket: Bucket, cost: float) -> int:
-        """Rounded up: who waits as long as told is let through."""
+        """Rounded up, so that a client that waits this long is allowed."""
         lacking = cost - bucket.level - ROUNDING
         return ceil(lacking / self.rate.per_second * 1000) if lacking > 0 else 0
 
@@ -79,6 +112,6 @@ class RateLimiter:
     def _forget_full(self, now_ms: int) -> None:
         full_after_ms = self.rate.burst / self.rate.per_second * 1000
         kept = {k: b for k, b in self._buckets.items() if now_ms - b.updated_ms < full_after_ms}
-        # An attacker with that many addresses gets fresh buckets rather than our memory, and making half
-        # of the room free each time keeps the cost of looking small.
+        # An attacker with that many addresses gets new buckets rather than unlimited memory. Freeing at least
+        # half each time keeps the cost of this search small.
         self._buckets = kept if len(kept) <= BUCKETS_MAX // 2 else {}

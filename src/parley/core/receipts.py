@@ -1,61 +1,47 @@
-"""What became of a message, derived from how far each member is. Nothing is stored per message."""
+"""The receipts of a message, derived from how far each member is. Nothing is stored per message."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from enum import StrEnum
 
 from msgspec import Struct
 
-from parley.model import Mark, ReadReceipts
-
-
-class Status(StrEnum):
-    SENT = "sent"
-    DELIVERED = "delivered"
-    READ = "read"
-
-
-class Seen(Struct, frozen=True):
-    """Somebody has received or read a message, at this time at the latest; without a name in `simple`."""
-
-    user_id: str | None
-    at: str
+from parley.model import DeliveryStatus, MemberCursor, ReadReceipts, SeenBy
 
 
 class MessageReceipts(Struct, frozen=True):
-    """`member_count`: those who count, without the sender and whoever joined after the message."""
+    """`member_count`: the members without the sender and without those who joined after the message."""
 
     member_count: int
-    status: Status
-    delivered: list[Seen]
-    read: list[Seen]
+    status: DeliveryStatus
+    delivered: list[SeenBy]
+    read: list[SeenBy]
 
 
-Sees = Callable[[Mark], bool]
+Sees = Callable[[MemberCursor], bool]
 
 
 def receipts_of(
     sequence: int,
     sender_id: str,
-    marks: Iterable[Mark],
+    marks: Iterable[MemberCursor],
     mode: ReadReceipts,
     may_see: Sees,
     may_see_reads: Sees,
 ) -> MessageReceipts:
-    """The receipts of the message at `sequence`, as far as somebody may see them.
+    """The receipts of the message at `sequence`, as far as the viewer may see them.
 
-    It is delivered, or read, once everybody who counts has received or read it; in `simple` one reader is
-    enough, and who that is stays open.
+    The message is delivered, or read, once every counted member has received or read it. In `simple` one
+    reader is enough, and is not named.
     """
     counted = [mark for mark in marks if counts(mark, sequence, sender_id)]
     delivered = [
-        Seen(mark.user_id, mark.delivered_at or "")
+        SeenBy(mark.user_id, mark.delivered_at or "")
         for mark in counted
         if mark.delivered_up_to >= sequence and may_see(mark)
     ]
     read = [
-        Seen(mark.user_id, mark.read_at or "")
+        SeenBy(mark.user_id, mark.read_at or "")
         for mark in counted
         if mark.read_up_to >= sequence and may_see(mark) and may_see_reads(mark)
     ]
@@ -64,25 +50,25 @@ def receipts_of(
     )
 
 
-def counts(mark: Mark, sequence: int, sender_id: str) -> bool:
-    """Whether this member was meant by the message at `sequence`."""
+def counts(mark: MemberCursor, sequence: int, sender_id: str) -> bool:
+    """Whether this member is a recipient of the message at `sequence`."""
     return mark.user_id != sender_id and mark.joined_sequence < sequence
 
 
-def shown(read: list[Seen], mode: ReadReceipts) -> list[Seen]:
-    """Of those who have read, what a chat in this mode tells."""
+def shown(read: list[SeenBy], mode: ReadReceipts) -> list[SeenBy]:
+    """What a chat in this mode shows of its readers."""
     match mode:
         case ReadReceipts.FULL:
             return read
         case ReadReceipts.SIMPLE:
-            return [Seen(None, min(seen.at for seen in read))] if read else []
+            return [SeenBy(None, min(seen.at for seen in read))] if read else []
         case ReadReceipts.NONE:
             return []
 
 
-def status_of(delivered: int, read: int, members: int, mode: ReadReceipts) -> Status:
-    """The status of a message that so many have received and read, of so many who count."""
+def status_of(delivered: int, read: int, members: int, mode: ReadReceipts) -> DeliveryStatus:
+    """The status of a message, from the numbers of members who received it, who read it, and of all."""
     wanted = {ReadReceipts.FULL: members, ReadReceipts.SIMPLE: 1, ReadReceipts.NONE: members + 1}[mode]
     if members and read >= wanted:
-        return Status.READ
-    return Status.DELIVERED if members and delivered >= members else Status.SENT
+        return DeliveryStatus.READ
+    return DeliveryStatus.DELIVERED if members and delivered >= members else DeliveryStatus.SENT

@@ -1,7 +1,7 @@
-"""Whose chat is whose, without anybody keeping a list: rendezvous hashing.
+"""Which node owns a chat, without a table of owners: rendezvous hashing.
 
-Each node weighs each chat by a hash of both names; the heaviest has it. Who knows the same nodes comes to the
-same answer, and when a node comes or goes only the chats that it gains or leaves change hands.
+A hash of node and chat gives a weight; the node with the highest weight owns the chat. Nodes with the
+same list get the same answer. When a node joins or leaves, only the chats that it gains or loses move.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ WEIGHT_BYTES = 8
 
 
 def ranked(chat_id: str, node_ids: Iterable[str]) -> list[str]:
-    """The nodes in the order in which they should have this chat: its owner, then who stands in."""
+    """The nodes in the order of preference for this chat: its owner first, then the replacements."""
     return sorted(node_ids, key=lambda node_id: weight(chat_id, node_id), reverse=True)
 
 
@@ -23,5 +23,5 @@ def owner(chat_id: str, node_ids: Iterable[str]) -> str | None:
 
 
 def weight(chat_id: str, node_id: str) -> tuple[bytes, str]:
-    """How much a node draws a chat; the same on every machine, and no two nodes alike."""
+    """The weight of a node for a chat: the same on every machine, and different for every node."""
     return blake2b(f"{node_id}\n{chat_id}".encode(), digest_size=WEIGHT_BYTES).digest(), node_id

@@ -1,15 +1,18 @@
-"""What a connection may say when: one table, no IO.
+"""Which requests a connection may send in which state, and what is wrong with a request: no IO.
 
-The shell feeds bytes to `receive` and performs the request that comes back. A frame that arrives in a
-state whose row does not list it is refused; a payload that is no frame closes the connection.
+The gateway passes each payload to `receive` and performs the request that it returns. A frame that the
+state's row of the table does not list is refused; a payload that is not a frame closes the connection. What
+a message must be is checked by `check_send`, for a frame and for HTTP alike.
 """
 
 from __future__ import annotations
 
+from datetime import datetime
 from enum import Enum
 
-from parley.core.sending import is_time
-from parley.errors import BAD_REQUEST, UNAUTHENTICATED, Refusal
+from parley import ids
+from parley.errors import BAD_REQUEST, TOO_LARGE, UNAUTHENTICATED, Refusal
+from parley.model import Draft
 from parley.wire import codes
 from parley.wire.codec import Codec, Misread, NotAFrame
 from parley.wire.codes import Close
@@ -30,6 +33,7 @@ from parley.wire.frames import (
     TypingStart,
     TypingStop,
 )
+from parley.wire.limits import CONTENT_TYPE_LETTERS_MAX, MESSAGE_BYTES_MAX, TIME_LETTERS_MAX
 
 
 class State(Enum):
@@ -58,16 +62,23 @@ TABLE: dict[State, dict[type, State]] = {
     },
     State.CLOSED: {},
 }
-"""For each state, the requests it takes and the state that follows."""
+"""For each state, the requests that it accepts and the next state."""
 
-HELLO_FIRST = UNAUTHENTICATED.because("say hello first")
-HELLO_ONCE = BAD_REQUEST.because("hello is said once")
+HELLO_FIRST = UNAUTHENTICATED.because("send hello first")
+HELLO_ONCE = BAD_REQUEST.because("hello was sent already")
 NO_CHAT = BAD_REQUEST.because("chat_id is missing")
-NO_TIME = BAD_REQUEST.because("delivered_at and read_at must be ISO 8601 times")
+NO_RECEIPT_TIME = BAD_REQUEST.because("delivered_at and read_at must be ISO 8601 times")
+NO_CLIENT_ID = BAD_REQUEST.because(
+    "client_message_id must be a UUIDv4, made once per message and kept for retries"
+)
+NO_PREDECESSOR = BAD_REQUEST.because("after_client_message_id must be the UUIDv4 of an earlier message")
+NO_CONTENT_TYPE = BAD_REQUEST.because("content_type must be a media type such as text/plain")
+NO_DISPLAY_TIME = BAD_REQUEST.because("display_time must be an ISO 8601 time")
+MESSAGE_TOO_LARGE = TOO_LARGE.because(f"content is larger than {MESSAGE_BYTES_MAX} bytes in UTF-8")
 
 
-class Session:
-    """One connection's conversation. GREETED waits for the shell's verdict on the token."""
+class ConnectionProtocol:
+    """The state of one connection. In GREETED it waits until the gateway has checked the token."""
 
     __slots__ = ("_codec", "state")
 
@@ -76,7 +87,7 @@ class Session:
         self.state = State.NEW
 
     def receive(self, data: bytes | str) -> Request | Misread | Close:
-        """The request in a payload, or what its sender is owed instead."""
+        """The request in a payload, or the error or close that answers it."""
         try:
             frame = self._codec.decode(data)
         except NotAFrame as error:
@@ -87,14 +98,14 @@ class Session:
         following = TABLE[self.state].get(type(frame))
         if following is None:
             return Misread(HELLO_ONCE if self.state is State.READY else HELLO_FIRST, frame.id)
-        wrong = wrong_in(frame)
-        if wrong is not None:
-            return Misread(wrong, frame.id)
+        refusal = check_fields(frame)
+        if refusal is not None:
+            return Misread(refusal, frame.id)
         self.state = following
         return frame
 
     def accept(self) -> None:
-        """The token was good."""
+        """The token is valid."""
         assert self.state is State.GREETED
         self.state = State.READY
 
@@ -102,11 +113,56 @@ class Session:
         self.state = State.CLOSED
 
 
-def wrong_in(frame: Request) -> Refusal | None:
-    """What is wrong with a request although each field is of its type."""
+def check_fields(frame: Request) -> Refusal | None:
+    """What is wrong with the values of a request's fields; their types are right."""
     if isinstance(frame, ChatFrame) and not frame.chat:
         return NO_CHAT
     match frame:
         case DeliveryReceipt(delivered_at=time) | ReadReceipt(read_at=time):
-            return None if time is None or is_time(time) else NO_TIME
+            return None if time is None or is_time(time) else NO_RECEIPT_TIME
     return None
+
+
+def check_send(request: SendMessage, sender_id: str, request_id: str = "") -> Draft | Refusal:
+    """The draft of a message, or what is wrong with it. Membership is decided with the write."""
+    key = ids.client_key(request.client_message_id)
+    if key is None:
+        return NO_CLIENT_ID
+    content = request.content
+    if len(content) > MESSAGE_BYTES_MAX // 4 and len(content.encode()) > MESSAGE_BYTES_MAX:
+        return MESSAGE_TOO_LARGE
+    content_type = request.content_type
+    if content_type != "text/plain" and not is_content_type(content_type):
+        return NO_CONTENT_TYPE
+    if request.display_time is not None and not is_time(request.display_time):
+        return NO_DISPLAY_TIME
+    after_key = None
+    if request.after_client_message_id is not None:
+        after_key = ids.client_key(request.after_client_message_id)
+        if after_key is None:
+            return NO_PREDECESSOR
+    return Draft(
+        chat_id=request.chat,
+        sender_id=sender_id,
+        content=content,
+        content_type=content_type,
+        client_message_id=request.client_message_id,
+        client_key=key,
+        display_time=request.display_time,
+        after_key=after_key,
+        request_id=request_id,
+    )
+
+
+def is_content_type(text: str) -> bool:
+    return (
+        3 <= len(text) <= CONTENT_TYPE_LETTERS_MAX and "/" in text and text.isascii() and text.isprintable()
+    )
+
+
+def is_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return False
+    return len(text) <= TIME_LETTERS_MAX

@@ -8,14 +8,14 @@ from parley.model import Head
 
 
 class Start(Struct, frozen=True):
-    """Read after `after`. `reset`: the client's position is not one of this log; it starts over."""
+    """Read from after this position. `reset`: the client's position does not belong to this log."""
 
     after: int
     reset: bool
 
 
 def decide_start(last_acked: int, epoch: int | None, head: Head) -> Start:
-    """A position of another epoch, or beyond the head, cannot be resumed from."""
+    """A client cannot resume from a position of another epoch or beyond the head."""
     if epoch is not None and epoch != head.epoch:
         return Start(0, True)
     if last_acked > head.sequence:

@@ -1,1 +1,1 @@
-"""What may be lost: who is connected where, who is present, how fast somebody is."""
+"""State that may be lost: nodes and devices, presence, rate counts, and signals."""

@@ -1,16 +1,16 @@
-"""What may be lost, kept in this process: all there is for one node, what it knows by itself for one of many.
+"""The engine in this process: complete for a single node, the fallback for a node of a cluster.
 
-Several nodes in one process may share an engine, which is how tests run a cluster in virtual time.
+Several nodes in one process may share an engine: so tests run a cluster in virtual time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from parley.clock import MS_PER_SECOND, Clock
 from parley.core.rates import Rate, RateLimiter
-from parley.ephemeral.listeners import Listeners
+from parley.ephemeral.callbacks import Callbacks
 from parley.ephemeral.ports import (
     DEVICE_LEASE_SECONDS,
     NODE_LEASE_SECONDS,
@@ -22,6 +22,7 @@ from parley.ephemeral.ports import (
     Registry,
     Signals,
 )
+from parley.ephemeral.signals import Signal, SomeSignal
 
 
 class LocalNodes:
@@ -43,7 +44,7 @@ class LocalNodes:
         return [node for _, (node, _) in sorted(self._leases.items())]
 
 
-class Claim(NamedTuple):
+class DeviceClaim(NamedTuple):
     device_id: str
     node_id: str
     expires_ms: int
@@ -53,16 +54,16 @@ class Claim(NamedTuple):
 
 
 class LocalRegistry:
-    """Bounded by what is connected: a claim that is not renewed goes with the next renewal of any other."""
+    """Bounded by the number of connections: each renewal removes the claims that have expired."""
 
     def __init__(self, clock: Clock, lease_seconds: float = DEVICE_LEASE_SECONDS) -> None:
         self._clock = clock
         self._lease_ms = round(lease_seconds * MS_PER_SECOND)
-        self._people: dict[str, tuple[Claim, ...]] = {}
-        """Of all who were told to be online; of each, the newest claim last."""
+        self._people: dict[str, tuple[DeviceClaim, ...]] = {}
+        """The claims of each user who is online, the newest last."""
         self._leases: dict[tuple[str, str, str], int] = {}
-        """(user_id, device_id, node_id) of every claim → its end; what runs out first stands in front."""
-        self._watching = Listeners[Presence]()
+        """(user_id, device_id, node_id) of every claim → when it expires, in that order."""
+        self._watchers = Callbacks[Presence]()
 
     async def connected(self, devices: Sequence[Device], node_id: str) -> None:
         now_ms = self._clock()
@@ -80,17 +81,17 @@ class LocalRegistry:
             self._hold(user_id, claims if claim in claims else (*claims, claim), now_ms)
         return self._end_expired(now_ms)
 
-    def _claim(self, user_id: str, device_id: str, node_id: str, now_ms: int) -> Claim:
+    def _claim(self, user_id: str, device_id: str, node_id: str, now_ms: int) -> DeviceClaim:
         expires_ms = now_ms + self._lease_ms
         self._leases.pop((user_id, device_id, node_id), None)
         self._leases[user_id, device_id, node_id] = expires_ms
-        return Claim(device_id, node_id, expires_ms)
+        return DeviceClaim(device_id, node_id, expires_ms)
 
-    def _hold(self, user_id: str, claims: tuple[Claim, ...], now_ms: int) -> None:
+    def _hold(self, user_id: str, claims: tuple[DeviceClaim, ...], now_ms: int) -> None:
         is_news = user_id not in self._people
         self._people[user_id] = claims
         if is_news:
-            self._watching.tell(Presence(user_id, True, now_ms))
+            self._watchers.notify(Presence(user_id, True, now_ms))
 
     async def disconnected(self, devices: Iterable[Device], node_id: str) -> list[Presence]:
         now_ms = self._clock()
@@ -124,7 +125,7 @@ class LocalRegistry:
         for at in self._people.pop(user_id):
             del self._leases[user_id, at.device_id, at.node_id]
         presence = Presence(user_id, False, last_active_ms)
-        self._watching.tell(presence)
+        self._watchers.notify(presence)
         return presence
 
     async def whereabouts(self, user_ids: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -147,14 +148,14 @@ class LocalRegistry:
         return Presence(user_id, True, expires_ms - self._lease_ms)
 
     def watch(self, changed: Callable[[Presence], None]) -> Callable[[], None]:
-        return self._watching.add(changed)
+        return self._watchers.add(changed)
 
     def on_return(self, returned: Callable[[], None]) -> Callable[[], None]:
-        """It never comes: what is in this process does not go away without it."""
+        """Never called: a process does not lose its own memory."""
         return lambda: None
 
 
-def _expires_ms(claims: tuple[Claim, ...]) -> int:
+def _expires_ms(claims: tuple[DeviceClaim, ...]) -> int:
     return max([at.expires_ms for at in claims], default=0)
 
 
@@ -187,22 +188,24 @@ class LocalRates:
 
 
 class LocalSignals:
-    """Whoever tells waits until all have heard; a listener that fails harms neither it nor the others."""
+    """Subscribers get the very value that was published: nothing is encoded within a process."""
 
     dropped = 0
 
     def __init__(self) -> None:
-        self._listeners = Listeners[bytes]()
+        self._subscribers: dict[type[Signal], Callbacks[Any]] = {}
 
-    def tell(self, signal: bytes) -> None:
-        self._listeners.tell(signal)
+    def publish(self, signal: Signal) -> None:
+        subscribers = self._subscribers.get(type(signal))
+        if subscribers is not None:
+            subscribers.notify(signal)
 
-    def hear(self, heard: Callable[[bytes], None]) -> Callable[[], None]:
-        return self._listeners.add(heard)
+    def subscribe(self, kind: type[SomeSignal], receive: Callable[[SomeSignal], None]) -> Callable[[], None]:
+        return self._subscribers.setdefault(kind, Callbacks()).add(receive)
 
 
 class LocalEphemeral:
-    """Everything in this process; nothing to start, nothing to lose but the process itself."""
+    """Everything in this process. It ends with the process."""
 
     available = True
 
@@ -220,7 +223,7 @@ class LocalEphemeral:
         self.signals: Signals = LocalSignals()
 
     async def start(self) -> None:
-        """There is nobody to hear but this process."""
+        """Nothing to connect to."""
 
     async def close(self) -> None:
-        """There is nothing to let go of."""
+        """Nothing to close."""

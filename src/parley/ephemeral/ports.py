@@ -1,7 +1,7 @@
-"""The doors to what may be lost. Nothing here is needed to send, to store or to catch up.
+"""Ports of state that may be lost. Sending, storing and syncing messages need none of it.
 
-An engine that is out of reach raises nothing: it answers with what this node knows by itself, says so in a
-metric, and takes up again when it is back. Time is the engine's own, so that the clocks of nodes may differ.
+An engine that cannot be reached raises nothing: it answers with what this node knows by itself, and a metric
+shows it. The engine's own clock counts, so the clocks of nodes may differ.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
+
+from parley.ephemeral.signals import Signal, SomeSignal
 
 NODE_LEASE_SECONDS = 6.0
 NODE_RENEW_SECONDS = 2.0
@@ -23,15 +25,19 @@ Device = tuple[str, str]
 
 
 class Node(Struct, frozen=True):
-    """A process of the cluster: where its peers reach it, and what it does."""
+    """A process of the cluster: where its peers reach it, and what it does.
+
+    `target`: what the proof of a call to it names. It is another one after each start.
+    """
 
     node_id: str
     url: str
     roles: tuple[str, ...]
+    target: str = ""
 
 
 class Presence(Struct, frozen=True):
-    """`last_active_ms`: when the person was last known to be there; 0 when that is not known."""
+    """`last_active_ms`: when the person was last known to be online; 0 if that is not known."""
 
     user_id: str
     is_online: bool
@@ -42,47 +48,46 @@ class Nodes(Protocol):
     """Which nodes are alive. Each holds a lease and renews it every `NODE_RENEW_SECONDS`."""
 
     async def announce(self, node: Node) -> bool:
-        """This node is alive for another lease; False when the engine is out of reach: nobody knows it."""
+        """Renew this node's lease; False when the engine cannot be reached."""
         ...
 
     async def withdraw(self, node_id: str) -> None:
-        """This node is going away now."""
+        """End this node's lease: it is shutting down."""
         ...
 
     async def alive(self) -> list[Node]:
-        """Every node whose lease has not run out, by id; the last known if the engine is out of reach."""
+        """Every node with a valid lease, by id; the last known list if the engine cannot be reached."""
         ...
 
 
 class Registry(Protocol):
     """Which devices of which person are connected to which node.
 
-    A claim is (device, node). It is a lease of `DEVICE_LEASE_SECONDS`, renewed by what is heard from the
-    device, every `DEVICE_RENEW_SECONDS` at most.
-    A person is online while any claim on any of their devices holds.
+    A claim is a lease on (device, node) for `DEVICE_LEASE_SECONDS`. Traffic from the device renews it, at
+    most every `DEVICE_RENEW_SECONDS`. A person is online while any claim on any of their devices is valid.
     """
 
     async def connected(self, devices: Sequence[Device], node_id: str) -> None:
-        """These have just connected to this node: each is there now, wherever it was before."""
+        """These devices connected to this node. For each, this node is now the last one."""
         ...
 
     async def disconnected(self, devices: Iterable[Device], node_id: str) -> list[Presence]:
-        """They are not any more. Forgets only this node's claims: a device may be elsewhere by now.
+        """These devices disconnected. Removes only this node's claims: a device may be on another node now.
 
-        Returns those who went offline by this very call: whoever made it stores when they were last there.
+        Returns the people whom this call took offline: the caller stores their last seen.
         """
         ...
 
     async def renew(self, devices: Sequence[Device], node_id: str) -> list[Presence]:
-        """These are still connected to this node, also if that had been forgotten.
+        """These devices are still connected to this node. Restores claims that were lost.
 
-        Ends whatever has run out, on any node, and tells of it; so it is called even without devices. Returns
-        those who went offline by this very call, as `disconnected`.
+        Ends expired leases of any node and notifies watchers, so callers call it even without devices.
+        Returns the people whom this call took offline, as `disconnected` does.
         """
         ...
 
     async def whereabouts(self, user_ids: Sequence[str]) -> dict[str, dict[str, str]]:
-        """For each person who is connected: device_id → the node it connected to last."""
+        """For each person who is online: device_id → the node it connected to last."""
         ...
 
     async def presences(self, user_ids: Sequence[str]) -> list[Presence]:
@@ -90,56 +95,57 @@ class Registry(Protocol):
         ...
 
     def watch(self, changed: Callable[[Presence], None]) -> Callable[[], None]:
-        """Hear of every change of presence, on any node, once; the answer ends it. Lossy."""
+        """Call `changed` once for every change of presence on any node. Lossy. Returns how to stop it."""
         ...
 
     def on_return(self, returned: Callable[[], None]) -> Callable[[], None]:
-        """Called when claims may have been forgotten: renew all that are held. The answer ends it."""
+        """Call `returned` when claims may have been lost and must be renewed. Returns how to stop it."""
         ...
 
 
 class Rates(Protocol):
-    """How much of an allowance is used, counted over all nodes in token buckets."""
+    """Rate limits over all nodes, as token buckets."""
 
     async def take(self, name: str, key: str, cost: float, per_second: float, burst: float) -> int:
-        """0 when there was enough and it is taken; else the milliseconds to wait, and nothing is taken.
+        """0 when the cost was taken; otherwise the milliseconds to wait, and nothing is taken.
 
-        A cost below 0 gives back.
+        A negative cost gives back.
         """
         ...
 
     async def report(
         self, name: str, used: Mapping[str, float], per_second: float, burst: float
     ) -> dict[str, float]:
-        """Count what this node has already allowed; returns what is left of each (below 0: overdrawn).
+        """Count what this node has already allowed. Returns what is left of each, negative if overdrawn.
 
-        Nothing is returned for a key that could not be counted.
+        A key that could not be counted is left out.
         """
         ...
 
 
 class Signals(Protocol):
-    """What people notice of each other right now, told to every node and kept by none. Lossy."""
+    """Typing, receipts and changed settings: published to every node, not stored. Lossy."""
 
     @property
     def dropped(self) -> int:
-        """How many were not told to other nodes, because these could not be reached in time."""
+        """How many signals did not reach the other nodes."""
         ...
 
-    def tell(self, signal: bytes) -> None:
-        """Everybody who listens hears it once, on this node too; those of one node in the order of its calls.
+    def publish(self, signal: Signal) -> None:
+        """Call every subscriber of its kind once: on this node before it returns, on others soon.
 
-        Never waits: what cannot be sent in time is dropped for the other nodes.
+        Signals of one node arrive in the order of its calls. Never waits: signals that cannot be sent in time
+        are dropped for the other nodes.
         """
         ...
 
-    def hear(self, heard: Callable[[bytes], None]) -> Callable[[], None]:
-        """Hear every signal from now on; the answer ends it."""
+    def subscribe(self, kind: type[SomeSignal], receive: Callable[[SomeSignal], None]) -> Callable[[], None]:
+        """Receive every signal of a kind from now on. Returns a function that unsubscribes."""
         ...
 
 
 class Ephemeral(Protocol):
-    """One engine. `is_shared`: whether other processes see the same."""
+    """One engine. `is_shared`: whether several processes share its state."""
 
     is_shared: bool
     nodes: Nodes
@@ -149,13 +155,13 @@ class Ephemeral(Protocol):
 
     @property
     def available(self) -> bool:
-        """Whether it is in reach; what it answers otherwise is what this node knows by itself."""
+        """Whether it can be reached. If not, it answers with what this node knows by itself."""
         ...
 
     async def start(self) -> None:
-        """Begin to hear of changes; returns at once, also when the engine is out of reach."""
+        """Subscribe to changes. Returns at once, even when the engine cannot be reached."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections; nothing is withdrawn by it."""
+        """Close connections. Leases stay until they expire."""
         ...

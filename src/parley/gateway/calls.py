@@ -1,19 +1,25 @@
-"""One HTTP call: who asks, with what; and the table that routes and the OpenAPI document share."""
+"""One HTTP call: who asks, from where, with what, and how long the answer may take."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 from aiohttp import web
-from msgspec import Struct
 
-from parley.chats.reading import check_sequence
-from parley.config import is_loopback
-from parley.errors import BAD_REQUEST, FORBIDDEN, TOO_LARGE, UNAUTHENTICATED, UNSUPPORTED_MEDIA, Refused
-from parley.gateway.services import Services
+from parley.chats.reader import check_sequence
+from parley.core.client_address import client_address
+from parley.errors import (
+    BAD_REQUEST,
+    FORBIDDEN,
+    RATE_LIMITED,
+    TOO_LARGE,
+    UNAUTHENTICATED,
+    UNSUPPORTED_MEDIA,
+    Refused,
+)
+from parley.gateway.services import ApiServices
 from parley.model import Session
 from parley.wire.limits import ANSWER_SECONDS_MAX, BODY_BYTES_MAX
 
@@ -25,9 +31,13 @@ HASH_SECONDS_MAX = 30.0
 """Passwords are hashed in turn, and that takes its time."""
 assert REQUEST_SECONDS_MAX < ANSWER_SECONDS_MAX
 
+ROWS_PER_COST = 100
+"""A page of so many rows costs as much as an ordinary request."""
+
 REQUEST_ID = web.RequestKey("request_id", str)
 BEARER = "bearer "
-FORWARDING_HEADERS = ("Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-IP")
+FORWARDING_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
+FORWARDING_PREFIX = "x-forwarded-"
 
 
 class Call:
@@ -35,7 +45,7 @@ class Call:
 
     __slots__ = ("_answer_by", "_seconds_max", "request", "services", "session")
 
-    def __init__(self, request: web.Request, services: Services, seconds_max: float) -> None:
+    def __init__(self, request: web.Request, services: ApiServices, seconds_max: float) -> None:
         self.request = request
         self.services = services
         self.session: Session | None = None
@@ -69,7 +79,23 @@ class Call:
         limit = self.number("limit", default)
         if limit < 1:
             raise Refused(BAD_REQUEST.because("limit must be at least 1"))
-        return min(limit, most)
+        limit = min(limit, most)
+        self.charge(limit // ROWS_PER_COST)
+        return limit
+
+    @property
+    def is_limited(self) -> bool:
+        return is_limited(self.request, self.services)
+
+    def charge(self, cost: int) -> None:
+        """Take what the request costs from the person's budget, or from the address's without a session."""
+        if not cost or not self.is_limited:
+            return
+        rates = self.services.rates
+        if self.session is not None:
+            check_rate(rates.charge(self.session.user_id, cost))
+        else:
+            check_rate(rates.charge_address(address_of(self.request, self.services), cost))
 
     async def body(self, kind: type[T]) -> T:
         """The JSON body as a value of this kind."""
@@ -90,65 +116,51 @@ class Call:
         return body
 
 
-Answer = tuple[int, Struct | None]
-Handler = Callable[[Call], Awaitable[Answer]]
-
-
-class Endpoint(Struct, frozen=True):
-    """One route: what it takes, what it answers, and who may ask.
-
-    `again` is the status when what was asked for had been there already. `hashes`: it waits for its turn to
-    hash a password.
-    """
-
-    method: str
-    path: str
-    handler: Handler
-    summary: str
-    answers: Any
-    takes: Any = None
-    status: int = 200
-    needs: str = "token"
-    query: tuple[str, ...] = ()
-    again: int | None = None
-    hashes: bool = False
-
-
 def _now() -> float:
     return asyncio.get_running_loop().time()
 
 
 def is_direct(request: web.Request) -> bool:
-    """Whether no proxy stands between: only then is a loopback bind a person at this machine."""
-    return not any(name in request.headers for name in FORWARDING_HEADERS)
+    """Whether no proxy stands between: only then does a loopback address mean a person at this machine."""
+    names = map(str.lower, request.headers)
+    return not any(name in FORWARDING_HEADERS or name.startswith(FORWARDING_PREFIX) for name in names)
 
 
-def is_local(request: web.Request, services: Services) -> bool:
-    return services.config.is_loopback and is_direct(request)
+def is_local(request: web.Request, services: ApiServices) -> bool:
+    """Whether a request is trusted for coming from this machine; never on an exposed server."""
+    return not services.config.is_exposed and is_direct(request)
 
 
-def is_limited(request: web.Request, services: Services) -> bool:
+def is_limited(request: web.Request, services: ApiServices) -> bool:
     """Whether the rate limits hold for this request."""
     rates = services.config.limits.rates
     return rates == "on" or (rates == "auto" and not is_local(request, services))
 
 
-def address_of(request: web.Request, services: Services) -> str:
-    """Whom the rates per address count: the nearest hop that a known proxy names, else the peer."""
-    peer = request.remote or ""
-    forwarded = request.headers.get("X-Forwarded-For")
-    if forwarded and (is_loopback(peer) or peer in services.config.server.proxies):
-        return forwarded.rpartition(",")[2].strip()
-    return peer
+def check_rate(wait_ms: int) -> None:
+    """Refuse a request that must wait so long."""
+    if wait_ms:
+        raise Refused(RATE_LIMITED.after(wait_ms))
 
 
-async def authenticate(request: web.Request, services: Services) -> Session:
+def address_of(request: web.Request, services: ApiServices) -> str:
+    """The address that rates are counted for: the client that known proxies name, else the peer."""
+    headers = request.headers
+    return client_address(
+        request.remote or "",
+        headers.getall("X-Forwarded-For", ()),
+        headers.getall("Forwarded", ()),
+        services.config.trusted_proxies,
+    )
+
+
+async def authenticate(request: web.Request, services: ApiServices) -> Session:
     header = request.headers.get("Authorization", "")
     if header[: len(BEARER)].lower() != BEARER:
         raise Refused(UNAUTHENTICATED)
-    return await services.people.authenticate(header[len(BEARER) :].strip())
+    return await services.accounts.authenticate(header[len(BEARER) :].strip())
 
 
-async def check_operator(session: Session, services: Services) -> None:
-    if not (await services.people.user(session.user_id)).is_operator:
+async def check_operator(session: Session, services: ApiServices) -> None:
+    if not (await services.accounts.user(session.user_id)).is_operator:
         raise Refused(FORBIDDEN.because("this needs an operator's token"))

@@ -5,48 +5,69 @@ an answer means that everything sent before it has taken effect or was refused. 
 only. No request waits for the store for ever: it is refused in time. Frames are written straight to
 the transport, which gathers them until the loop comes round: its buffer is the outbox, and it is
 bounded (docs/decisions/0003-frames-straight-to-the-transport.md).
+
+What the loop does for a connection is on its user's account: see `turns` and docs/fairness.md.
+
+A connection ends in three steps: the sends that were taken are answered, the close frame is written and our
+half ends, and what still comes is thrown away until the client ends its half. Closing at once would make the
+kernel reset the connection, and the client would lose what it has not read, the close code included.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine
 
 import structlog
-from aiohttp import WSMsgType, web
+from aiohttp import WebSocketError, WSCloseCode, WSMsgType
+from aiohttp.http import WSMessageNoDecodeText
+from msgspec import Struct
 
-from parley.chats.sending import SEND_SECONDS_MAX, WATCH_SECONDS
-from parley.clock import iso
-from parley.core.sending import check_send
-from parley.core.session import Session, State
+from parley.chats.accounts import AccountManager
+from parley.chats.reader import ChatReader
+from parley.chats.sender import DEADLINE_CHECK_SECONDS, SEND_SECONDS_MAX, Sender
+from parley.clock import Clock, iso
+from parley.core.rates import RateLimiter, work_of
+from parley.core.session import ConnectionProtocol, State, check_send
 from parley.errors import (
     INTERNAL,
     NOT_A_MEMBER,
     OUTCOME_UNKNOWN,
     RATE_LIMITED,
     STORE_UNAVAILABLE,
+    TOO_MANY_CONNECTIONS,
+    UNAUTHENTICATED,
     OutcomeUnknown,
     Refusal,
     Refused,
     StoreError,
 )
-from parley.gateway.framing import framed
-from parley.gateway.outbox import Outbox
-from parley.model import Draft, Outcome
+from parley.gateway.client_protocol import ClientProtocol, ClientSocket
+from parley.gateway.device_leases import DeviceLeases
+from parley.gateway.hub import Hub
+from parley.gateway.outbox import ConnectionOutbox, Flusher, closing, framed, pong
+from parley.gateway.socket_groups import SocketGroups
+from parley.gateway.subscribers import LiveChat
+from parley.gateway.turns import SLICE_SECONDS, LoopShare, LoopTurns
+from parley.model import Draft, Outcome, Page
+from parley.people.chat_list import ChatListService
+from parley.people.presence import PresenceService
+from parley.people.typing import TypingService
+from parley.telemetry import Metrics
 from parley.wire import codes, frames, limits
 from parley.wire.codec import Codec, Misread
 from parley.wire.codes import Close
 from parley.wire.frames import RequestId, ServerFrame, answer_to, refused
 
-if TYPE_CHECKING:
-    from parley.gateway.hub import LiveChat
-    from parley.gateway.services import Services
-
 REFUSED_FRAMES_MAX = 1_000
 """A client that goes on at full speed, so many more frames refused than taken, is not worth answering."""
+ACKS_SECONDS_MAX = 1.0
+"""How long a close waits for the answers to sends that were taken."""
 ABORT_AFTER_SECONDS = 1.5
+"""How long a client that was told of the close has to end its half."""
+FRAME_SECONDS = 1e-6
+"""What it costs to take a frame that came in, beside what is done with it."""
 REQUEST_SECONDS_MAX = 4.5
 """A request that the store has not answered by then is refused."""
 FLUSH_SECONDS_MAX = 1.25
@@ -54,9 +75,10 @@ FLUSH_SECONDS_MAX = 1.25
 BARRIER_SECONDS_MAX = 1.0
 """How long a heartbeat waits for the sends before it: it says that the connection lives, whatever they do."""
 assert REQUEST_SECONDS_MAX < limits.ANSWER_SECONDS_MAX
-assert FLUSH_SECONDS_MAX + SEND_SECONDS_MAX + WATCH_SECONDS < limits.ANSWER_SECONDS_MAX
+assert FLUSH_SECONDS_MAX + SEND_SECONDS_MAX + DEADLINE_CHECK_SECONDS < limits.ANSWER_SECONDS_MAX
 UNREAD_BYTES_MAX = limits.PAGE_BYTES_MAX
-READ_LOOK_SECONDS = 0.005
+UNREAD_BYTES_LOW = UNREAD_BYTES_MAX // 2
+"""A client that had more than the one unread is answered again when it has no more than the other."""
 assert limits.OUTBOX_BYTES_MAX > UNREAD_BYTES_MAX + 2 * limits.PAGE_BYTES_MAX, "a page fits beside it"
 ANSWERED = frozenset(
     {
@@ -70,32 +92,61 @@ ANSWERED = frozenset(
 )
 """An answer to these means that what the connection noted before is durable."""
 
-RELEASING = (codes.GOING_AWAY, codes.REVOKED)
-"""Closed so, a device is gone at once, as if it had said so; else it may come back before anybody notices."""
+UNMASKED = Close(WSCloseCode.PROTOCOL_ERROR, "a client masks its frames")
 
-PEOPLE_PER_FRAME = 10
-"""Who asks for the presence of so many makes as much work as an ordinary frame does."""
+RELEASING = (codes.GOING_AWAY, codes.REVOKED)
+"""Closed with these, a device is offline at once, as if it had said so; else its lease runs out first."""
+
+WRONG_DEVICE = UNAUTHENTICATED.because("this token belongs to another device_id")
 
 log = structlog.get_logger("parley.connection")
 
 
+class ConnectionServices(Struct, frozen=True, kw_only=True, eq=False):
+    """What every connection of a node works with. `arrived` is called with the id of a user who connects."""
+
+    clock: Clock
+    metrics: Metrics
+    accounts: AccountManager
+    sender: Sender
+    reader: ChatReader
+    hub: Hub
+    devices: DeviceLeases
+    presence: PresenceService
+    typing: TypingService
+    chat_list: ChatListService
+    arrived: Callable[[str], None]
+    message_rate: RateLimiter
+    frame_rate: RateLimiter
+    work_rate: RateLimiter
+    flusher: Flusher
+    turns: LoopTurns
+    users: SocketGroups
+    connections_per_user: int
+
+
 class Connection:
-    """One socket and whoever is behind it."""
+    """One socket and the client behind it."""
 
     __slots__ = (
         "_closing",
         "_frame_count",
-        "_hello_timer",
         "_in_flight",
+        "_is_ended",
+        "_is_listed",
         "_is_released",
         "_loop",
         "_noted",
         "_outbox",
+        "_protocol",
+        "_rate_key",
         "_refused_frames",
         "_room",
         "_services",
         "_session",
+        "_share",
         "_socket",
+        "_timer",
         "_told_heads",
         "_transport",
         "chats",
@@ -114,27 +165,42 @@ class Connection:
 
     def __init__(
         self,
-        services: Services,
-        socket: web.WebSocketResponse,
+        services: ConnectionServices,
+        socket: ClientSocket,
+        protocol: ClientProtocol,
         transport: asyncio.Transport,
         codec: Codec,
         connection_id: str,
+        *,
+        address: str,
         limited: bool,
     ) -> None:
         self._services = services
         self._socket = socket
+        self._protocol = protocol
         self._transport = transport
-        self._outbox = Outbox(transport, services.flusher)
+        transport.set_write_buffer_limits(high=UNREAD_BYTES_MAX, low=UNREAD_BYTES_LOW)
+        self._share = protocol.share
+        protocol.broken = self._refuse_unmasked
+        self._outbox = ConnectionOutbox(transport, services.flusher)
         self._loop = asyncio.get_running_loop()
-        self._session = Session(codec)
+        self._session = ConnectionProtocol(codec)
         self._in_flight = 0
         self._is_released = False
+        self._is_listed = False
+        """Whether the device counts as connected."""
         self._noted = False
-        self._hello_timer: asyncio.TimerHandle | None = None
+        """Whether positions were noted that may not be durable yet."""
+        self._timer: asyncio.TimerHandle | None = None
+        """Until hello comes; later, until a close goes on without waiting any longer."""
+        self._rate_key = address
+        """What its frames are counted by: all that come from an address, until it is known who speaks."""
         self._frame_count = 0
         self._refused_frames = 0
         self._room: asyncio.Future[None] | None = None
-        self._closing: asyncio.Task[None] | None = None
+        self._closing: Close | None = None
+        self._is_ended = False
+        """Whether the close frame was written, and nothing can be written any more."""
         self._told_heads: dict[str, int] | None = None
         self.codec = codec
         self.connection_id = connection_id
@@ -148,51 +214,102 @@ class Connection:
 
     async def run(self) -> None:
         """Serve until the peer or the server ends it."""
-        self._hello_timer = self._loop.call_later(limits.HELLO_SECONDS_MAX, self._expect_hello)
-        self._services.arrived(self)
+        self._timer = self._loop.call_later(limits.HELLO_SECONDS_MAX, self._expect_hello)
         try:
-            while not self._socket.closed:
-                message = await self._socket.receive()
-                if message.type is not WSMsgType.TEXT and message.type is not WSMsgType.BINARY:
-                    self._is_released |= message.type is WSMsgType.CLOSE
-                    break
-                waiting = self._receive(message.data)
-                if waiting is not None:
-                    await waiting
+            await self._end_with_peer(await self._serve())
         finally:
-            self._forget_hello()
-            self._session.close()
-            self._services.hub.unsubscribe(self)
-            self._services.presences.unsubscribe(self)
-            if self.user_id:
-                self._services.lobby.left(self.user_id, self.device_id, clean=self._is_released)
-            self._services.left(self)
-            if self._closing is not None:
-                await self._closing
+            self._leave()
+            self._services.users.leave(self.user_id, self)
+            if self._protocol.transport is None:
+                self._forget_timer()
 
-    def _forget_hello(self) -> None:
-        if self._hello_timer is not None:
-            self._hello_timer.cancel()
-            self._hello_timer = None
+    async def _serve(self) -> WSMessageNoDecodeText:
+        """Take what comes until the peer ends, and return how it did. After our close only wait for that."""
+        turns, receive = self._services.turns, self._socket.receive
+        while True:
+            message = await receive()
+            kind, share = message.type, self._share
+            began = 0.0
+            if share.turn == turns.number:
+                began = turns.now()
+            else:
+                turns.begin(share)
+            waiting = None
+            if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
+                if self._closing is None:
+                    waiting = self._receive(message.data)
+            elif kind is WSMsgType.PING or kind is WSMsgType.PONG:
+                self._receive_control(kind, message.data)
+            else:
+                return message
+            if began:  # the first frame of a turn is not worth timing
+                share.spent += turns.now() - began + FRAME_SECONDS
+            if waiting is not None:
+                await turns.metered(share, waiting)
+            if share.spent > SLICE_SECONDS:
+                await turns.give_way(share)
+
+    async def _end_with_peer(self, message: WSMessageNoDecodeText) -> None:
+        """The peer has ended its half, has broken the rules of the protocol, or is gone."""
+        if message.type is WSMsgType.CLOSE:
+            self._is_released = True
+            self._begin_close(Close(message.data, ""))
+            if not self._is_ended:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(ACKS_SECONDS_MAX):
+                        await self._wait_for_outcomes(0)
+                self._end()
+        elif isinstance(message.data, WebSocketError):
+            self.close(Close(message.data.code, str(message.data)))
+            await self._protocol.wait_lost()
+
+    def _leave(self) -> None:
+        """It hears nothing any more, and its device is no longer here."""
+        services = self._services
+        self._session.close()
+        services.hub.unsubscribe(self)
+        services.presence.unsubscribe(self)
+        if self._is_listed:
+            self._is_listed = False
+            services.devices.left(self.user_id, self.device_id, clean=self._is_released)
+
+    def charge(self, share: LoopShare) -> None:
+        """What the loop does for this connection is on this account from now on."""
+        self._share = self._protocol.share = share
+
+    def _forget_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _expect_hello(self) -> None:
-        self._hello_timer = None
+        self._timer = None
         if self._session.state in (State.NEW, State.GREETED):
             self.close(codes.HELLO_TIMEOUT)
+
+    def _refuse_unmasked(self) -> None:
+        self.close(UNMASKED)
+
+    def _receive_control(self, kind: WSMsgType, payload: bytes) -> None:
+        """Pings and pongs count like any frame; what is too fast is not answered."""
+        if self._closing is None and (not self.limited or self._is_within_rate(None)):
+            self.last_heard = self._loop.time()
+            if kind is WSMsgType.PING:
+                self.offer(pong(payload))
 
     def _receive(self, data: bytes) -> Coroutine[None, None, None] | None:
         """Do what a frame asks; what is returned must be awaited before the next one is read."""
         self.last_heard = self._loop.time()
         self._frame_count += 1
         request = self._session.receive(data)
-        if self.limited and not self._within_rate(request):
+        if self.limited and not self._is_within_rate(request):
             return None
         if type(request) is frames.SendMessage:
-            if self._noted and not self._services.reading.rides_with_sends:
+            if self._noted and not self._services.reader.rides_with_sends:
                 return self._flush_and_send(request)
             self._send_message(request)
             if self._in_flight >= limits.IN_FLIGHT_MAX:
-                return self._until(limits.IN_FLIGHT_MAX // 2)
+                return self._wait_for_outcomes(limits.IN_FLIGHT_MAX // 2)
         elif isinstance(request, Close):
             self.close(request)
         elif isinstance(request, Misread):
@@ -201,22 +318,27 @@ class Connection:
             return self._perform(request)
         return None
 
-    def _within_rate(self, request: frames.Request | Misread | Close) -> bool:
-        wait_ms = self._services.frame_rate.take(
-            self.connection_id, self._services.clock(), _frames_worth(request)
-        )
+    def _is_within_rate(self, request: frames.Request | Misread | Close | None) -> bool:
+        """A frame that is too fast is refused; a client that goes on like that is closed. None: a ping."""
+        services, now_ms = self._services, self._services.clock()
+        wait_ms = services.frame_rate.take(self._rate_key, now_ms)
+        if not wait_ms and self.user_id:
+            wait_ms = services.work_rate.take(self.user_id, now_ms)
         if not wait_ms:
             self._refused_frames -= self._refused_frames > 0
             return True
         if isinstance(request, Close):
             self.close(request)
-        else:
+            return False
+        if request is not None:
             request_id = request.request_id if isinstance(request, Misread) else request.id
             self._refuse(RATE_LIMITED.after(wait_ms), request_id)
-            self._refused_frames += 1
-            if self._refused_frames > REFUSED_FRAMES_MAX:
-                self.close(codes.TOO_FAST)
+        self._refused_frames += 1
+        if self._refused_frames > REFUSED_FRAMES_MAX:
+            self.close(codes.TOO_FAST)
         return False
+
+    # Sends
 
     def _send_message(self, request: frames.SendMessage) -> None:
         draft = check_send(request, self.user_id, f"{self.connection_id}.{self._frame_count}")
@@ -229,20 +351,20 @@ class Connection:
                 self._refuse(RATE_LIMITED.after(wait_ms), request.id)
                 return
         self._in_flight += 1
-        self._services.sending.submit(draft, request.id, self._sent)
+        self._services.sender.submit(draft, request.id, self._sent)
 
     async def _flush_and_send(self, request: frames.SendMessage) -> None:
         """Its ack will say that the positions before it are durable: so they are made so."""
         try:
             async with asyncio.timeout(FLUSH_SECONDS_MAX):
-                await self._services.reading.flush(self.user_id)
+                await self._services.reader.flush(self.user_id)
         except (StoreError, TimeoutError):
             self._refuse(STORE_UNAVAILABLE, request.id)
             return
         self._noted = False
         self._send_message(request)
         if self._in_flight >= limits.IN_FLIGHT_MAX:
-            await self._until(limits.IN_FLIGHT_MAX // 2)
+            await self._wait_for_outcomes(limits.IN_FLIGHT_MAX // 2)
 
     def _sent(self, draft: Draft, request_id: RequestId, outcome: Outcome) -> None:
         """The store has answered: durable, refused, or unknown."""
@@ -251,54 +373,42 @@ class Connection:
             self._room.set_result(None)
         if isinstance(outcome, Refusal):
             self._refuse(outcome, request_id)
-            return
-        self._write(
-            frames.Ack(
-                re=answer_to(request_id),
-                chat_id=draft.chat_id,
-                client_message_id=draft.client_message_id or "",
-                message_id=outcome.message_id,
-                sequence=outcome.sequence,
-                epoch=outcome.epoch,
-                created_at=outcome.created_at,
-                deduplicated=outcome.deduplicated,
-                conflict=outcome.conflict,
+        else:
+            self._write(
+                frames.Ack(
+                    re=answer_to(request_id),
+                    chat_id=draft.chat_id,
+                    client_message_id=draft.client_message_id or "",
+                    message_id=outcome.message_id,
+                    sequence=outcome.sequence,
+                    epoch=outcome.epoch,
+                    created_at=outcome.created_at,
+                    deduplicated=outcome.deduplicated,
+                    conflict=outcome.conflict,
+                )
             )
-        )
+        if self._closing is not None and not self._in_flight:
+            self._end()
 
-    async def _until(self, in_flight: int) -> None:
+    async def _wait_for_outcomes(self, in_flight_max: int) -> None:
         """Stop reading until no more than so many sends are under way."""
-        while self._in_flight > in_flight:
+        while self._in_flight > in_flight_max:
             self._room = self._loop.create_future()
             await self._room
         self._room = None
 
-    async def _until_read(self, patience: asyncio.Timeout) -> None:
-        """Who asks for much at once is answered as fast as it reads; live frames still find it too slow."""
-        patience.reschedule(None)
-        while self._closing is None and self._outbox.waiting_bytes > UNREAD_BYTES_MAX:  # noqa: ASYNC110
-            await asyncio.sleep(READ_LOOK_SECONDS)
-        patience.reschedule(self._loop.time() + REQUEST_SECONDS_MAX)
-
-    async def _until_sent(self, request: frames.Request) -> None:
-        """Sends before a request are answered before it; a heartbeat does not wait for slow ones."""
-        if type(request) is not frames.Heartbeat:
-            await self._until(0)
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(BARRIER_SECONDS_MAX):
-                await self._until(0)
+    # Other requests
 
     async def _perform(self, request: frames.Request) -> None:
         """One request that is not a send; a refusal or a failure is an answer, never a crash."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS_MAX) as patience:
                 if self._in_flight:
-                    await self._until_sent(request)
+                    await self._wait_for_sends_before(request)
                 if self._outbox.waiting_bytes > UNREAD_BYTES_MAX:
-                    await self._until_read(patience)
+                    await self._wait_for_reader(patience)
                 if self._noted and type(request) in ANSWERED:
-                    await self._services.reading.flush(self.user_id)
+                    await self._services.reader.flush(self.user_id)
                     self._noted = False
                 answer = await self._answer(request)
         except TimeoutError:  # nothing but reading and noting is done here: it may be asked again
@@ -315,47 +425,90 @@ class Connection:
         else:
             if answer is not None:
                 answer.re = answer_to(request.id)
-                self._write(answer)
+                data = framed(self.codec.encode(answer), self.codec.binary)
+                self.offer(data)
+                if self.limited:
+                    self._spend(self._work_in(answer, len(data)))
         if self._session.state is State.GREETED:
             self.close(codes.INTERNAL)  # no verdict on the token: the client comes again
 
+    async def _wait_for_sends_before(self, request: frames.Request) -> None:
+        """Sends before a request are answered before it; a heartbeat does not wait for slow ones."""
+        if type(request) is not frames.Heartbeat:
+            await self._wait_for_outcomes(0)
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BARRIER_SECONDS_MAX):
+                await self._wait_for_outcomes(0)
+
+    async def _wait_for_reader(self, patience: asyncio.Timeout) -> None:
+        """A client that asks for much is answered as fast as it reads; live frames still find it too slow."""
+        patience.reschedule(None)
+        self._outbox.flush()
+        await self._protocol.wait_writable()
+        patience.reschedule(self._loop.time() + REQUEST_SECONDS_MAX)
+
+    def _work_in(self, answer: ServerFrame, size_bytes: int) -> float:
+        """What an answer cost beyond the frame that asked for it."""
+        match answer:
+            case frames.MessageBatch():
+                return work_of(rows=answer.to_sequence - answer.from_sequence, size_bytes=size_bytes)
+            case frames.Overview():  # every chat of the user was looked at
+                return work_of(rows=len(self.chats), chats=len(answer.chats), size_bytes=size_bytes)
+            case frames.PresenceState():
+                return work_of(people=len(answer.presences), size_bytes=size_bytes)
+        return 0.0
+
+    def _spend(self, work: float) -> None:
+        """Overdrawn is overdrawn: the next request is refused until it is made up for."""
+        if work:
+            self._services.work_rate.spend(self.user_id, self._services.clock(), work)
+
     async def _answer(self, request: frames.Request) -> ServerFrame | None:
         """Each kind of request and what performs it."""
+        services = self._services
         match request:
             case frames.Hello():
                 await self._hello(request)
             case frames.SyncRequest():
-                return await self._sync_request(request)
+                return _batch(await services.reader.sync(self.user_id, request), self.codec)
             case frames.Sync():
-                page = await self._services.reading.sync_after_message(
+                page = await services.reader.sync_after_message(
                     self.user_id, request.last_message_id, request.limit
                 )
-                return self._services.batch_frame(page, self.codec)
+                return _batch(page, self.codec)
             case frames.SyncOverview():
-                return await self._overview(request)
+                listed = await services.chat_list.chats(
+                    self.user_id, self.device_id, request.changed_since, request.limit, request.brief
+                )
+                return frames.Overview(chats=listed.chats, token=listed.token, complete=listed.complete)
             case frames.AckPosition():
-                await self._ack(request)
+                head, sequence = self._head_of(request.chat), request.last_acked_sequence
+                await services.reader.acknowledge(self.user_id, self.device_id, request.chat, sequence, head)
+                self._noted = True
             case frames.DeliveryReceipt():
-                self._check_chat(request.chat)
-                await self._services.reading.acknowledge_message(
+                self._head_of(request.chat)
+                rows = await services.reader.acknowledge_message(
                     self.user_id, self.device_id, request.chat, request.message_id
                 )
                 self._noted = True
+                if self.limited:
+                    self._spend(work_of(rows=rows))
             case frames.ReadReceipt():
-                self._check_chat(request.chat)
-                await self._services.reading.mark_read(self.user_id, request.chat, request.read_up_to)
+                self._head_of(request.chat)
+                await services.reader.mark_read(self.user_id, request.chat, request.read_up_to)
                 self._noted = True
             case frames.TypingStart():
-                self._check_chat(request.chat)
-                await self._services.typings.start(self.user_id, request.chat)
+                self._head_of(request.chat)
+                await services.typing.start(self.user_id, request.chat)
             case frames.TypingStop():
-                self._check_chat(request.chat)
-                await self._services.typings.stop(self.user_id, request.chat)
+                self._head_of(request.chat)
+                await services.typing.stop(self.user_id, request.chat)
             case frames.PresenceSubscribe():
-                presences = await self._services.presences.subscribe(self, request.user_ids)
+                presences = await services.presence.subscribe(self, request.user_ids)
                 return frames.PresenceState(presences=presences)
             case frames.PresenceQuery():
-                presences = await self._services.presences.query(self.user_id, request.user_ids)
+                presences = await services.presence.query(self.user_id, request.user_ids)
                 return frames.PresenceState(presences=presences)
             case frames.Heartbeat():
                 return await self._heartbeat()
@@ -364,23 +517,34 @@ class Connection:
     async def _hello(self, request: frames.Hello) -> None:
         services = self._services
         try:
-            session = await services.people.authenticate(request.token)
+            session = await services.accounts.authenticate(request.token)
             if session.device_id != request.device_id:
-                raise Refused(services.wrong_device)
+                raise Refused(WRONG_DEVICE)
         except Refused as error:
             self._refuse(error.refusal, request.id)
             self.close(codes.UNAUTHENTICATED)
             raise
+        if self.limited and services.users.count(session.user_id) >= services.connections_per_user:
+            services.metrics.connections_refused.labels("user").inc()
+            self._refuse(TOO_MANY_CONNECTIONS, request.id)
+            self.close(codes.TOO_MANY_CONNECTIONS)
+            return
         self.user_id, self.device_id = session.user_id, session.device_id
         self.session_id, self.token, self.live = session.session_id, request.token, request.live
-        services.lobby.arrived(self.user_id, self.device_id)
-        services.note_arrival(self.user_id)
+        self._rate_key = self.connection_id
+        self._is_listed = True
+        group = self._outbox.group = services.users.join(self.user_id, self)
+        self.charge(group.share)
+        services.devices.arrived(self.user_id, self.device_id)
+        services.arrived(self.user_id)
         self._outbox.hold()
         await services.hub.subscribe(self)
+        if self._closing is not None:
+            return
         if not self.live:
             self._told_heads = services.hub.heads_beyond(self, {})
         self._session.accept()
-        self._forget_hello()
+        self._forget_timer()
         welcome = frames.Welcome(
             re=answer_to(request.id),
             user_id=self.user_id,
@@ -390,51 +554,33 @@ class Connection:
             heartbeat_seconds=limits.HEARTBEAT_SECONDS,
             limits=limits.WELCOME_LIMITS,
         )
-        self._outbox.begin(self._framed(welcome))
+        self._outbox.begin(framed(self.codec.encode(welcome), self.codec.binary))
 
-    async def _sync_request(self, request: frames.SyncRequest) -> ServerFrame:
-        page = await self._services.reading.sync(self.user_id, request)
-        return self._services.batch_frame(page, self.codec)
-
-    async def _overview(self, request: frames.SyncOverview) -> ServerFrame:
-        listed = await self._services.listing.chats(
-            self.user_id, self.device_id, request.changed_since, request.limit, request.brief
-        )
-        return frames.Overview(chats=listed.chats, token=listed.token, complete=listed.complete)
-
-    def _check_chat(self, chat_id: str) -> int:
-        """The head in memory of one of this person's chats."""
-        head = self._services.hub.head_of(self, chat_id)
-        if head is None:
+    def _head_of(self, chat_id: str) -> int:
+        """The head in memory of one of this user's chats; Refused for any other chat."""
+        chat = self.chats.get(chat_id)
+        if chat is None:
             raise Refused(NOT_A_MEMBER)
-        return head
+        return chat.sent_through
 
     def _ack_at_once(self, request: frames.AckPosition) -> bool:
         """A position within the head in memory needs neither a read nor to wait for sends under way."""
         chat = self.chats.get(request.chat)
         if chat is None or request.last_acked_sequence > chat.sent_through:
             return False
-        self._services.reading.note_position(
+        self._services.reader.note_position(
             self.user_id, self.device_id, request.chat, request.last_acked_sequence
         )
         self._noted = True
         return True
 
-    async def _ack(self, request: frames.AckPosition) -> None:
-        head = self._check_chat(request.chat)
-        await self._services.reading.acknowledge(
-            self.user_id, self.device_id, request.chat, request.last_acked_sequence, head
-        )
-        self._noted = True
-
     async def _heartbeat(self) -> ServerFrame:
         """Re-reads the session: a revocation that was missed ends the connection here."""
-        services = self._services
         await self.verify()
-        beyond = services.hub.heads_beyond(self, self._told_heads)
+        beyond = self._services.hub.heads_beyond(self, self._told_heads)
         if self._told_heads is not None:
             self._told_heads.update(beyond)
-        answer = frames.HeartbeatAck(server_time=iso(services.clock()))
+        answer = frames.HeartbeatAck(server_time=iso(self._services.clock()))
         if beyond:
             answer.heads = beyond
         return answer
@@ -443,7 +589,7 @@ class Connection:
         """Read the session again; if it may not be used any more, Refused, and the connection ends."""
         self.last_verified = self._loop.time()
         try:
-            await self._services.people.authenticate(self.token)
+            await self._services.accounts.authenticate(self.token)
         except Refused:
             self.close(codes.REVOKED)
             raise
@@ -454,16 +600,24 @@ class Connection:
         self._services.metrics.refusals.labels(refusal.code).inc()
         self._write(refused(refusal, request_id))
 
-    def _framed(self, frame: ServerFrame) -> bytes:
-        return framed(self.codec.encode(frame), self.codec.binary)
-
     def _write(self, frame: ServerFrame) -> None:
-        self.offer(self._framed(frame))
+        self.offer(framed(self.codec.encode(frame), self.codec.binary))
 
     def offer(self, data: bytes) -> None:
-        """The one bounded doorway: over the limit the reader is closed, and finds it all in the log."""
-        if self._closing is None and not self._outbox.offer(data):
+        """The one bounded way to the socket: over the limit the client is closed and resumes from the log."""
+        if not self._is_ended and not self._outbox.offer(data):
+            self._offer_more(data)
+
+    def _offer_more(self, data: bytes) -> None:
+        """It has its part of what its user may leave unread; it may have more while the others need less."""
+        if self._outbox.waiting_bytes + len(data) > limits.OUTBOX_BYTES_MAX:
             self.close(codes.TOO_SLOW)
+            return
+        slowest = self._outbox.group.slowest(len(data))
+        if slowest is not None:
+            slowest.close(codes.TOO_SLOW)
+        if not self._is_ended:
+            self._outbox.add(data)
 
     @property
     def outbox_bytes(self) -> int:
@@ -474,27 +628,47 @@ class Connection:
         return self._loop.time() - self.last_heard
 
     def close(self, close: Close) -> None:
-        """End with a code; a peer that does not take it is cut off."""
+        """End with a code: after the answers to what was sent before, if the store gives them in time."""
         if self._closing is None:
             self._is_released |= close in RELEASING
-            self._session.close()
-            self._outbox.flush()
             self._services.metrics.closed.labels(str(close.code)).inc()
-            self._closing = self._loop.create_task(self._close(close))
-
-    async def _close(self, close: Close) -> None:
-        try:
-            await asyncio.wait_for(
-                self._socket.close(code=close.code, message=close.reason.encode()), ABORT_AFTER_SECONDS
-            )
-        except (TimeoutError, ConnectionError, RuntimeError):
-            pass  # it was told as well as it can be
-        finally:
+            self._begin_close(close)
+            if close is codes.TOO_SLOW:
+                self._end()  # it would not read the answers either
+        elif close is codes.TOO_SLOW:
             self._transport.abort()
 
+    def _begin_close(self, close: Close) -> None:
+        if self._closing is not None:
+            return
+        self._closing = close
+        self._leave()
+        self._forget_timer()
+        if self._in_flight:
+            self._timer = self._loop.call_later(ACKS_SECONDS_MAX, self._end)
+        else:
+            self._end()
 
-def _frames_worth(request: frames.Request | Misread | Close) -> int:
-    """What a frame counts for in the rate of frames."""
-    if isinstance(request, frames.PresenceQuery | frames.PresenceSubscribe):
-        return 1 + len(request.user_ids) // PEOPLE_PER_FRAME
-    return 1
+    def _end(self) -> None:
+        """Write the close frame and end our half; a peer that does not end its own in time is cut off."""
+        if self._is_ended or self._closing is None:
+            return
+        self._is_ended = True
+        self._forget_timer()
+        self._outbox.end(closing(self._closing))
+        self._protocol.ignore()
+        self._timer = self._loop.call_later(ABORT_AFTER_SECONDS, self._transport.abort)
+
+
+def _batch(page: Page, codec: Codec) -> frames.MessageBatch:
+    return frames.MessageBatch(
+        chat_id=page.chat_id,
+        epoch=page.epoch,
+        entries=codec.entries(page.entries),
+        voids=page.voids,
+        from_sequence=page.from_sequence,
+        to_sequence=page.to_sequence,
+        head=page.head,
+        complete=page.complete,
+        reset=page.reset,
+    )

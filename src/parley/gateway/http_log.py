@@ -1,4 +1,4 @@
-"""What aiohttp wants to log of its own accord, in our words: a client's fault is no trace of ours."""
+"""Passes aiohttp's own log records to our log; a client's fault is logged without a traceback."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLIENT_FAULTS = (
 )
 
 
-class _Handler(logging.Handler):
+class _HttpLogHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, CLIENT_FAULTS):
@@ -31,8 +31,8 @@ class _Handler(logging.Handler):
 
 
 def http_logger() -> logging.Logger:
-    """A logger for aiohttp that ends in ours."""
+    """The logger that aiohttp gets; its records go to ours."""
     logger = logging.getLogger("parley.http")
     logger.propagate = False
-    logger.handlers = [_Handler()]
+    logger.handlers = [_HttpLogHandler()]
     return logger

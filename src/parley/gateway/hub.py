@@ -1,31 +1,35 @@
 """Hop 6: what became durable goes to every connected device of every member, in order.
 
-One `sent_through` per chat, none per connection: what is the next position is sent, encoded once per
-codec; what is beyond it waits in `pending` for what lies between. News comes after the senders' acks, the
-log may show an entry before them: so the log is read only for what nobody has told of in time, by one
-filler per chat. If news is lost, the next news or the next look at the heads finds it. See docs/fan-out.md.
+One `sent_through` per chat, none per connection. The next positions are sent at once, encoded once per codec;
+later ones wait in `pending` for what lies between. What stays missing is read from the log by one filler per
+chat. If an event is lost, the next event or the next look at the heads finds it. See docs/fan-out.md.
+
+Two ways in: `persisted` for this node's own commits, whose senders have their acks, and
+`persisted_elsewhere` for everything else, which waits for them. What comes from elsewhere was said by a node
+of the cluster, but perhaps long ago: it brings entries, and lets only members hear a chat.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from functools import partial
 
 import structlog
 from msgspec import UNSET
 
+from parley.chats.pending import PendingSends
 from parley.core.changes import positions_of
-from parley.errors import StoreError
-from parley.gateway.framing import framed
-from parley.model import Action, Change, Head, Page, Persisted, Stored
+from parley.errors import Refused, StoreError
+from parley.gateway.outbox import framed
+from parley.gateway.subscribers import LiveChat, Subscriber, Subscribers
+from parley.model import Action, Change, Head, Persisted, Role, StoredEntry
 from parley.store.ports import Directory, Log
 from parley.telemetry import Metrics
 from parley.wire import codes
-from parley.wire.codec import Codec
-from parley.wire.codes import Close
-from parley.wire.frames import ChatChanged, Messages, ServerFrame
+from parley.wire.frames import ChatChanged, Messages
 from parley.wire.limits import PAGE_BYTES_MAX, PAGE_ENTRIES_MAX
 
 FILL_AFTER_SECONDS = 0.05
@@ -34,122 +38,47 @@ PENDING_POSITIONS_MAX = 1_000
 USERS_PER_TURN = 50
 
 log = structlog.get_logger("parley.hub")
-Key = TypeVar("Key")
-Hold = Callable[[str, int, Callable[[], None]], bool]
-"""Whether senders wait for answers to what may be in a chat up to a position; if so, calls back then."""
 
-
-class Subscriber(Protocol):
-    """A connection as the hub sees it."""
-
-    user_id: str
-    session_id: str
-    live: bool
-    codec: Codec
-    chats: dict[str, LiveChat]
-
-    def offer(self, data: bytes) -> None:
-        """Queue bytes for the socket; a reader that is too slow is closed instead."""
-        ...
-
-    def close(self, close: Close) -> None:
-        """End the connection with a code."""
-        ...
-
-
-class LiveChat:
-    """A chat that somebody connected is a member of."""
-
-    __slots__ = (
-        "chat_id",
-        "epoch",
-        "filler",
-        "holders",
-        "is_reading",
-        "listeners",
-        "pending",
-        "sent_through",
-        "target",
-    )
-
-    def __init__(self, chat_id: str) -> None:
-        self.chat_id = chat_id
-        self.epoch = 0
-        self.sent_through = -1
-        self.target = 0
-        self.pending: dict[int, Stored] = {}
-        self.filler: asyncio.Task[None] | None = None
-        self.is_reading = False
-        self.holders = 0
-        self.listeners: dict[Codec, set[Subscriber]] = {}
+ChatChange = Callable[[str, Change], None]
 
 
 class Hub:
-    """`hold`: what the log shows waits for the answers to this node's drafts that may be in it.
-
-    `changed`: told of every change of a chat that is heard here, before its members are.
-    """
+    """`chat_changed` is called with every change of a chat that is heard here, before its members hear it."""
 
     def __init__(
-        self, log: Log, directory: Directory, metrics: Metrics, reach: Callable[[str], None]
+        self,
+        log: Log,
+        directory: Directory,
+        subscribers: Subscribers,
+        pending_sends: PendingSends,
+        chat_changed: ChatChange,
+        metrics: Metrics,
+        reach: Callable[[str], None],
     ) -> None:
-        self.hold: Hold = lambda _, __, ___: False
-        self.changed: Callable[[str, Change], None] = lambda _, __: None
         self._log = log
         self._directory = directory
+        self._subscribers = subscribers
+        self._chats = subscribers.chats
+        self._pending_sends = pending_sends
+        self._chat_changed = chat_changed
         self._metrics = metrics
         self._reach = reach
-        self._chats: dict[str, LiveChat] = {}
-        self._users: dict[str, set[Subscriber]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._fillers: set[asyncio.Task[None]] = set()
+        self._checked_now: set[tuple[str, str]] = set()
+        """Chat and user of each question to the store that is under way."""
         self._is_traced = _is_traced()
 
     async def subscribe(self, subscriber: Subscriber) -> None:
         """From here on whatever commits in this person's chats reaches the connection."""
-        self._users.setdefault(subscriber.user_id, set()).add(subscriber)
+        self._subscribers.add(subscriber)
         chat_ids = await self._directory.chat_ids_of(subscriber.user_id)
-        new = [self._hold(subscriber, chat_id) for chat_id in chat_ids]
-        unknown = [chat for chat in new if chat.sent_through < 0]
+        chats = [self._subscribers.join_chat(subscriber, chat_id) for chat_id in chat_ids]
+        unknown = [chat for chat in chats if chat.sent_through < 0]
         if unknown:
             self._start_at(unknown, await self._log.heads([chat.chat_id for chat in unknown]))
 
-    def _hold(self, subscriber: Subscriber, chat_id: str) -> LiveChat:
-        chat = self._chats.get(chat_id)
-        if chat is None:
-            chat = self._chats[chat_id] = LiveChat(chat_id)
-        if chat_id not in subscriber.chats:
-            subscriber.chats[chat_id] = chat
-            chat.holders += 1
-            if subscriber.live:
-                chat.listeners.setdefault(subscriber.codec, set()).add(subscriber)
-        return chat
-
-    def _start_at(self, chats: Iterable[LiveChat], heads: dict[str, Head]) -> None:
-        for chat in chats:
-            head = heads.get(chat.chat_id)
-            if head is not None and chat.sent_through < 0:
-                chat.epoch, chat.sent_through = head.epoch, head.sequence
-                self._go_on(chat, head.epoch)
-                self._fill_if_behind(chat)
-
     def unsubscribe(self, subscriber: Subscriber) -> None:
-        _discard(self._users, subscriber.user_id, subscriber)
-        for chat_id in list(subscriber.chats):
-            self._release(subscriber, chat_id)
-
-    def _release(self, subscriber: Subscriber, chat_id: str) -> None:
-        chat = subscriber.chats.pop(chat_id, None)
-        if chat is None:
-            return
-        chat.holders -= 1
-        _discard(chat.listeners, subscriber.codec, subscriber)
-        if not chat.holders and self._chats.get(chat_id) is chat:
-            del self._chats[chat_id]
-
-    def head_of(self, subscriber: Subscriber, chat_id: str) -> int | None:
-        """How far a chat of this connection's person is resolved, as far as memory knows."""
-        chat = subscriber.chats.get(chat_id)
-        return None if chat is None else chat.sent_through
+        self._subscribers.remove(subscriber)
 
     def heads_beyond(self, subscriber: Subscriber, told: dict[str, int] | None) -> dict[str, int]:
         """Chats that moved past what this connection was sent (or, when not live, told before)."""
@@ -159,85 +88,87 @@ class Hub:
         heads = {chat_id: chat.sent_through for chat_id, chat in chats}
         return {chat_id: head for chat_id, head in heads.items() if head > told.get(chat_id, -1)}
 
-    # What use cases tell in passing: see `people.audience`
-
-    def people_in(self, chat_id: str) -> set[str]:
-        chat = self._chats.get(chat_id)
-        if chat is None:
-            return set()
-        return {listener.user_id for listeners in chat.listeners.values() for listener in listeners}
-
-    def tell_chat(self, chat_id: str, frame: ServerFrame, receives: Callable[[str], bool]) -> None:
-        chat = self._chats.get(chat_id)
-        if chat is not None:
-            heard_by = [list(listeners) for listeners in chat.listeners.values()]
-            self.tell_some((one for some in heard_by for one in some if receives(one.user_id)), frame)
-
-    def tell_people(self, user_ids: Iterable[str], frame: ServerFrame) -> None:
-        found = [list(self._users.get(user_id, ())) for user_id in user_ids]
-        self.tell_some((one for some in found for one in some if one.live), frame)
-
-    @staticmethod
-    def tell_some(subscribers: Iterable[Subscriber], frame: ServerFrame) -> None:
-        """One frame to these, encoded once per codec."""
-        encoded: dict[Codec, bytes] = {}
-        for subscriber in subscribers:
-            codec = subscriber.codec
-            data = encoded.get(codec)
-            if data is None:
-                data = encoded[codec] = framed(codec.encode(frame), codec.binary)
-            subscriber.offer(data)
-
     def hears(self, chat_id: str) -> bool:
-        """Whether anybody here is a member of this chat."""
+        """Whether a client of this node is a member of this chat."""
         return chat_id in self._chats
 
-    # What the bus tells
+    # What became durable
 
     def persisted(self, news: list[Persisted]) -> None:
+        """This node's own commits: the senders have their acks."""
         for item in news:
-            self._persisted(item)
+            self._deliver(item)
 
-    def _persisted(self, news: Persisted) -> None:
+    def persisted_elsewhere(self, news: list[Persisted]) -> None:
+        """What another node says: a sender here may still wait for the ack of an entry in it."""
+        for item in news:
+            through = item.positions[-1].sequence
+            self._pending_sends.after_answers(item.chat_id, through, partial(self._deliver_told, item))
+
+    def _deliver_told(self, news: Persisted) -> None:
+        """An event may come again, whenever somebody puts it on the bus: of old ones nothing is taken.
+
+        Positions that were sent, and those of an epoch that ended, bring nothing. In a chat that nobody hears
+        yet every change of members may be an old one: the store says who is a member now.
+        """
+        chat = self._chats.get(news.chat_id)
+        if chat is not None and news.epoch < chat.epoch:
+            return
+        if chat is not None and chat.sent_through >= 0:
+            self._deliver(news)
+            return
+        if chat is not None:
+            self._keep(chat, news)
+        for stored in news.positions:
+            change = stored.change
+            if change is not None:
+                self._chat_changed(news.chat_id, change)
+                if self._subscribers.of_user(change.user_id):
+                    self._start_check(news.chat_id, Head(news.epoch, stored.sequence), change.user_id)
+
+    def _deliver(self, news: Persisted) -> None:
+        """Send the next positions at once; keep others until what lies between is there."""
         chat = self._chats.get(news.chat_id)
         if chat is None or chat.sent_through < 0:
-            self._persisted_unheard(news)
-        elif chat.is_reading or chat.pending or not _follows(news.positions, chat.sent_through):
+            self._deliver_unheard(news)
+            return
+        positions, after = news.positions, chat.sent_through
+        if (
+            chat.pending
+            or positions[0].sequence != after + 1
+            or positions[-1].sequence != after + len(positions)
+        ):
             self._keep(chat, news)
         else:
-            self._send(chat, news.epoch, news.positions)
-            self._fill_if_behind(chat)
+            self._send(chat, news.epoch, positions)
+        if chat.target > chat.sent_through:
+            self._start_filler(chat)
 
-    def _persisted_unheard(self, news: Persisted) -> None:
-        """Nobody hears this chat yet, but a change in the news may make somebody."""
+    def _deliver_unheard(self, news: Persisted) -> None:
+        """No client hears this chat yet, but a change in the news may let one join."""
         for stored in news.positions:
             if stored.change is not None:
                 self._apply(news.chat_id, news.epoch, stored.sequence, stored.change)
         chat = self._chats.get(news.chat_id)
         if chat is not None:
             self._keep(chat, news)
+            self._start_filler(chat)
 
     def _keep(self, chat: LiveChat, news: Persisted) -> None:
-        """Remember what cannot be sent yet, then send what can; too much of it is read again later."""
+        """Remember what was not sent yet, then send what follows. Too much of it is read again later."""
         chat.target = max(chat.target, news.positions[-1].sequence)
         for stored in news.positions:
             if stored.sequence > chat.sent_through:
                 chat.pending[stored.sequence] = stored
-        if not chat.is_reading and chat.sent_through >= 0:
+        if chat.sent_through >= 0:
             self._send_pending(chat, news.epoch)
         if len(chat.pending) > PENDING_POSITIONS_MAX:
             chat.pending.clear()
-        self._fill_if_behind(chat)
-
-    def _go_on(self, chat: LiveChat, epoch: int) -> None:
-        """From where it is now: forget what came another way meanwhile, send what follows."""
-        chat.pending = {s: stored for s, stored in chat.pending.items() if s > chat.sent_through}
-        self._send_pending(chat, epoch)
 
     def _send_pending(self, chat: LiveChat, epoch: int) -> None:
         """Everything that follows on what was sent, in frames of bounded size."""
         while chat.sent_through + 1 in chat.pending:
-            run: list[Stored] = []
+            run: list[StoredEntry] = []
             size = 0
             while size <= PAGE_BYTES_MAX:
                 stored = chat.pending.pop(chat.sent_through + len(run) + 1, None)
@@ -247,78 +178,19 @@ class Hub:
                 size += len(stored.wire or b"")
             self._send(chat, epoch, run)
 
-    def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
-        for user_id in user_ids:
-            self.changed(chat_id, Change(Action.JOINED, user_id))
-            for subscriber in list(self._users.get(user_id, ())):
-                chat = self._hold(subscriber, chat_id)
-                self._start_at([chat], {chat_id: head})
-                change = ChatChanged(
-                    chat_id=chat_id, change="joined", user_id=user_id, epoch=head.epoch, head=head.sequence
-                )
-                self._tell(subscriber, change)
-
-    def sessions_ended(self, session_ids: list[str]) -> None:
-        """Rare, so it looks at everybody: an index by session would cost every idle connection memory."""
-        ended = set(session_ids)
-        for subscribers in list(self._users.values()):
-            for subscriber in list(subscribers):
-                if subscriber.session_id in ended:
-                    subscriber.close(codes.REVOKED)
-
-    async def catch_up(self) -> None:
-        """Another program may have written: look again who is in which chat, then fill what is behind."""
-        for count, user_id in enumerate(list(self._users)):
-            chat_ids = set(await self._directory.chat_ids_of(user_id))
-            for subscriber in list(self._users.get(user_id, ())):
-                await self._match_chats(subscriber, chat_ids)
-            if count % USERS_PER_TURN == 0:
-                await asyncio.sleep(0)
-        await self.check_heads()
-
-    async def _match_chats(self, subscriber: Subscriber, chat_ids: set[str]) -> None:
-        for chat_id in subscriber.chats.keys() - chat_ids:
-            self.changed(chat_id, Change(Action.LEFT, subscriber.user_id))
-            self._release(subscriber, chat_id)
-            self._tell(subscriber, ChatChanged(chat_id=chat_id, change="left", user_id=subscriber.user_id))
-        missing = chat_ids - subscriber.chats.keys()
-        for chat_id, head in (await self._log.heads(sorted(missing))).items():
-            self.changed(chat_id, Change(Action.JOINED, subscriber.user_id))
-            self._start_at([self._hold(subscriber, chat_id)], {chat_id: head})
-            joined = ChatChanged(
-                chat_id=chat_id,
-                change="joined",
-                user_id=subscriber.user_id,
-                epoch=head.epoch,
-                head=head.sequence,
-            )
-            self._tell(subscriber, joined)
-
-    async def check_heads(self) -> None:
-        waiting = list(self._chats)
-        for start in range(0, len(waiting), PAGE_ENTRIES_MAX):
-            for chat_id, head in (await self._log.heads(waiting[start : start + PAGE_ENTRIES_MAX])).items():
-                chat = self._chats.get(chat_id)
-                if chat is not None and chat.sent_through >= 0:
-                    chat.target = max(chat.target, head.sequence)
-                    self._fill_if_behind(chat)
-            await asyncio.sleep(0)
-
-    # Sending
-
-    def _send(self, chat: LiveChat, epoch: int, positions: list[Stored]) -> None:
+    def _send(self, chat: LiveChat, epoch: int, positions: list[StoredEntry]) -> None:
         """Frames for one stretch; a change of members ends its frame and counts for the next one."""
         start = 0
         for index, stored in enumerate(positions):
             if stored.change is not None:
                 self._apply(chat.chat_id, epoch, stored.sequence, stored.change)
-                self._send_run(chat, epoch, positions[start : index + 1])
+                self._send_frame(chat, epoch, positions[start : index + 1])
                 self._announce(chat, stored.change)
                 start = index + 1
         if start < len(positions):
-            self._send_run(chat, epoch, positions[start:] if start else positions)
+            self._send_frame(chat, epoch, positions[start:] if start else positions)
 
-    def _send_run(self, chat: LiveChat, epoch: int, run: list[Stored]) -> None:
+    def _send_frame(self, chat: LiveChat, epoch: int, run: list[StoredEntry]) -> None:
         chat.epoch, chat.sent_through = epoch, run[-1].sequence
         entries = [stored.wire for stored in run if stored.wire is not None]
         voids = [stored.sequence for stored in run if stored.wire is None]
@@ -327,32 +199,109 @@ class Hub:
                 chat_id=chat.chat_id, epoch=epoch, entries=codec.entries(entries), voids=voids or UNSET
             )
             data = framed(codec.encode(frame), codec.binary)
-            self._metrics.deliveries += len(listeners)
+            self._metrics.deliveries.inc(len(listeners))
             for listener in list(listeners):
                 listener.offer(data)
             self._reach("mid_fanout")
         if self._is_traced:
             _trace_delivered(chat, run)
 
+    # Members
+
+    def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
+        """A chat was created with these members."""
+        for user_id in user_ids:
+            self._chat_changed(chat_id, Change(Action.JOINED, user_id))
+            frame = ChatChanged(
+                chat_id=chat_id, change="joined", user_id=user_id, epoch=head.epoch, head=head.sequence
+            )
+            for subscriber in self._subscribers.of_user(user_id):
+                self._join(subscriber, chat_id, head, frame)
+
     def _apply(self, chat_id: str, epoch: int, sequence: int, change: Change) -> None:
         """Who hears the chat from now on."""
-        self.changed(chat_id, change)
+        self._chat_changed(chat_id, change)
+        user_id = change.user_id
         if change.action is Action.JOINED:
-            for subscriber in list(self._users.get(change.user_id, ())):
-                chat = self._hold(subscriber, chat_id)
-                self._start_at([chat], {chat_id: Head(epoch, sequence)})
-                joined = ChatChanged(
-                    chat_id=chat_id,
-                    change="joined",
-                    user_id=change.user_id,
-                    role=change.role.value,
-                    head=sequence,
-                )
-                self._tell(subscriber, joined)
+            frame = ChatChanged(
+                chat_id=chat_id, change="joined", user_id=user_id, role=change.role.value, head=sequence
+            )
+            for subscriber in self._subscribers.of_user(user_id):
+                self._join(subscriber, chat_id, Head(epoch, sequence), frame)
         elif change.action in (Action.LEFT, Action.REMOVED):
-            for subscriber in list(self._users.get(change.user_id, ())):
-                self._release(subscriber, chat_id)
-                self._tell(subscriber, ChatChanged(chat_id=chat_id, change="left", user_id=change.user_id))
+            for subscriber in self._subscribers.of_user(user_id):
+                self._leave(subscriber, chat_id)
+
+    def _join(self, subscriber: Subscriber, chat_id: str, head: Head, frame: ChatChanged) -> None:
+        chat = self._subscribers.join_chat(subscriber, chat_id)
+        self._start_at([chat], {chat_id: head})
+        self._subscribers.tell_some([subscriber], frame)
+
+    def _leave(self, subscriber: Subscriber, chat_id: str) -> None:
+        self._subscribers.leave_chat(subscriber, chat_id)
+        frame = ChatChanged(chat_id=chat_id, change="left", user_id=subscriber.user_id)
+        self._subscribers.tell_some([subscriber], frame)
+
+    def _start_check(self, chat_id: str, told: Head, user_id: str) -> None:
+        if (chat_id, user_id) not in self._checked_now:
+            self._checked_now.add((chat_id, user_id))
+            task = asyncio.get_running_loop().create_task(self._check_member(chat_id, told, user_id))
+            self._fillers.add(task)
+            task.add_done_callback(self._fillers.discard)
+
+    async def _check_member(self, chat_id: str, told: Head, user_id: str) -> None:
+        """Let a user hear a chat, or no longer, as the store has it. `told`: where a change was told of."""
+        joining: list[Subscriber] = []
+        try:
+            role = await self._directory.role(chat_id, user_id)
+            holding = [one for one in self._subscribers.of_user(user_id) if chat_id in one.chats]
+            if role is None:
+                for subscriber in holding:
+                    self._leave(subscriber, chat_id)
+                return
+            joining = [one for one in self._subscribers.of_user(user_id) if one not in holding]
+            for subscriber in joining:
+                self._subscribers.join_chat(subscriber, chat_id)
+            head = (await self._log.heads([chat_id]))[chat_id]
+            self._welcome(chat_id, user_id, role, joining, told, head)
+        except (StoreError, KeyError) as error:
+            log.info("a change of members could not be checked", chat_id=chat_id, reason=str(error))
+            for subscriber in joining:
+                self._subscribers.leave_chat(subscriber, chat_id)
+        finally:
+            self._checked_now.discard((chat_id, user_id))
+
+    def _welcome(
+        self, chat_id: str, user_id: str, role: Role, joining: list[Subscriber], told: Head, head: Head
+    ) -> None:
+        """They hear the chat from the change on, if that was a moment ago, and else from its head on."""
+        chat = self._chats.get(chat_id)
+        if chat is None or not joining:
+            return
+        is_recent = told.epoch == head.epoch and 0 <= head.sequence - told.sequence <= PAGE_ENTRIES_MAX
+        start = told if is_recent else head
+        frame = ChatChanged(
+            chat_id=chat_id,
+            change="joined",
+            user_id=user_id,
+            role=role.value,
+            epoch=head.epoch,
+            head=max(start.sequence, chat.sent_through),
+        )
+        self._subscribers.tell_some((one for one in joining if chat_id in one.chats), frame)
+        self._start_at([chat], {chat_id: start})
+        chat.target = max(chat.target, head.sequence)
+        self._start_filler(chat)
+
+    def _start_at(self, chats: Iterable[LiveChat], heads: dict[str, Head]) -> None:
+        """Where these chats start to be live: forget what the log has up to there, send what follows."""
+        for chat in chats:
+            head = heads.get(chat.chat_id)
+            if head is not None and chat.sent_through < 0:
+                chat.epoch, chat.sent_through = head.epoch, head.sequence
+                chat.pending = {at: stored for at, stored in chat.pending.items() if at > head.sequence}
+                self._send_pending(chat, head.epoch)
+                self._start_filler(chat)
 
     def _announce(self, chat: LiveChat, change: Change) -> None:
         """Titles, roles and settings: tell those who stay."""
@@ -368,59 +317,104 @@ class Hub:
             )
         else:
             return
-        self.tell_chat(chat.chat_id, frame, lambda _: True)
+        self._subscribers.tell_chat(chat.chat_id, frame, lambda _: True)
 
-    def _tell(self, subscriber: Subscriber, frame: ServerFrame) -> None:
-        subscriber.offer(framed(subscriber.codec.encode(frame), subscriber.codec.binary))
+    def sessions_ended(self, session_ids: list[str]) -> None:
+        """Rare, so it looks at everybody: an index by session would cost every idle connection memory."""
+        ended = set(session_ids)
+        for user_id in self._subscribers.user_ids():
+            for subscriber in self._subscribers.of_user(user_id):
+                if subscriber.session_id in ended:
+                    subscriber.close(codes.REVOKED)
 
-    # Filling
+    # What no event has brought
 
-    def _fill_if_behind(self, chat: LiveChat) -> None:
+    async def check_sessions(self) -> None:
+        for count, user_id in enumerate(self._subscribers.user_ids()):
+            for subscriber in self._subscribers.of_user(user_id):
+                with contextlib.suppress(Refused, StoreError):
+                    await subscriber.verify()
+            if count % USERS_PER_TURN == 0:
+                await asyncio.sleep(0)
+
+    async def catch_up(self) -> None:
+        """Another program may have written: look again who is in which chat, then fill what is behind."""
+        for count, user_id in enumerate(self._subscribers.user_ids()):
+            chat_ids = set(await self._directory.chat_ids_of(user_id))
+            for subscriber in self._subscribers.of_user(user_id):
+                await self._match_chats(subscriber, chat_ids)
+            if count % USERS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        await self.check_heads()
+
+    async def _match_chats(self, subscriber: Subscriber, chat_ids: set[str]) -> None:
+        user_id = subscriber.user_id
+        for chat_id in subscriber.chats.keys() - chat_ids:
+            self._chat_changed(chat_id, Change(Action.LEFT, user_id))
+            self._leave(subscriber, chat_id)
+        missing = chat_ids - subscriber.chats.keys()
+        for chat_id, head in (await self._log.heads(sorted(missing))).items():
+            self._chat_changed(chat_id, Change(Action.JOINED, user_id))
+            frame = ChatChanged(
+                chat_id=chat_id, change="joined", user_id=user_id, epoch=head.epoch, head=head.sequence
+            )
+            self._join(subscriber, chat_id, head, frame)
+
+    async def check_heads(self) -> None:
+        """Compare every live chat with its log, and fill what is behind."""
+        waiting = list(self._chats)
+        for start in range(0, len(waiting), PAGE_ENTRIES_MAX):
+            for chat_id, head in (await self._log.heads(waiting[start : start + PAGE_ENTRIES_MAX])).items():
+                chat = self._chats.get(chat_id)
+                if chat is not None and chat.sent_through >= 0:
+                    chat.target = max(chat.target, head.sequence)
+                    self._start_filler(chat)
+            await asyncio.sleep(0)
+
+    def _start_filler(self, chat: LiveChat) -> None:
+        """If the chat is behind its target and no filler is at it yet."""
         if chat.target > chat.sent_through >= 0 and chat.filler is None:
             task = asyncio.get_running_loop().create_task(self._fill(chat, chat.target))
             chat.filler = task
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._fillers.add(task)
+            task.add_done_callback(self._fillers.discard)
 
     async def _fill(self, chat: LiveChat, goal: int) -> None:
-        """Read up to `goal` what is resolved by now and was not told of meanwhile."""
+        """Read up to `goal` what is resolved by now and no event has brought meanwhile."""
         await asyncio.sleep(FILL_AFTER_SECONDS)
         try:
             while chat.sent_through < goal and chat.holders:
-                page = await self._read(chat, min(goal - chat.sent_through, PAGE_ENTRIES_MAX))
-                if page.to_sequence <= chat.sent_through:
-                    return  # not resolved yet: its own news will come
-                self._send(chat, page.epoch, positions_of(page))
-                self._go_on(chat, page.epoch)
-        finally:
-            chat.filler = None
-        self._fill_if_behind(chat)
-
-    async def _read(self, chat: LiveChat, limit: int) -> Page:
-        """While it waits for the store and for answers, what is told of goes to `pending`.
-
-        What the log shows is told to its senders first, if they sent it through this node. Nobody knows that
-        before it is read: a draft may be stored meanwhile.
-        """
-        chat.is_reading = True
-        try:
-            while True:
+                after = chat.sent_through
                 try:
-                    page = await self._log.read(chat.chat_id, chat.sent_through, limit)
+                    page = await self._log.read(chat.chat_id, after, min(goal - after, PAGE_ENTRIES_MAX))
                 except StoreError:
                     await asyncio.sleep(FILL_RETRY_SECONDS)
                     continue
-                answered = asyncio.Event()
-                if self.hold(chat.chat_id, page.to_sequence, answered.set):
-                    await answered.wait()
-                return page
+                if page.to_sequence <= after:
+                    return  # not resolved yet: its own event will come
+                await self._deliver_read(chat, Persisted(chat.chat_id, page.epoch, positions_of(page)))
         finally:
-            chat.is_reading = False
+            chat.filler = None
+        self._start_filler(chat)
+
+    async def _deliver_read(self, chat: LiveChat, news: Persisted) -> None:
+        """As any news from elsewhere; returns once it is delivered. What came meanwhile is not sent again."""
+        delivered = asyncio.Event()
+
+        def deliver() -> None:
+            try:
+                if chat.holders:
+                    self._deliver(news)
+            finally:
+                delivered.set()
+
+        self._pending_sends.after_answers(news.chat_id, news.positions[-1].sequence, deliver)
+        await delivered.wait()
 
     async def close(self) -> None:
-        for task in list(self._tasks):
+        for task in list(self._fillers):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._fillers, return_exceptions=True)
 
 
 def _is_traced() -> bool:
@@ -428,7 +422,7 @@ def _is_traced() -> bool:
     return bool(log.is_enabled_for(logging.DEBUG))
 
 
-def _trace_delivered(chat: LiveChat, run: list[Stored]) -> None:
+def _trace_delivered(chat: LiveChat, run: list[StoredEntry]) -> None:
     """Once for each message, however many hear it. What was read from the log has no request id any more."""
     connections = sum(map(len, chat.listeners.values()))
     for stored in run:
@@ -440,18 +434,3 @@ def _trace_delivered(chat: LiveChat, run: list[Stored]) -> None:
                 sequence=stored.sequence,
                 connections=connections,
             )
-
-
-def _follows(positions: list[Stored], sent_through: int) -> bool:
-    """Whether these are exactly the next positions."""
-    return positions[0].sequence == sent_through + 1 and positions[-1].sequence == sent_through + len(
-        positions
-    )
-
-
-def _discard(groups: dict[Key, set[Subscriber]], key: Key, subscriber: Subscriber) -> None:
-    group = groups.get(key)
-    if group is not None:
-        group.discard(subscriber)
-        if not group:
-            del groups[key]

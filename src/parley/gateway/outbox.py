@@ -1,16 +1,26 @@
-"""Coalesced writes: frames gather in each connection's outbox and leave in one write per loop turn."""
+"""Coalesced writes: frames gather in each connection's outbox and leave in one write per loop turn.
+
+Frames are bytes already: `framed` makes them once, for any number of connections.
+"""
 
 from __future__ import annotations
 
 import asyncio
 
-from parley.wire.limits import OUTBOX_BYTES_MAX
+from parley.gateway.socket_groups import SocketGroup
+from parley.wire.codes import Close
+
+FIN_TEXT = 0x81
+FIN_BINARY = 0x82
+FIN_CLOSE = 0x88
+FIN_PONG = 0x8A
+CONTROL_BYTES_MAX = 125
 
 
-class Outbox:
+class ConnectionOutbox:
     """What waits for one socket: frames of this turn, and what the transport could not send yet."""
 
-    __slots__ = ("_flusher", "_frames", "_gathered_bytes", "_is_held", "_transport")
+    __slots__ = ("_flusher", "_frames", "_gathered_bytes", "_is_held", "_transport", "group")
 
     def __init__(self, transport: asyncio.Transport, flusher: Flusher) -> None:
         self._transport = transport
@@ -18,6 +28,8 @@ class Outbox:
         self._frames: list[bytes] = []
         self._gathered_bytes = 0
         self._is_held = False
+        self.group = SocketGroup()
+        """Of the user, once it is known."""
 
     def hold(self) -> None:
         """What is offered from now on waits for `begin`."""
@@ -31,15 +43,33 @@ class Outbox:
         self._flusher.add(self)
 
     def offer(self, data: bytes) -> bool:
-        """Take a frame; False when the reader is too slow for it."""
+        """Take a frame; False when the reader has so much unread that it must be looked at."""
         gathered = self._gathered_bytes + len(data)
-        if gathered + self._transport.get_write_buffer_size() > OUTBOX_BYTES_MAX:
+        if gathered + self._transport.get_write_buffer_size() > self.group.outbox_bytes_max:
             return False
         if not self._frames and not self._is_held:
             self._flusher.add(self)
         self._frames.append(data)
         self._gathered_bytes = gathered
         return True
+
+    def add(self, data: bytes) -> None:
+        """Take a frame in any case."""
+        if not self._frames and not self._is_held:
+            self._flusher.add(self)
+        self._frames.append(data)
+        self._gathered_bytes += len(data)
+
+    def end(self, last: bytes) -> None:
+        """What was offered, this frame, and the end of our half. What was held is not for a client that
+        was never welcomed.
+        """
+        if self._is_held:
+            self._frames.clear()
+        self._frames.append(last)
+        self.flush()
+        if self._transport.can_write_eof() and not self._transport.is_closing():
+            self._transport.write_eof()
 
     def flush(self) -> None:
         """Hand everything to the transport in one piece."""
@@ -61,9 +91,9 @@ class Flusher:
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._waiting: list[Outbox] = []
+        self._waiting: list[ConnectionOutbox] = []
 
-    def add(self, outbox: Outbox) -> None:
+    def add(self, outbox: ConnectionOutbox) -> None:
         if not self._waiting:
             self._loop = self._loop or asyncio.get_running_loop()
             self._loop.call_soon(self.flush)
@@ -73,3 +103,27 @@ class Flusher:
         waiting, self._waiting = self._waiting, []
         for outbox in waiting:
             outbox.flush()
+
+
+def framed(payload: bytes, binary: bool) -> bytes:
+    """A WebSocket frame: the header of RFC 6455 section 5.2, unmasked and whole, and the payload."""
+    first = FIN_BINARY if binary else FIN_TEXT
+    size = len(payload)
+    if size < 126:
+        return bytes((first, size)) + payload
+    if size < 65_536:
+        return bytes((first, 126, size >> 8, size & 255)) + payload
+    return bytes((first, 127)) + size.to_bytes(8, "big") + payload
+
+
+def pong(payload: bytes) -> bytes:
+    """The answer to a ping, whose payload is short (RFC 6455 section 5.5)."""
+    return bytes((FIN_PONG, len(payload))) + payload
+
+
+def closing(close: Close) -> bytes:
+    """The last frame of a connection. A peer that gave no code is given none (RFC 6455 section 7.4.1)."""
+    if not close.code:
+        return bytes((FIN_CLOSE, 0))
+    reason = close.reason.encode()[: CONTROL_BYTES_MAX - 2].decode(errors="ignore").encode()
+    return bytes((FIN_CLOSE, 2 + len(reason))) + close.code.to_bytes(2, "big") + reason

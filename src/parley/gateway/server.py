@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
+from itertools import chain
+from ssl import SSLContext
 from urllib.parse import SplitResult, urlsplit
 
-import msgspec
 import structlog
 from aiohttp import web
 from msgspec import UNSET
 
 from parley import ids
-from parley.config import is_loopback
+from parley.clock import Clock
+from parley.config import Config, is_loopback
 from parley.errors import (
     BAD_REQUEST,
     FORBIDDEN,
@@ -24,150 +25,225 @@ from parley.errors import (
     RATE_LIMITED,
     SHUTTING_DOWN,
     STORE_UNAVAILABLE,
+    TOO_MANY_CONNECTIONS,
+    ConfigError,
     OutcomeUnknown,
     Refusal,
     Refused,
     StoreError,
     StoreUnavailable,
 )
-from parley.gateway import bodies
-from parley.gateway.api import ENDPOINTS
+from parley.gateway.api import ROUTES
 from parley.gateway.calls import (
     BODY_SECONDS_MAX,
     HASH_SECONDS_MAX,
     REQUEST_ID,
     REQUEST_SECONDS_MAX,
     Call,
-    Endpoint,
     address_of,
     authenticate,
     check_operator,
     is_limited,
-    is_local,
 )
-from parley.gateway.connection import Connection
+from parley.gateway.client_protocol import ClientProtocol, ClientSocket
+from parley.gateway.connection import Connection, ConnectionServices
+from parley.gateway.device_leases import RENEWED_SECONDS_MIN, DeviceLeases
 from parley.gateway.http_log import http_logger
-from parley.gateway.lobby import RENEWED_SECONDS_MIN
-from parley.gateway.openapi import document
-from parley.gateway.quiet import QuietWatch
-from parley.gateway.services import Services
-from parley.wire import codes, limits
+from parley.gateway.idle_timeouts import IdleTimeouts
+from parley.gateway.listener import ClientListener
+from parley.gateway.routes import REQUEST_ID_LETTERS_MAX, Operation, Route
+from parley.gateway.services import ApiServices
+from parley.gateway.shared_rates import SharedRates
+from parley.gateway.socket_groups import SocketGroups
+from parley.gateway.system import WEBSOCKET, Serve, System, json_response
+from parley.gateway.turns import SLICE_SECONDS
+from parley.http_server import HttpRunner
+from parley.telemetry import Metrics
+from parley.wire import bodies, codes, limits
 from parley.wire.codec import CODECS, JSON_PROTOCOL
 
 IDLE_SWEEP_SECONDS = 5.0
 BACKGROUND_SECONDS_MAX = BODY_SECONDS_MAX + 30.0
-"""How long a write goes on of which its caller was told that nobody knows."""
+"""How long a write goes on after its caller was answered `outcome_unknown`."""
 CLOSE_SECONDS_MAX = 2.0
 CLEANUP_SECONDS_MAX = 1.0
 CLEANUP_STEPS = 2
 """aiohttp first waits for its handlers, then cancels and waits again, each time as long as it may."""
-REQUEST_ID_LETTERS_MAX = 64
+HSTS = {"Strict-Transport-Security": "max-age=31536000"}
+"""Browsers that have seen a server with TLS do not speak to it without for a year (RFC 6797)."""
 
 FOREIGN_HOST = BAD_REQUEST.because("this Host is not one of server.hosts")
 FOREIGN_ORIGIN = FORBIDDEN.because("this Origin is not one of server.origins")
 TOO_SLOW = OUTCOME_UNKNOWN.because("the request took too long; retry it as it is")
 NO_ROUTE = NOT_FOUND.because("there is no such address")
+CROWDED_ADDRESS = TOO_MANY_CONNECTIONS.because("there are too many connections from your address")
 WRONG_METHOD = Refusal("method_not_allowed", "this address takes other methods", status=405)
 
 log = structlog.get_logger("parley.gateway")
 
-Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
 
 class Gateway:
-    """The HTTP application over the services; without clients only what an operator asks."""
+    """The HTTP application: routes, connections, and their life. Without clients only what an operator asks.
+
+    `api` is what HTTP handlers work with, `live` what connections do.
+    """
 
     def __init__(
         self,
-        services: Services,
+        config: Config,
+        *,
+        api: ApiServices,
+        live: ConnectionServices,
+        devices: DeviceLeases,
+        rates: SharedRates,
         is_ready: Callable[[], bool],
+        clock: Clock,
+        metrics: Metrics,
         make_ids: ids.Ids,
-        serves_clients: bool = True,
     ) -> None:
-        self._services = services
-        self._serves_clients = serves_clients
+        self._config = config
+        self._api = api
+        self._live = live
+        self._devices = devices
+        self._rates = rates
         self._is_ready = is_ready
+        self._clock = clock
+        self._metrics = metrics
         self._ids = make_ids
-        self._document = msgspec.json.encode(document(ENDPOINTS))
-        self._quiet = QuietWatch()
+        self.connections: set[Connection] = set()
+        self._all_closed: asyncio.Future[None] | None = None
+        self._draining = False
+        self._system = System(api, metrics, self.connections, self._why_not_ready)
+        self._idle = IdleTimeouts()
         self._writes: set[asyncio.Task[web.StreamResponse]] = set()
         self._sweeper: asyncio.Task[None] | None = None
-        self._runner: web.AppRunner | None = None
-        self._site: web.TCPSite | None = None
+        self._runners: list[HttpRunner] = []
+        self._addresses = SocketGroups()
+        self._clients: HttpRunner | None = None
+        self._listener: ClientListener | None = None
+        self._scraped: web.Application | None = None
+        self.metrics_port = 0
+        """Of the listener for metrics alone, if `metrics.listen` asks for one."""
 
     def application(self) -> web.Application:
         app = web.Application(client_max_size=limits.BODY_BYTES_MAX, middlewares=[self._guard])
-        if self._serves_clients:
-            for endpoint in ENDPOINTS:
-                app.router.add_route(endpoint.method, endpoint.path, self._serve(endpoint))
-            app.router.add_get("/v1/ws", self._websocket)
-            app.router.add_get("/v1/openapi.json", self._openapi)
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._metrics)
+        if "gateway" in self._config.cluster.roles:
+            for route in ROUTES:
+                app.router.add_route(route.method, route.path, self._serve(route))
+            app.router.add_get(WEBSOCKET.path, self._websocket)
+            for operation, handler in self._system.for_clients:
+                app.router.add_get(operation.path, self._charged(operation, handler))
+        for path, handler in self._system.for_operators.items():
+            app.router.add_get(path, handler)
         return app
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, tls: SSLContext | None = None) -> int:
         """Listen; returns the port, which matters when 0 was asked for."""
-        self._runner = web.AppRunner(
-            self.application(),
-            handle_signals=False,
-            access_log=None,
+        try:
+            await self._start_metrics()
+            self._clients = await self._run(self.application(), HSTS if tls is not None else {})
+            self._listener = ClientListener(self._make_protocol, self._metrics)
+            bound_port = await self._listener.start(host, port, tls)
+        except BaseException:
+            await self._end_runners()
+            raise
+        self._sweeper = asyncio.create_task(self._sweep_idle())
+        self._devices.start()
+        self._rates.start()
+        return bound_port
+
+    def _make_protocol(self, lost: Callable[[], None]) -> ClientProtocol:
+        """For each connection that is accepted."""
+        assert self._clients is not None
+        assert self._clients.server is not None
+        return ClientProtocol(
+            self._clients.server,
+            self._clients.headers,
+            self._live.turns,
+            lost,
+            loop=asyncio.get_running_loop(),
+            **self._clients.options,
+        )
+
+    async def _start_metrics(self) -> None:
+        """Listen for a scraper, where `metrics.listen` says so: health and metrics, without tokens."""
+        if self._config.metrics_address is None:
+            return
+        self._scraped = web.Application(middlewares=[self._guard])
+        for path, handler in self._system.for_scrapers.items():
+            self._scraped.router.add_get(path, handler)
+        runner = await self._run(self._scraped, {})
+        try:
+            await web.TCPSite(runner, *self._config.metrics_address).start()
+        except OSError as error:
+            listen = self._config.metrics.listen
+            raise ConfigError(f"cannot listen on metrics.listen, {listen}: {error.strerror}") from error
+        self.metrics_port = int(runner.addresses[0][1])
+        log.info("metrics on their own listener", port=self.metrics_port)
+
+    async def _run(self, app: web.Application, headers: dict[str, str]) -> HttpRunner:
+        runner = HttpRunner(
+            app,
+            headers=headers,
             max_line_size=limits.REQUEST_LINE_BYTES_MAX,  # the token of an overview travels in it
             logger=http_logger(),
             shutdown_timeout=CLEANUP_SECONDS_MAX / CLEANUP_STEPS,
         )
-        await self._runner.setup()
-        self._site = web.TCPSite(self._runner, host, port, backlog=4096)
-        await self._site.start()
-        self._sweeper = asyncio.create_task(self._sweep_idle())
-        self._services.lobby.start()
-        self._services.rates.start()
-        return int(self._runner.addresses[0][1])
+        self._runners.append(runner)
+        await runner.setup()
+        return runner
 
     async def stop_accepting(self) -> None:
-        self._services.draining = True
-        if self._site is not None:
-            await self._site.stop()
+        self._draining = True
+        if self._listener is not None:
+            self._listener.stop()
 
     async def close(self) -> None:
         """Close every connection with a resumable code, then the listener's remains."""
         if self._sweeper is not None:
             self._sweeper.cancel()
-        for connection in list(self._services.connections):
+        for connection in list(self.connections):
             connection.close(codes.GOING_AWAY)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS_MAX):
-                await self._services.everybody_gone()
-        self._services.rates.close()
-        leaving = asyncio.create_task(self._leave_lobby())
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self.connections:
+            self._all_closed = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._all_closed], timeout=CLOSE_SECONDS_MAX)
+        self._rates.close()
+        leaving = asyncio.create_task(self._end_leases())
+        await self._end_runners()
         for write in self._writes:
             write.cancel()
         await leaving
 
-    async def _leave_lobby(self) -> None:
+    async def _end_runners(self) -> None:
+        await asyncio.gather(*(runner.cleanup() for runner in self._runners))
+
+    def _why_not_ready(self) -> str | None:
+        if self._draining:
+            return "draining"
+        return None if self._is_ready() else "the store is not available"
+
+    async def _end_leases(self) -> None:
         with contextlib.suppress(TimeoutError):  # the leases run out by themselves
             async with asyncio.timeout(CLEANUP_SECONDS_MAX):
-                await self._services.lobby.close()
+                await self._devices.close()
 
     async def _sweep_idle(self) -> None:
         while True:
             await asyncio.sleep(IDLE_SWEEP_SECONDS)
             now = asyncio.get_running_loop().time()
-            for connection in list(self._services.connections):
+            for connection in list(self.connections):
                 if connection.token and connection.last_heard - connection.renewed_at >= RENEWED_SECONDS_MIN:
                     connection.renewed_at = connection.last_heard
-                    self._services.lobby.heard(connection.user_id, connection.device_id)
+                    self._devices.heard(connection.user_id, connection.device_id)
                 if connection.idle_seconds > limits.IDLE_SECONDS_MAX:
                     connection.close(codes.IDLE)
                 elif connection.token and now - connection.last_verified > limits.IDLE_SECONDS_MAX:
                     # It sends other frames and no heartbeat: a revocation must reach it all the same.
                     with contextlib.suppress(Refused, StoreError):
                         await connection.verify()
-            if self._runner is not None and self._runner.server is not None:
-                self._quiet.sweep(self._runner.server.connections, asyncio.get_running_loop().time())
+            servers = [runner.server for runner in self._runners if runner.server is not None]
+            open_now = chain.from_iterable(server.connections for server in servers)
+            self._idle.sweep(open_now, asyncio.get_running_loop().time())
 
     # Requests
 
@@ -176,8 +252,8 @@ class Gateway:
         """Every failure becomes a refusal with a request id; a client's fault is not logged as ours."""
         given = request.headers.get("X-Request-Id", "")
         is_given = given.isascii() and given.isprintable() and 0 < len(given) <= REQUEST_ID_LETTERS_MAX
-        request[REQUEST_ID] = given if is_given else self._ids.next("req_", self._services.clock())
-        self._quiet.began(request.protocol)
+        request[REQUEST_ID] = given if is_given else self._ids.next("req_", self._clock())
+        self._idle.began(request.protocol)
         try:
             self._check_host(request)
             response = await handler(request)
@@ -203,67 +279,78 @@ class Gateway:
             log.exception("request failed", request_id=request[REQUEST_ID], path=request.path)
             response = self._refuse(INTERNAL)
         finally:
-            self._quiet.ended(request.protocol)
+            self._idle.ended(request.protocol)
         self._count(request, response)
         return response
 
     def _count(self, request: web.Request, response: web.StreamResponse) -> None:
         resource = request.match_info.route.resource
-        route = resource.canonical if resource is not None else "unknown"
-        self._services.metrics.requests.labels(route, str(response.status)).inc()
+        path = resource.canonical if resource is not None else "unknown"
+        self._metrics.requests.labels(path, str(response.status)).inc()
         if not response.prepared:
             response.headers["X-Request-Id"] = request[REQUEST_ID]
 
     def _check_host(self, request: web.Request) -> None:
         """A page of some other site must not reach a local server by a name that resolves to it."""
-        config = self._services.config
-        if not config.is_loopback and not config.server.hosts:
+        bound, names = self._config.server.host, self._config.server.hosts
+        if request.app is self._scraped and self._config.metrics_address is not None:
+            bound, names = self._config.metrics_address[0], []
+        if not is_loopback(bound) and not names:
             return
         name = _parts(f"//{request.host}").hostname or ""
-        if not (is_loopback(name) or name == config.server.host or name in config.server.hosts):
+        if not (is_loopback(name) or name == bound or name in names):
             raise Refused(FOREIGN_HOST)
 
     def _check_origin(self, request: web.Request) -> None:
         origin = request.headers.get("Origin")
-        if origin is None or origin in self._services.config.server.origins:
+        if origin is None or origin in self._config.server.origins:
             return
         if _parts(origin).netloc != request.host:
             raise Refused(FOREIGN_ORIGIN)
 
     def _refuse(self, refusal: Refusal) -> web.Response:
-        self._services.metrics.refusals.labels(refusal.code).inc()
+        self._metrics.refusals.labels(refusal.code).inc()
         retry = refusal.retry_after_ms
         problem = bodies.Problem(
             refusal.code, refusal.reason, refusal.temporary, UNSET if retry is None else retry
         )
-        response = _json(refusal.status, problem)
+        response = json_response(refusal.status, problem)
         if retry is not None:
             response.headers["Retry-After"] = str(-(-retry // 1000))
         return response
 
-    def _serve(self, endpoint: Endpoint) -> Serve:
+    def _charged(self, operation: Operation, handler: Serve) -> Serve:
+        """What the server tells anybody about itself, at the address's cost."""
+
         async def serve(request: web.Request) -> web.StreamResponse:
-            if self._services.draining:
-                raise Refused(SHUTTING_DOWN)
-            seconds_max = HASH_SECONDS_MAX if endpoint.hashes else REQUEST_SECONDS_MAX
-            call = Call(request, self._services, seconds_max)
-            if endpoint.method == "GET":
-                return await self._read(endpoint, call)
-            return await self._write(endpoint, call)
+            Call(request, self._api, REQUEST_SECONDS_MAX).charge(operation.cost)
+            return await handler(request)
 
         return serve
 
-    async def _read(self, endpoint: Endpoint, call: Call) -> web.StreamResponse:
+    def _serve(self, route: Route) -> Serve:
+        async def serve(request: web.Request) -> web.StreamResponse:
+            if self._draining:
+                raise Refused(SHUTTING_DOWN)
+            seconds_max = HASH_SECONDS_MAX if route.hashes else REQUEST_SECONDS_MAX
+            call = Call(request, self._api, seconds_max)
+            if route.method == "GET":
+                return await self._read(route, call)
+            return await self._write(route, call)
+
+        return serve
+
+    async def _read(self, route: Route, call: Call) -> web.StreamResponse:
         """What is not there in time may be asked for again."""
         try:
             async with asyncio.timeout(call.seconds_left):
-                return await self._handle(endpoint, call)
+                return await self._handle(route, call)
         except TimeoutError as error:
             raise StoreUnavailable("the store did not answer in time") from error
 
-    async def _write(self, endpoint: Endpoint, call: Call) -> web.StreamResponse:
-        """What is not done in time may still be done: it goes on, and whoever asked is told so."""
-        task = asyncio.create_task(self._handle_whole(endpoint, call))
+    async def _write(self, route: Route, call: Call) -> web.StreamResponse:
+        """A write that is late goes on, and its caller is answered that the outcome is unknown."""
+        task = asyncio.create_task(self._handle_whole(route, call))
         self._writes.add(task)
         task.add_done_callback(self._writes.discard)
         while not task.done() and call.seconds_left > 0:
@@ -273,70 +360,78 @@ class Gateway:
         task.add_done_callback(_note_late)
         raise Refused(TOO_SLOW)
 
-    async def _handle_whole(self, endpoint: Endpoint, call: Call) -> web.StreamResponse:
+    async def _handle_whole(self, route: Route, call: Call) -> web.StreamResponse:
         async with asyncio.timeout(BACKGROUND_SECONDS_MAX):
-            return await self._handle(endpoint, call)
+            return await self._handle(route, call)
 
-    async def _handle(self, endpoint: Endpoint, call: Call) -> web.StreamResponse:
-        if endpoint.needs != "nothing":
-            call.session = await authenticate(call.request, self._services)
-            if endpoint.needs == "operator":
-                await check_operator(call.session, self._services)
-        status, body = await endpoint.handler(call)
-        return web.Response(status=status) if body is None else _json(status, body)
+    async def _handle(self, route: Route, call: Call) -> web.StreamResponse:
+        if route.needs != "nothing":
+            try:
+                call.session = await authenticate(call.request, self._api)
+            except Refused:
+                call.charge(route.cost)  # a guess: the address pays
+                raise
+        call.charge(route.cost)
+        if call.session is not None and route.needs == "operator":
+            await check_operator(call.session, self._api)
+        share = self._live.users.share_of(call.session.user_id if call.session is not None else "")
+        status, body = await self._live.turns.metered(share, route.handler(call))
+        if share.spent > SLICE_SECONDS:
+            await self._live.turns.give_way(share)
+        return web.Response(status=status) if body is None else json_response(status, body)
 
     async def _websocket(self, request: web.Request) -> web.StreamResponse:
-        services = self._services
-        if services.draining:
+        if self._draining:
             raise Refused(SHUTTING_DOWN)
         self._check_origin(request)
-        limited = is_limited(request, services)
+        limited = is_limited(request, self._api)
+        address = address_of(request, self._api) if limited else ""
         if limited:
-            wait_ms = await services.rates.connection(address_of(request, services))
-            if wait_ms:
-                raise Refused(RATE_LIMITED.after(wait_ms))
+            await self._check_address(address)
         if request.headers.get("Upgrade", "").lower() != "websocket":
             raise Refused(BAD_REQUEST.because("this address speaks WebSocket"))
-        socket = web.WebSocketResponse(
+        socket = ClientSocket(
             protocols=tuple(CODECS),
             compress=False,
             max_msg_size=limits.FRAME_BYTES_MAX + 1,  # aiohttp refuses what reaches its limit
             decode_text=False,
-            timeout=CLOSE_SECONDS_MAX,
+            autoping=False,  # they are counted
+            autoclose=False,
         )
         await socket.prepare(request)
-        transport = request.transport
-        if transport is None:
+        protocol, transport = request.protocol, request.transport
+        if transport is None or not isinstance(protocol, ClientProtocol):
             return socket
-        codec = CODECS[socket.ws_protocol or JSON_PROTOCOL]
         connection = Connection(
-            services, socket, _as_transport(transport), codec, request[REQUEST_ID], limited
+            self._live,
+            socket,
+            protocol,
+            _as_transport(transport),
+            CODECS[socket.ws_protocol or JSON_PROTOCOL],
+            request[REQUEST_ID],
+            address=address,
+            limited=limited,
         )
-        await connection.run()
+        self.connections.add(connection)
+        if limited:
+            connection.charge(self._addresses.join(address, connection).share)
+        try:
+            await connection.run()
+        finally:
+            self.connections.discard(connection)
+            self._addresses.leave(address, connection)
+            if self._all_closed is not None and not self.connections and not self._all_closed.done():
+                self._all_closed.set_result(None)
         return socket
 
-    async def _openapi(self, request: web.Request) -> web.StreamResponse:
-        return web.Response(body=self._document, content_type="application/json")
-
-    async def _healthz(self, request: web.Request) -> web.StreamResponse:
-        return _json(200, bodies.Health("ok"))
-
-    async def _readyz(self, request: web.Request) -> web.StreamResponse:
-        if self._services.draining:
-            return _json(503, bodies.Health("draining"))
-        ready = self._is_ready()
-        return _json(200 if ready else 503, bodies.Health("ready" if ready else "the store is not available"))
-
-    async def _metrics(self, request: web.Request) -> web.StreamResponse:
-        services = self._services
-        if not is_local(request, services):
-            async with asyncio.timeout(REQUEST_SECONDS_MAX):
-                await check_operator(await authenticate(request, services), services)
-        services.metrics.connections.set(len(services.connections))
-        services.metrics.outbox_bytes.set(sum(connection.outbox_bytes for connection in services.connections))
-        return web.Response(
-            body=services.metrics.text(), headers={"Content-Type": "text/plain; version=0.0.4"}
-        )
+    async def _check_address(self, address: str) -> None:
+        """Refused while this address opens connections too fast, or has too many."""
+        wait_ms = await self._rates.connection(address)
+        if wait_ms:
+            raise Refused(RATE_LIMITED.after(wait_ms))
+        if self._addresses.count(address) >= self._config.limits.connections_per_address:
+            self._metrics.connections_refused.labels("address").inc()
+            raise Refused(CROWDED_ADDRESS)
 
 
 def _note_late(task: asyncio.Task[web.StreamResponse]) -> None:
@@ -352,10 +447,6 @@ def _parts(url: str) -> SplitResult:
         return urlsplit(url)
     except ValueError:
         return urlsplit("")
-
-
-def _json(status: int, body: Any) -> web.Response:
-    return web.Response(status=status, body=msgspec.json.encode(body), content_type="application/json")
 
 
 def _as_transport(transport: asyncio.BaseTransport) -> asyncio.Transport:

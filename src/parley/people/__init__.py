@@ -1,1 +1,1 @@
-"""Use cases of what people notice of each other: receipts, typing, presence, contacts and blocks."""
+"""Use cases about people: receipts, typing, presence, contacts, blocks and the chat list."""

@@ -1,4 +1,4 @@
-"""Those who are connected here, as use cases see them: the hub is one."""
+"""The connections of this node, as the services for people see them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from parley.wire.frames import ServerFrame
 
 
 class Audience(Protocol):
-    """Frames to whoever is connected to this node. Encoded once for all of them."""
+    """Sends frames to connections of this node, encoded once for all of them."""
 
     def people_in(self, chat_id: str) -> set[str]:
-        """Members of a chat who are connected here and hear it live."""
+        """Members of a chat who are connected to this node and get its entries live."""
         ...
 
     def tell_chat(self, chat_id: str, frame: ServerFrame, receives: Callable[[str], bool]) -> None:
-        """To the live connections of those members of a chat for whom `receives` is true."""
+        """Send to the live connections of those members of a chat for whom `receives` is true."""
         ...
 
     def tell_people(self, user_ids: Iterable[str], frame: ServerFrame) -> None:
-        """To every live connection of these people."""
+        """Send to every live connection of these people."""
         ...

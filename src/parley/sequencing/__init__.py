@@ -1,1 +1,1 @@
-"""Who gives the numbers when sequencing is two_phase: a DynamoDB counter, Redis, or the Sequence Service."""
+"""Allocators of sequence numbers for two_phase: a DynamoDB counter, Redis, or the Sequence Service."""

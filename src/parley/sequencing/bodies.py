@@ -1,4 +1,4 @@
-"""What is said between the Sequence Service and those who call it, as JSON."""
+"""The JSON bodies between the Sequence Service and its callers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Number = Annotated[int, Meta(ge=0, le=SEQUENCE_MAX)]
 
 
 class Allocation(Struct, frozen=True):
-    """So many numbers for a chat whose log is known to reach `floor`."""
+    """`count` numbers for a chat whose log is known to reach `floor`."""
 
     chat_id: ChatId
     count: Annotated[int, Meta(ge=1, le=COUNT_MAX)]
@@ -55,10 +55,10 @@ class Restoration(Struct, frozen=True):
     at_least: Number
 
 
-class Outcome(Struct, frozen=True, omit_defaults=True):
-    """The last number given, or a code that says why none was; `last` of no counter is absent too.
+class AllocationOutcome(Struct, frozen=True, omit_defaults=True):
+    """The last number that was allocated, or the code of an error. A missing counter has no `last` either.
 
-    `counter` goes with `counter_inconsistent`: where the counter stands.
+    `counter` comes with `counter_inconsistent`: the value of the counter.
     """
 
     chat_id: str
@@ -68,32 +68,32 @@ class Outcome(Struct, frozen=True, omit_defaults=True):
     counter: int | None = None
 
 
-class Outcomes(Struct, frozen=True):
+class AllocationOutcomes(Struct, frozen=True):
     """One for each allocation, in their order."""
 
-    allocations: list[Outcome]
+    allocations: list[AllocationOutcome]
 
 
 def check_allocation(chat_id: str, count: int, floor: int) -> Allocation:
-    """ValueError for what the service would refuse, and with it everything in the same request."""
+    """ValueError for what the service would refuse: it would refuse the whole request with it."""
     if not 1 <= count <= COUNT_MAX or not 0 <= floor <= SEQUENCE_MAX:
-        raise ValueError(f"1 to {COUNT_MAX} numbers above one up to {SEQUENCE_MAX}")
+        raise ValueError(f"count must be 1 to {COUNT_MAX}, and floor 0 to {SEQUENCE_MAX}")
     if not 1 <= len(chat_id) <= CHAT_ID_LETTERS_MAX:
         raise ValueError(f"a chat id has 1 to {CHAT_ID_LETTERS_MAX} letters")
     return Allocation(chat_id, count, floor)
 
 
-def failure(chat_id: str, error: StoreError) -> Outcome:
-    """An error as it travels."""
+def failure(chat_id: str, error: StoreError) -> AllocationOutcome:
+    """The outcome that carries an error."""
     if isinstance(error, CounterMissingError):
-        return Outcome(chat_id, error=COUNTER_MISSING.code)
+        return AllocationOutcome(chat_id, error=COUNTER_MISSING.code)
     if isinstance(error, InconsistentCounterError):
-        return Outcome(chat_id, error=COUNTER_INCONSISTENT.code, counter=error.counter)
-    return Outcome(chat_id, error=STORE_UNAVAILABLE.code, reason=str(error))
+        return AllocationOutcome(chat_id, error=COUNTER_INCONSISTENT.code, counter=error.counter)
+    return AllocationOutcome(chat_id, error=STORE_UNAVAILABLE.code, reason=str(error))
 
 
-def error_in(outcome: Outcome, floor: int) -> StoreError:
-    """The error that an outcome tells of."""
+def error_in(outcome: AllocationOutcome, floor: int) -> StoreError:
+    """The error that an outcome carries."""
     if outcome.error == COUNTER_MISSING.code:
         return CounterMissingError(f"{outcome.chat_id} has no counter")
     if outcome.error == COUNTER_INCONSISTENT.code:

@@ -1,24 +1,23 @@
-"""Numbers from `chat_counters` in DynamoDB: one UpdateItem adds to the counter and returns it."""
+"""The `Allocator` on the counters in DynamoDB: one UpdateItem adds to a counter and returns it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Callable
 
 import structlog
 
 from parley.clock import Clock, iso
 from parley.core.log_limits import LineLimit
+from parley.dynamodb import CONNECTIONS_MAX, ConditionFailed, Dynamo, Item, backoff_seconds
 from parley.errors import CounterMissingError, InconsistentCounterError, OutcomeUnknown, StoreUnavailable
-from parley.store.dynamodb.answers import backoff_seconds
-from parley.store.dynamodb.calling import CONNECTIONS_MAX
-from parley.store.dynamodb.client import ConditionFailed, Dynamo, Item
+from parley.store.dynamodb.schema import COUNTERS
 
-TABLE = "chat_counters"
 DEADLINE_SECONDS = 2.5
 REQUESTS_AT_ONCE_MAX = 32
-assert REQUESTS_AT_ONCE_MAX < CONNECTIONS_MAX, "a crowd of chats leaves connections to the rest of the store"
+assert REQUESTS_AT_ONCE_MAX < CONNECTIONS_MAX, (
+    "many chats at once leave connections for the rest of the store"
+)
 
 CREATE = "SET sequence_counter = :counter, created_at = if_not_exists(created_at, :now), updated_at = :now"
 ALLOCATE = "ADD sequence_counter :count SET updated_at = :now"
@@ -26,13 +25,11 @@ RESTORE = f"{CREATE}, recovered_at = :now, recovered_from_sequence = :counter"
 IS_MISSING = "attribute_not_exists(sequence_counter)"
 IS_NOT_BEHIND = "attribute_exists(sequence_counter) AND sequence_counter >= :floor"
 
-T = TypeVar("T")
-
 log = structlog.get_logger("parley.sequencing")
 
 
 class DynamoAllocator:
-    """The `Allocator` port. An answer that got lost costs its numbers, and others are taken instead."""
+    """If a response is lost, its numbers are lost too, and the next attempt takes others."""
 
     def __init__(
         self,
@@ -44,7 +41,7 @@ class DynamoAllocator:
     ) -> None:
         self._dynamo = dynamo
         self._deadline_seconds = deadline_seconds
-        self._places = asyncio.Semaphore(REQUESTS_AT_ONCE_MAX)
+        self._gate = asyncio.Semaphore(REQUESTS_AT_ONCE_MAX)
         self._clock = clock
         self._random = random
         self._lines = LineLimit()
@@ -53,11 +50,11 @@ class DynamoAllocator:
         try:
             await self._update(chat_id, CREATE, {":counter": 0}, IS_MISSING)
         except ConditionFailed:
-            return  # it exists, perhaps by an attempt whose answer was lost
+            return  # it exists, perhaps from an attempt whose response was lost
 
     async def allocate(self, chat_id: str, count: int, floor: int) -> int:
         if count < 1:
-            raise ValueError("a block has at least one number")
+            raise ValueError("count must be at least 1")
         try:
             updated = await self._update(chat_id, ALLOCATE, {":count": count, ":floor": floor}, IS_NOT_BEHIND)
         except ConditionFailed as failed:
@@ -70,7 +67,7 @@ class DynamoAllocator:
         return last
 
     async def last(self, chat_id: str) -> int | None:
-        return _counter_in(await self._dynamo.get(TABLE, {"chat_id": chat_id}))
+        return _counter_in(await self._dynamo.get(COUNTERS, {"chat_id": chat_id}))
 
     async def restore(self, chat_id: str, at_least: int) -> int:
         is_lower = f"{IS_MISSING} OR sequence_counter < :counter"
@@ -82,38 +79,33 @@ class DynamoAllocator:
             return counter
         return at_least
 
-    async def _update(self, chat_id: str, expression: str, values: Item, condition: str) -> Item:
-        values = {**values, ":now": iso(self._clock())}
-        return await self._until_known(
-            lambda: self._dynamo.update(
-                TABLE,
-                {"chat_id": chat_id},
-                expression,
-                values,
-                condition=condition,
-                returns="UPDATED_NEW",
-            )
-        )
+    async def close(self) -> None:
+        """The client belongs to the store."""
 
-    async def _until_known(self, attempt: Callable[[], Awaitable[T]]) -> T:
+    async def _update(self, chat_id: str, expression: str, values: Item, condition: str) -> Item:
+        """Repeat while the outcome is unknown. A gap, which will be sealed, is better than a failed send."""
+        values = {**values, ":now": iso(self._clock())}
+        failures = 0
         try:
-            async with asyncio.timeout(self._deadline_seconds), self._places:
-                return await self._repeat(attempt)
+            async with asyncio.timeout(self._deadline_seconds), self._gate:
+                while True:
+                    try:
+                        return await self._dynamo.update(
+                            COUNTERS,
+                            {"chat_id": chat_id},
+                            expression,
+                            values,
+                            condition=condition,
+                            returns="UPDATED_NEW",
+                        )
+                    except OutcomeUnknown as unknown:
+                        failures += 1
+                        now = asyncio.get_running_loop().time()
+                        if (more := self._lines.admit("allocation repeated", now)) is not None:
+                            log.warning("allocation repeated", reason=str(unknown), **more)
+                        await asyncio.sleep(backoff_seconds(failures, self._random()))
         except TimeoutError as late:
             raise StoreUnavailable(f"DynamoDB gave no answer in {self._deadline_seconds:g} s") from late
-
-    async def _repeat(self, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Trying again can only burn numbers: a gap that is sealed is better than a send that failed."""
-        failures = 0
-        while True:
-            try:
-                return await attempt()
-            except OutcomeUnknown as unknown:
-                failures += 1
-                now = asyncio.get_running_loop().time()
-                if (more := self._lines.admit("allocation repeated", now)) is not None:
-                    log.warning("allocation repeated", reason=str(unknown), **more)
-                await asyncio.sleep(backoff_seconds(failures, self._random()))
 
 
 def _counter_in(item: Item | None) -> int | None:

@@ -1,28 +1,28 @@
-"""Numbers from Redis: one key `seq:{chat_id}` per chat, and scripts that never make one by accident.
+"""The `Allocator` on Redis: one key `seq:{chat_id}` per chat, and scripts that never create one by accident.
 
-INCR alone would start a lost counter again at 1. What is asked for in one turn of the loop is one script, and
-one write to the disk. docs/sequencing.md says what Redis must be told to keep.
+INCR alone would restart a lost counter at 1. All allocations of one turn of the event loop go into one script
+call, and so into one write to the disk. docs/sequencing.md says how Redis must be configured.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from parley.errors import ConfigError, CounterMissingError, InconsistentCounterError, StoreUnavailable
-from parley.sequencing.batching import Batching, Outcome
+from parley.sequencing.batches import AllocationBatcher, Outcome
 from parley.sequencing.bodies import Allocation
 
 CONNECTIONS_MAX = 16
 BATCH_CHATS_MAX = 500
 BATCHES_AT_ONCE_MAX = 4
-assert BATCHES_AT_ONCE_MAX < CONNECTIONS_MAX, "no batch waits for a connection: who does waits without order"
+assert BATCHES_AT_ONCE_MAX < CONNECTIONS_MAX, "no batch waits for a connection: that would lose the order"
 ANSWER_SECONDS_MAX = 2.0
 CONNECT_SECONDS_MAX = 1.0
 
@@ -33,17 +33,17 @@ local function allocate(key, count, floor)
   local last = redis.pcall('GET', key)
   if not last then return {'missing', 0} end
   local number = tonumber(last)
-  if not number then return {'strange', 0} end
+  if not number then return {'invalid', 0} end
   if number < floor then return {'behind', number} end
-  local given = redis.pcall('INCRBY', key, count)
-  if type(given) ~= 'number' then return {'strange', 0} end
-  return {'given', given}
+  local new = redis.pcall('INCRBY', key, count)
+  if type(new) ~= 'number' then return {'invalid', 0} end
+  return {'allocated', new}
 end
 local outcomes = {}
 for i, key in ipairs(KEYS) do outcomes[i] = allocate(key, ARGV[2 * i - 1], tonumber(ARGV[2 * i])) end
 return outcomes
 """
-"""A block for each key. A key that holds something else fails for itself: nothing undoes what others got."""
+"""Allocates for each key. A key that holds no number fails alone: Redis rolls nothing back."""
 
 RESTORE = """
 local last = redis.call('GET', KEYS[1])
@@ -54,7 +54,7 @@ return tonumber(ARGV[1])
 
 
 def connect(url: str) -> Redis:
-    """A client that repeats nothing by itself. Whoever uses it limits its time by `answered`.
+    """A client that repeats nothing by itself. Callers limit its time with `answered`.
 
     Its own `socket_timeout` stays off: on Python 3.11 it would swallow the cancellation of a caller.
     """
@@ -68,13 +68,13 @@ def connect(url: str) -> Redis:
             retry=Retry(NoBackoff(), 0),
         )
     except ValueError:
-        # What was said about it may hold a part of the password.
+        # The library's message may contain a part of the password.
         raise ConfigError("redis.url must be like redis://host:6379/0") from None
     return Redis.from_pool(pool)
 
 
 async def answered(command: Awaitable[T], seconds: float = ANSWER_SECONDS_MAX) -> T:
-    """What Redis answers, in time; StoreUnavailable otherwise."""
+    """The answer of Redis; StoreUnavailable if it does not arrive in time."""
     try:
         async with asyncio.timeout(seconds):
             return await command
@@ -87,12 +87,14 @@ def key_of(chat_id: str) -> str:
 
 
 class RedisAllocator:
-    """The `Allocator` port. When an answer is lost its numbers are too: StoreUnavailable, never twice."""
+    """If an answer is lost, its numbers are lost too: the caller gets StoreUnavailable, no number twice."""
 
     def __init__(self, url: str, *, answer_seconds: float = ANSWER_SECONDS_MAX) -> None:
         self._redis = connect(url)
         self._answer_seconds = answer_seconds
-        self._batching = Batching(self._allocate, size_max=BATCH_CHATS_MAX, at_once_max=BATCHES_AT_ONCE_MAX)
+        self._batcher = AllocationBatcher(
+            self._allocate, size_max=BATCH_CHATS_MAX, at_once_max=BATCHES_AT_ONCE_MAX
+        )
         self._script = self._redis.register_script(ALLOCATE)
         self._restore = self._redis.register_script(RESTORE)
 
@@ -101,8 +103,8 @@ class RedisAllocator:
 
     async def allocate(self, chat_id: str, count: int, floor: int) -> int:
         if count < 1:
-            raise ValueError("a block has at least one number")
-        return await self._batching.allocate(Allocation(chat_id, count, floor))
+            raise ValueError("count must be at least 1")
+        return await self._batcher.allocate(Allocation(chat_id, count, floor))
 
     async def last(self, chat_id: str) -> int | None:
         found = await self._answered(self._redis.get(key_of(chat_id)))
@@ -115,20 +117,56 @@ class RedisAllocator:
         await self._redis.aclose()
 
     async def _allocate(self, batch: list[Allocation]) -> list[Outcome]:
-        keys = [key_of(asked.chat_id) for asked in batch]
-        numbers = [number for asked in batch for number in (asked.count, asked.floor)]
+        keys = [key_of(allocation.chat_id) for allocation in batch]
+        numbers = [number for allocation in batch for number in (allocation.count, allocation.floor)]
         outcomes = await self._answered(self._script(keys=keys, args=numbers))
-        return [_outcome(asked, *outcome) for asked, outcome in zip(batch, outcomes, strict=True)]
+        return [_outcome(allocation, *outcome) for allocation, outcome in zip(batch, outcomes, strict=True)]
 
     async def _answered(self, command: Awaitable[Any]) -> Any:
         return await answered(command, self._answer_seconds)
 
 
-def _outcome(asked: Allocation, verdict: bytes, number: int) -> Outcome:
-    if verdict == b"given":
+def _outcome(allocation: Allocation, verdict: bytes, number: int) -> Outcome:
+    if verdict == b"allocated":
         return number
     if verdict == b"missing":
-        return CounterMissingError(f"{asked.chat_id} has no counter in Redis")
+        return CounterMissingError(f"{allocation.chat_id} has no counter in Redis")
     if verdict == b"behind":
-        return InconsistentCounterError(number, asked.floor)
-    return StoreUnavailable(f"the key {key_of(asked.chat_id)} in Redis holds no number")
+        return InconsistentCounterError(number, allocation.floor)
+    return StoreUnavailable(f"the key {key_of(allocation.chat_id)} in Redis holds no number")
+
+
+UNKNOWN_SETTINGS = (
+    "Redis does not show its settings: make sure that appendonly is yes, appendfsync is always"
+    " and maxmemory-policy is noeviction"
+)
+
+
+def problems_in(settings: Mapping[str, str]) -> list[str]:
+    """What is wrong with these settings for counters that must survive a restart; empty if nothing is."""
+    problems = []
+    if settings.get("appendonly") != "yes":
+        problems.append("appendonly is off: a restart loses every counter; set appendonly yes")
+    elif settings.get("appendfsync") != "always":
+        problems.append(
+            f"appendfsync is {settings.get('appendfsync')}: a power failure can lose the last writes to"
+            " counters; set appendfsync always"
+        )
+    policy = settings.get("maxmemory-policy")
+    if policy != "noeviction":
+        problems.append(f"maxmemory-policy is {policy}: counters can be evicted; set it to noeviction")
+    return problems
+
+
+async def durability_problems(url: str) -> list[str]:
+    """What is wrong with the Redis at this address; StoreUnavailable when it does not answer."""
+    redis = connect(url)
+    try:
+        found = await answered(redis.config_get("appendonly", "appendfsync", "maxmemory-policy"))
+    except StoreUnavailable as error:
+        if isinstance(error.__cause__, ResponseError):
+            return [UNKNOWN_SETTINGS]  # managed services disable CONFIG
+        raise
+    finally:
+        await redis.aclose()
+    return problems_in({name or "": value or "" for name, value in found.items()})

@@ -1,4 +1,4 @@
-"""Numbers from the Sequence Service: the `Allocator` of nodes that do not touch the counters themselves."""
+"""The `Allocator` of nodes that get their numbers from the Sequence Service."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from parley.cluster.calls import NodeError, SignedCalls
 from parley.core.log_limits import LineLimit
 from parley.errors import ConfigError, StoreUnavailable
 from parley.sequencing import bodies
-from parley.sequencing.batching import Batching, Outcome
+from parley.sequencing.batches import AllocationBatcher, Outcome
 
 DEADLINE_SECONDS = 2.5
 ANSWER_SECONDS_MAX = 2.0
@@ -27,10 +27,10 @@ log = structlog.get_logger("parley.sequencing")
 
 
 class RemoteAllocator:
-    """The `Allocator` port. What is asked for in one turn of the loop goes as one request.
+    """The `Allocator` port. The allocations of one turn of the loop are sent as one request.
 
-    It stays with the service that answers and turns to the next one when it fails. An answer that got lost
-    costs its numbers, and others are taken instead. `first`: where to start, so that nodes spread.
+    It keeps asking the service that answers, and the next one when that fails. If an answer is lost, so are
+    its numbers, and others are allocated. `first`: the service to start with, so that nodes spread the load.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class RemoteAllocator:
         self._answer_seconds = answer_seconds
         self._current = first % len(self._urls)
         self._lines = LineLimit()
-        self._batching = Batching(
+        self._batcher = AllocationBatcher(
             self._allocate, size_max=bodies.ALLOCATIONS_MAX, at_once_max=REQUESTS_AT_ONCE_MAX
         )
 
@@ -56,7 +56,7 @@ class RemoteAllocator:
         await self._ask_one(bodies.CREATE, bodies.Named(chat_id))
 
     async def allocate(self, chat_id: str, count: int, floor: int) -> int:
-        return await self._batching.allocate(bodies.check_allocation(chat_id, count, floor))
+        return await self._batcher.allocate(bodies.check_allocation(chat_id, count, floor))
 
     async def last(self, chat_id: str) -> int | None:
         return (await self._ask_one(bodies.LAST, bodies.Named(chat_id))).last
@@ -66,20 +66,25 @@ class RemoteAllocator:
         assert outcome.last is not None, "a restored counter is there"
         return outcome.last
 
+    async def close(self) -> None:
+        await self._calls.close()
+
     async def _allocate(self, batch: list[bodies.Allocation]) -> list[Outcome]:
-        outcomes = (await self._ask(bodies.ALLOCATE, bodies.Allocations(batch), bodies.Outcomes)).allocations
+        outcomes = (
+            await self._ask(bodies.ALLOCATE, bodies.Allocations(batch), bodies.AllocationOutcomes)
+        ).allocations
         if [outcome.chat_id for outcome in outcomes] != [asked.chat_id for asked in batch]:
-            raise StoreUnavailable("a Sequence Service answered something else than it was asked")
+            raise StoreUnavailable("the answer of a Sequence Service does not match its request")
         return [_result(asked, outcome) for asked, outcome in zip(batch, outcomes, strict=True)]
 
-    async def _ask_one(self, path: str, body: Struct) -> bodies.Outcome:
-        outcome = await self._ask(path, body, bodies.Outcome)
+    async def _ask_one(self, path: str, body: Struct) -> bodies.AllocationOutcome:
+        outcome = await self._ask(path, body, bodies.AllocationOutcome)
         if outcome.error is not None:
             raise bodies.error_in(outcome, 0)
         return outcome
 
     async def _ask(self, path: str, body: Struct, kind: type[T]) -> T:
-        """The answer of the first service that gives one; each of them is asked once."""
+        """The answer of the first service that gives one; each is asked once."""
         encoded = msgspec.json.encode(body)
         time = asyncio.get_running_loop().time
         give_up_at = time() + DEADLINE_SECONDS
@@ -94,7 +99,7 @@ class RemoteAllocator:
             except (NodeError, msgspec.DecodeError) as error:
                 problem = error
                 if (more := self._lines.admit(url, time())) is not None:
-                    log.warning("sequencer passed over", url=url, reason=str(error), **more)
+                    log.warning("sequencer does not answer", url=url, reason=str(error), **more)
             else:
                 self._current = index
                 if (more := self._lines.end(url)) is not None:
@@ -106,7 +111,7 @@ class RemoteAllocator:
         return [(self._current + step) % len(self._urls) for step in range(len(self._urls))]
 
 
-def _result(asked: bodies.Allocation, outcome: bodies.Outcome) -> Outcome:
+def _result(asked: bodies.Allocation, outcome: bodies.AllocationOutcome) -> Outcome:
     if outcome.error is None and outcome.last is not None:
         return outcome.last
     return bodies.error_in(outcome, asked.floor)

@@ -1,1 +1,1 @@
-"""What must survive: ports here, one folder per engine."""
+"""Durable storage: the ports are here, each engine has a folder."""

@@ -1,4 +1,4 @@
-"""Positions and uses that were reported and are not durable yet. They only rise: the highest counts."""
+"""Reported positions, uses and times that are not durable yet. They only rise: the highest one counts."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ class Notes:
         self.seen[user_id] = max(now_ms, self.seen.get(user_id, now_ms))
 
     def forget_device(self, user_id: str, device_id: str) -> None:
-        """Positions of a device that is no more are not written after it."""
+        """Drop the positions of a deleted device, so that they are not written later."""
         for device in [device for device in self.acked if device[:2] == (user_id, device_id)]:
             del self.acked[device]
 
     def delivered(self) -> dict[tuple[str, str], Mark]:
-        """The furthest of each person's devices in each chat; what was read was also delivered."""
+        """The furthest of each person's devices in each chat. A read position also counts as delivered."""
         furthest = dict(self.read)
         for (user_id, _, chat_id), mark in self.acked.items():
             _raise(furthest, (user_id, chat_id), mark)
         return furthest
 
     def merge(self, other: Notes) -> None:
-        """Take in what others hold; of each position the higher one stays."""
+        """Add the notes of `other`; the higher one of each position stays."""
         for device, mark in other.acked.items():
             _raise(self.acked, device, mark)
         for person, mark in other.read.items():

@@ -1,4 +1,4 @@
-"""Pages of a log: contiguous, resolved, and of a bounded size, whatever the engine returned."""
+"""Pages of a log: contiguous, resolved and bounded in size, whatever rows the engine read."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from parley.model import Page
 from parley.wire.limits import PAGE_BYTES_MAX
 
 Row = tuple[int, bytes | None]
-"""A position and the entry there as it travels; None for a void."""
+"""A position and the JSON of its entry; None for a void."""
 
 
 def fitting(rows: list[Row]) -> list[Row]:
-    """The first rows up to the size of a page, the first one in any case."""
+    """The first rows up to the size of a page; at least one."""
     size = 0
     for count, (_, wire) in enumerate(rows):
         size += len(wire or b"")
@@ -20,7 +20,7 @@ def fitting(rows: list[Row]) -> list[Row]:
 
 
 def contiguous(rows: list[Row], after: int) -> list[Row]:
-    """The rows up to the first hole: a page never steps over what should be there and is not."""
+    """The rows up to the first hole: a page never skips a missing position."""
     if not rows or rows[-1][0] == after + len(rows):
         return rows
     return [row for index, row in enumerate(rows) if row[0] == after + 1 + index]

@@ -1,37 +1,86 @@
-"""The doors to whatever keeps things. Each docstring is a promise that every engine's tests check.
+"""The engine contract: everything that a storage engine must implement. See docs/adding-an-engine.md.
 
-An engine raises `StoreUnavailable` when nothing was written, and `OutcomeUnknown` when it cannot tell.
+Each docstring is a promise, and the contract suite (tests/contracts) checks it on every engine. `Engine` at
+the end of this file puts the ports together.
+
+An engine raises `StoreUnavailable` when nothing was written, and `OutcomeUnknown` when something may have
+been written. It never raises the errors of its driver.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from typing import Protocol
 
+from msgspec import Struct
+
+from parley.core.consent import ConsentFacts
 from parley.model import (
+    AccountDeletion,
+    AccountState,
     AppendResult,
-    Changed,
-    Chat,
+    AuditRecord,
+    ChatMember,
+    CursorMove,
     Draft,
     Head,
-    Manners,
-    Mark,
-    Member,
-    Moved,
+    Invitation,
+    MemberCursor,
+    OverviewPage,
     Page,
     Persisted,
-    Regard,
-    Related,
+    RelatedUser,
     Relation,
+    Relationship,
     Role,
     Session,
+    StoredChat,
     User,
+    UserPage,
+    Visibility,
+)
+from parley.store.invariants import Breach
+from parley.store.rows import (
+    ChatRow,
+    Finding,
+    KeyRow,
+    ListedChat,
+    ListedMember,
+    ListedUser,
+    LogChunk,
+    MemberRow,
+    PositionRow,
+    Repair,
+    Traces,
 )
 from parley.wire.limits import ANSWER_SECONDS_MAX
 
 APPEND_SECONDS_MAX = 2.5
-"""How long an append waits for others (a lock, a race, numbers below its own); then it says what it knows."""
+"""How long an append waits for a lock, a race or lower numbers before it returns what it knows."""
 assert APPEND_SECONDS_MAX < ANSWER_SECONDS_MAX
+DRAFTS_PER_APPEND_MAX = 512
+"""Drafts in one `Log.append`, on every engine. Calls between nodes are sized for it."""
+
+Handle = Callable[[Persisted], Awaitable[None]]
+"""A worker's handler: it gets positions of one chat that became durable."""
+Job = Coroutine[None, None, None]
+"""Runs in the background until it is cancelled."""
+
+
+class Batching(Struct, frozen=True, kw_only=True):
+    """How the sender groups drafts for `Log.append`, and how many appends it runs at once."""
+
+    per_chat: bool
+    """True: an append holds drafts of one chat, and the chat's next append waits for it, so a slow chat
+    delays no other. False: all chats share one queue, and an append holds drafts of any of them."""
+    appends_at_once_max: int
+    """Appends that run at once, over all chats."""
+    drafts_max: int = DRAFTS_PER_APPEND_MAX
+    """Drafts in one append."""
+
+    def __post_init__(self) -> None:
+        assert self.appends_at_once_max >= 1
+        assert 1 <= self.drafts_max <= DRAFTS_PER_APPEND_MAX
 
 
 class Log(Protocol):
@@ -40,8 +89,9 @@ class Log(Protocol):
     async def append(self, drafts: Sequence[Draft]) -> AppendResult:
         """Durable before it returns, in the drafts' order within each chat.
 
-        The same client key returns the same position; membership, predecessors and permissions are
-        decided in the same transaction; one bad draft never fails its neighbours.
+        The same client key returns the same position. Membership, predecessors, permissions and the consent
+        of a person who is added are decided in the same transaction. A join ends the person's invitation to
+        the chat. A bad draft never fails the others.
         """
         ...
 
@@ -58,7 +108,7 @@ class Log(Protocol):
         ...
 
     async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
-        """The entry stored under a client's id, as it travels."""
+        """The JSON of the entry that is stored under a client's id."""
         ...
 
     async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
@@ -71,25 +121,28 @@ class Log(Protocol):
 
 
 class Directory(Protocol):
-    """Chats and who is in them. Changes of a chat that exists are drafts: see `Log.append`."""
+    """Chats and their members. Changes of an existing chat are drafts: see `Log.append`."""
 
-    async def create_chat(self, chat: Chat, member_ids: Sequence[str]) -> tuple[Chat, bool]:
+    async def create_chat(self, chat: StoredChat, member_ids: Sequence[str]) -> tuple[StoredChat, bool]:
         """The chat, its counter at 0 and its members, all or nothing; `created_by` is the owner.
 
-        A direct chat of the same two people is returned as it is, with False.
+        A direct chat of the same two people is returned as it is, with False. Refused with `BLOCKED` or
+        `INVITATION_NEEDED` unless each person consents to being added by the creator (`core.consent`). That
+        is decided with the members' rows: in the same transaction, unless the engine says that it writes
+        those of a large chat before the chat itself.
         """
         ...
 
-    async def chat(self, chat_id: str) -> Chat | None:
+    async def chat(self, chat_id: str) -> StoredChat | None:
         """The chat's own record."""
         ...
 
     async def role(self, chat_id: str, user_id: str) -> Role | None:
-        """The role of a member, read strongly; None for everybody else."""
+        """The role of a member, read strongly; None for a non-member."""
         ...
 
-    async def members(self, chat_id: str, after_user_id: str, limit: int) -> list[Member]:
-        """Members in the order of their ids, after one."""
+    async def members(self, chat_id: str, after_user_id: str, limit: int) -> list[ChatMember]:
+        """Members in the order of their ids, after this one."""
         ...
 
     async def member_count(self, chat_id: str) -> int:
@@ -117,11 +170,14 @@ class Accounts(Protocol):
         ...
 
     async def update_user(self, user: User, password_hash: str | None = None) -> None:
-        """Replace what a person may change; the hash only if one is given. `last_seen` is not theirs."""
+        """Replace what a person may change, and the hash only if one is given.
+
+        Keeps `last_seen` and `state`. A deleted account stays as it is.
+        """
         ...
 
     async def add_session(self, session: Session, token_hash: bytes) -> None:
-        """Durable before it returns. Only the token's hash is kept."""
+        """Durable before it returns. Only the token's hash is stored."""
         ...
 
     async def session_by_token(self, token_hash: bytes) -> Session | None:
@@ -133,49 +189,142 @@ class Accounts(Protocol):
         ...
 
     async def end_sessions(self, user_id: str, session_ids: Sequence[str]) -> list[str]:
-        """Forget these sessions of this person; returns those that existed."""
+        """Delete these sessions of this person; returns those that existed."""
+        ...
+
+
+class AccountAdmin(Protocol):
+    """What operators, and sweepers, do to accounts."""
+
+    async def find_users(self, query: str, after: str, limit: int) -> UserPage:
+        """People whose username or display name contains the query, in any ASCII case; all if it is empty.
+
+        `after`: the `next_after` of the page before. Pages are in an order of the engine's own, and may be
+        short: a page reads a bounded number of people.
+        """
+        ...
+
+    async def set_state(self, user_id: str, state: AccountState, witness_id: str) -> User:
+        """Disable or enable an account; durable before it returns. Returns the person. May be repeated.
+
+        Once it has returned, nothing of a disabled person is appended, not even by an append that has begun.
+        Refused: `NO_SUCH_USER`, also for a deleted account; `LAST_OPERATOR`, if the person is an active
+        operator and the witness is not another one, which is decided in the same write.
+        """
+        ...
+
+    async def delete_user(self, user_id: str, witness_id: str, now_ms: int) -> User:
+        """Delete an account: as disabled, and its username is free, its profile and password are gone.
+
+        From then on nobody can append to a direct chat with them (`USER_DELETED`) or let them join a chat.
+        They may only leave chats, and make another member owner before. Listed by `deletions` until
+        `finish_deletion`. Refused as in `set_state`. May be repeated.
+        """
+        ...
+
+    async def deletions(self) -> list[AccountDeletion]:
+        """The deletions that are not finished."""
+        ...
+
+    async def finish_deletion(self, user_id: str) -> None:
+        """The account is in no group and no list any more."""
+        ...
+
+    async def end_expired_sessions(self, now_ms: int) -> int:
+        """Delete the sessions that have run out by then; returns how many. In steps that hold up nobody."""
+        ...
+
+
+class AuditLog(Protocol):
+    """What operators did. Nothing is ever removed."""
+
+    async def record(self, record: AuditRecord) -> None:
+        """Durable before it returns. The same id again replaces the record."""
+        ...
+
+    async def records(self, before: str, limit: int) -> list[AuditRecord]:
+        """The newest records, newest first: those with a lower id than `before`, if that is not empty."""
         ...
 
 
 class Relations(Protocol):
-    """Whom people know and whom they have blocked. Read strongly."""
+    """The contacts and blocks of people. Read strongly."""
 
-    async def relate(self, user_id: str, other_id: str, relation: Relation, since: str | None) -> str | None:
-        """Hold somebody so since then, or no more; repeating it changes nothing. Returns since when it holds.
+    async def set_relation(
+        self, user_id: str, other_id: str, relation: Relation, since: str | None
+    ) -> str | None:
+        """Set the relation since then; `since=None` ends it. Idempotent: returns since when it holds.
 
-        Durable before it returns. Somebody who is blocked can neither create the direct chat of the two nor
-        append to it from then on (`BLOCKED`), whatever is under way. Refused: unknown people, too many.
+        Durable before it returns. From then on a blocked person can neither create the direct chat of the two
+        nor append to it (`BLOCKED`), not even by an append that has begun. Refused: unknown users, too many.
         """
         ...
 
     async def related(
         self, user_id: str, relation: Relation, after_user_id: str, limit: int
-    ) -> list[Related]:
-        """Those a person holds so, in the order of their ids, after one."""
+    ) -> list[RelatedUser]:
+        """The people whom a person lists like this, in the order of their ids, after this one."""
         ...
 
-    async def regards(
+    async def relationships(
         self, viewer_id: str, user_ids: Sequence[str], acquainted: bool = False
-    ) -> dict[str, Regard]:
-        """For each of these who exists, how they and the viewer stand to each other.
+    ) -> dict[str, Relationship]:
+        """How these people and the viewer are related, for those who exist.
 
-        `acquainted`: the caller knows that they share a chat, so nobody looks. The viewer may be among them.
+        `acquainted`: the caller knows that they share a chat, so the engine need not check. The viewer may be
+        among them.
         """
         ...
 
-    async def manners(self, user_ids: Sequence[str]) -> dict[str, Manners]:
-        """For each of these who exists, what others may notice of them."""
+    async def visibility(self, user_ids: Sequence[str]) -> dict[str, Visibility]:
+        """What others may see of these people, for those who exist."""
         ...
 
     async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
-        """Those of these who exist."""
+        """The profiles of these people, for those who exist."""
         ...
 
 
-class Standings(Protocol):
-    """Where people stand in a chat. Read strongly; what is noted and not durable does not count."""
+class Invitations(Protocol):
+    """Who consents to being added to a chat, and who was invited to one instead. Read strongly.
 
-    async def marks(self, chat_id: str) -> list[Mark]:
+    An invitation waits for 30 days (`INVITATION_DAYS`); then it is as if it had never been.
+    """
+
+    async def consents(self, actor_id: str, user_ids: Sequence[str]) -> dict[str, ConsentFacts]:
+        """For each of these who exists, what decides whether this person may add them."""
+        ...
+
+    async def invite(self, invitation: Invitation) -> list[str]:
+        """Durable before it returns. Another invitation of the person to the chat is replaced.
+
+        Refused: a person who does not exist, is a member, or has blocked the inviter, not even by an
+        invitation that has begun; and more than `INVITATIONS_PER_INVITER_MAX` of one inviter to the person.
+        If more than `INVITATIONS_MAX` wait for the person, the oldest end: returns the chats of these.
+        """
+        ...
+
+    async def invitation(self, user_id: str, chat_id: str) -> Invitation | None:
+        """The pending invitation of a person to a chat."""
+        ...
+
+    async def of_user(self, user_id: str, after_chat_id: str, limit: int) -> list[Invitation]:
+        """A person's pending invitations, in the order of the chats' ids, after one."""
+        ...
+
+    async def of_chat(self, chat_id: str, after_user_id: str, limit: int) -> list[Invitation]:
+        """A chat's pending invitations, in the order of the people's ids, after one."""
+        ...
+
+    async def end(self, user_id: str, chat_id: str) -> bool:
+        """The invitation is over, durably: it can no longer be accepted. False if there was none."""
+        ...
+
+
+class MemberStates(Protocol):
+    """The state of members in a chat, read strongly. Notes that are not durable yet are not included."""
+
+    async def cursors(self, chat_id: str) -> list[MemberCursor]:
         """Every member of a chat and how far they are, in the order of their ids."""
         ...
 
@@ -184,20 +333,37 @@ class Standings(Protocol):
         ...
 
     async def muted_until(self, user_id: str, chat_id: str) -> str | None:
-        """As it was set last."""
+        """The time that `mute` set last."""
+        ...
+
+
+class Overviews(Protocol):
+    """Which chats of a user changed. Read strongly."""
+
+    async def changed(
+        self, user_id: str, device_id: str, after: str | None, limit: int, brief: bool = False
+    ) -> OverviewPage:
+        """The chats that changed for a person after a token, read strongly; every chat if the token is None.
+
+        A page ends early when its last entries exceed the size of a page. `brief`: only positions and counts,
+        so no last entry is read. A token works with and without `brief`.
+        """
         ...
 
 
 class Cursors(Protocol):
     """How far each device and person is. Positions only rise."""
 
-    moved: Callable[[list[Moved]], None]
-    """Told which people's positions rose, once that is durable; those that did not rise are not told of.
-
-    What is read raises what is delivered, and both are told. Whoever wants to hear sets it.
-    """
     rides_with_appends: bool
-    """Whether what is noted before an append is durable with it, at the latest."""
+    """Whether an append also makes everything durable that was noted before it."""
+
+    def subscribe(self, notify: Callable[[list[CursorMove]], None]) -> None:
+        """Call `notify` with the users' positions that rose, once they are durable, and with no others.
+
+        A read position also raises the delivered one: both are in the call. An error of `notify` is logged
+        and has no other effect.
+        """
+        ...
 
     def note_acked(self, user_id: str, device_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
         """Remember a device's position; durable with the next commit, or after 50 ms; if shared, 2 s."""
@@ -212,41 +378,31 @@ class Cursors(Protocol):
         ...
 
     def note_seen(self, user_id: str, now_ms: int) -> None:
-        """Remember that a person was there then; as `note_acked`."""
+        """Remember that a person was online then; as `note_acked`."""
         ...
 
     async def flush(self, user_id: str | None = None) -> None:
-        """Everything noted before the call, of one person if named, is durable when it returns."""
+        """Everything noted before the call (of this person, if given) is durable when it returns."""
         ...
 
     async def forget_device(self, user_id: str, device_id: str) -> None:
-        """The positions of a device that is no more; those of the person stay. Durable before it returns."""
+        """Delete the positions of a device; those of the person stay. Durable before it returns."""
         ...
 
     async def position(self, user_id: str, device_id: str, chat_id: str) -> int:
         """A device's own position in a chat."""
         ...
 
-    async def changed(
-        self, user_id: str, device_id: str, after: str | None, limit: int, brief: bool = False
-    ) -> Changed:
-        """What changed for a person after a token, read strongly; every chat when there is none.
-
-        A page ends early when its last entries get longer than a page may be. `brief`: positions and counts
-        alone, so no last entry is read; tokens serve either way.
-        """
-        ...
-
 
 class Outbox(Protocol):
-    """What became durable and may not be on the bus yet. The log itself holds the bodies."""
+    """The chats with durable entries that may not be on the bus yet. The entries are in the log."""
 
     def note_published(self, chat_id: str, through: int) -> None:
         """Everything up to here is on the bus; durable with the chat's next append, or some seconds later."""
         ...
 
     async def unpublished(self) -> dict[str, int]:
-        """Chats with entries that nobody has marked as published, and each one's mark.
+        """Chats with entries that are not marked as published, and each one's mark.
 
         A chat is listed from the moment its append is durable until its mark has reached its head. It may
         be listed for some seconds longer.
@@ -259,25 +415,307 @@ class Outbox(Protocol):
 
 
 class Allocator(Protocol):
-    """Gives the numbers of `two_phase`. A number is given once, whatever happens to its taker."""
+    """Allocates the sequences of `two_phase`. It allocates a number once, whatever happens to the caller."""
 
     async def create(self, chat_id: str) -> None:
-        """A new chat's counter at 0; leaves one that exists as it is."""
+        """Create a new chat's counter at 0. An existing counter stays as it is."""
         ...
 
     async def allocate(self, chat_id: str, count: int, floor: int) -> int:
-        """The last of `count` successive numbers, which nobody else gets.
+        """The last of `count` successive numbers, which no other caller gets.
 
         `floor` is the highest number known to be in the log. A counter below it has lost data:
-        InconsistentCounterError; a counter that is not there: CounterMissingError; both give nothing.
-        OutcomeUnknown or StoreUnavailable: numbers may be lost, never given twice.
+        InconsistentCounterError. Without a counter: CounterMissingError. Neither allocates anything.
+        After OutcomeUnknown or StoreUnavailable numbers may be lost, but are never allocated twice.
         """
         ...
 
     async def last(self, chat_id: str) -> int | None:
-        """The last number given, read strongly; None without a counter."""
+        """The last allocated number, read strongly; None without a counter."""
         ...
 
     async def restore(self, chat_id: str, at_least: int) -> int:
-        """An operator puts a lost or fallen-back counter to at least this number; returns what it is now."""
+        """Set a counter that was lost or fell back to at least this number. Returns its value."""
+        ...
+
+    async def close(self) -> None:
+        """Close its connections."""
+        ...
+
+
+class Feed(Protocol):
+    """Every durable position, for workers that must not miss one."""
+
+    async def consume(self, group: str, handle: Handle) -> None:
+        """Pass each chat's positions to one member of the group, ascending, until cancelled.
+
+        A new group begins with the oldest position. Positions are done when `handle` returns. If it raises,
+        they are delivered again, before any later position of their chat. Positions may be delivered twice
+        after a crash, or when a chat moves to another member: a `handle` that takes long is then cancelled.
+        """
+        ...
+
+
+class Store(Protocol):
+    """The ports that every use case needs."""
+
+    @property
+    def log(self) -> Log:
+        """See `Log`."""
+        ...
+
+    @property
+    def directory(self) -> Directory:
+        """See `Directory`."""
+        ...
+
+    @property
+    def accounts(self) -> Accounts:
+        """See `Accounts`."""
+        ...
+
+    @property
+    def account_admin(self) -> AccountAdmin:
+        """See `AccountAdmin`."""
+        ...
+
+    @property
+    def audit(self) -> AuditLog:
+        """See `AuditLog`."""
+        ...
+
+    @property
+    def relations(self) -> Relations:
+        """See `Relations`."""
+        ...
+
+    @property
+    def invitations(self) -> Invitations:
+        """See `Invitations`."""
+        ...
+
+    @property
+    def member_states(self) -> MemberStates:
+        """See `MemberStates`."""
+        ...
+
+    @property
+    def cursors(self) -> Cursors:
+        """See `Cursors`."""
+        ...
+
+    @property
+    def overviews(self) -> Overviews:
+        """See `Overviews`."""
+        ...
+
+
+class Listing(Protocol):
+    """Lists of users, chats and members, for commands. May be used without `Engine.open`.
+
+    Whatever a person types may be asked for: a name or an id of nothing finds nothing.
+    """
+
+    async def users(self) -> list[ListedUser]:
+        """Every user, by name."""
+        ...
+
+    async def user_id_of(self, name: str) -> str | None:
+        """The user with this username or id."""
+        ...
+
+    async def chats(self, of_user_id: str | None = None) -> list[ListedChat]:
+        """Every chat, or those that one person is in; the oldest first."""
+        ...
+
+    async def find_chats(self, name: str) -> list[ListedChat]:
+        """The chats with this id, or else this title, or else, for `alice,bob`, their direct chat.
+
+        The case of a title does not matter. Of many chats with one title, some are found.
+        """
+        ...
+
+    async def members(self, chat_id: str) -> list[ListedMember]:
+        """The members of a chat, in the order in which they joined; then by name."""
+        ...
+
+
+class Inspection(Protocol):
+    """The rows that `store.check` checks, streamed page by page. May be used without `Engine.open`.
+
+    The engine yields rows unchanged, however broken, and writes nothing. Servers may run meanwhile. A page is
+    a snapshot. If a page may hold half of a transaction, the engine reads rows that seem broken again, for
+    longer than a transaction takes, before it yields them. So a temporary state is never reported.
+    `StoreUnreadable`: the check cannot continue.
+    """
+
+    not_shown: frozenset[str]
+    """The invariants that this engine cannot break, or whose breach leaves no trace in it."""
+    chats_at_once_max: int
+    """How many chats are read at the same time."""
+
+    async def chat_count(self) -> int | None:
+        """How many chats there are; None if the engine would have to read them all to know."""
+        ...
+
+    def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:
+        """Every chat, or those in `chat_ids` that exist."""
+        ...
+
+    def members(self, chat: ChatRow) -> AsyncIterator[list[MemberRow]]:
+        """The members of a chat, in the order of their ids."""
+        ...
+
+    def log(self, chat: ChatRow) -> AsyncIterator[LogChunk]:
+        """The entries of a chat above what was trimmed, in the order of their numbers; at least one chunk.
+
+        The counter of the last chunk is at least as new as all entries before it.
+        """
+        ...
+
+    def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
+        """The idempotency keys of a chat, in the order of the keys."""
+        ...
+
+    def positions(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[PositionRow]]:
+        """The positions of devices and people, in every existing chat, or of the members of these.
+
+        Rows of a chat that does not exist may be among them, as stored.
+        """
+        ...
+
+    def own_breaches(self, chat_ids: Sequence[str] | None, *, whole: bool) -> AsyncIterator[Breach]:
+        """Breaches that only this engine can have: of its schema, its file, orphaned rows.
+
+        `whole`: includes checks that take long on a big store. With `chat_ids`: only breaches of these chats.
+        """
+        ...
+
+
+class Repairs(Protocol):
+    """The recovery of lost counters: `store.recovery` decides, the engine writes.
+
+    May be used without `Engine.open`. NoSuchChat if there is no such chat.
+    """
+
+    may_raise: bool
+    """Whether recovery raises a counter that fell behind its log: true where another service holds the
+    counter and may lose data. A counter in the engine's own tables never falls back by itself."""
+
+    async def chats_without_counter(self) -> list[str]:
+        """The chats that refuse sends: their counter is missing, or has fallen back and may be raised."""
+        ...
+
+    async def traces(self, chat_id: str) -> Traces:
+        """The highest number in each table, read strongly."""
+        ...
+
+    async def holes(self, chat_id: str, first: int, last: int) -> list[tuple[int, int]]:
+        """The ranges from `first` to `last` of numbers that are neither entry nor void nor known as open."""
+        ...
+
+    async def write(self, repair: Repair) -> int:
+        """Write voids and counter, durable before it returns. Returns the counter's value. May be repeated.
+
+        Voids are written before the counter or with it, and never over an entry. An existing counter is never
+        overwritten, unless it may be raised. CounterMissingError if a counter was restored or lost since
+        the traces were read. Running servers notice the change.
+        """
+        ...
+
+    def how_to_delete_counter(self, chat_id: str) -> str:
+        """The command with which an operator deletes a counter that is wrong."""
+        ...
+
+
+class Subscriptions(Protocol):
+    """The clients of this node and their chats. An engine's jobs call it when other processes wrote."""
+
+    async def catch_up(self) -> None:
+        """Anything may have changed: read memberships and logs again, and deliver new entries."""
+        ...
+
+    async def check_heads(self) -> None:
+        """Logs may have grown: compare their heads, and deliver new entries."""
+        ...
+
+    async def check_sessions(self) -> None:
+        """Sessions may have ended: read each again, and close the connections of those that have."""
+        ...
+
+
+class Engine(Store, Protocol):
+    """One storage engine. `app.engines.make_engine` creates it; nothing else knows which one it is.
+
+    Creating it connects to nothing. The caller calls `open` before it uses a port, except where a port says
+    otherwise, and `close` last, with or without `open`.
+    """
+
+    @property
+    def batching(self) -> Batching:
+        """How the sender must group drafts for its log."""
+        ...
+
+    @property
+    def outbox(self) -> Outbox | None:
+        """None: appends leave no mark for a bus, so this engine cannot serve a node with Kafka."""
+        ...
+
+    @property
+    def feed(self) -> Feed | None:
+        """None: the engine has no order over all chats. Workers then consume the feed of the bus."""
+        ...
+
+    @property
+    def allocator(self) -> Allocator | None:
+        """Allocates the sequences of `two_phase`. None: the engine does it itself, for itself only."""
+        ...
+
+    @property
+    def listing(self) -> Listing:
+        """See `Listing`."""
+        ...
+
+    @property
+    def inspection(self) -> Inspection:
+        """See `Inspection`."""
+        ...
+
+    @property
+    def repairs(self) -> Repairs:
+        """See `Repairs`."""
+        ...
+
+    @property
+    def available(self) -> bool:
+        """Whether it can serve at the moment; appends are refused while it cannot."""
+        ...
+
+    async def create(self, report: Callable[[str], None]) -> list[str]:
+        """Create a missing file or missing tables, and return their names. Existing ones stay unchanged.
+
+        `report` gets a line about each step, for the operator. May be called without `open`.
+        """
+        ...
+
+    def diagnose(self) -> AsyncIterator[Finding]:
+        """What an operator should know about the store and what it runs on; changes nothing.
+
+        May be called without `open`. ParleyError: the store cannot be used.
+        """
+        ...
+
+    async def open(self) -> None:
+        """Ready to serve when it returns. Repairs what a crash left behind.
+
+        ConfigError: it cannot serve until the operator changes something. StoreUnavailable: not now.
+        """
+        ...
+
+    def jobs(self, subscriptions: Subscriptions) -> list[Job]:
+        """The background jobs of the engine, from `open` to `close`. Commands do not run them."""
+        ...
+
+    async def close(self) -> None:
+        """Make everything noted durable, if the store can be reached, and close connections."""
         ...

@@ -1,64 +1,43 @@
-"""The recovery of a lost counter, after the sources' procedure: what is looked for and what is decided.
+"""`parley recover`: restores a chat's lost counter. It reads, decides and, with `apply`, writes and verifies.
 
-A missing counter is never guessed from one table alone. What was ever given out shows in entries, voids,
-open allocations, idempotency keys, and in the positions that devices and people have reported: the highest
-of all is where the chat goes on. Numbers between the last entry and that become voids, so that no reader
-waits for what nobody has.
+One table is not enough to restore a counter. Allocated numbers are in entries, voids, open allocations,
+idempotency keys, and in the positions that devices and people have reported: the chat continues after the
+highest of all. Numbers between the last entry and the highest become voids, so that no reader waits for an
+entry that does not exist.
 """
 
 from __future__ import annotations
 
+import structlog
 from msgspec import Struct
 
-from parley.errors import InconsistentCounterError, StoreError
-from parley.store.checks import Breach
+from parley.errors import CounterMissingError, InconsistentCounterError, StoreError
+from parley.store.check import check_log
+from parley.store.invariants import Breach, Findings
+from parley.store.ports import Engine, Inspection
+from parley.store.rows import Repair, Traces
 from parley.store.rules import STRAY_POSITIONS_MAX
+
+log = structlog.get_logger("parley.store")
 
 
 class NoSuchChat(StoreError):
-    """There is no chat of this id."""
+    """There is no chat with this id."""
 
 
-class Unbelievable(StoreError):
+class ImplausibleNumber(StoreError):
     """A position so far beyond the log that it must be a mistake; nothing was written."""
 
 
-class Found(Struct, kw_only=True):
-    """The highest number that each of a chat's tables knows of; 0 where there is none.
-
-    `voids` counts only those that lie beyond the last entry: the others say nothing more.
-    """
-
-    chat_id: str
-    counter: int | None
-    entries: int
-    voids: int = 0
-    open_allocations: int = 0
-    keys: int = 0
-    trimmed: int = 0
-    device_cursors: int = 0
-    delivery_state: int = 0
-
-    @property
-    def log_end(self) -> int:
-        """The highest number that the log itself knows of."""
-        return max(self.entries, self.voids, self.open_allocations, self.keys, self.trimmed)
-
-    @property
-    def maximum(self) -> int:
-        """The highest number that anything knows of: where the chat goes on."""
-        return max(self.log_end, self.device_cursors, self.delivery_state)
-
-
 class Recovery(Struct):
-    """What was found and what was, or would be, written. `is_lost`: the counter is gone, or fell back."""
+    """What was found, and what was or would be written. `is_lost`: the counter is missing, or fell back."""
 
-    found: Found
+    traces: Traces
     is_lost: bool
     counter: int
     voids: list[tuple[int, int]]
-    """First and last number of each stretch that becomes void."""
-    applied: bool
+    """First and last number of each range that becomes void."""
+    applied: bool = False
     breaches: list[Breach] = []
 
     @property
@@ -66,26 +45,70 @@ class Recovery(Struct):
         return sum(last - first + 1 for first, last in self.voids)
 
 
-def decide_counter(found: Found, *, may_raise: bool = False) -> tuple[int, bool]:
+async def recover(engine: Engine, chat_id: str, *, apply: bool, seal_holes: bool = False) -> Recovery:
+    """InconsistentCounterError when the counter exists and is behind its log: the operator must decide.
+
+    `seal_holes`: numbers whose entry is lost become voids, too.
+    """
+    repairs = engine.repairs
+    traces = await repairs.traces(chat_id)
+    counter, is_lost = decide_counter(traces, may_raise=repairs.may_raise)
+    voids: list[tuple[int, int]] = []
+    if is_lost or seal_holes:
+        first = traces.trimmed + 1 if seal_holes else traces.log_end + 1
+        voids = check_holes(await repairs.holes(chat_id, first, counter))
+    recovery = Recovery(traces, is_lost, counter, voids)
+    if apply:
+        if is_lost or voids:
+            recovery.counter = await repairs.write(Repair(chat_id, counter, is_lost, voids, traces))
+        recovery.applied = True
+        await _verify(engine.inspection, recovery)
+    return recovery
+
+
+def decide_counter(traces: Traces, *, may_raise: bool = False) -> tuple[int, bool]:
     """What the counter should be, and whether it has to be written.
 
-    InconsistentCounterError when it is behind its log, unless it may be raised; Unbelievable when a cursor
-    cannot be right.
+    InconsistentCounterError when it is behind its log, unless it may be raised; ImplausibleNumber when a
+    cursor cannot be right.
     """
-    if found.counter is not None and found.counter >= found.log_end:
-        return found.counter, False
-    if found.counter is not None and not may_raise:
-        raise InconsistentCounterError(found.counter, found.log_end)
-    if found.maximum - found.log_end > STRAY_POSITIONS_MAX:
-        raise Unbelievable(
-            f"a cursor says {found.maximum}, but the log of {found.chat_id} ends at {found.log_end}: too far"
-            " to be true. Look at user_device_cursors and delivery_state, correct the row, and run this again"
+    if traces.counter is not None and traces.counter >= traces.log_end:
+        return traces.counter, False
+    if traces.counter is not None and not may_raise:
+        raise InconsistentCounterError(traces.counter, traces.log_end)
+    if traces.maximum - traces.log_end > STRAY_POSITIONS_MAX:
+        raise ImplausibleNumber(
+            f"a cursor is at {traces.maximum}, but the log of {traces.chat_id} ends at {traces.log_end}: this"
+            " must be a mistake. Correct the row in user_device_cursors or delivery_state, and run this again"
         )
-    return found.maximum, True
+    return traces.maximum, True
 
 
 def check_holes(holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The holes, if they are so few that giving them up can be meant."""
+    """The holes, unless they are so many that sealing them must be a mistake."""
     if sum(last - first + 1 for first, last in holes) > STRAY_POSITIONS_MAX:
-        raise Unbelievable(f"more than {STRAY_POSITIONS_MAX:,} numbers are missing: restore a backup instead")
+        raise ImplausibleNumber(
+            f"more than {STRAY_POSITIONS_MAX:,} numbers are missing: restore a backup instead"
+        )
     return holes
+
+
+async def _verify(inspection: Inspection, recovery: Recovery) -> None:
+    """Read back what was written, and check the chat's whole log."""
+    chat_id, findings = recovery.traces.chat_id, Findings(not_shown=inspection.not_shown)
+    counter: int | None = None
+    async for page in inspection.chats([chat_id]):
+        for chat in page:
+            counter = (await check_log(inspection, chat, findings)).counter
+    recovery.breaches = findings.breaches
+    if counter is None or counter < recovery.counter:
+        raise CounterMissingError("the counter disappeared after it was written; find out what deletes it")
+    if recovery.is_lost:
+        log.warning(
+            "Counter recovered",
+            chat_id=chat_id,
+            recovered_sequence=recovery.counter,
+            voids=recovery.void_count,
+        )
+    elif recovery.voids:
+        log.warning("Holes sealed", chat_id=chat_id, voids=recovery.void_count)

@@ -1,35 +1,57 @@
-"""What every engine refuses in the same words."""
+"""Refusals and limits that all engines share."""
 
 from __future__ import annotations
 
-from parley.errors import BAD_REQUEST, NOT_FOUND, Refusal
-from parley.model import Relation
-from parley.wire.limits import (
-    BLOCKS_MAX,
-    CHAT_MEMBERS_MAX,
-    CONTACTS_MAX,
-    USER_CHATS_MAX,
-)
+from msgspec.structs import replace
 
-CHAT_FULL = BAD_REQUEST.because(f"a chat has at most {CHAT_MEMBERS_MAX} members")
-TOO_MANY_CHATS = BAD_REQUEST.because(f"a person is in at most {USER_CHATS_MAX} chats")
+from parley.clock import MS_PER_DAY, iso
+from parley.errors import BAD_REQUEST, NOT_FOUND, Refusal
+from parley.model import AccountState, Privacy, Relation, User
+from parley.wire.limits import BLOCKS_MAX, CONTACTS_MAX, INVITATION_DAYS
+
 RELATIONS_MAX = {Relation.CONTACT: CONTACTS_MAX, Relation.BLOCK: BLOCKS_MAX}
 TOO_MANY_RELATED = {
-    Relation.CONTACT: BAD_REQUEST.because(f"a person has at most {CONTACTS_MAX} contacts"),
-    Relation.BLOCK: BAD_REQUEST.because(f"a person blocks at most {BLOCKS_MAX} others"),
+    Relation.CONTACT: BAD_REQUEST.because(f"a person can have at most {CONTACTS_MAX} contacts"),
+    Relation.BLOCK: BAD_REQUEST.because(f"a person can block at most {BLOCKS_MAX} others"),
 }
-NO_TOKEN = BAD_REQUEST.because("this changed_since is no token of an overview; leave it out to start over")
+NO_TOKEN = BAD_REQUEST.because("changed_since is not a token of an overview; omit it to start over")
 
-ID_LETTERS_TOLD_MAX = 64
+USERS_LOOKED_AT_MAX = 10_000
+"""A page of people looks at so many at most, however few of them it finds."""
+DELETED_NAME = "deleted"
+
+ID_LETTERS_SHOWN_MAX = 64
+SAME_TITLE_MAX = 10
+"""How many chats of one title `Listing.find_chats` finds: more than a person chooses from."""
 STRAY_POSITIONS_MAX = 10_000
 """A counter further ahead of its log than this is a mistake, not a crash."""
 
 
 def no_user(user_id: str) -> Refusal:
-    """Somebody was named who does not exist."""
-    return NOT_FOUND.because(f"there is no user {user_id[:ID_LETTERS_TOLD_MAX]}")
+    """The refusal for a user who does not exist."""
+    return NOT_FOUND.because(f"there is no user {user_id[:ID_LETTERS_SHOWN_MAX]}")
+
+
+def expired_invitations(now_ms: int) -> str:
+    """The time of the youngest invitation that has expired by now."""
+    return iso(max(0, now_ms - INVITATION_DAYS * MS_PER_DAY))
 
 
 def direct_key(people: list[str]) -> str:
-    """What the direct chat of two people is known by, whoever of them is named first."""
+    """The key of the direct chat of two people, in either order."""
     return "|".join(sorted(people))
+
+
+def emptied(user: User) -> User:
+    """A deleted account: nothing of the person is left, and its username is none that anybody can have."""
+    return replace(
+        user,
+        username=f"{DELETED_NAME}:{user.user_id}",
+        display_name=DELETED_NAME,
+        about="",
+        is_operator=False,
+        last_seen_privacy=Privacy.NOBODY,
+        send_read_receipts=False,
+        last_seen=None,
+        state=AccountState.DELETED,
+    )

@@ -1,1 +1,1 @@
-"""Shipped tools for tests: a history checker, a hostile network, virtual time, real server processes."""
+"""Faults that a test injects into a server through its environment. Off by default."""

@@ -1,30 +1,30 @@
-"""Faults of DynamoDB on purpose, for tests: what the emulator never does and the real one does.
+"""Injected faults of DynamoDB, for tests: the emulator never has them, the real service does.
 
-Off unless the environment says otherwise, as shares of the requests that each can befall:
+Off by default. The environment gives the share of requests for each fault:
 
     PARLEY_TEST_DYNAMODB=throttle:0.1,transact_conflict:0.2,timeout_done:0.05,seed:7
     PARLEY_TEST_DYNAMODB=late_ms:400
 
-    throttle             refused for its rate; nothing is done
-    transact_conflict    a transaction, or a write of one item, met another transaction; nothing is done
-    timeout_done         done, but the answer is lost
-    timeout_not_done     lost on the way
-    server_error         500, and by chance it was done or not
+    throttle             refused because of the rate; nothing is done
+    transact_conflict    a transaction, or a write of one item, conflicts with another; nothing is done
+    timeout_done         done, but the response is lost
+    timeout_not_done     the request is lost; nothing is done
+    server_error         500; the request was done or not, at random
     unprocessed          a part of a batch is left for later
-    torn_page            a query or batch misses some items of a transaction that was under way meanwhile
-    seed                 of the dice
-    late_ms              no share: every answer, of any of these requests, comes so much later
+    torn_page            a query or batch misses some items of a transaction that runs at the same time
+    seed                 of the random numbers
+    late_ms              not a share: every response comes this much later
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from parley.store.dynamodb.answers import WRITES, Answer
-from parley.store.dynamodb.calling import Fault, Faults, Request, Send
+from parley.dynamodb import Fault, Faults, Request, Response, Send
+from parley.dynamodb.responses import WRITES
 
 VARIABLE = "PARLEY_TEST_DYNAMODB"
 READS = frozenset({"GetItem", "BatchGetItem", "Query", "Scan"})
@@ -40,11 +40,11 @@ REACH = {
     "unprocessed": frozenset(BATCHES),
     "torn_page": TORN,
 }
-"""Which operations each fault can befall. Tables are made and described undisturbed."""
+"""Which operations each fault can affect. Creating and describing tables has no faults."""
 
 
 def faults_from(environment: Mapping[str, str]) -> Faults | None:
-    """The faults that this process was told to suffer."""
+    """The faults that the environment of this process asks for."""
     text = environment.get(VARIABLE, "")
     if not text:
         return None
@@ -56,12 +56,12 @@ def faults_from(environment: Mapping[str, str]) -> Faults | None:
     return Late(dice, late_ms / 1000) if late_ms else dice
 
 
-async def throttle(operation: str, request: Request, send: Send) -> Answer:
+async def throttle(operation: str, request: Request, send: Send) -> Response:
     return _refusal("ThrottlingException", "Rate exceeded (injected)")
 
 
-async def conflict(operation: str, request: Request, send: Send) -> Answer:
-    """The first action, or the only one, met another transaction."""
+async def conflict(operation: str, request: Request, send: Send) -> Response:
+    """The first action, or the only one, conflicts with another transaction."""
     if operation != "TransactWriteItems":
         return _refusal("TransactionConflictException", "Transaction is ongoing for the item (injected)")
     codes = ["TransactionConflict", *["None"] * (len(request["TransactItems"]) - 1)]
@@ -70,33 +70,33 @@ async def conflict(operation: str, request: Request, send: Send) -> Answer:
     )
 
 
-async def timeout_done(operation: str, request: Request, send: Send) -> Answer:
+async def timeout_done(operation: str, request: Request, send: Send) -> Response:
     await send(operation, request)
-    raise TimeoutError("the answer is lost (injected)")
+    raise TimeoutError("the response is lost (injected)")
 
 
-async def timeout_not_done(operation: str, request: Request, send: Send) -> Answer:
+async def timeout_not_done(operation: str, request: Request, send: Send) -> Response:
     raise TimeoutError("the request is lost (injected)")
 
 
-async def server_error_done(operation: str, request: Request, send: Send) -> Answer:
+async def server_error_done(operation: str, request: Request, send: Send) -> Response:
     await send(operation, request)
     return await server_error_not_done(operation, request, send)
 
 
-async def server_error_not_done(operation: str, request: Request, send: Send) -> Answer:
-    return Answer(500, {"__type": "#InternalServerError", "message": "failed (injected)"})
+async def server_error_not_done(operation: str, request: Request, send: Send) -> Response:
+    return Response(500, {"__type": "#InternalServerError", "message": "failed (injected)"})
 
 
-async def unprocessed(operation: str, request: Request, send: Send) -> Answer:
-    """Only the first half of a batch is done, rounded down."""
+async def unprocessed(operation: str, request: Request, send: Send) -> Response:
+    """Only the first half of a batch, rounded down, is done."""
     [(table, part)] = request["RequestItems"].items()
     whole = part["Keys"] if operation == "BatchGetItem" else part
     half = len(whole) // 2
     body: dict[str, Any] = {"Responses": {}}
     if half:
         body = (await send(operation, {**request, "RequestItems": {table: _of(part, whole[:half])}})).body
-    return Answer(200, {**body, BATCHES[operation]: {table: _of(part, whole[half:])}})
+    return Response(200, {**body, BATCHES[operation]: {table: _of(part, whole[half:])}})
 
 
 def _of(part: Any, some: list[Any]) -> Any:
@@ -104,27 +104,19 @@ def _of(part: Any, some: list[Any]) -> Any:
     return {**part, "Keys": some} if isinstance(part, dict) else some
 
 
-def _refusal(code: str, message: str, **more: Any) -> Answer:
-    return Answer(400, {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": message, **more})
-
-
-class Planned:
-    """Faults in a given order: each operation meets its own, one by one; None lets a request pass."""
-
-    def __init__(self, **plans: Iterable[Fault | None]) -> None:
-        self._plans = {operation: iter(plan) for operation, plan in plans.items()}
-
-    def __call__(self, operation: str, request: Request) -> Fault | None:
-        return next(self._plans.get(operation, iter(())), None)
+def _refusal(code: str, message: str, **more: Any) -> Response:
+    return Response(400, {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": message, **more})
 
 
 class Dice:
-    """Faults by chance; the same seed and the same requests meet the same ones."""
+    """Random faults; the same seed and the same requests get the same ones."""
 
     def __init__(self, shares: Mapping[str, float], seed: int = 0) -> None:
         unknown = set(shares) - set(REACH)
         if unknown:
-            raise ValueError(f"{VARIABLE}: {', '.join(sorted(unknown))} is none of {', '.join(REACH)}, seed")
+            raise ValueError(
+                f"{VARIABLE}: {', '.join(sorted(unknown))} is not one of {', '.join(REACH)}, seed"
+            )
         self._shares = shares
         self._random = Random(seed)
         self._tearing = Tearing(self._random)
@@ -145,14 +137,14 @@ class Dice:
         is_watched = operation == "TransactWriteItems" and "torn_page" in self._shares
         return self._tearing.watch if is_watched else None
 
-    async def _server_error(self, operation: str, request: Request, send: Send) -> Answer:
+    async def _server_error(self, operation: str, request: Request, send: Send) -> Response:
         is_done = self._random.random() < 0.5
         fault = server_error_done if is_done else server_error_not_done
         return await fault(operation, request, send)
 
 
 class Late:
-    """A store that is far away: whatever becomes of a request, its answer takes so many seconds more."""
+    """A slow store: every response takes this many seconds longer."""
 
     def __init__(self, others: Faults, seconds: float) -> None:
         self._others = others
@@ -163,7 +155,7 @@ class Late:
         if operation not in EVERYTHING:
             return fault
 
-        async def late(operation: str, request: Request, send: Send) -> Answer:
+        async def late(operation: str, request: Request, send: Send) -> Response:
             try:
                 return await (send(operation, request) if fault is None else fault(operation, request, send))
             finally:
@@ -177,15 +169,15 @@ Added = list[dict[str, Any]]
 
 
 class Tearing:
-    """Read-committed, made visible: while a transaction is under way, a page shows a part of its items."""
+    """Makes reads read-committed: while a transaction runs, a page may have a part of its items."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
         self._under_way: dict[object, Added] = {}
         self._readers: dict[object, list[Added]] = {}
 
-    async def watch(self, operation: str, request: Request, send: Send) -> Answer:
-        """Pass a transaction on, and remember while it lasts which items it adds."""
+    async def watch(self, operation: str, request: Request, send: Send) -> Response:
+        """Send a transaction, and record which items it adds while it runs."""
         added = [
             put["Item"] for action in request["TransactItems"] if (put := action.get("Put")) and _is_new(put)
         ]
@@ -198,8 +190,8 @@ class Tearing:
         finally:
             del self._under_way[this]
 
-    async def tear(self, operation: str, request: Request, send: Send) -> Answer:
-        """Leave out of a page each item of a transaction under way by the toss of a coin."""
+    async def tear(self, operation: str, request: Request, send: Send) -> Response:
+        """Leave items of a running transaction out of a page, at random."""
         this, meanwhile = object(), list(self._under_way.values())
         self._readers[this] = meanwhile
         try:

@@ -1,11 +1,11 @@
-"""Faults on purpose, for tests: crashes and holds at labelled points, and a disk that fails.
+"""Injected faults, for tests: crashes and holds at labelled points, and a disk that fails.
 
-Off unless the environment says otherwise:
+Off by default. The environment turns them on:
 
     PARLEY_TEST_CRASH=label[:n[:FILE]]
-                                    the process kills itself the n-th time it reaches the label,
-                                    counted while FILE exists, if one is named
-    PARLEY_TEST_HOLD=label:FILE     whoever reaches the label waits while FILE exists
+                                    the process kills itself when it reaches the label for the n-th time,
+                                    counted only while FILE exists, if one is given
+    PARLEY_TEST_HOLD=label:FILE     the first task at the label waits while FILE exists
     PARLEY_TEST_DISK=FILE           the store's writes fail as FILE says: `full`, `sync` or `io`;
                                     no file, or an empty one, means a healthy disk
     PARLEY_TEST_BATCH_MAX=n         no transaction of a shared store takes more than n messages
@@ -35,12 +35,12 @@ LABELS = (
     "mid_fanout",
     "after_allocate",
 )
-HOLD_LOOK_SECONDS = 0.005
+HOLD_POLL_SECONDS = 0.005
 VFS_NAME = "parley-faults"
 
 
 def reach_from(environment: Mapping[str, str]) -> Callable[[str], None]:
-    """What happens at a labelled point: nothing, unless this process was told to die there."""
+    """A function for labelled points. It does nothing unless the environment asks for a crash there."""
     label, _, rest = environment.get(CRASH, "").partition(":")
     if not label:
         return lambda _: None
@@ -49,11 +49,11 @@ def reach_from(environment: Mapping[str, str]) -> Callable[[str], None]:
 
 
 class Crash:
-    """kill -9 of the own process: nothing is flushed, nobody is told."""
+    """Kills its own process with SIGKILL: nothing is flushed, no connection is closed."""
 
     def __init__(self, label: str, count: int, armed_by: Path | None = None) -> None:
         if label not in LABELS:
-            raise ValueError(f"{CRASH}: {label!r} is none of {', '.join(LABELS)}")
+            raise ValueError(f"{CRASH}: {label!r} is not one of {', '.join(LABELS)}")
         self._label = label
         self._left = count
         self._armed_by = armed_by
@@ -66,7 +66,7 @@ class Crash:
 
 
 def hold_from(environment: Mapping[str, str]) -> Callable[[str], Awaitable[None] | None]:
-    """Who waits at a labelled point: only the first to reach it, while a file exists."""
+    """A wait at a labelled point: the first task that reaches it waits while a file exists."""
     label, _, file = environment.get(HOLD, "").partition(":")
     if not label:
         return lambda _: None
@@ -88,16 +88,16 @@ class Hold:
     async def _wait(self) -> None:
         self._file.with_suffix(".held").touch()
         while self._file.exists():  # noqa: ASYNC110 - another process removes it
-            await asyncio.sleep(HOLD_LOOK_SECONDS)
+            await asyncio.sleep(HOLD_POLL_SECONDS)
 
 
 def batch_max_from(environment: Mapping[str, str], usual: int) -> int:
-    """How many drafts one transaction may take: as many as usual, unless fewer are to be compared with it."""
+    """How many drafts one transaction may hold: `usual`, unless the environment asks for fewer."""
     return min(usual, max(1, int(environment.get(BATCH_MAX, usual))))
 
 
 def vfs_from(environment: Mapping[str, str]) -> str | None:
-    """The name of a VFS whose disk can be made to fail; None for the real one."""
+    """The name of a VFS whose disk a test can make fail; None for the real one."""
     file = environment.get(DISK)
     if not file:
         return None
@@ -110,7 +110,7 @@ _vfs: FaultyVfs | None = None
 
 
 class FaultyVfs(apsw.VFS):
-    """The default VFS with files that consult a switch before they write or sync."""
+    """The default VFS with files that check a switch before they write or sync."""
 
     def __init__(self, switch: Path) -> None:
         self.switch = switch

@@ -1,1 +1,1 @@
-"""What travels: frames, refusals, limits and close codes, as pure values with two codecs."""
+"""The protocol: frames, HTTP bodies, limits and close codes, as pure values with their codecs."""

@@ -1,53 +1,56 @@
-"""JSON text frames and MessagePack binary frames of the same values.
+"""JSON text frames and MessagePack binary frames of the same values, for the server and for a client.
 
 An entry is stored as the JSON it travels as, so the JSON codec embeds it untouched; MessagePack
-transcodes it. Nothing a client sends makes a codec raise anything but `NotAFrame`: what is wrong with
-a frame's fields is a `Misread` value.
+transcodes it.
+For any input, a server's codec raises only `NotAFrame`; an object with invalid fields is a `Misread` value. A
+client skips frames of a type that it does not know (`None`), so that a newer server can serve older clients.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
 from parley.errors import BAD_REQUEST, UNKNOWN_TYPE, Refusal
-from parley.wire.frames import Entry, Request, RequestId, ServerFrame
+from parley.wire.frames import Entry, Request, RequestId, ServerFrame, ServerFrames
 
 JSON_PROTOCOL = "parley.v1"
 MSGPACK_PROTOCOL = "parley.v1.msgpack"
 
-KNOWN_TYPES = frozenset(
-    kind.__struct_config__.tag
-    for kind in Request.__args__  # the union's own list, so none is forgotten
-)
+# The unions' own lists, so that no type is forgotten.
+KNOWN_TYPES = frozenset(kind.__struct_config__.tag for kind in Request.__args__)
+KNOWN_ANSWERS = frozenset(kind.__struct_config__.tag for kind in ServerFrames.__args__)
 REQUEST_ID_MAX = 2**63
 WHOLE_NUMBER_DIGITS_MAX = 20
 MALFORMED = (msgspec.DecodeError, RecursionError, UnicodeError)
 
 
 class NotAFrame(Exception):
-    """What came is no object: the connection cannot go on."""
+    """The data is not an object with a type: the connection must close."""
 
 
 class Misread(Struct, frozen=True):
-    """An object that is no valid request, with what is owed to its sender."""
+    """An object that is not a valid request, with the refusal that its sender gets."""
 
     refusal: Refusal
     request_id: RequestId
 
 
+# The server's side
+
+
 class Codec(Protocol):
-    """One encoding of the contract."""
+    """One encoding of the contract, as the server uses it."""
 
     protocol: str
     binary: bool
 
     def decode(self, data: bytes | str) -> Request | Misread:
-        """The request in a frame. NotAFrame if it is no object at all."""
+        """The request in a frame. NotAFrame if it is not an object."""
         ...
 
     def encode(self, frame: ServerFrame) -> bytes:
@@ -75,7 +78,7 @@ class JsonCodec:
 
     @staticmethod
     def _envelope(data: bytes | str) -> object:
-        """What the field's strict decoder cannot hold (a lone surrogate, 1e400) may still be an object."""
+        """JSON that the strict decoder cannot hold (a lone surrogate, 1e400) may still be an object."""
         try:
             return json.loads(data, parse_int=_whole_number)
         except (ValueError, RecursionError) as error:
@@ -125,7 +128,7 @@ CODECS: dict[str, Codec] = {JSON_PROTOCOL: JSON, MSGPACK_PROTOCOL: MSGPACK}
 
 
 def _misread(parsed: object, error: Exception) -> Misread:
-    """Say what is wrong with an object that is no request; NotAFrame when it is no object."""
+    """What is wrong with an object that is not a request; NotAFrame when it is not an object."""
     if not isinstance(parsed, dict):
         raise NotAFrame("a frame is one object with a type")
     number = parsed.get("id")
@@ -142,9 +145,65 @@ def _misread(parsed: object, error: Exception) -> Misread:
 
 
 def _whole_number(digits: str) -> int | float:
-    """Python refuses to read thousands of digits, but they are JSON all the same."""
+    """Python refuses to parse thousands of digits, but they are valid JSON."""
     return int(digits) if len(digits) <= WHOLE_NUMBER_DIGITS_MAX else float(digits)
 
 
 def _shown(value: object) -> str:
-    return ascii(value[:40]) if isinstance(value, str) else "that is no text"
+    return ascii(value[:40]) if isinstance(value, str) else "that is not text"
+
+
+# The client's side
+
+
+class ClientCodec:
+    """One encoding of the contract, as a client uses it. `form` is `msgspec.json` or `msgspec.msgpack`."""
+
+    def __init__(self, protocol: str, form: Any) -> None:
+        self.protocol = protocol
+        self.binary = form is msgspec.msgpack
+        self._encoder = form.Encoder()
+        self._frames = form.Decoder(ServerFrames)
+        self._entries = form.Decoder(Entry)
+        self._anything = form.Decoder()
+
+    def encode(self, request: Request) -> bytes:
+        """The bytes of one request."""
+        encoded: bytes = self._encoder.encode(request)
+        return encoded
+
+    def decode(self, data: bytes | str) -> ServerFrames | None:
+        """The server's frame; None for a type this client does not know. NotAFrame if it is malformed."""
+        if self.binary and isinstance(data, str):
+            raise NotAFrame("this connection speaks MessagePack in binary frames")
+        try:
+            frame: ServerFrames = self._frames.decode(data)
+        except MALFORMED as error:
+            if self._is_of_known_type(data):
+                raise NotAFrame(f"not a frame of the contract: {error}") from error
+            return None
+        return frame
+
+    def _is_of_known_type(self, data: bytes | str) -> bool:
+        """False for an object of a type that this client does not know. NotAFrame if it cannot be read."""
+        try:
+            parsed = self._anything.decode(data.encode() if isinstance(data, str) else data)
+        except (*MALFORMED, ValueError, TypeError) as error:
+            raise NotAFrame(f"not a frame: {error}") from error
+        kind = parsed.get("type") if isinstance(parsed, dict) else None
+        return not isinstance(kind, str) or kind in KNOWN_ANSWERS
+
+    def entry(self, raw: Raw) -> Entry:
+        """One entry of a `messages` or `message_batch` frame. NotAFrame if it is malformed."""
+        try:
+            entry: Entry = self._entries.decode(raw)
+        except MALFORMED as error:
+            raise NotAFrame(f"not an entry: {error}") from error
+        return entry
+
+
+CLIENT_CODECS = {
+    "json": ClientCodec(JSON_PROTOCOL, msgspec.json),
+    "msgpack": ClientCodec(MSGPACK_PROTOCOL, msgspec.msgpack),
+}
+"""By the name that `connect(codec=…)` takes."""

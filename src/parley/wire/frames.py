@@ -1,12 +1,12 @@
 """Every frame of the contract as a typed value.
 
-A client's frame is decoded into exactly one of `ClientFrame`; unknown fields pass, unknown types are
-refused. `chat_id`, `conversation_id` and `conv_id` mean the same: `frame.chat` is whichever was given.
+A client's frame is decoded into exactly one kind of `ClientFrame`. Unknown fields are ignored, unknown types
+are refused. `chat_id`, `conversation_id` and `conv_id` mean the same: `frame.chat` is the one that was given.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Generic, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
@@ -16,11 +16,12 @@ from parley.wire import limits
 Sequence = Annotated[int, Meta(ge=0, le=limits.SEQUENCE_MAX)]
 Limit = Annotated[int, Meta(ge=1)]
 RequestId = int | float | None
-Answer = int | float | UnsetType
+ReplyId = int | float | UnsetType
+EntryT = TypeVar("EntryT")
 
 
 class ClientFrame(Struct, tag_field="type", kw_only=True, gc=False, omit_defaults=True):
-    """What a client asks. `id` comes back as `re` in the answer."""
+    """A request of a client. `id` comes back as `re` in the answer."""
 
     id: RequestId = None
 
@@ -76,14 +77,14 @@ class AckPosition(ChatFrame, tag="ack", kw_only=True, gc=False):
 
 
 class DeliveryReceipt(ChatFrame, tag="delivery_receipt", kw_only=True, gc=False):
-    """`delivered_at` is checked and not kept: what others see is when the server took it."""
+    """`delivered_at` is checked and not stored: others see when the server received it."""
 
     message_id: str
     delivered_at: str | None = None
 
 
 class ReadReceipt(ChatFrame, tag="read_receipt", kw_only=True, gc=False):
-    """`read_at` is checked and not kept: what others see is when the server took it."""
+    """`read_at` is checked and not stored: others see when the server received it."""
 
     read_up_to: str | Sequence
     read_at: str | None = None
@@ -98,7 +99,7 @@ class TypingStop(ChatFrame, tag="typing_stop", kw_only=True, gc=False):
 
 
 class PresenceSubscribe(ClientFrame, tag="presence_subscribe", kw_only=True):
-    """Whose presence this connection is told of from now on: these and nobody else."""
+    """The people whose presence this connection gets from now on; it replaces an earlier subscription."""
 
     user_ids: list[str]
 
@@ -129,7 +130,7 @@ Request = (
 
 
 class Entry(Struct, kw_only=True, gc=False):
-    """One position of a chat's log. A client passes over a `kind` that it does not know."""
+    """One position of a chat's log. A client skips a `kind` that it does not know."""
 
     chat_id: str
     sequence: int
@@ -146,9 +147,9 @@ class Entry(Struct, kw_only=True, gc=False):
 
 
 class ServerFrame(Struct, tag_field="type", kw_only=True, gc=False):
-    """What the server says; `re` names the request it answers."""
+    """A frame of the server; `re` names the request it answers."""
 
-    re: Answer = UNSET
+    re: ReplyId = UNSET
 
 
 class Welcome(ServerFrame, tag="welcome", kw_only=True):
@@ -160,7 +161,9 @@ class Welcome(ServerFrame, tag="welcome", kw_only=True):
     limits: dict[str, int]
 
 
-class Ack(ServerFrame, tag="ack", kw_only=True, gc=False):
+class Receipt(ServerFrame, tag=False, kw_only=True, gc=False):
+    """Where a message is in the log: the answer to a send. HTTP uses it without a `type`."""
+
     chat_id: str
     client_message_id: str
     message_id: str
@@ -171,12 +174,19 @@ class Ack(ServerFrame, tag="ack", kw_only=True, gc=False):
     conflict: bool
 
 
-class MessageBatch(ServerFrame, tag="message_batch", kw_only=True):
-    """Every number in from_sequence..to_sequence is an entry or in `voids`."""
+class Ack(Receipt, tag="ack", tag_field="type", kw_only=True, gc=False):
+    """The answer to `send_message`."""
+
+
+class Batch(ServerFrame, Generic[EntryT], tag=False, kw_only=True):
+    """A page of a chat's log: every number in from_sequence..to_sequence is an entry or in `voids`.
+
+    The server embeds entries as they are stored (`Raw`); the SDK reads them over HTTP as `Entry`.
+    """
 
     chat_id: str
     epoch: int
-    entries: list[Raw]
+    entries: list[EntryT]
     voids: list[int]
     from_sequence: int
     to_sequence: int
@@ -185,8 +195,12 @@ class MessageBatch(ServerFrame, tag="message_batch", kw_only=True):
     reset: bool
 
 
+class MessageBatch(Batch[Raw], tag="message_batch", tag_field="type", kw_only=True):
+    """The answer to `sync_request` and `sync`."""
+
+
 class PresenceView(Struct):
-    """`last_seen`: when the person was last there, null if never; "unavailable" if you may not see it."""
+    """Whether a person is online. `last_seen`: null if never, "unavailable" if you may not see it."""
 
     user_id: str
     status: Literal["online", "offline"]
@@ -194,7 +208,7 @@ class PresenceView(Struct):
 
 
 class Peer(Struct):
-    """The other one of a direct chat."""
+    """The other person of a direct chat."""
 
     user_id: str
     username: str
@@ -256,8 +270,25 @@ class ChatChanged(ServerFrame, tag="chat_changed", kw_only=True):
     muted_until: str | UnsetType | None = UNSET
 
 
+class InvitationFrame(ServerFrame, tag="invitation", kw_only=True):
+    """You were invited to a chat; accept or decline it over HTTP."""
+
+    chat_id: str
+    title: str | None
+    by: str
+    role: str
+    invited_at: str
+    expires_at: str
+
+
+class InvitationEnded(ServerFrame, tag="invitation_ended", kw_only=True):
+    """An invitation was declined or withdrawn, or made room for newer ones. A join is not told so."""
+
+    chat_id: str
+
+
 class ReceiptFrame(ServerFrame, tag="receipt", kw_only=True, gc=False):
-    """How far a member has received or read. Your own: on whichever device. Null: somebody has read."""
+    """How far a member has received or read; null: a member has read, in a chat that does not say who."""
 
     chat_id: str
     user_id: str | None
@@ -267,7 +298,7 @@ class ReceiptFrame(ServerFrame, tag="receipt", kw_only=True, gc=False):
 
 
 class Typing(ServerFrame, tag="typing", kw_only=True, gc=False):
-    """Somebody types; show it so long at most, 0 to hide it."""
+    """A member is typing. Show it for at most this long; 0 hides it."""
 
     chat_id: str
     user_id: str
@@ -300,6 +331,8 @@ ServerFrames = (
     | HeartbeatAck
     | Messages
     | ChatChanged
+    | InvitationFrame
+    | InvitationEnded
     | ReceiptFrame
     | Typing
     | PresenceState
@@ -308,8 +341,8 @@ ServerFrames = (
 )
 
 
-def answer_to(request_id: RequestId) -> Answer:
-    """What `re` says for a request's `id`: nothing when the client named none."""
+def answer_to(request_id: RequestId) -> ReplyId:
+    """The `re` of the answer to a request with this `id`; absent when the client named none."""
     return UNSET if request_id is None else request_id
 
 

@@ -11,15 +11,24 @@ BODY_BYTES_MAX = 1 * MIB
 REQUEST_LINE_BYTES_MAX = 128 * KIB
 CHAT_MEMBERS_MAX = 10_000
 USER_CHATS_MAX = 5_000
+UNASKED_CHATS_MAX = 2_500
+"""Chats that people put a person into who are not contacts of theirs; beyond it these can only invite."""
+INVITATIONS_MAX = 200
+"""Invitations that wait for one person; the oldest ends when there are more."""
+INVITATIONS_PER_INVITER_MAX = 10
+"""Invitations of one person that wait for another."""
+INVITATION_DAYS = 30
 IN_FLIGHT_MAX = 1_024
 OUTBOX_BYTES_MAX = 4 * MIB
+USER_OUTBOX_BYTES_MAX = 16 * MIB
+"""Of all connections of a user on one node."""
 PRESENCE_BATCH_MAX = 500
 CONTACTS_MAX = 5_000
 BLOCKS_MAX = 1_000
 RECEIPT_MEMBERS_MAX = 100
-"""Above it receipts are told on request only."""
+"""In a larger chat, clients get receipts only on request."""
 TYPING_MEMBERS_MAX = 100
-"""Above it nobody is told who types."""
+"""In a larger chat typing is not shown."""
 TYPING_EVERY_SECONDS = 3
 TYPING_SHOWN_SECONDS = 5
 
@@ -27,12 +36,12 @@ PAGE_ENTRIES_DEFAULT = 100
 PAGE_ENTRIES_MAX = 1_000
 PAGE_BYTES_MAX = 1 * MIB
 RECEIPT_PAGES_MAX = 10
-"""A receipt for one message looks through so many pages for one that was not acknowledged."""
+"""To find the message of one receipt, the server reads at most this many pages."""
 OVERVIEW_CHATS_DEFAULT = 100
 OVERVIEW_CHATS_MAX = 1_000
 UNREAD_MAX = 999
 UNREAD_LOOKED_AT_MAX = 10_000
-"""Unread messages are counted among so many last positions: who only writes into a chat has none of them."""
+"""The server counts unread messages in at most this many positions at the end of a chat."""
 
 USERNAME_LETTERS_MAX = 64
 PASSWORD_LETTERS_MAX = 1_024
@@ -49,15 +58,19 @@ HEARTBEAT_SECONDS = 30
 IDLE_SECONDS_MAX = 75
 DRAIN_SECONDS_MAX = 10
 ANSWER_SECONDS_MAX = 5
-"""Every request has an answer by then, once its turn has come, whatever the store does."""
+"""The server answers every request within this time of starting it, whatever the store does."""
 
 SEQUENCE_MAX = 2**53 - 1
 SESSION_DAYS = 30
+USER_SESSIONS_MAX = 100
+"""A login beyond them ends the session that was used least recently."""
 IDEMPOTENCY_DAYS = 7
 
-assert TYPING_SHOWN_SECONDS > TYPING_EVERY_SECONDS, "who goes on typing is shown without a break"
+assert TYPING_SHOWN_SECONDS > TYPING_EVERY_SECONDS, "a member who keeps typing is shown without a break"
 assert FRAME_BYTES_MAX > MESSAGE_BYTES_MAX
+assert 2 * UNASKED_CHATS_MAX <= USER_CHATS_MAX, "half of a person's chats are their own to choose"
 assert OUTBOX_BYTES_MAX > 2 * PAGE_BYTES_MAX
+assert USER_OUTBOX_BYTES_MAX > OUTBOX_BYTES_MAX
 assert UNREAD_LOOKED_AT_MAX > UNREAD_MAX
 assert IDLE_SECONDS_MAX > 2 * HEARTBEAT_SECONDS
 assert PAGE_BYTES_MAX > MESSAGE_BYTES_MAX

@@ -8,14 +8,15 @@ import pytest
 from parley import config
 from parley.app import App
 from parley.app.buses import EmbeddedBusEngine
-from parley.app.engines import Job
 from parley.bus.sweeper import Sweeper
+from parley.store.ports import Job
 
 SHARED = {
     "PARLEY_STORE_ENGINE": "dynamodb",
     "PARLEY_DYNAMODB_ENDPOINT": "http://127.0.0.1:9",
     "PARLEY_DYNAMODB_REGION": "local",
     "PARLEY_KAFKA_BROKERS": "127.0.0.1:9",
+    "PARLEY_CLUSTER_SECRET": "the secret of a node that is not started",
 }
 """Services at a port where nobody listens: a node is made here, not started."""
 
@@ -54,7 +55,7 @@ async def test_a_node_that_delivers_sweeps(
 
     monkeypatch.setattr(Sweeper, "run", run)
     app = made(tmp_path, PARLEY_CLUSTER_ROLES=roles, **SHARED)
-    for job in app._buses.jobs():
+    for job in app.bus_engine.jobs():
         await job
     assert len(swept) == sweeps
 
@@ -62,7 +63,7 @@ async def test_a_node_that_delivers_sweeps(
 async def test_a_node_does_the_work_of_its_bus(tmp_path: Path) -> None:
     """What a bus asks to be run, the sweeper among it, runs once the node is started."""
     app = made(tmp_path)
-    app._buses = bus = Working()
+    app.bus_engine = bus = Working()
     await app.start()
     try:
         await asyncio.wait_for(bus.is_working.wait(), 10)
@@ -71,22 +72,22 @@ async def test_a_node_does_the_work_of_its_bus(tmp_path: Path) -> None:
 
 
 async def test_what_the_hub_reads_waits_for_answers(tmp_path: Path) -> None:
-    """On a node among others the hub asks forwarding before it shows what the log has."""
+    """On a node among others the hub asks for the same pending sends that both ways to send keep."""
     app = made(tmp_path, **SHARED)
     assert app.cluster is not None
-    assert app.hub.hold == app.cluster.forwarding.hold
+    assert app.hub._pending_sends is app.cluster.forwarder._pending is app.local_sender._pending
 
 
 async def test_people_hear_of_changes_before_members_do(tmp_path: Path) -> None:
     """What is remembered of a chat's people is forgotten with every change that the hub hears of."""
     app = made(tmp_path)
-    assert app.hub.changed == app.social.chat_changed
-    assert app.people.changed == app.social.person_changed
+    assert app.hub._chat_changed == app.social.chat_changed
+    assert app.accounts._changed == app.social.person_changed
 
 
 @pytest.mark.parametrize(("ack", "waits"), [("stored", False), ("published", True)])
 async def test_an_ack_waits_for_the_bus_where_configured(tmp_path: Path, ack: str, waits: bool) -> None:
     """With `bus.ack = published`, and only then, sends are confirmed by the publisher."""
     app = made(tmp_path, PARLEY_BUS_ACK=ack, **SHARED)
-    assert (app._buses.confirm is not None) is waits
-    assert app.local_sending._confirm == app._buses.confirm
+    assert (app.bus_engine.confirm is not None) is waits
+    assert app.local_sender._confirm == app.bus_engine.confirm

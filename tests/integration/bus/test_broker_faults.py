@@ -9,21 +9,23 @@ from pathlib import Path
 import pytest
 import structlog
 
+from parley.app.kafka import TOPICS
+from parley.bus.events import PERSISTED
 from parley.bus.kafka.admin import ensure_topics
 from parley.bus.kafka.feed import KafkaFeed
 from parley.bus.publisher import CONFIRM_SECONDS_MAX, FANOUT_BLOCKED
 from parley.bus.sweeper import SWEEP_AFTER_MS, Sweeper
-from parley.bus.topics import PERSISTED, topic_name
 from parley.clock import wall_clock
-from parley.config import Kafka
+from parley.config import KafkaConfig
 from parley.errors import SERVICE_UNAVAILABLE, ConfigError
 from parley.telemetry import Metrics
 from tests.contracts.buses import Node, node, sequences
 from tests.contracts.feeds import Worker, working
+from tests.fakes import KEYS
 from tests.integration.bus.test_kafka import Ear
 from tests.integration.bus.topics import sequences_on
+from tests.memory.scripted import ScriptedLog
 from tests.services import ADDRESSES, OwnServices, fresh_prefix
-from tests.unit.bus.world import FakeLog
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(240)
@@ -36,7 +38,7 @@ BACK_SECONDS_MAX = 90.0
 class Broker:
     """A broker of a test's own."""
 
-    def __init__(self, services: OwnServices, kafka: Kafka) -> None:
+    def __init__(self, services: OwnServices, kafka: KafkaConfig) -> None:
         self._services = services
         self.kafka = kafka
 
@@ -52,12 +54,12 @@ async def own_broker(folder: Path) -> AsyncIterator[Broker]:
     with OwnServices(folder) as services:
         await asyncio.to_thread(services.up, "kafka")
         brokers = services.environment("kafka")[ADDRESSES["kafka"]].split(",")
-        kafka = Kafka(brokers=brokers, prefix=fresh_prefix(), partitions=3)
-        await ensure_topics(kafka)
+        kafka = KafkaConfig(brokers=brokers, prefix=fresh_prefix(), partitions=3)
+        await ensure_topics(kafka, TOPICS)
         yield Broker(services, kafka)
 
 
-async def talk(sender: Node, log: FakeLog) -> None:
+async def talk(sender: Node, log: ScriptedLog) -> None:
     """Every chat says something, again and again."""
     while True:
         for chat_id in CHATS:
@@ -65,7 +67,7 @@ async def talk(sender: Node, log: FakeLog) -> None:
         await asyncio.sleep(LOAD_PAUSE_SECONDS)
 
 
-async def more(log: FakeLog, count: int) -> None:
+async def more(log: ScriptedLog, count: int) -> None:
     """Until every chat has said so much more."""
     goal = log.head(CHATS[-1]) + count
     await eventually(lambda: log.head(CHATS[-1]) >= goal, BACK_SECONDS_MAX)
@@ -77,10 +79,10 @@ def firsts(numbers: list[int]) -> list[int]:
 
 async def test_a_broker_killed_under_load_loses_and_doubles_nothing(tmp_path: Path) -> None:
     """Sending goes on; afterwards topic, listeners and workers have each chat whole and in order."""
-    log, ear, worker = FakeLog(), Ear(), Worker()
+    log, ear, worker = ScriptedLog(), Ear(), Worker()
     async with own_broker(tmp_path) as broker:
-        topic = topic_name(broker.kafka, PERSISTED)
-        feed = KafkaFeed(broker.kafka, topic, Metrics(wall_clock), random.Random(7).random)
+        topic = PERSISTED.name_in(broker.kafka)
+        feed = KafkaFeed(broker.kafka, topic, KEYS, Metrics(wall_clock), random.Random(7).random)
         async with node(broker.kafka, "one", log) as one, node(broker.kafka, "two", log) as two:
             two.bus.subscribe(ear)
             async with working(feed, worker):
@@ -108,7 +110,7 @@ async def test_a_broker_killed_under_load_loses_and_doubles_nothing(tmp_path: Pa
 
 async def test_without_a_broker_everybody_is_told_and_nobody_hangs(tmp_path: Path) -> None:
     """Confirmations are refused in time, a node stops soon and none starts; a sweeper does the rest later."""
-    log = FakeLog()
+    log = ScriptedLog()
     async with own_broker(tmp_path) as broker:
         async with node(broker.kafka, "one", log) as one:
             assert await one.publisher.confirm([log.store("a", 1)], {"a": 1}) == {}
@@ -134,7 +136,7 @@ async def test_without_a_broker_everybody_is_told_and_nobody_hangs(tmp_path: Pat
         assert await sequences_on(broker.kafka) == {"a": [1, 2]}
 
 
-async def sweep_now(on: Node, log: FakeLog) -> None:
+async def sweep_now(on: Node, log: ScriptedLog) -> None:
     sweeper = Sweeper(on.outbox, log, on.publisher, on.metrics, wall_clock)
     assert await sweeper.sweep(wall_clock()) == []
     assert await sweeper.sweep(wall_clock() + SWEEP_AFTER_MS) == ["a"]

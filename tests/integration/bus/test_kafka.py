@@ -10,19 +10,22 @@ from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from parley.bus import events
-from parley.bus.kafka import connecting
+from parley.bus.events import PERSISTED
+from parley.bus.kafka import client as kafka_client
 from parley.bus.kafka.admin import admin_of
 from parley.bus.kafka.feed import KafkaFeed
-from parley.bus.topics import BATCH_BYTES_MAX, PERSISTED, topic_name
+from parley.bus.topics import BATCH_BYTES_MAX
 from parley.clock import wall_clock
-from parley.config import Kafka
+from parley.config import KafkaConfig
+from parley.core.cluster_keys import EVENTS
 from parley.model import Head, Persisted
 from parley.telemetry import Metrics
 from parley.wire.limits import MESSAGE_BYTES_MAX
 from tests.contracts.buses import fresh_topics, node, sequences
 from tests.contracts.feeds import Worker, done, working
+from tests.fakes import KEYS
 from tests.integration.bus.topics import producer_of, sequences_on
-from tests.unit.bus.world import FakeLog
+from tests.memory.scripted import ScriptedLog
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -42,14 +45,14 @@ class Ear:
         raise AssertionError("nothing ends")
 
 
-def feed_of(kafka: Kafka, **settings: object) -> KafkaFeed:
-    topic = topic_name(kafka, PERSISTED)
-    return KafkaFeed(kafka, topic, Metrics(wall_clock), random.Random(7).random, **settings)
+def feed_of(kafka: KafkaConfig, **settings: object) -> KafkaFeed:
+    topic = PERSISTED.name_in(kafka)
+    return KafkaFeed(kafka, topic, KEYS, Metrics(wall_clock), random.Random(7).random, **settings)
 
 
 async def test_the_largest_messages_pass() -> None:
     """Messages whose JSON is six times as long as they are go through, many at once."""
-    kafka, log = await fresh_topics(), FakeLog()
+    kafka, log = await fresh_topics(), ScriptedLog()
     content = "\x00" * MESSAGE_BYTES_MAX
     async with node(kafka, "one", log) as one, node(kafka, "two", log) as two:
         ear = Ear()
@@ -63,7 +66,7 @@ async def test_the_largest_messages_pass() -> None:
 
 async def test_a_record_that_is_no_event_is_passed_over() -> None:
     """What a stranger writes to the topic is told in the log and stops nobody."""
-    kafka, log = await fresh_topics(partitions=1), FakeLog()
+    kafka, log = await fresh_topics(partitions=1), ScriptedLog()
     worker = Worker()
     with structlog.testing.capture_logs() as lines:
         async with node(kafka, "one", log) as one, node(kafka, "two", log) as two:
@@ -71,22 +74,21 @@ async def test_a_record_that_is_no_event_is_passed_over() -> None:
             two.bus.subscribe(ear)
             async with producer_of(kafka) as stranger:
                 for value in (b"no JSON", b'{"event_type": "MessagePersisted"}', None, b'"\xff"'):
-                    await stranger.send_and_wait(topic_name(kafka, PERSISTED), value, key=b"a")
+                    await stranger.send_and_wait(PERSISTED.name_in(kafka), value, key=b"a")
             one.bus.publish([log.store("a", 1)])
             async with working(feed_of(kafka), worker):
                 await done(worker, 1)
             await eventually(lambda: sequences(ear.heard, "a") == [1])
-            # Each node and the worker tell of each; the node that published hears no sooner than others.
-            await eventually(
-                lambda: [line["event"] for line in lines].count("a record that is no event") == 12
-            )
+            # Each node and the worker count each and say so once: a stranger cannot fill the log.
+            await eventually(lambda: one.unproven_events() == two.unproven_events() == 4)
+            assert [line["event"] for line in lines].count("record is not an event") == 3
 
 
 async def test_a_partition_that_is_added_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
     """A running node notices it and reads it from its start, and misses nothing of the others meanwhile."""
-    monkeypatch.setattr(connecting, "METADATA_MS_MAX", 300)
-    kafka, log = await fresh_topics(partitions=1), FakeLog()
-    topic = topic_name(kafka, PERSISTED)
+    monkeypatch.setattr(kafka_client, "METADATA_MS_MAX", 300)
+    kafka, log = await fresh_topics(partitions=1), ScriptedLog()
+    topic = PERSISTED.name_in(kafka)
     async with node(kafka, "one", log) as one, node(kafka, "two", log) as two:
         ear = Ear()
         two.bus.subscribe(ear)
@@ -97,7 +99,8 @@ async def test_a_partition_that_is_added_is_heard(monkeypatch: pytest.MonkeyPatc
         async with producer_of(kafka) as stranger:
             news = log.store("b", 1)
             record = events.encode("b", 1, news.positions[0], None, 0)
-            await stranger.send_and_wait(topic, record.value, key=record.key, partition=2)
+            proof = (events.PROOF, KEYS.ring(EVENTS, topic).tag(record.value))
+            await stranger.send_and_wait(topic, record.value, key=record.key, partition=2, headers=[proof])
         one.bus.publish([log.store("a", *range(50, 100))])
         await eventually(lambda: sequences(ear.heard, "b") == [1], 30)
         await eventually(lambda: sequences(ear.heard, "a") == list(range(1, 100)), 30)
@@ -110,7 +113,7 @@ async def has_partitions(client: AIOKafkaAdminClient, topic: str, count: int) ->
 
 async def test_a_slow_handler_stays_in_its_group_and_holds_up_its_own_partition_alone() -> None:
     """One that takes longer than Kafka's poll interval is not put out, and others go on meanwhile."""
-    kafka, log = await fresh_topics(partitions=3), FakeLog()
+    kafka, log = await fresh_topics(partitions=3), ScriptedLog()
     async with node(kafka, "one", log) as one:
         chats = [f"chat {number}" for number in range(12)]
         held = chats[0]
@@ -135,7 +138,7 @@ async def test_a_slow_handler_stays_in_its_group_and_holds_up_its_own_partition_
 
 async def test_a_flood_waits_outside_while_a_handler_is_slow() -> None:
     """A partition whose worker does not keep up is paused, and goes on when there is room again."""
-    kafka, log = await fresh_topics(partitions=1), FakeLog()
+    kafka, log = await fresh_topics(partitions=1), ScriptedLog()
     worker = Worker(hold=("a", 1))
     async with node(kafka, "one", log) as one, working(feed_of(kafka), worker):
         one.bus.publish([log.store("a", 1)])
@@ -150,7 +153,7 @@ async def test_a_flood_waits_outside_while_a_handler_is_slow() -> None:
 
 async def test_what_is_published_twice_is_handled_once() -> None:
     """Two nodes that both publish a chat make repeats, which a member drops."""
-    kafka, log = await fresh_topics(), FakeLog()
+    kafka, log = await fresh_topics(), ScriptedLog()
     worker = Worker()
     async with node(kafka, "one", log) as one, node(kafka, "two", log) as two:
         async with working(feed_of(kafka), worker):
@@ -167,9 +170,9 @@ async def test_what_is_published_twice_is_handled_once() -> None:
 
 async def test_lag_shows_what_a_reader_has_yet_to_handle() -> None:
     """The metric names each reader, rises with what waits and falls to nothing."""
-    kafka, log = await fresh_topics(partitions=1), FakeLog()
+    kafka, log = await fresh_topics(partitions=1), ScriptedLog()
     metrics, worker = Metrics(wall_clock), Worker(hold=("a", 2))
-    feed = KafkaFeed(kafka, topic_name(kafka, PERSISTED), metrics, random.Random(7).random)
+    feed = KafkaFeed(kafka, PERSISTED.name_in(kafka), KEYS, metrics, random.Random(7).random)
 
     def lag() -> float | None:
         return metrics.registry.get_sample_value("parley_consumer_lag", {"reader": "workers"})
@@ -189,8 +192,8 @@ async def test_lag_shows_what_a_reader_has_yet_to_handle() -> None:
 
 async def test_what_a_broker_refuses_is_sent_again_by_another_producer() -> None:
     """A topic that takes too little for a while holds its chats up, and then they come whole and in order."""
-    kafka, log = await fresh_topics(partitions=2), FakeLog()
-    topic = topic_name(kafka, PERSISTED)
+    kafka, log = await fresh_topics(partitions=2), ScriptedLog()
+    topic = PERSISTED.name_in(kafka)
     async with node(kafka, "one", log) as one, admin_of(kafka) as client:
         one.bus.publish([log.store("a", 1), log.store("b", 1)])
         await eventually(lambda: one.publisher.backlog() == 0)

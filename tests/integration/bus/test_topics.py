@@ -5,10 +5,11 @@ import re
 import pytest
 from aiokafka.admin import NewPartitions, NewTopic
 
+from parley.app.kafka import TOPICS
+from parley.bus.events import PERSISTED
 from parley.bus.kafka import admin
 from parley.bus.kafka.admin import admin_of, check_topics, ensure_topics
-from parley.bus.topics import PERSISTED, topic_name, topics
-from parley.config import Kafka
+from parley.config import KafkaConfig
 from parley.errors import ConfigError
 from tests.contracts.buses import fresh_topics
 from tests.services import fresh_prefix, kafka_brokers
@@ -16,29 +17,29 @@ from tests.services import fresh_prefix, kafka_brokers
 SENTENCE = re.compile(r"[^\n]+")
 
 
-async def refusal_of(kafka: Kafka) -> str:
+async def refusal_of(kafka: KafkaConfig) -> str:
     with pytest.raises(ConfigError) as refused:
-        await check_topics(kafka)
+        await check_topics(kafka, TOPICS)
     assert SENTENCE.fullmatch(str(refused.value))
     return str(refused.value)
 
 
 async def test_topics_are_made_once() -> None:
     """Making them again changes nothing, and the check then has nothing to say on loopback."""
-    kafka = Kafka(brokers=kafka_brokers(), prefix=fresh_prefix(), partitions=4)
-    assert await ensure_topics(kafka) == [topic.name for topic in topics(kafka)]
-    assert await ensure_topics(kafka) == []
-    assert await check_topics(kafka) == []
+    kafka = KafkaConfig(brokers=kafka_brokers(), prefix=fresh_prefix(), partitions=4)
+    assert await ensure_topics(kafka, TOPICS) == [topic.name_in(kafka) for topic in TOPICS]
+    assert await ensure_topics(kafka, TOPICS) == []
+    assert await check_topics(kafka, TOPICS) == []
     async with admin_of(kafka) as client:
-        (found,) = await client.describe_topics([topic_name(kafka, PERSISTED)])
+        (found,) = await client.describe_topics([PERSISTED.name_in(kafka)])
     assert len(found["partitions"]) == 4
 
 
 async def test_a_missing_topic_is_named_with_its_remedy() -> None:
     """Without topics a node does not start, and says how they are made."""
-    kafka = Kafka(brokers=kafka_brokers(), prefix=fresh_prefix())
+    kafka = KafkaConfig(brokers=kafka_brokers(), prefix=fresh_prefix())
     assert await refusal_of(kafka) == (
-        f"Kafka has no topic {kafka.prefix}messages.persisted: make it with: parley store init"
+        f"Kafka has no topic {kafka.prefix}messages.persisted: create it with: parley store init"
     )
 
 
@@ -55,37 +56,37 @@ async def test_more_partitions_than_asked_for_are_fine() -> None:
     """An operator may have added some."""
     kafka = await fresh_topics(partitions=2)
     async with admin_of(kafka) as client:
-        await client.create_partitions({topic_name(kafka, PERSISTED): NewPartitions(5)})
-    assert await check_topics(kafka) == []
+        await client.create_partitions({PERSISTED.name_in(kafka): NewPartitions(5)})
+    assert await check_topics(kafka, TOPICS) == []
 
 
 async def test_a_topic_that_takes_too_little_is_refused() -> None:
     """A message of the largest size must fit."""
-    kafka = Kafka(brokers=kafka_brokers(), prefix=fresh_prefix(), partitions=1)
+    kafka = KafkaConfig(brokers=kafka_brokers(), prefix=fresh_prefix(), partitions=1)
     async with admin_of(kafka) as client:
         small = {"max.message.bytes": "100000"}
-        await client.create_topics([NewTopic(topic_name(kafka, PERSISTED), 1, 1, topic_configs=small)])
-    await ensure_topics(kafka)
-    assert "takes batches of 100000 bytes: raise its max.message.bytes" in await refusal_of(kafka)
+        await client.create_topics([NewTopic(PERSISTED.name_in(kafka), 1, 1, topic_configs=small)])
+    await ensure_topics(kafka, TOPICS)
+    assert "accepts batches of up to 100000 bytes: raise its max.message.bytes" in await refusal_of(kafka)
 
 
 async def test_a_replication_that_no_broker_can_give_is_refused() -> None:
     """One broker cannot hold three replicas."""
-    kafka = Kafka(brokers=kafka_brokers(), prefix=fresh_prefix(), replication=3)
-    with pytest.raises(ConfigError, match="Kafka cannot make the topic"):
-        await ensure_topics(kafka)
+    kafka = KafkaConfig(brokers=kafka_brokers(), prefix=fresh_prefix(), replication=3)
+    with pytest.raises(ConfigError, match="Kafka cannot create the topic"):
+        await ensure_topics(kafka, TOPICS)
 
 
 @pytest.mark.parametrize("broker", ["127.0.0.1:1", "no-such-host.invalid:9092", "nonsense"])
 async def test_a_broker_that_cannot_be_reached_is_named(broker: str) -> None:
     """A wrong address is one sentence with the address in it."""
-    said = await refusal_of(Kafka(brokers=[broker]))
+    said = await refusal_of(KafkaConfig(brokers=[broker]))
     assert said.startswith(f"Kafka at {broker} cannot be used: ")
 
 
 async def test_authorities_that_cannot_be_read_are_refused() -> None:
     """A certificate file that is not there is told before anybody connects."""
-    kafka = Kafka(brokers=["127.0.0.1:1"], security="tls", ca="/no/such/file")
+    kafka = KafkaConfig(brokers=["127.0.0.1:1"], security="tls", ca="/no/such/file")
     assert "kafka.ca cannot be used: /no/such/file" in await refusal_of(kafka)
 
 
@@ -95,7 +96,7 @@ async def test_authorities_that_cannot_be_read_are_refused() -> None:
 )
 def test_writes_on_one_broker_alone_are_warned_of(broker: str, insync: int, warned: bool) -> None:
     """Outside of one machine, a write that counts on one broker is worth a word."""
-    kafka = Kafka(brokers=[broker])
+    kafka = KafkaConfig(brokers=[broker])
     settings = {admin.INSYNC: insync, admin.LARGEST: 1_048_588}
-    warnings = admin._check_settings(kafka, topics(kafka)[0], settings)
+    warnings = admin._check_settings(kafka, PERSISTED.name, settings)
     assert [("min.insync.replicas" in warning) for warning in warnings] == [True] * warned

@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from parley.bus import events
-from parley.bus.kafka.connecting import options
-from parley.bus.topics import PERSISTED, topic_name
-from parley.config import Kafka
+from parley.bus.events import PERSISTED
+from parley.bus.kafka.client import options
+from parley.config import KafkaConfig
 
 
-async def sequences_on(kafka: Kafka) -> dict[str, list[int]]:
+async def sequences_on(kafka: KafkaConfig) -> dict[str, list[int]]:
     """Everything on `messages.persisted`: each chat's numbers in the order of the records."""
-    topic = topic_name(kafka, PERSISTED)
+    topic = PERSISTED.name_in(kafka)
     consumer = AIOKafkaConsumer(topic, **options(kafka), auto_offset_reset="earliest")
     await consumer.start()
     found: dict[str, list[int]] = {}
@@ -34,7 +34,7 @@ async def sequences_on(kafka: Kafka) -> dict[str, list[int]]:
 
 
 @asynccontextmanager
-async def producer_of(kafka: Kafka) -> AsyncIterator[AIOKafkaProducer]:
+async def producer_of(kafka: KafkaConfig) -> AsyncIterator[AIOKafkaProducer]:
     producer = AIOKafkaProducer(**options(kafka))
     await producer.start()
     try:

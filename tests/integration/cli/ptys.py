@@ -11,7 +11,7 @@ import termios
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from parley.testing.server import ServerProcess, parley_command
+from tests.harness.server import ServerProcess, parley_command
 from tests.integration.cli.running import clean_environment
 from tests.unit.cli.terminal import Terminal
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from parley.testing.server import parley_command, run_command
+from tests.harness.server import parley_command, run_command
 
 COMMAND_SECONDS_MAX = 40.0
 PR_CAPBSET_DROP = 24

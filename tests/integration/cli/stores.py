@@ -6,16 +6,22 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from parley.clock import Clock
 from parley.ids import Ids
+from parley.store.check import check
+from parley.store.invariants import Findings, OnProgress, no_progress
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
 from tests.integration.small_world import VOID_AT, Ticking, populate
 
 
-async def _fill(folder: Path) -> None:
-    clock = Ticking()
+def open_store(folder: Path, clock: Clock) -> SqliteStore:
     make_ids = Ids(random.Random(1).getrandbits)
-    store = SqliteStore(folder, clock=clock, ids=make_ids, metrics=Metrics(clock))
+    return SqliteStore(folder, clock=clock, ids=make_ids, metrics=Metrics(clock))
+
+
+async def _fill(folder: Path) -> None:
+    store = open_store(folder, Ticking())
     await store.open()
     await populate(store)
     await store.close()
@@ -43,3 +49,18 @@ def one(folder: Path, query: str) -> object:
     with closing(sqlite3.connect(folder / "parley.db", timeout=10)) as connection:
         row = connection.execute(query).fetchone()
         return row[0] if row else None
+
+
+def check_folder(
+    folder: Path, chat_ids: list[str] | None = None, on_progress: OnProgress = no_progress
+) -> Findings:
+    """What `parley check` finds."""
+
+    async def look() -> Findings:
+        store = open_store(folder, Ticking())
+        try:
+            return await check(store.inspection, chat_ids, on_progress)
+        finally:
+            await store.close()
+
+    return asyncio.run(look())

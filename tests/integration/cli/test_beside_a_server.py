@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from parley.testing.clients import HttpClient, Person, RawClient
-from parley.testing.server import ServerProcess
+from tests.harness.clients import HttpClient, Person, RawClient
+from tests.harness.server import ServerProcess
 from tests.integration.cli.running import parley, succeed
 
 SENDERS = 4

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from parley.store.checks import INVARIANTS
-from parley.testing.server import ServerProcess
+from parley.store.invariants import INVARIANTS
+from tests.harness.server import ServerProcess
 from tests.integration.cli.running import parley, succeed
 from tests.integration.cli.stores import change, one
 from tests.integration.small_world import GROUP_ENTRIES

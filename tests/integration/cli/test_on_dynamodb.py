@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import redis
 
-from parley.store.dynamodb.values import from_item, to_item
+from parley.dynamodb import from_item, to_item
 from tests.contracts.dynamodb_engine import other_program
 from tests.integration.cli.running import Run, parley
 from tests.services import fresh_prefix, service_environment

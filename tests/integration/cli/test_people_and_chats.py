@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.cli.running import parley, succeed
-from tests.integration.cli.stores import one
+from tests.integration.cli.stores import change, one
 from tests.integration.small_world import GROUP_ENTRIES
 
 
@@ -85,6 +85,23 @@ def test_changes_of_a_chat_are_entries(data: Path) -> None:
     assert parley("check", data=data).status == 0
 
 
+def test_invitations_are_listed_accepted_and_declined(data: Path) -> None:
+    """Whom nobody may add is invited; what they accept is an entry, what they decline is nothing."""
+    change(data, "UPDATE users SET who_may_add = 'nobody' WHERE username = 'cas'")
+    succeed("chat", "remove", "Tea", "cas", data=data)
+    assert succeed("chat", "add", "Tea", "cas", "--json", data=data).json["sequence"] is None
+    other = succeed("chat", "create", "--as", "ben", "--title", "Cake", "cas", "--json", data=data).json
+    assert other["invited"] == ["user_cas"]
+    assert "Tea" in succeed("chat", "invitations", "cas", data=data).stdout
+    found = succeed("chat", "invitations", "cas", "--json", data=data).json["invitations"]
+    assert {one["chat_id"] for one in found} == {"chat_group", other["chat_id"]}
+    accepted = succeed("chat", "accept", "Tea", "--as", "cas", "--json", data=data).json
+    assert accepted["sequence"] == GROUP_ENTRIES + 2
+    assert "no longer invited" in succeed("chat", "decline", "Cake", "--as", "cas", data=data).stdout
+    assert succeed("chat", "invitations", "cas", "--json", data=data).json["invitations"] == []
+    assert parley("check", data=data).status == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "says"),
     [
@@ -98,6 +115,7 @@ def test_changes_of_a_chat_are_entries(data: Path) -> None:
         (("chat", "add", "Tea", "ben"), 1, "already"),
         (("chat", "remove", "Tea", "ann"), 1, "last owner"),
         (("chat", "add", "ann,ben", "cas"), 1, "direct chat"),
+        (("chat", "accept", "Tea", "--as", "ben"), 1, "no such invitation"),
         (("chat", "add", "Tea", "ben", "--role", "king"), 2, "king"),
         (("chat", "frobnicate"), 2, "frobnicate"),
     ],

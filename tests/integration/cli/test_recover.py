@@ -3,17 +3,15 @@
 import asyncio
 from pathlib import Path
 
-import pytest
 from aiohttp import ClientSession
 
 from parley.clock import from_iso
-from parley.store.recovery import Unbelievable
-from parley.store.sqlite.check import check_folder
-from parley.store.sqlite.repair import recover
-from parley.testing.clients import HttpClient, RawClient
-from parley.testing.server import ServerProcess
+from parley.store.recovery import Recovery
+from parley.store.recovery import recover as recover_in
+from tests.harness.clients import HttpClient, RawClient
+from tests.harness.server import ServerProcess
 from tests.integration.cli.running import parley, succeed
-from tests.integration.cli.stores import change, one
+from tests.integration.cli.stores import change, check_folder, one, open_store
 from tests.integration.small_world import BEGINNING, GROUP_ENTRIES
 
 GROUP = "WHERE chat_id = 'chat_group'"
@@ -21,8 +19,9 @@ COUNTER = f"SELECT sequence_counter FROM chat_counters {GROUP}"
 LOSE_COUNTER = f"DELETE FROM chat_counters {GROUP}"
 
 
-def at_the_beginning() -> int:
-    return from_iso(BEGINNING)
+def recover(folder: Path, chat_id: str, *, apply: bool) -> Recovery:
+    store = open_store(folder, lambda: from_iso(BEGINNING))
+    return asyncio.run(recover_in(store, chat_id, apply=apply))
 
 
 def test_a_dry_run_shows_and_changes_nothing(data: Path) -> None:
@@ -64,46 +63,6 @@ def test_a_counter_that_is_fine_is_left_alone(data: Path) -> None:
     outcome = succeed("recover", "chat_group", "--apply", "--json", data=data).json["chats"][0]
     assert (outcome["status"], outcome["sequence_counter"]) == ("fine", GROUP_ENTRIES)
     assert one(data, "SELECT last FROM changes") == before
-
-
-def test_a_cursor_beyond_the_log_counts(data: Path) -> None:
-    """When entries are lost too, the chat goes on above what a device has seen, and the rest is void."""
-    change(data, LOSE_COUNTER, "DELETE FROM entries WHERE chat_no = 1 AND sequence > 4")
-    change(data, f"UPDATE user_device_cursors SET last_acked_sequence = 9 {GROUP}")
-    recovery = recover(data, "chat_group", at_the_beginning, apply=True)
-    assert recovery.found.device_cursors == 9
-    assert (recovery.counter, recovery.voids) == (9, [(5, 9)])
-    assert one(data, COUNTER) == 9
-    assert one(data, f"SELECT group_concat(sequence) FROM voids {GROUP} AND sequence > 4") == "5,6,7,8,9"
-    assert check_folder(data, ["chat_group"]).counts["log_density"] == 0
-
-
-@pytest.mark.parametrize(
-    ("table", "update"),
-    [
-        (
-            "delivery_state",
-            f"UPDATE delivery_state SET last_acked_sequence = 8 {GROUP} AND user_id = 'user_ben'",
-        ),
-        ("delivery_state", f"UPDATE delivery_state SET read_up_to = 8 {GROUP} AND user_id = 'user_ben'"),
-        ("open_allocations", "INSERT INTO open_allocations VALUES (1, 8, 0)"),
-        ("voids", "INSERT INTO entries (chat_no, sequence, kind) VALUES (1, 7, 0), (1, 8, 0)"),
-    ],
-)
-def test_every_table_that_knows_a_number_counts(table: str, update: str, data: Path) -> None:
-    """The recovered counter is the highest number that any table knows of."""
-    change(data, LOSE_COUNTER, update)
-    recovery = recover(data, "chat_group", at_the_beginning, apply=False)
-    assert getattr(recovery.found, table) == 8
-    assert recovery.counter == 8
-
-
-def test_a_number_too_far_away_is_not_believed(data: Path) -> None:
-    """A cursor millions beyond the log is told as a mistake, and nothing is written."""
-    change(data, LOSE_COUNTER, f"UPDATE user_device_cursors SET last_acked_sequence = 5000000 {GROUP}")
-    with pytest.raises(Unbelievable, match="too far to be true"):
-        recover(data, "chat_group", at_the_beginning, apply=True)
-    assert one(data, COUNTER) is None
 
 
 def test_all_chats_without_a_counter_are_recovered_at_once(data: Path) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from parley.cli.places import CommandFailed
-from parley.cli.serving import check_address
-from parley.testing.server import Lines, ServerProcess
+from parley.cli.server import check_address
+from tests.harness.server import Lines, ServerProcess
 from tests.integration.cli.running import clean_environment, parley
 
 

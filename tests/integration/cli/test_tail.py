@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from parley.client import Client, connect
-from parley.testing.server import ServerProcess
+from tests.harness.server import ServerProcess
 from tests.integration.cli.ptys import window
 from tests.integration.cli.running import parley, succeed
 from tests.integration.cli.test_talk import LINE_SECONDS_MAX, following
@@ -99,7 +99,7 @@ async def test_a_lost_server_is_said_and_comes_back(server: ServerProcess) -> No
     with window(server, "tail", "Tea", "--as", "ann", "-n", "1") as screen:
         await screen.shows("ann added cas")
         server.kill()
-        await screen.ends_with("not connected, trying again…")
+        await screen.ends_with("not connected, reconnecting…")
         server.start()
         await screen.until(lambda lines: lines[-1] == "")
         succeed("send", "Tea", "back", "--as", "ben", data=server.data)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from parley.clock import iso, wall_clock
-from parley.testing.server import Lines, ServerProcess, parley_command
+from tests.harness.server import Lines, ServerProcess, parley_command
 from tests.integration.cli.running import clean_environment, parley, succeed
 from tests.integration.cli.stores import change, one
 from tests.integration.small_world import GROUP_ENTRIES

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from parley.cli.starting import plain_options
-from parley.testing.server import READY_SECONDS_MAX, Lines, parley_command
+from parley.cli.startup import plain_options
 from parley.wire.limits import DRAIN_SECONDS_MAX
+from tests.harness.server import READY_SECONDS_MAX, Lines, parley_command
 from tests.tidy.repository import ROOT
 
 UNIT = "ops/parley.service"

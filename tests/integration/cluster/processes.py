@@ -14,8 +14,8 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
-from parley.testing.clients import Frame, HttpClient, Person, RawClient
-from parley.testing.server import ServerProcess, parley_command
+from tests.harness.clients import Frame, HttpClient, Person, RawClient
+from tests.harness.server import ServerProcess, parley_command
 from tests.services import OwnServices, fresh_prefix, service_environment
 from tests.waiting import eventually
 

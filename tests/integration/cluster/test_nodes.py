@@ -11,12 +11,14 @@ import structlog
 
 from parley.clock import wall_clock
 from parley.cluster import bodies
-from parley.cluster.calls import CALL_PROOF, NodeRefused
+from parley.cluster.calls import CALL_PROOF, CALL_TARGET, NodeRefused
 from parley.cluster.server import NOTICES_REMEMBERED_MAX, NodeServer
-from parley.config import Cluster
-from parley.core.node_trust import prove_call
+from parley.config import ClusterConfig
+from parley.core.cluster_keys import ClusterKeys
+from parley.core.node_trust import CallKeys, NodeCall, prove_call
 from parley.errors import ConfigError, StoreUnavailable
 from parley.model import Head
+from tests.fakes import KEYS
 from tests.integration.cluster.two_nodes import SECRET, Hearing, a_stopped_node, two_nodes
 from tests.unit.chats.nodes import message
 from tests.waiting import eventually
@@ -35,7 +37,7 @@ async def test_drafts_reach_the_node_that_has_the_chat() -> None:
         ]
         told = Counter(await asyncio.gather(*sends))
         assert told == {"stored": 200, "deduplicated": 200}
-        assert sum(map(len, place.store.logs.values())) == 200
+        assert sum(map(len, place.store.contents.values())) == 200
         for node in (place.one, place.two):
             text = node.metrics.text().decode()
             assert "parley_forwarded_drafts_total 0.0" not in text
@@ -50,7 +52,7 @@ async def test_an_unsigned_call_is_refused() -> None:
         for path, body in ((bodies.APPEND, drafts), (bodies.NOTICES, ended), (bodies.PING, b"")):
             async with session.post(place.two.url + path, data=body) as response:
                 assert response.status == 401
-        assert place.store.logs == {}
+        assert place.store.contents == {}
         assert place.two.hearing.heard == []
         async with session.get(place.two.url + "/healthz") as response:
             assert response.status == 200
@@ -64,7 +66,9 @@ async def test_refused_calls_fill_no_log() -> None:
                 async with session.post(place.two.url + bodies.APPEND, data=b"x") as response:
                     assert response.status == 401
                 with pytest.raises(NodeRefused):
-                    await place.one.calls.post(place.two.url + bodies.APPEND, b"no drafts", 5.0)
+                    await place.one.calls.post(
+                        place.two.url + bodies.APPEND, b"no drafts", 5.0, place.two.target
+                    )
     assert [line["event"] for line in lines] == ["node call refused"] * 2
 
 
@@ -75,7 +79,7 @@ async def test_nodes_with_different_secrets_do_without_each_other() -> None:
             draft = message("hello", place.one.chat_of("two"))
             assert await place.one.code(draft) == "stored"
             assert place.one.owners() == {"one"}
-    assert {"node call refused", "node doubted"} <= {line["event"] for line in lines}
+    assert {"node call refused", "node suspected"} <= {line["event"] for line in lines}
     assert "secret of" not in str(lines)
     assert SECRET not in str(lines)
 
@@ -84,14 +88,14 @@ async def test_a_stopped_node_is_passed_over_in_time() -> None:
     """A node that the kernel still answers for, and nobody else, costs two seconds and no message."""
     async with two_nodes() as place:
         with a_stopped_node(place.nodes) as stopped:
-            await place.one.peers.look()
+            await place.one.peers.refresh()
             chat = place.one.chat_of(stopped.node_id)
             now = asyncio.get_running_loop().time
             started = now()
             codes = await asyncio.gather(*(place.one.code(message(f"{n}", chat)) for n in range(10)))
             assert codes == ["stored"] * 10
             assert now() - started < SENDER_PATIENCE_SECONDS
-            assert place.store.logs[chat] == [f"{n}" for n in range(10)]
+            assert place.store.contents[chat] == [f"{n}" for n in range(10)]
             assert stopped.node_id not in place.one.owners()
 
 
@@ -101,7 +105,7 @@ async def test_a_draining_node_sends_callers_elsewhere_at_once() -> None:
         chat = place.one.chat_of("two")
         place.two.log.open.clear()
         taken = asyncio.create_task(place.one.code(message("taken before", chat)))
-        await eventually(lambda: place.two.sending._lanes != set())
+        await eventually(lambda: place.two.sender._workers != set())
         stopping = asyncio.create_task(place.two.stop())
         await eventually(lambda: place.two.server._draining)
         other = next(c for c in map("other {}".format, range(99)) if place.one.peers.owner_of(c) == "two")
@@ -110,7 +114,7 @@ async def test_a_draining_node_sends_callers_elsewhere_at_once() -> None:
         place.two.log.open.set()
         assert await taken == "stored"
         await stopping
-        assert place.store.logs == {chat: ["taken before"], other: ["goes elsewhere"]}
+        assert place.store.contents == {chat: ["taken before"], other: ["goes elsewhere"]}
 
 
 async def test_a_dead_node_is_passed_over_at_once() -> None:
@@ -120,7 +124,7 @@ async def test_a_dead_node_is_passed_over_at_once() -> None:
         assert await place.one.code(message("first", chat)) == "stored"
         await place.two.server.close()
         assert await place.one.code(message("second", chat)) == "stored"
-        assert place.store.logs[chat] == ["first", "second"]
+        assert place.store.contents[chat] == ["first", "second"]
 
 
 async def test_a_slow_store_is_waited_for() -> None:
@@ -177,7 +181,7 @@ async def test_a_listener_that_fails_is_told_again() -> None:
 
 async def test_a_server_does_not_remember_notices_for_ever() -> None:
     """The memory of what was heard is bounded."""
-    server = node_server(Cluster())
+    server = node_server(ClusterConfig())
     for n in range(NOTICES_REMEMBERED_MAX + 50):
         server._hear(bodies.SessionsEnded(f"ntc_{n}", []))
     assert len(server._heard) == NOTICES_REMEMBERED_MAX
@@ -197,45 +201,42 @@ async def test_a_body_that_is_too_large_is_not_read_to_its_end() -> None:
     """Nobody makes a node take in more than a full batch."""
     async with two_nodes() as place, aiohttp.ClientSession() as session:
         body = BytesIO(bytes(bodies.BODY_BYTES_MAX + 1))
-        proof = {CALL_PROOF: prove_call(SECRET, "POST", bodies.APPEND, body.getvalue(), wall_clock(), b"1")}
-        async with session.post(place.two.url + bodies.APPEND, data=body, headers=proof) as response:
+        call = NodeCall(place.two.target, "POST", bodies.APPEND, body.getvalue())
+        proof = prove_call(CallKeys(ClusterKeys(SECRET)), call, wall_clock(), b"1")
+        headers = {CALL_TARGET: call.target, CALL_PROOF: proof}
+        async with session.post(place.two.url + bodies.APPEND, data=body, headers=headers) as response:
             assert response.status == 413
-        assert place.store.logs == {}
+        assert place.store.contents == {}
 
 
 async def test_the_largest_batch_fits() -> None:
-    """As much as Forwarding puts into one call arrives."""
+    """As much as the forwarder puts into one call arrives."""
     async with two_nodes() as place:
         chat = place.one.chat_of("two")
         contents = [f"{n:02}" + "\U0001f600" * 16_000 for n in range(40)]
         codes = await asyncio.gather(*(place.one.code(message(text, chat)) for text in contents))
         assert codes == ["stored"] * 40
-        assert place.store.logs[chat] == contents
+        assert place.store.contents[chat] == contents
 
 
 async def test_a_node_that_does_not_append_takes_no_batch() -> None:
     """Asked all the same, it says so; its caller goes elsewhere."""
     async with two_nodes() as place:
-        place.two.server._sending = None
+        place.two.server._sender = None
         assert await place.one.code(message("hello", place.one.chat_of("two"))) == "stored"
         assert place.one.owners() == {"one"}
 
 
-def node_server(cluster: Cluster) -> NodeServer:
-    return NodeServer(cluster, clock=wall_clock, sending=None, listener=Hearing())
-
-
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.7"])
-def test_without_a_secret_a_node_stays_on_loopback(host: str) -> None:
-    """A node that strangers could call is not even made."""
-    with pytest.raises(ConfigError, match=r"cluster\.secret"):
-        node_server(Cluster(host=host, advertise="http://node-7"))
+def node_server(cluster: ClusterConfig) -> NodeServer:
+    return NodeServer(
+        cluster, keys=KEYS, target="node_7.1", clock=wall_clock, sender=None, listener=Hearing()
+    )
 
 
 async def test_others_reach_a_node_where_it_says() -> None:
     """The address on the list is the advertised one, or else the bound one."""
-    bound = node_server(Cluster())
-    advertised = node_server(Cluster(host="0.0.0.0", secret=SECRET, advertise="https://node-7.example/"))
+    bound = node_server(ClusterConfig())
+    advertised = node_server(ClusterConfig(host="0.0.0.0", advertise="https://node-7.example/"))
     try:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", await bound.start())
         assert await advertised.start() == "https://node-7.example"
@@ -247,7 +248,7 @@ async def test_others_reach_a_node_where_it_says() -> None:
 async def test_a_port_that_is_taken_is_a_sentence() -> None:
     """It names the keys to change."""
     async with two_nodes() as place:
-        taken = node_server(Cluster(port=int(place.one.url.rpartition(":")[2])))
+        taken = node_server(ClusterConfig(port=int(place.one.url.rpartition(":")[2])))
         try:
             with pytest.raises(ConfigError, match=r"cluster\.host 127\.0\.0\.1, port \d+: .*in use"):
                 await taken.start()
@@ -258,15 +259,15 @@ async def test_a_port_that_is_taken_is_a_sentence() -> None:
 @pytest.mark.parametrize(
     "cluster",
     [
-        Cluster(host="0.0.0.0", secret=SECRET),
-        Cluster(host="::", secret=SECRET),
-        Cluster(advertise="node-7"),
-        Cluster(advertise="ftp://node-7"),
-        Cluster(advertise="http://"),
-        Cluster(advertise="http://[::1"),
+        ClusterConfig(host="0.0.0.0"),
+        ClusterConfig(host="::"),
+        ClusterConfig(advertise="node-7"),
+        ClusterConfig(advertise="ftp://node-7"),
+        ClusterConfig(advertise="http://"),
+        ClusterConfig(advertise="http://[::1"),
     ],
 )
-def test_an_address_that_nobody_can_use_is_refused(cluster: Cluster) -> None:
+def test_an_address_that_nobody_can_use_is_refused(cluster: ClusterConfig) -> None:
     """A node that the others could not reach is not even made."""
     with pytest.raises(ConfigError, match=r"cluster\.advertise"):
         node_server(cluster)

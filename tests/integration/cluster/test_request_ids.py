@@ -6,18 +6,19 @@ import structlog
 from aiokafka import ConsumerRecord, TopicPartition
 
 from parley.bus.embedded import EmbeddedBus
-from parley.bus.events import Record
-from parley.bus.kafka.live import LiveReader
+from parley.bus.events import PROOF, Record
+from parley.bus.kafka.live_reader import LiveReader
 from parley.bus.publisher import Publisher
 from parley.clock import wall_clock
-from parley.config import Kafka
-from parley.gateway.hub import Hub
+from parley.config import KafkaConfig
+from parley.core.cluster_keys import EVENTS
 from parley.model import Draft, Persisted
 from parley.telemetry import Metrics
 from tests.contracts.acting import add_group, add_people, message
 from tests.contracts.engines import SqliteEngine, SqliteOpenStore
+from tests.fakes import KEYS, hub_over
 from tests.integration.cluster.two_nodes import RunningNode, two_nodes
-from tests.unit.bus.world import FakeLog, FakeOutbox
+from tests.memory.scripted import ScriptedLog, ScriptedOutbox
 from tests.unit.gateway.test_hub import Ear
 from tests.waiting import eventually
 
@@ -35,12 +36,13 @@ class Topic:
         return 0
 
     async def send(self, partition: int, records: list[Record]) -> None:
-        self._reader._hear({TopicPartition("topic", 0): [self._read(record) for record in records]})
+        self._reader._handle({TopicPartition("topic", 0): [self._read(record) for record in records]})
 
     def _read(self, record: Record) -> ConsumerRecord:
         self._offset += 1
+        proof = (PROOF, KEYS.ring(EVENTS, "topic").tag(record.value))
         return ConsumerRecord(
-            "topic", 0, self._offset, 0, 0, record.key, record.value, 0, 0, 0, tuple(record.headers)
+            "topic", 0, self._offset, 0, 0, record.key, record.value, 0, 0, 0, (*record.headers, proof)
         )
 
 
@@ -49,9 +51,9 @@ class PublishingBus(EmbeddedBus):
 
     def __init__(self, topic: Topic) -> None:
         super().__init__()
-        log = FakeLog()
+        log = ScriptedLog()
         self._publisher = Publisher(
-            log, FakeOutbox(log), topic, Metrics(wall_clock), "two", wall_clock, lambda: 0.5
+            log, ScriptedOutbox(log), topic, Metrics(wall_clock), "two", wall_clock, lambda: 0.5
         )
 
     def publish(self, news: list[Persisted]) -> None:
@@ -74,8 +76,10 @@ async def draft_for(node: RunningNode, store: SqliteOpenStore, sender: str, owne
 async def test_a_request_id_is_in_the_lines_of_every_hop(tmp_path: Path) -> None:
     """A message that one node takes, another stores, and the first delivers has one id all the way."""
     async with SqliteEngine("atomic", tmp_path).opened() as store:
-        hub = Hub(store.log, store.directory, Metrics(wall_clock), lambda _: None)
-        reader = LiveReader(Kafka(), "topic", "one", hub.hears, hub.persisted, Metrics(wall_clock))
+        hub = hub_over(store.log, store.directory, Metrics(wall_clock))
+        reader = LiveReader(
+            KafkaConfig(), "topic", KEYS, "one", hub.hears, hub.persisted_elsewhere, Metrics(wall_clock)
+        )
         bus = PublishingBus(Topic(reader))
         (ann,) = await add_people(store, "ann")
         async with two_nodes(log=store.log, bus=bus) as place:

@@ -10,41 +10,41 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from parley.bus.embedded import EmbeddedBus
 from parley.bus.ports import Bus
-from parley.chats.forwarding import Forwarding
-from parley.chats.sending import Sending
+from parley.chats.forwarder import Forwarder
+from parley.chats.pending import PendingSends
+from parley.chats.sender import LocalSender
 from parley.clock import wall_clock
 from parley.cluster.calls import SignedCalls
-from parley.cluster.notices import Herald
+from parley.cluster.notices import NoticeSender
 from parley.cluster.peers import ClusterPeers
 from parley.cluster.server import NodeServer
-from parley.config import Cluster
+from parley.config import ClusterConfig
+from parley.core.cluster_keys import ClusterKeys
 from parley.ephemeral.ports import Node
 from parley.errors import Refused
 from parley.ids import Ids
 from parley.model import AppendResult, Draft, Head, Persisted
 from parley.store.ports import Log
 from parley.telemetry import Metrics
-from tests.fakes import UnaskedLog
-from tests.unit.chats.nodes import SharedStore
+from tests.fakes import PER_CHAT
+from tests.memory.faulty import FaultyLog
+from tests.unit.chats.nodes import SharedLog
 from tests.unit.cluster.fakes import FakeNodes
 
 SECRET = "what all nodes of this cluster share"
 
 
-class MemoryLog(UnaskedLog):
-    """The way into the store. `open`: while it is cleared, appends wait, as on a slow store."""
+class SlowLog(FaultyLog):
+    """`open`: while it is cleared, appends wait, as on a slow store."""
 
-    def __init__(self, store: SharedStore) -> None:
-        self._store = store
+    def __init__(self, store: SharedLog) -> None:
+        super().__init__(store.tables)
         self.open = asyncio.Event()
         self.open.set()
-        self.failure: Exception | None = None
 
     async def append(self, drafts: Sequence[Draft]) -> AppendResult:
         await self.open.wait()
-        if self.failure is not None:
-            raise self.failure
-        return AppendResult(self._store.append(drafts), [])
+        return await super().append(drafts)
 
 
 class Hearing:
@@ -74,7 +74,7 @@ class RunningNode:
         self,
         name: str,
         nodes: FakeNodes,
-        store: SharedStore,
+        store: SharedLog,
         secret: str = SECRET,
         log: Log | None = None,
         bus: Bus | None = None,
@@ -82,31 +82,40 @@ class RunningNode:
         self.name = name
         self.metrics = Metrics(wall_clock)
         self.bus = EmbeddedBus()
-        self.log = MemoryLog(store)
-        self.sending = Sending(log or self.log, bus or EmbeddedBus(), self.metrics, lanes=0)
+        self.log = SlowLog(store)
+        pending = PendingSends()
+        self.sender = LocalSender(log or self.log, bus or EmbeddedBus(), pending, self.metrics, PER_CHAT)
         self.hearing = Hearing()
+        keys, self.target = ClusterKeys(secret), f"{name}.{random.getrandbits(64):x}"
         self.server = NodeServer(
-            Cluster(secret=secret), clock=wall_clock, sending=self.sending, listener=self.hearing
+            ClusterConfig(),
+            keys=keys,
+            target=self.target,
+            clock=wall_clock,
+            sender=self.sender,
+            listener=self.hearing,
         )
-        self.calls = SignedCalls(secret, clock=wall_clock, random_bytes=random.randbytes)
-        self.peers = ClusterPeers(name, ("gateway", "ingest"), nodes, self.calls, self.metrics)
-        self.forwarding = Forwarding(name, self.sending, self.peers, self.metrics)
-        self.herald = Herald(self.peers, self.metrics, wall_clock, Ids(random.getrandbits))
-        self.bus.subscribe(self.herald)
+        self.calls = SignedCalls(keys, clock=wall_clock, random_bytes=random.randbytes)
+        self.peers = ClusterPeers(
+            name, ("gateway", "ingest"), nodes, self.calls, self.metrics, target=self.target
+        )
+        self.forwarder = Forwarder(name, self.sender, self.peers, pending, self.metrics)
+        self.notices = NoticeSender(self.peers, self.metrics, wall_clock, Ids(random.getrandbits))
+        self.bus.subscribe(self.notices)
         self.url = ""
 
     async def start(self) -> None:
         self.url = await self.server.start()
-        self.sending.start()
+        self.sender.start()
         await self.peers.start(self.url)
 
     async def stop(self) -> None:
         """As a server does on SIGTERM."""
         await self.peers.withdraw()
         self.server.stop_accepting()
-        await self.forwarding.stop()
-        await self.sending.stop()
-        await self.herald.stop()
+        await self.forwarder.stop()
+        await self.sender.stop()
+        await self.notices.stop()
         await self.server.close()
         await self.peers.stop()
         await self.calls.close()
@@ -114,7 +123,7 @@ class RunningNode:
     async def code(self, draft: Draft) -> str:
         """How a send through this node ends, in one word."""
         try:
-            appended = await self.forwarding.send(draft)
+            appended = await self.forwarder.send(draft)
         except Refused as error:
             return error.refusal.code
         return "deduplicated" if appended.deduplicated else "stored"
@@ -132,7 +141,7 @@ class Place:
 
     def __init__(self, second_secret: str = SECRET, log: Log | None = None, bus: Bus | None = None) -> None:
         self.nodes = FakeNodes()
-        self.store = SharedStore()
+        self.store = SharedLog()
         self.one = RunningNode("one", self.nodes, self.store)
         self.two = RunningNode("two", self.nodes, self.store, second_secret, log, bus)
 
@@ -145,7 +154,7 @@ async def two_nodes(
     place = Place(second_secret, log, bus)
     await place.one.start()
     await place.two.start()
-    await place.one.peers.look()
+    await place.one.peers.refresh()
     try:
         yield place
     finally:

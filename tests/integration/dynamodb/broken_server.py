@@ -5,8 +5,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
-from parley.store.dynamodb.client import Dynamo
-from parley.store.dynamodb.credentials import fixed
+from parley.dynamodb import Dynamo, fixed_credentials
 
 ANSWER_SECONDS = 0.2
 BODY = b'{"Item":{"chat_id":{"S":"c"}}}'
@@ -85,7 +84,7 @@ async def broken(*acts: Act) -> AsyncIterator[tuple[Dynamo, Server]]:
     dynamo = Dynamo(
         f"http://127.0.0.1:{port}",
         "us-east-1",
-        credentials=fixed("key", "secret"),
+        credentials=fixed_credentials("key", "secret"),
         random=lambda: 0.0,
         answer_seconds=ANSWER_SECONDS,
     )

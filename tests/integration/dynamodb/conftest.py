@@ -5,8 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-from parley.store.dynamodb.calling import Faults
-from parley.store.dynamodb.client import Dynamo
+from parley.dynamodb import Dynamo, Faults
 from tests.services import dynamodb_endpoint, fresh_prefix
 
 REGION = "us-east-1"

@@ -8,21 +8,22 @@ from contextlib import asynccontextmanager
 from typing import Any, NamedTuple, TypeVar
 
 from parley import ids
-from parley.clock import from_iso
-from parley.model import Relation, Session
+from parley.clock import Clock, from_iso
+from parley.dynamodb import Dynamo, Item, RequestRejected
+from parley.model import Invitation, Relation, Role, Session
 from parley.sequencing.dynamodb import DynamoAllocator
-from parley.store.checks import Findings
-from parley.store.dynamodb.answers import Rejected
-from parley.store.dynamodb.check import check_tables_of
-from parley.store.dynamodb.client import Dynamo, Item
+from parley.store.check import check as check_store
 from parley.store.dynamodb.entries import put_void
 from parley.store.dynamodb.schema import TABLES, Table, create_tables
 from parley.store.dynamodb.store import DynamoStore
+from parley.store.invariants import Findings
 from parley.telemetry import Metrics
-from tests.integration.small_world import BEGINNING, VOID_AT, Ticking, populate
+from tests.integration.small_world import VOID_AT, Ticking, populate
 from tests.services import dynamodb_endpoint, fresh_prefix
 
 REGION = "us-east-1"
+BEGINNING = "2100-01-01T00:00:00.000Z"
+"""Far ahead: the emulator deletes keys whose time has run out by its own clock, in the midst of any test."""
 GROUP: Item = {"chat_id": "chat_group"}
 DIRECT: Item = {"chat_id": "chat_direct"}
 
@@ -35,22 +36,35 @@ def at(sequence: int) -> Item:
     return {"chat_id": "chat_group", "sequence": sequence}
 
 
-def open_store(dynamo: Dynamo, *, two_phase: bool = False) -> DynamoStore:
-    clock = Ticking()
+def open_store(
+    dynamo: Dynamo,
+    *,
+    two_phase: bool = False,
+    clock: Clock | None = None,
+) -> DynamoStore:
+    clock = clock or Ticking(BEGINNING)
     allocator = DynamoAllocator(dynamo, clock=clock, random=random.random) if two_phase else None
     make_ids = ids.Ids(random.Random(dynamo.prefix).getrandbits)
-    return DynamoStore(dynamo, clock=clock, ids=make_ids, metrics=Metrics(clock), allocator=allocator)
+    return DynamoStore(
+        dynamo,
+        clock=clock,
+        ids=make_ids,
+        metrics=Metrics(clock),
+        allocator=allocator,
+    )
 
 
 async def fill(dynamo: Dynamo, *, two_phase: bool = False) -> None:
-    """The small world with a void in its group; Ben has a session, and Ann blocks him."""
+    """The small world with a void in its group; Ben has a session, Ann blocks him, and Cas is invited."""
     store = open_store(dynamo, two_phase=two_phase)
     await populate(store)
     await store.accounts.add_session(
         Session("ses_ben", "user_ben", "phone", "a phone", 1, 1, 2**52), b"hash of a token"
     )
-    await store.relations.relate("user_ann", "user_ben", Relation.BLOCK, BEGINNING)
-    await store.relations.relate("user_ann", "user_cas", Relation.CONTACT, BEGINNING)
+    await store.relations.set_relation("user_ann", "user_ben", Relation.BLOCK, BEGINNING)
+    await store.relations.set_relation("user_ann", "user_cas", Relation.CONTACT, BEGINNING)
+    invitation = Invitation("user_cas", "chat_direct", "user_ann", Role.MEMBER, BEGINNING)
+    await store.invitations.invite(invitation)
     await store.cursors.close()
     await store.outbox.close()
     await _make_void(dynamo, VOID_AT)
@@ -60,7 +74,7 @@ async def _make_void(dynamo: Dynamo, sequence: int) -> None:
     entry = await dynamo.get("messages", at(sequence))
     assert entry is not None
     key: Item = {"chat_id": "chat_group", "client_message_id": entry["client_message_id"]}
-    await dynamo.delete("idempotency_keys", key)
+    await dynamo.batch_delete("idempotency_keys", [key])
     await dynamo.put("messages", put_void("chat_group", sequence, 1).item)
 
 
@@ -86,7 +100,7 @@ async def filled(*, two_phase: bool = False) -> AsyncIterator[Dynamo]:
         if there is None:
             await create_tables(dynamo)
             await fill(dynamo, two_phase=two_phase)
-            there = Filled(prefix, {table.name: await _items(dynamo, table) for table in TABLES})
+            there = Filled(prefix, {table.name: await _items(dynamo, table) for table in TABLES.values()})
         else:
             await _restore_all(dynamo, there)
         yield dynamo
@@ -104,10 +118,10 @@ async def _items(dynamo: Dynamo, table: Table) -> dict[str, Item]:
 
 async def _restore_all(dynamo: Dynamo, there: Filled) -> None:
     def restore() -> list[Coroutine[Any, Any, None]]:
-        return [_restore(dynamo, table, there.items[table.name]) for table in TABLES]
+        return [_restore(dynamo, table, there.items[table.name]) for table in TABLES.values()]
 
     ends = await asyncio.gather(*restore(), return_exceptions=True)
-    if any(isinstance(end, Rejected) for end in ends):  # a table was deleted
+    if any(isinstance(end, RequestRejected) for end in ends):  # a table was deleted
         await create_tables(dynamo)
         ends = await asyncio.gather(*restore())
     assert not any(ends)
@@ -117,7 +131,7 @@ async def _restore(dynamo: Dynamo, table: Table, items: dict[str, Item]) -> None
     found = await _items(dynamo, table)
     for key, item in found.items():
         if key not in items:
-            await dynamo.delete(table.name, _key(table, item))
+            await dynamo.batch_delete(table.name, [_key(table, item)])
     for key, item in items.items():
         if found.get(key) != item:
             await dynamo.put(table.name, item)
@@ -137,9 +151,16 @@ async def set_in(dynamo: Dynamo, table: str, key: Item, **attributes: Any) -> No
     await dynamo.update(table, key, expression, values or None, names=names)
 
 
-async def check(dynamo: Dynamo, *chat_ids: str, **options: Any) -> Findings:
-    options = {"is_atomic": True, "clock": lambda: from_iso(BEGINNING) + 60_000, **options}
-    return await check_tables_of(dynamo, list(chat_ids) or None, **options)
+def soon_after() -> int:
+    """A minute after the beginning of the small world."""
+    return from_iso(BEGINNING) + 60_000
+
+
+async def check(
+    dynamo: Dynamo, *chat_ids: str, two_phase: bool = False, clock: Clock = soon_after, **options: Any
+) -> Findings:
+    store = open_store(dynamo, two_phase=two_phase, clock=clock)
+    return await check_store(store.inspection, list(chat_ids) or None, **options)
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:

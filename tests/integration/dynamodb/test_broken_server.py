@@ -5,9 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from parley.dynamodb import Dynamo, Item, Put, fixed_credentials
 from parley.errors import OutcomeUnknown, StoreUnavailable
-from parley.store.dynamodb.client import Dynamo, Item, Put
-from parley.store.dynamodb.credentials import fixed
 from tests.integration.dynamodb.broken_server import Act, answer, broken, hang_up, say_nothing
 from tests.waiting import eventually
 
@@ -51,7 +50,7 @@ async def test_a_write_is_open_after_a_broken_answer(act: Act, write: Write) -> 
 
 async def test_a_write_that_could_not_be_sent_is_not_open() -> None:
     """Where no connection can be opened, nothing was written, and that is told at once."""
-    dynamo = Dynamo("http://127.0.0.1:9", "us-east-1", credentials=fixed("key", "secret"))
+    dynamo = Dynamo("http://127.0.0.1:9", "us-east-1", credentials=fixed_credentials("key", "secret"))
     await dynamo.open()
     try:
         with pytest.raises(StoreUnavailable, match="cannot be reached"):

@@ -5,13 +5,13 @@ import random
 
 import pytest
 
-from parley.model import Action, Change, Chat, ChatType, Draft, Kind, Session, User
-from parley.store.dynamodb.client import Dynamo
+from parley.dynamodb import Dynamo
+from parley.model import Action, Change, ChatType, Draft, Kind, Session, StoredChat, User
 from parley.store.dynamodb.schema import create_tables
 from parley.store.dynamodb.store import DynamoStore
 from parley.testing.dynamodb_faults import Dice
-from tests.integration.dynamodb.filled import REGION, check, open_store
-from tests.integration.small_world import BEGINNING, message
+from tests.integration.dynamodb.filled import BEGINNING, REGION, check, open_store
+from tests.integration.small_world import message
 from tests.services import dynamodb_endpoint, fresh_prefix
 
 ROUNDS = 6
@@ -35,11 +35,11 @@ async def test_a_store_at_work_looks_whole(two_phase: bool, seed: int) -> None:
         work = asyncio.gather(*(live(store, person, f"{seed} {person}") for person in PEOPLE))
         checks = 0
         while not work.done() or not checks:
-            assert (await check(dynamo, is_atomic=not two_phase)).breaches == []
+            assert (await check(dynamo, two_phase=two_phase)).breaches == []
             checks += 1
         await work
         await store.cursors.close()
-        assert (await check(dynamo, is_atomic=not two_phase)).breaches == []
+        assert (await check(dynamo, two_phase=two_phase)).breaches == []
     finally:
         await dynamo.close()
 
@@ -48,7 +48,7 @@ async def live(store: DynamoStore, me: str, seed: str) -> None:
     """One person's life, over several chats that others are in too."""
     dice = random.Random(seed)
     for number in range(ROUNDS):
-        chat = Chat(f"chat_{me}_{number}", ChatType.GROUP, "live", me, BEGINNING, BEGINNING, 1)
+        chat = StoredChat(f"chat_{me}_{number}", ChatType.GROUP, "live", me, BEGINNING, BEGINNING, 1)
         await store.directory.create_chat(chat, dice.sample(PEOPLE, 2))
         session_id = f"ses_{me}_{number}"
         session = Session(session_id, me, "phone", "", 1, 1, 2**52)

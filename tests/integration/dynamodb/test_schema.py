@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from parley.dynamodb import Dynamo, Item
 from parley.errors import ConfigError
-from parley.store.dynamodb.client import Dynamo
 from parley.store.dynamodb.schema import MARK, TABLES, VERSION, check_tables, create_tables
-from parley.store.dynamodb.values import Item
 from tests.integration.cli.running import Run, parley
 from tests.integration.dynamodb.conftest import REGION, OpenDynamo
 from tests.services import service_environment
@@ -24,7 +23,7 @@ async def description(dynamo: Dynamo, name: str) -> dict[str, object]:
 async def test_tables_are_made_once(open_dynamo: OpenDynamo) -> None:
     """All tables are made at the first time and none at the second, and then a server can start."""
     async with open_dynamo() as dynamo:
-        names = {dynamo.table(table.name) for table in TABLES}
+        names = {dynamo.table(name) for name in TABLES}
         assert set(await create_tables(dynamo)) == names
         assert await create_tables(dynamo) == []
         await check_tables(dynamo)
@@ -34,7 +33,7 @@ async def test_two_operators_at_once_make_each_table_once(open_dynamo: OpenDynam
     """Whoever comes second waits for what the first one made, and nothing is made twice."""
     async with open_dynamo() as one, open_dynamo() as other:
         made = await asyncio.gather(create_tables(one), create_tables(other))
-        assert sorted([*made[0], *made[1]]) == sorted(one.table(table.name) for table in TABLES)
+        assert sorted([*made[0], *made[1]]) == sorted(one.table(name) for name in TABLES)
         await check_tables(other)
 
 
@@ -54,7 +53,7 @@ async def test_what_an_emulator_cannot_is_told_once(open_dynamo: OpenDynamo) -> 
     async with open_dynamo() as dynamo:
         await create_tables(dynamo, lines.append)
     assert sum("point-in-time recovery" in line for line in lines) == 1
-    assert sum(line.endswith(": made") for line in lines) == len(TABLES)
+    assert sum(line.endswith(": created") for line in lines) == len(TABLES)
 
 
 async def test_missing_tables_are_a_sentence(open_dynamo: OpenDynamo, prefix: str) -> None:
@@ -97,7 +96,7 @@ async def test_an_old_version_is_a_sentence(open_dynamo: OpenDynamo) -> None:
     """A server does not start on tables of an older version, and says what to run."""
     async with open_dynamo() as dynamo:
         await of_version_1(dynamo)
-        with pytest.raises(ConfigError, match="of the old version 1: run parley store init"):
+        with pytest.raises(ConfigError, match="have the old version 1: run parley store init"):
             await check_tables(dynamo)
 
 
@@ -109,11 +108,11 @@ async def test_an_old_version_is_raised(open_dynamo: OpenDynamo) -> None:
         person: Item = {"user_id": "user_ann", "username": "ann"}
         await dynamo.put("users", person)
         assert await create_tables(dynamo, lines.append) == [dynamo.table("relations")]
-        assert f"raised from version 1 to {VERSION}" in lines
+        assert f"upgraded from version 1 to {VERSION}" in lines
         assert await dynamo.get("users", {"user_id": "user_ann"}) == person
         await check_tables(dynamo)
         assert await create_tables(dynamo, lines.append) == []
-        assert sum("raised" in line for line in lines) == 1
+        assert sum("upgraded" in line for line in lines) == 1
 
 
 async def test_a_raise_that_was_cut_short_is_done_later(open_dynamo: OpenDynamo) -> None:
@@ -175,9 +174,9 @@ def test_the_command_says_what_it_made(prefix: str) -> None:
     """`parley store init` tells each table that it made, and says when there was nothing to make."""
     first = init(prefix)
     assert first.status == 0, first.stderr
-    assert f"{prefix}messages: made" in first.lines
-    assert f"{len(TABLES)} tables made" in first.stderr
-    assert "all tables were there" in init(prefix).stderr
+    assert f"{prefix}messages: created" in first.lines
+    assert f"{len(TABLES)} tables created" in first.stderr
+    assert "all tables already exist" in init(prefix).stderr
     assert init(prefix, "--json").json == {"made": [], "topics": []}
 
 

@@ -9,7 +9,7 @@ from aiohttp import ClientSession
 from parley.core.rates import MESSAGES_PER_USER
 from parley.ephemeral.ports import Presence
 from parley.gateway.shared_rates import REPORT_SECONDS
-from parley.testing.clients import Person
+from tests.harness.clients import Person
 from tests.integration.ephemeral.own_redis import OwnRedis
 from tests.integration.gateway.serving import Place, Served, message
 from tests.waiting import eventually
@@ -29,7 +29,7 @@ async def two_gateways(own_redis: OwnRedis, folder: Path) -> AsyncIterator[tuple
 
 
 async def is_online(served: Served, person: Person) -> bool:
-    (presence,) = await served.app.services.ephemeral.registry.presences([person.user_id])
+    (presence,) = await served.app.ephemeral.registry.presences([person.user_id])
     return presence.is_online
 
 
@@ -38,11 +38,11 @@ async def test_people_of_one_gateway_are_known_to_the_other(own_redis: OwnRedis,
     async with two_gateways(own_redis, tmp_path) as (one, two):
         (ann,) = await one.people("ann")
         heard: list[Presence] = []
-        two.app.services.ephemeral.registry.watch(heard.append)
+        two.app.ephemeral.registry.watch(heard.append)
         async with one.client(ann):
             await eventually(lambda: is_online(two, ann))
-            found = await two.app.services.ephemeral.registry.whereabouts([ann.user_id])
-            assert found == {ann.user_id: {"phone": one.app.services.lobby.node_id}}
+            found = await two.app.ephemeral.registry.whereabouts([ann.user_id])
+            assert found == {ann.user_id: {"phone": one.app.devices.node_id}}
         await eventually(lambda: [presence.is_online for presence in heard] == [True, False])
         assert not await is_online(two, ann)
 
@@ -62,8 +62,8 @@ async def test_accounts_are_limited_over_gateways(own_redis: OwnRedis, tmp_path:
 async def test_messages_are_limited_over_gateways(own_redis: OwnRedis, tmp_path: Path) -> None:
     """What a person sent through one gateway is missing from their allowance at the other."""
     async with two_gateways(own_redis, tmp_path) as (one, two):
-        limiters = [served.app.services.message_rate for served in (one, two)]
-        clock = one.app.services.clock
+        limiters = [served.app.rates.messages for served in (one, two)]
+        clock = one.app.clock
         for _ in range(int(MESSAGES_PER_USER.burst)):
             assert limiters[0].take("usr_ann", clock()) == 0
         assert limiters[1].take("usr_ann", clock()) == 0

@@ -9,10 +9,12 @@ from structlog.testing import capture_logs
 
 from parley.clock import wall_clock
 from parley.ephemeral.ports import Node, Presence
+from parley.ephemeral.redis.client import CALL_SECONDS_MAX
 from parley.ephemeral.redis.engine import RedisEphemeral
-from parley.ephemeral.redis.link import CALL_SECONDS_MAX
 from parley.ephemeral.redis.registry import RedisRegistry
-from parley.gateway.lobby import Lobby
+from parley.ephemeral.signals import UserChangedSignal
+from parley.gateway.device_leases import DeviceLeases
+from tests.fakes import KEYS
 from tests.integration.ephemeral.own_redis import OwnRedis
 from tests.waiting import eventually
 
@@ -22,7 +24,7 @@ EARLY, LATE = [f"usr_early_{n}" for n in range(300)], [f"usr_late_{n}" for n in 
 
 @asynccontextmanager
 async def node(redis: OwnRedis) -> AsyncIterator[RedisEphemeral]:
-    engine = RedisEphemeral(redis.url, wall_clock)
+    engine = RedisEphemeral(redis.url, KEYS, wall_clock)
     await engine.start()
     await eventually(lambda: engine.is_listening)
     try:
@@ -32,13 +34,13 @@ async def node(redis: OwnRedis) -> AsyncIterator[RedisEphemeral]:
 
 
 @asynccontextmanager
-async def lobby_of(engine: RedisEphemeral, node_id: str) -> AsyncIterator[Lobby]:
-    lobby = Lobby(engine.registry, node_id)
-    lobby.start()
+async def devices_of(engine: RedisEphemeral, node_id: str) -> AsyncIterator[DeviceLeases]:
+    devices = DeviceLeases(engine.registry, node_id, lambda _: None)
+    devices.start()
     try:
-        yield lobby
+        yield devices
     finally:
-        await lobby.close()
+        await devices.close()
 
 
 async def seconds_of(work: Awaitable[object]) -> float:
@@ -50,19 +52,19 @@ async def seconds_of(work: Awaitable[object]) -> float:
 
 async def test_everything_held_is_back_after_redis_lost_all(own_redis: OwnRedis) -> None:
     """Killed and started again empty: who was here before and who came meanwhile are found by other nodes."""
-    async with node(own_redis) as one, node(own_redis) as two, lobby_of(one, "a") as lobby:
+    async with node(own_redis) as one, node(own_redis) as two, devices_of(one, "a") as devices:
 
         async def two_finds(*user_ids: str) -> bool:
             found = await two.registry.whereabouts(user_ids)
             return two.available and found == {user_id: {"phone": "a"} for user_id in user_ids}
 
         for user_id in EARLY:
-            lobby.arrived(user_id, "phone")
+            devices.arrived(user_id, "phone")
         await eventually(lambda: two_finds(*EARLY))
         await own_redis.kill()
         await eventually(lambda: not one.available and not two.available)
         for user_id in LATE:
-            lobby.arrived(user_id, "phone")
+            devices.arrived(user_id, "phone")
         await eventually(lambda: knows(one, *EARLY, *LATE))
         await own_redis.start_empty()
         await eventually(lambda: two_finds(*EARLY, *LATE))
@@ -75,8 +77,8 @@ async def knows(engine: RedisEphemeral, *user_ids: str) -> bool:
 
 async def test_a_restart_that_no_call_noticed_is_noticed(own_redis: OwnRedis) -> None:
     """Who only waits for news finds out that Redis was away, and registers again long before a renewal."""
-    async with node(own_redis) as one, lobby_of(one, "a") as lobby:
-        lobby.arrived("usr_ann", "phone")
+    async with node(own_redis) as one, devices_of(one, "a") as devices:
+        devices.arrived("usr_ann", "phone")
         await eventually(lambda: in_redis(own_redis, "presence:usr_ann"))
         await own_redis.start_empty()
         await eventually(lambda: in_redis(own_redis, "presence:usr_ann"))
@@ -103,20 +105,21 @@ async def test_changes_are_heard_again(own_redis: OwnRedis) -> None:
 async def test_signals_reach_those_here_and_later_all(own_redis: OwnRedis) -> None:
     """While Redis is away only this node hears what it tells; the rest is counted, and not told later."""
     async with node(own_redis) as one, node(own_redis) as two:
-        here: list[bytes] = []
-        there: list[bytes] = []
-        one.signals.hear(here.append)
-        two.signals.hear(there.append)
+        without, with_it = UserChangedSignal("without"), UserChangedSignal("with")
+        here: list[UserChangedSignal] = []
+        there: list[UserChangedSignal] = []
+        one.signals.subscribe(UserChangedSignal, here.append)
+        two.signals.subscribe(UserChangedSignal, there.append)
         await own_redis.kill()
         await eventually(lambda: not one.is_listening and not two.is_listening)
-        one.signals.tell(b"without")
-        assert here == [b"without"]
+        one.signals.publish(without)
+        assert here == [without]
         await eventually(lambda: one.signals.dropped == 1)
         await own_redis.start_empty()
         await eventually(lambda: one.is_listening and two.is_listening)
-        one.signals.tell(b"with")
-        await eventually(lambda: there == [b"with"])
-        assert here == [b"without", b"with"]
+        one.signals.publish(with_it)
+        await eventually(lambda: there == [with_it])
+        assert here == [without, with_it]
 
 
 async def test_the_last_known_nodes_are_answered(own_redis: OwnRedis) -> None:
@@ -181,10 +184,10 @@ async def test_an_outage_is_logged_once(own_redis: OwnRedis) -> None:
 async def test_a_redis_that_was_never_there_is_found_when_it_comes(own_redis: OwnRedis) -> None:
     """A node starts without Redis, and uses it from the moment it is there."""
     await own_redis.kill()
-    engine = RedisEphemeral(own_redis.url, wall_clock)
+    engine = RedisEphemeral(own_redis.url, KEYS, wall_clock)
     await engine.start()
-    async with lobby_of(engine, "a") as lobby:
-        lobby.arrived("usr_ann", "phone")
+    async with devices_of(engine, "a") as devices:
+        devices.arrived("usr_ann", "phone")
         await eventually(lambda: not engine.available)
         await own_redis.start_empty()
         await eventually(lambda: in_redis(own_redis, "presence:usr_ann"))
@@ -193,10 +196,10 @@ async def test_a_redis_that_was_never_there_is_found_when_it_comes(own_redis: Ow
 
 async def test_a_redis_that_refuses_is_as_good_as_away(own_redis: OwnRedis) -> None:
     """Full, it takes no writes: nobody is harmed, and it is used again when there is room."""
-    async with node(own_redis) as one, own_redis.asked() as redis, lobby_of(one, "a") as lobby:
+    async with node(own_redis) as one, own_redis.asked() as redis, devices_of(one, "a") as devices:
         await redis.config_set("maxmemory-policy", "noeviction")
         await redis.config_set("maxmemory", "1")
-        lobby.arrived("usr_ann", "phone")
+        devices.arrived("usr_ann", "phone")
         await eventually(lambda: not one.available)
         assert (await one.registry.presences(["usr_ann"]))[0].is_online
         await redis.config_set("maxmemory", "0")
@@ -205,7 +208,7 @@ async def test_a_redis_that_refuses_is_as_good_as_away(own_redis: OwnRedis) -> N
 
 async def test_nothing_is_left_behind(own_redis: OwnRedis) -> None:
     """Every key goes by itself when nobody renews it."""
-    engine = RedisEphemeral(own_redis.url, wall_clock, node_lease_seconds=0.5, device_lease_seconds=0.5)
+    engine = RedisEphemeral(own_redis.url, KEYS, wall_clock, node_lease_seconds=0.5, device_lease_seconds=0.5)
     await engine.nodes.announce(A)
     await engine.registry.connected([("usr_ann", "phone"), ("usr_ann", "laptop")], "a")
     await engine.rates.take("tests", "ann", 1, 2, 10)

@@ -1,4 +1,4 @@
-"""A WebSocket without any manners of its own: it sends what it is told, in the packets it is told to,
+"""A WebSocket without any visibility of its own: it sends what it is told, in the packets it is told to,
 reads only when asked to, and never answers a close."""
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from parley.testing.clients import Person
+from tests.harness.clients import Person
 
 TEXT, BINARY, CLOSE = 1, 2, 8
 DEADLINE_SECONDS = 15.0
@@ -49,6 +49,10 @@ class BareSocket:
 
     def send_raw(self, data: bytes) -> None:
         self._writer.write(data)
+
+    def send_eof(self) -> None:
+        """Nothing more comes from this side; what the other side sends can still be read."""
+        self._writer.write_eof()
 
     async def part(self) -> tuple[int, bytes]:
         """The next frame of the WebSocket itself."""

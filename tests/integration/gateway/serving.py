@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientSession
+from msgspec.structs import replace
 
 from parley import config
 from parley.app import App
 from parley.clock import Clock, wall_clock
 from parley.store.sqlite.store import SqliteStore
-from parley.testing.clients import Answer, Frame, HttpClient, Person, RawClient
+from tests.harness.clients import Answer, Frame, HttpClient, Person, RawClient
 
 
 class Served:
@@ -41,6 +42,13 @@ class Served:
     async def people(self, *usernames: str) -> list[Person]:
         """New accounts, each logged in on a device called phone."""
         return [await self.http.newcomer(username) for username in usernames]
+
+    async def operator(self, username: str = "root") -> Person:
+        """A new account that may use /v1/admin, logged in."""
+        person = await self.http.newcomer(username)
+        user = await self.app.accounts.user(person.user_id)
+        await self.app.store.accounts.update_user(replace(user, is_operator=True))
+        return person
 
     def as_(self, person: Person) -> HttpClient:
         return self.http.of(person)

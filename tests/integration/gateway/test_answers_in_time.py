@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from parley.chats import sending
+from parley.chats import sender
 from parley.gateway import connection, server
 from parley.model import AppendResult, Draft
-from parley.testing.clients import Frame, Person
 from parley.wire import codes
+from tests.harness.clients import Frame, Person
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
 
 SOON_SECONDS = 0.1
 LATE_SECONDS = 60.0
 BUDGETS = (
-    (sending, "SEND_SECONDS_MAX"),
+    (sender, "SEND_SECONDS_MAX"),
     (connection, "REQUEST_SECONDS_MAX"),
     (connection, "BARRIER_SECONDS_MAX"),
     (server, "REQUEST_SECONDS_MAX"),
@@ -109,7 +109,7 @@ async def test_a_request_is_refused_in_time(place: Place, monkeypatch: pytest.Mo
         async with served.client(ann) as client:
             port, method = {
                 "heartbeat": (served.app.store.accounts, "session_by_token"),
-                "sync_overview": (served.app.store.cursors, "changed"),
+                "sync_overview": (served.app.store.overviews, "changed"),
             }[kind]
             reads = Hanging(monkeypatch, port, method)
             refused = await client.request(kind)
@@ -149,7 +149,7 @@ async def test_a_read_over_http_is_refused_in_time(place: Place, monkeypatch: py
     """As temporary, for nothing was changed by it."""
     async with place.serving() as served:
         ann, _, _ = await chatting(served)
-        Hanging(monkeypatch, served.app.store.cursors, "changed")
+        Hanging(monkeypatch, served.app.store.overviews, "changed")
         assert_refused(await served.as_(ann).get("/v1/chats"), 503, "store_unavailable")
 
 
@@ -188,7 +188,8 @@ async def test_the_log_does_not_show_an_entry_before_its_ack(
         ann, _, chat = await chatting(served)
         log, hub, frames = served.app.store.log, served.app.hub, Frames()
         stored, answers, asked = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        append, hold = log.append, hub.hold
+        pending = served.app.pending
+        append, after_answers = log.append, pending.after_answers
 
         async def append_late(drafts: Sequence[Draft]) -> AppendResult:
             result = await append(drafts)
@@ -196,13 +197,13 @@ async def test_the_log_does_not_show_an_entry_before_its_ack(
             await answers.wait()
             return result
 
-        def asked_to_hold(chat_id: str, through: int, tell: Callable[[], None]) -> bool:
+        def asked_after_answers(chat_id: str, through: int, deliver: Callable[[], None]) -> None:
             asked.set()
-            return hold(chat_id, through, tell)
+            after_answers(chat_id, through, deliver)
 
         async with served.client(ann, observer=frames) as client:
             monkeypatch.setattr(log, "append", append_late)
-            monkeypatch.setattr(hub, "hold", asked_to_hold)
+            monkeypatch.setattr(pending, "after_answers", asked_after_answers)
             sent = await client.post_message(chat, "mine")
             await stored.wait()
             await hub.check_heads()

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from parley.testing.clients import Person
 from parley.wire.limits import UNREAD_MAX
+from tests.harness.clients import Person
 from tests.integration.gateway.serving import Place, Served, assert_refused
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from parley.testing.clients import Disconnected, Frame, HttpClient, Person, RawClient
-from parley.testing.server import ServerProcess, run_parley
+from tests.harness.clients import Disconnected, Frame, HttpClient, Person, RawClient
+from tests.harness.server import ServerProcess, run_parley
 from tests.integration.gateway.serving import new_id
 from tests.waiting import eventually
 

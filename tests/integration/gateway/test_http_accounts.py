@@ -6,8 +6,8 @@ import pytest
 
 from parley.clock import MS_PER_DAY
 from parley.model import Session
-from parley.testing.clients import PASSWORD, Answer, HttpClient
-from parley.testing.clock import VirtualClock
+from tests.harness.clients import PASSWORD, Answer, HttpClient
+from tests.harness.clock import VirtualClock
 from tests.integration.gateway.serving import Place, Served, assert_refused
 
 
@@ -170,7 +170,11 @@ async def test_a_profile_is_shown_and_changed(place: Place) -> None:
             "display_name": "Ann \0 👩",
             "about": "hello",
         }
-        settings = {"last_seen_privacy": "everyone", "send_read_receipts": True}
+        settings = {
+            "last_seen_privacy": "everyone",
+            "send_read_receipts": True,
+            "who_may_add": "everyone",
+        }
         unseen = {"status": "offline", "last_seen": "unavailable"}
         assert (first.status, second.status) == (200, 200)
         assert second.body == expected | settings == (await served.as_(ann).get("/v1/me")).body

@@ -1,7 +1,7 @@
 """Chats and their members over HTTP."""
 
-from parley.store.dynamodb.overview_token import TOKEN_LETTERS_USUAL_MAX
-from parley.testing.clients import Answer, Frame, HttpClient, Person
+from parley.store.dynamodb.overview import TOKEN_LETTERS_USUAL_MAX
+from tests.harness.clients import Answer, Frame, HttpClient, Person
 from tests.integration.gateway.serving import Place, assert_refused, message
 
 
@@ -14,6 +14,7 @@ async def test_a_group_is_created_and_shown(place: Place) -> None:
         assert (made.body["type"], made.body["title"], made.body["role"]) == ("group", "Us \0", "owner")
         assert (made.body["head"], made.body["epoch"], made.body["member_count"]) == (0, 1, 2)
         shown = await served.as_(ben).get(f"/v1/chats/{made.body['chat_id']}")
+        assert (made.body.pop("added"), made.body.pop("invited")) == ([ben.user_id], [])
         assert (shown.status, shown.body) == (200, {**made.body, "role": "member"})
 
 

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 from aiohttp import ClientSession
 
-from parley.testing.clients import Answer, HttpClient, Person
 from parley.wire.limits import BODY_BYTES_MAX
+from tests.harness.clients import Answer, HttpClient, Person
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
 
 HOSTILE_BODIES: list[bytes] = [
@@ -148,7 +148,7 @@ async def test_metrics_need_an_operator_behind_a_proxy(place: Place) -> None:
         assert (await served.http.get("/metrics")).status == 200
         assert (await forwarded(served, "GET", "/metrics")).status == 401
         assert_refused(await forwarded(served, "GET", "/metrics", ann), 403, "forbidden")
-        user = await served.app.people.user(ann.user_id)
+        user = await served.app.accounts.user(ann.user_id)
         await served.app.store.accounts.update_user(
             type(user)(user.user_id, "ann", "ann", "", True, user.created_at)
         )

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from parley.testing.clients import Frame
 from parley.wire.limits import MESSAGE_BYTES_MAX
+from tests.harness.clients import Frame
 from tests.integration.gateway.serving import Place, Served, assert_refused, message, new_id
 
 SEQUENCE_MAX = 2**53 - 1

@@ -10,10 +10,10 @@ from aiohttp import ClientSession
 
 from parley.core import rates
 from parley.gateway.connection import REFUSED_FRAMES_MAX, Connection
-from parley.testing.clients import Answer, Disconnected, HttpClient
-from parley.testing.clock import VirtualClock
 from parley.wire import codes, limits
 from parley.wire.limits import OUTBOX_BYTES_MAX
+from tests.harness.clients import Answer, Disconnected, HttpClient
+from tests.harness.clock import VirtualClock
 from tests.integration.gateway.bare import BareSocket
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
 from tests.integration.gateway.test_socket_rules import send
@@ -203,7 +203,7 @@ def in_flight(connection: Connection) -> int:
 
 
 def only(served: Served) -> Connection:
-    (connection,) = served.app.services.connections
+    (connection,) = served.app.gateway.connections
     return connection
 
 
@@ -255,7 +255,7 @@ async def test_a_reader_that_never_reads_is_cut_off(place: Place) -> None:
         async with served.client(ann, live=False) as sender:
             while not served.metric("parley_connections_closed_total", code="4001"):
                 await sender.send_message(chat, LARGE)
-            await eventually(lambda: connection not in served.app.services.connections)
+            await eventually(lambda: connection not in served.app.gateway.connections)
         assert connection.outbox_bytes == 0
         stuck.close()
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import apsw
 import pytest
 
-from parley.core.sending import check_send
+from parley.core.session import check_send
 from parley.model import Draft, Head
-from parley.testing.clients import Person, RawClient
-from parley.testing.clock import VirtualClock
 from parley.wire.frames import SendMessage
+from tests.harness.clients import Person, RawClient
+from tests.harness.clock import VirtualClock
 from tests.integration.gateway.bare import BareSocket
 from tests.integration.gateway.serving import Place, message
 from tests.waiting import eventually
@@ -378,9 +378,9 @@ async def test_who_has_gone_leaves_nothing_behind(place: Place) -> None:
             await client.send_message(chat, "x")
         await polite.close()
         rude.abort()
-        await eventually(lambda: not served.app.services.connections)
+        await eventually(lambda: not served.app.gateway.connections)
         hub = served.app.hub
-        assert (hub._chats, hub._users) == ({}, {})
+        assert (hub._chats, hub._subscribers.user_ids()) == ({}, [])
         await rude.close()
 
 
@@ -396,7 +396,7 @@ async def test_an_operators_repair_beside_the_server_reaches_live_readers(place:
             assert news.persisted, "written past the bus, as another program does"
             with closing(apsw.Connection(str(served.sqlite.database.path))) as other:
                 other.execute("UPDATE users SET about = 'touched'")
-            served.sqlite.look_for_foreign_writes()
+            served.sqlite.writer.check_for_foreign_writes()
             assert (await client.live_entry(chat, 2))["content"] == "past the bus"
 
 

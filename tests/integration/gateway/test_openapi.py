@@ -6,10 +6,8 @@ from typing import Any, NamedTuple
 
 import jsonschema  # type: ignore[import-untyped]
 
-from parley.testing.clients import Answer, HttpClient
+from tests.harness.clients import Answer, HttpClient, Person
 from tests.integration.gateway.serving import Place, Served, message
-
-BESIDE_THE_DOCUMENT = {"/v1/ws", "/v1/openapi.json", "/healthz", "/readyz", "/metrics"}
 
 
 class Call(NamedTuple):
@@ -40,14 +38,21 @@ class Document:
         assert ("requestBody" in operation) == (call.body is not None), call
         if call.body is not None:
             self._validate(call.body, operation["requestBody"]["content"]["application/json"]["schema"])
-        names = {p["name"] for p in operation["parameters"] if p["in"] == "query"}
-        assert set(call.query) <= names
+        schemas = {one["name"]: one["schema"] for one in operation["parameters"] if one["in"] == "query"}
+        for name, value in call.query.items():
+            is_list = schemas[name]["type"] == "array"
+            self._validate(str(value).split(",") if is_list else value, schemas[name])
 
     def check_answer(self, call: Call, answer: Answer) -> None:
-        responses = self.operation(call)["responses"]
-        response = responses[str(answer.status)] if answer.status < 300 else responses["default"]
+        response = self.operation(call)["responses"][str(answer.status)]
+        if "$ref" in response:
+            response = self._document["components"]["responses"][response["$ref"].rpartition("/")[2]]
+        sent = {name.lower() for name in answer.headers}
+        assert {name.lower() for name in response["headers"]} <= sent | {"retry-after"}
         if "content" in response:
-            self._validate(answer.body, response["content"]["application/json"]["schema"])
+            ((media, content),) = response["content"].items()
+            assert answer.headers["Content-Type"].startswith(media.rstrip("*")), call
+            self._validate(answer.body, content["schema"])
         else:
             assert answer.body == ""
 
@@ -75,8 +80,7 @@ async def test_the_document_names_exactly_the_routes(place: Place) -> None:
             for route in served.app.gateway.application().router.routes()
             if (resource := route.resource) is not None and route.method != "HEAD"
         }
-        documented = document.operations | {("GET", path) for path in BESIDE_THE_DOCUMENT}
-        assert served_routes == documented
+        assert served_routes == document.operations
         document.check_schemas()
 
 
@@ -92,9 +96,11 @@ async def test_every_operation_takes_and_answers_what_the_document_says(place: P
     """Each operation is called as documented, and its answer has the documented status and shape."""
     async with place.serving() as served:
         document = await fetched(served)
-        ann, ben, cem = await served.people("ann", "ben", "cem")
+        ann = await served.operator("ann")
+        ben, cem, dora = await served.people("ben", "cem", "dora")
         tablet = await served.http.login("ann", "tablet")
         await served.http.login("ann", "watch")
+        theirs = await served.http.login("ben", "tablet")
         group = await served.as_(ann).create_group(ben)
         sent = message("hello", display_time="2026-01-01T00:00:00Z")
         names = {
@@ -104,14 +110,44 @@ async def test_every_operation_takes_and_answers_what_the_document_says(place: P
             "client_message_id": sent["client_message_id"],
             "device_id": "watch",
             "sequence": "1",
+            "file": "docs.js",
         }
-        for call in calls(sent, ann.user_id, ben.user_id, cem.user_id):
+
+        async def check(call: Call, **given: str) -> None:
             document.check_request(call)
-            answer = await perform(served.as_(ann), call, names)
+            is_theirs = call.path.startswith("/v1/admin")
+            named = names | {"session_id": theirs.session_id} if is_theirs else names
+            answer = await perform(served.as_(ann), call, {**named, **given})
             assert answer.status == call.status, (call, answer)
             document.check_answer(call, answer)
             document.operations.discard((call.method, call.path))
+
+        for call in calls(sent, ann.user_id, ben.user_id, cem.user_id):
+            await check(call)
+        for call, given in invitation_calls(dora.user_id, [await inviting(served, dora, ann) for _ in "12"]):
+            await check(call, **given)
         assert document.operations == set(), "not called"
+
+
+async def inviting(served: Served, by: Person, person: Person) -> str:
+    """A group that somebody is invited to, who themself lets nobody add them; nor does the inviter."""
+    for one in (by, person):
+        await served.as_(one).patch("/v1/me", {"who_may_add": "nobody"})
+    body = {"type": "group", "member_ids": [person.user_id]}
+    return str((await served.as_(by).post("/v1/chats", body)).body["chat_id"])
+
+
+def invitation_calls(dora: str, chats: list[str]) -> list[tuple[Call, dict[str, str]]]:
+    """Ann accepts one, declines the other, and invites Dora to a group of hers."""
+    of_chat = "/v1/chats/{chat_id}/invitations"
+    return [
+        (Call("GET", "/v1/invitations", query={"after": "", "limit": 1}), {}),
+        (Call("POST", "/v1/invitations/{chat_id}", status=201), {"chat_id": chats[0]}),
+        (Call("DELETE", "/v1/invitations/{chat_id}", status=204), {"chat_id": chats[1]}),
+        (Call("POST", "/v1/chats/{chat_id}/members", {"user_id": dora}, 202), {}),
+        (Call("GET", of_chat, query={"after": "", "limit": 1}), {}),
+        (Call("DELETE", f"{of_chat}/{{user_id}}", status=204), {"user_id": dora}),
+    ]
 
 
 def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
@@ -119,6 +155,7 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
     chat, member = "/v1/chats/{chat_id}", "/v1/chats/{chat_id}/members/{user_id}"
     login = {"username": "dan", "password": "dan's", "device_id": "pc", "device_name": "PC"}
     direct = {"type": "direct", "member_ids": [ben]}
+    user = "/v1/admin/users/{user_id}"
     return [
         Call("POST", "/v1/accounts", {"username": "dan", "password": "dan's"}, 201),
         Call("POST", "/v1/sessions", login, 201),
@@ -169,11 +206,57 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
         ),
         Call("DELETE", "/v1/chats/{chat_id}/members/{user_id}", status=404),
         Call("POST", "/v1/accounts", {"username": "dan", "password": "x"}, 409),
+        Call("GET", "/v1/admin/users", query={"q": "b", "after": "", "limit": 1}),
+        Call("GET", f"{user}/sessions"),
+        Call("DELETE", f"{user}/sessions/{{session_id}}", status=204),
+        Call("DELETE", f"{user}/sessions", status=204),
+        Call("POST", f"{user}/disable"),
+        Call("POST", f"{user}/enable"),
+        Call("POST", f"{user}/password", {"password": "another one"}, 204),
+        Call("DELETE", user, status=202),
+        Call("DELETE", user, status=400, query={"erase": "bodies"}),
+        Call("GET", "/v1/admin/audit", query={"before": "", "limit": 3}),
+        Call("GET", "/v1/openapi.json"),
+        Call("GET", "/docs"),
+        Call("GET", "/docs/{file}"),
+        Call("GET", "/healthz"),
+        Call("GET", "/readyz"),
+        Call("GET", "/metrics"),
+        Call("GET", "/v1/ws", status=400),
     ]
 
 
 async def perform(client: HttpClient, call: Call, names: dict[str, str]) -> Answer:
     return await client.request(call.method, call.path.format(**names), call.body, **call.query)
+
+
+async def test_every_operation_refuses_as_the_document_says(place: Place) -> None:
+    """Without a token, without JSON, and of others' chats: each refusal has a documented status and code."""
+    async with place.serving() as served:
+        document = await fetched(served)
+        ann = await served.operator("ann")
+        ben, stranger = await served.people("ben", "cem")
+        sent = message("hello")
+        names = {
+            "chat_id": await served.as_(ann).create_group(ben),
+            "user_id": ben.user_id,
+            "session_id": "ses_0",
+            "client_message_id": sent["client_message_id"],
+            "device_id": "nowhere",
+            "sequence": "1",
+            "file": "docs.js",
+        }
+        for call in calls(sent, ann.user_id, ben.user_id, stranger.user_id):
+            if "security" in document.operation(call) and call.path != "/metrics":
+                answer = await perform(served.http, call, names)
+                assert answer.status == 401, call
+                document.check_answer(call, answer)
+            if call.body is not None:
+                answer = await perform(served.as_(ann), call._replace(body=None), names)
+                assert answer.status == 415, call
+                document.check_answer(call, answer)
+            if "{" in call.path:
+                document.check_answer(call, await perform(served.as_(stranger), call, names))
 
 
 async def test_what_the_document_forbids_is_refused(place: Place) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from parley.testing.clients import Disconnected, Person
 from parley.wire import codes
 from parley.wire.limits import PRESENCE_BATCH_MAX
+from tests.harness.clients import Disconnected, Person
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
 
 

@@ -3,8 +3,8 @@
 from unittest import mock
 
 from parley.clock import from_iso, wall_clock
-from parley.testing.clients import Person, RawClient
 from parley.wire.limits import TYPING_MEMBERS_MAX
+from tests.harness.clients import Person, RawClient
 from tests.integration.gateway.serving import Place, Served
 from tests.waiting import eventually
 
@@ -54,7 +54,7 @@ async def test_a_lost_connection_is_no_departure(place: Place) -> None:
             await viewer.request("presence_subscribe", user_ids=[ben.user_id])
             lost.abort()
             await lost.until_ended()
-            await eventually(lambda: len(served.app.services.connections) == 1)
+            await eventually(lambda: len(served.app.gateway.connections) == 1)
             assert await is_seen(viewer, ben, "online")
             async with served.client(ben):
                 assert await is_seen(viewer, ben, "online")
@@ -167,7 +167,7 @@ async def test_typing_is_silent_in_large_chats(place: Place) -> None:
     async with place.serving() as served:
         ann, ben = await served.people("ann", "ben")
         others = [
-            (await served.app.people.register(f"member{number}", "password")).user_id
+            (await served.app.accounts.register(f"member{number}", "password")).user_id
             for number in range(TYPING_MEMBERS_MAX - 1)
         ]
         body = {"type": "group", "title": "big", "member_ids": [ben.user_id, *others]}

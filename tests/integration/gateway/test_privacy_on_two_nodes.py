@@ -41,7 +41,7 @@ async def test_cells_when_somebody_goes(
     nodes: TwoNodes, repeat: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who subscribed is told that a person went from another node exactly if they may see them."""
-    monkeypatch.setattr("parley.people.publishing.FLAP_SECONDS", 0.0)
+    monkeypatch.setattr("parley.people.presence_publisher.FLAP_SECONDS", 0.0)
     async with nodes.serving() as served:
         pair = await paired(served)
         for mine, others in cells(repeat):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientError, ClientSession
 
-from parley.testing.clients import HttpClient, Person, RawClient
-from parley.testing.server import ServerFailed, ServerProcess
+from tests.harness.clients import HttpClient, Person, RawClient
+from tests.harness.server import ServerFailed, ServerProcess
 from tests.integration.gateway.bare import TEXT, BareSocket, masked
 from tests.integration.gateway.test_disk import locked
 from tests.integration.gateway.test_socket_rules import send

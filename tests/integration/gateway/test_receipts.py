@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from parley.clock import iso
-from parley.testing.clients import Frame, Person, RawClient
-from parley.testing.clock import VirtualClock
 from parley.wire.limits import RECEIPT_MEMBERS_MAX
+from tests.harness.clients import Frame, Person, RawClient
+from tests.harness.clock import VirtualClock
 from tests.integration.gateway.serving import Place, Served, assert_refused
 
 
@@ -284,7 +284,7 @@ async def test_large_chats_tell_on_request_only(place: Place) -> None:
     async with place.serving() as served:
         ann, ben = await served.people("ann", "ben")
         many = [
-            await served.app.people.register(f"member{number}", "password")
+            await served.app.accounts.register(f"member{number}", "password")
             for number in range(RECEIPT_MEMBERS_MAX - 1)
         ]
         ids = [ben.user_id, *(user.user_id for user in many)]

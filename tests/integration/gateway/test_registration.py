@@ -2,14 +2,15 @@
 
 import pytest
 
-from parley.gateway.hub import Hub, Subscriber
+from parley.gateway.hub import Hub
+from parley.gateway.subscribers import Subscriber
 from tests.integration.gateway.bare import BareSocket
 from tests.integration.gateway.serving import Place, Served
 from tests.waiting import eventually
 
 
 async def whereabouts(served: Served, user_id: str) -> dict[str, str]:
-    registry = served.app.services.ephemeral.registry
+    registry = served.app.ephemeral.registry
     return (await registry.whereabouts([user_id])).get(user_id, {})
 
 
@@ -19,7 +20,7 @@ async def test_a_connection_is_registered_for_as_long_as_it_lasts(place: Place) 
         ann, _ = await served.people("ann", "ben")
 
         async def is_here() -> bool:
-            return await whereabouts(served, ann.user_id) == {"phone": served.app.services.lobby.node_id}
+            return await whereabouts(served, ann.user_id) == {"phone": served.app.devices.node_id}
 
         async def is_gone() -> bool:
             return await whereabouts(served, ann.user_id) == {}
@@ -40,7 +41,7 @@ async def test_who_is_refused_is_not_registered(place: Place) -> None:
         await bare.open()
         bare.send([{"type": "hello", "token": "nonsense", "device_id": "phone"}])
         assert (await bare.until_closed())[1] == 4101
-        presences = await served.app.services.ephemeral.registry.presences([ann.user_id])
+        presences = await served.app.ephemeral.registry.presences([ann.user_id])
         assert [presence.is_online for presence in presences] == [False]
         bare.close()
 
@@ -64,4 +65,4 @@ async def test_registration_comes_before_the_log_is_read(
     async with place.serving() as served:
         (ann,) = await served.people("ann")
         async with served.client(ann):
-            assert found[-1] == {"phone": served.app.services.lobby.node_id}
+            assert found[-1] == {"phone": served.app.devices.node_id}

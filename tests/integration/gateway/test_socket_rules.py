@@ -5,8 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from parley.testing.clients import Frame, RawClient
 from parley.wire.limits import FRAME_BYTES_MAX, MESSAGE_BYTES_MAX, WELCOME_LIMITS
+from tests.harness.clients import Frame, RawClient
 from tests.integration.gateway.bare import BINARY, TEXT, BareSocket, masked
 from tests.integration.gateway.serving import Place, new_id
 

@@ -3,7 +3,7 @@
 import pytest
 
 from parley.errors import StoreUnavailable
-from parley.testing.clients import Frame, Person, RawClient
+from tests.harness.clients import Frame, Person, RawClient
 from tests.integration.gateway.serving import Place, Served
 
 
@@ -173,14 +173,14 @@ async def test_a_position_counts_after_a_flush_that_failed(
     """An overview that could not store the positions before it is refused, and the next one shows them."""
     async with place.serving() as served:
         _, ben, chat = await chat_of_two(served, "1", "2")
-        flush, failures = served.app.reading.flush, iter([StoreUnavailable("on purpose")])
+        flush, failures = served.app.reader.flush, iter([StoreUnavailable("on purpose")])
 
         async def failing_once(user_id: str) -> None:
             for failure in failures:
                 raise failure
             await flush(user_id)
 
-        monkeypatch.setattr(served.app.reading, "flush", failing_once)
+        monkeypatch.setattr(served.app.reader, "flush", failing_once)
         async with served.client(ben) as client:
             await client.tell("ack", chat_id=chat, last_acked_sequence=2)
             assert (await client.request("sync_overview"))["code"] == "store_unavailable"

@@ -9,8 +9,8 @@ import apsw
 import pytest
 import structlog
 
-from parley.testing.clients import Frame, HttpClient
-from parley.testing.clock import VirtualClock
+from tests.harness.clients import Frame, HttpClient
+from tests.harness.clock import VirtualClock
 from tests.integration.gateway.bare import BareSocket
 from tests.integration.gateway.serving import Place, Served, assert_refused, message, new_id
 from tests.integration.gateway.test_socket_rules import send

@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from parley import config
+from parley.app.kafka import TOPICS
 from parley.bus.kafka.admin import ensure_topics
 from parley.clock import Clock, wall_clock
-from parley.store.dynamodb.client import Dynamo
+from parley.dynamodb import Dynamo
+from parley.ephemeral.signals import UserChangedSignal
 from parley.store.dynamodb.schema import create_tables
-from parley.testing.clients import HttpClient, Person, RawClient
 from tests.clusters import shared_environment
+from tests.harness.clients import HttpClient, Person, RawClient
 from tests.integration.gateway.serving import Place, Served
 from tests.services import dynamodb_endpoint
 from tests.waiting import eventually
@@ -71,14 +73,16 @@ class ServedByTwo(Served):
     async def _hear_signals(self) -> None:
         """What either node has told the other by now, the other has heard."""
         for teller, hearer in itertools.permutations(self.nodes):
-            probe, heard = f"probe {secrets.token_hex(4)}".encode(), asyncio.Event()
+            probe, heard = UserChangedSignal(f"probe {secrets.token_hex(4)}"), asyncio.Event()
 
-            def hear(signal: bytes, probe: bytes = probe, heard: asyncio.Event = heard) -> None:
+            def hear(
+                signal: UserChangedSignal, probe: UserChangedSignal = probe, heard: asyncio.Event = heard
+            ) -> None:
                 if signal == probe:
                     heard.set()
 
-            end = hearer.app.ephemeral.signals.hear(hear)
-            teller.app.ephemeral.signals.tell(probe)
+            end = hearer.app.ephemeral.signals.subscribe(UserChangedSignal, hear)
+            teller.app.ephemeral.signals.publish(probe)
             await heard.wait()
             end()
 
@@ -108,7 +112,7 @@ class TwoNodes:
             await create_tables(dynamo)
         finally:
             await dynamo.close()
-        await ensure_topics(chosen.kafka)
+        await ensure_topics(chosen.kafka, TOPICS)
         self._is_made = True
 
     @asynccontextmanager

@@ -3,6 +3,7 @@
 import os
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -80,6 +81,16 @@ def test_down_stops_and_keeps(script: Script) -> None:
     assert script.environment() == {}
     script.succeed("up", "redis")
     assert ask(address, "GET name").endswith("Ada")
+
+
+def test_nodes_get_a_secret_of_their_own(script: Script) -> None:
+    """The environment file holds a secret for nodes; it stays the same, and only this user can read it."""
+    script.succeed("up", "redis")
+    secret = script.environment()["PARLEY_CLUSTER_SECRET"]
+    script.succeed("down")
+    script.succeed("up", "redis")
+    assert (script.environment()["PARLEY_CLUSTER_SECRET"], len(secret)) == (secret, 64)
+    assert stat.S_IMODE((script.data / "services.env").stat().st_mode) == 0o600
 
 
 def test_kill_and_start(script: Script) -> None:
@@ -191,7 +202,7 @@ def test_without_java(tmp_path: Path) -> None:
     cache = {"PARLEY_SERVICES_CACHE": str(tmp_path / "cache"), "JAVA_HOME": str(tmp_path)}
     (tmp_path / "cache/kafka-4.3.1").mkdir(parents=True)
     said = ScriptProcess(tmp_path, cache).refusal("up", "kafka")
-    assert said.startswith("Kafka 4.3.1 needs Java 17 or newer, and there is no `java` in JAVA_HOME")
+    assert said.startswith("Kafka 4.3.1 needs Java 17 or newer, but there is no `java` in JAVA_HOME")
 
 
 def test_without_maven(tmp_path: Path) -> None:
@@ -220,7 +231,7 @@ def test_a_server_of_the_machine(tmp_path: Path) -> None:
 def test_a_foreign_state_file(tmp_path: Path) -> None:
     """A state file that the script did not write is refused, not guessed at."""
     (tmp_path / "services.json").write_text("[]", encoding="utf-8")
-    assert "is not what this script wrote" in Script(tmp_path).refusal("status")
+    assert "is damaged" in Script(tmp_path).refusal("status")
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

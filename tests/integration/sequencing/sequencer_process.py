@@ -4,9 +4,11 @@ python -m tests.integration.sequencing.sequencer_process redis://127.0.0.1:6379/
 """
 
 import asyncio
+import os
 import sys
 
 from parley.clock import wall_clock
+from parley.core.cluster_keys import ClusterKeys
 from parley.sequencing.redis import RedisAllocator
 from parley.sequencing.service import Sequencer
 from parley.telemetry import Metrics
@@ -17,7 +19,13 @@ async def serve(redis_url: str) -> None:
     metrics = Metrics(wall_clock)
     counters = RedisAllocator(redis_url)
     sequencer = Sequencer(
-        counters, host="127.0.0.1", port=0, secret=SECRET, clock=wall_clock, metrics=metrics
+        counters,
+        host="127.0.0.1",
+        port=0,
+        keys=ClusterKeys(SECRET),
+        name=f"sequencer.{os.getpid()}",
+        clock=wall_clock,
+        metrics=metrics,
     )
     print(await sequencer.start(), flush=True)
     await asyncio.Event().wait()

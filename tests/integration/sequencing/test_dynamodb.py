@@ -7,14 +7,12 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from parley.dynamodb import Dynamo, Fault, Faults
 from parley.errors import StoreUnavailable
-from parley.sequencing.dynamodb import TABLE, DynamoAllocator
-from parley.store.dynamodb.calling import Fault, Faults
-from parley.store.dynamodb.client import Dynamo
-from parley.testing.clock import VirtualClock
+from parley.sequencing.dynamodb import DynamoAllocator
+from parley.store.dynamodb.schema import COUNTERS
 from parley.testing.dynamodb_faults import (
     Dice,
-    Planned,
     conflict,
     server_error_done,
     server_error_not_done,
@@ -23,6 +21,8 @@ from parley.testing.dynamodb_faults import (
     timeout_not_done,
 )
 from tests.contracts.allocators import PATIENT_SECONDS, REGION, make_table, new_chat, prefix
+from tests.harness.clock import VirtualClock
+from tests.harness.fault_plans import Planned
 from tests.services import dynamodb_endpoint
 
 
@@ -99,19 +99,19 @@ async def test_an_operator_finds_the_trail() -> None:
         await allocator.allocate(chat, 3, 0)
         now = "2026-01-01T00:00:00.000Z"
         row = {"chat_id": chat, "sequence_counter": 3, "created_at": now, "updated_at": now}
-        assert await dynamo.get(TABLE, {"chat_id": chat}) == row
+        assert await dynamo.get(COUNTERS, {"chat_id": chat}) == row
         await allocator.restore(chat, 8)
         trail = {"recovered_at": now, "recovered_from_sequence": 8}
-        assert await dynamo.get(TABLE, {"chat_id": chat}) == {**row, "sequence_counter": 8, **trail}
+        assert await dynamo.get(COUNTERS, {"chat_id": chat}) == {**row, "sequence_counter": 8, **trail}
 
 
 async def test_a_row_without_its_counter_is_a_missing_one() -> None:
     """Restoring puts the counter back and leaves everything else in the row as it is."""
     async with counters() as (allocator, dynamo):
         chat = new_chat()
-        await dynamo.put(TABLE, {"chat_id": chat, "membership_revision": "r1"})
+        await dynamo.put(COUNTERS, {"chat_id": chat, "membership_revision": "r1"})
         assert await allocator.last(chat) is None
         assert await allocator.restore(chat, 5) == 5
-        row = await dynamo.get(TABLE, {"chat_id": chat})
+        row = await dynamo.get(COUNTERS, {"chat_id": chat})
         assert row is not None
         assert (row["membership_revision"], row["sequence_counter"]) == ("r1", 5)

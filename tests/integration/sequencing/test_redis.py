@@ -8,8 +8,14 @@ import pytest
 from redis.asyncio import Redis
 
 from parley.errors import ConfigError, CounterMissingError, InconsistentCounterError, StoreUnavailable
-from parley.sequencing.redis import RedisAllocator, connect, key_of
-from parley.sequencing.redis_durability import UNKNOWN_SETTINGS, durability_problems, problems_in
+from parley.sequencing.redis import (
+    UNKNOWN_SETTINGS,
+    RedisAllocator,
+    connect,
+    durability_problems,
+    key_of,
+    problems_in,
+)
 from tests.contracts.allocators import new_chat
 from tests.services import OwnServices, redis_url
 from tests.waiting import eventually

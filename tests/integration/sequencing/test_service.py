@@ -10,15 +10,16 @@ import pytest
 import structlog
 
 from parley.clock import wall_clock
-from parley.cluster.calls import CALL_PROOF, SignedCalls
-from parley.core.node_trust import CALL_AGE_MS_MAX, prove_call
-from parley.errors import ConfigError, CounterMissingError, StoreUnavailable
+from parley.cluster.calls import CALL_PROOF, CALL_TARGET, SignedCalls
+from parley.core.cluster_keys import ClusterKeys
+from parley.core.node_trust import CALL_AGE_MS_MAX, CallKeys, NodeCall, prove_call
+from parley.errors import CounterMissingError, StoreUnavailable
 from parley.sequencing import bodies
 from parley.sequencing.remote import RemoteAllocator
 from parley.sequencing.service import Sequencer
 from parley.telemetry import Metrics
-from tests.contracts.allocators import SECRET, remote_at, sequencer_over
-from tests.unit.sequencing.fakes import MemoryAllocator
+from tests.contracts.allocators import SECRET, SERVICE, remote_at, sequencer_over
+from tests.memory.allocator import MemoryAllocator
 from tests.waiting import eventually
 
 OTHER_SECRET = "the secret of another cluster"
@@ -26,7 +27,7 @@ BODY = msgspec.json.encode(bodies.Allocations([bodies.Allocation("a", 1, 0)]))
 
 
 async def raw(url: str, body: bytes = BODY, proof: str | None = None) -> tuple[int, str]:
-    headers = {} if proof is None else {CALL_PROOF: proof}
+    headers = {} if proof is None else {CALL_TARGET: SERVICE, CALL_PROOF: proof}
     async with aiohttp.ClientSession() as session, session.post(url, data=body, headers=headers) as response:
         return response.status, await response.text()
 
@@ -36,13 +37,27 @@ async def get(url: str) -> tuple[int, str]:
         return response.status, await response.text()
 
 
-def sequencer_of(counters: MemoryAllocator, host: str = "127.0.0.1", secret: str = SECRET) -> Sequencer:
-    metrics = Metrics(wall_clock)
-    return Sequencer(counters, host=host, port=0, secret=secret, clock=wall_clock, metrics=metrics)
+def sequencer_of(counters: MemoryAllocator, name: str = SERVICE) -> Sequencer:
+    return Sequencer(
+        counters,
+        host="127.0.0.1",
+        port=0,
+        keys=ClusterKeys(SECRET),
+        name=name,
+        clock=wall_clock,
+        metrics=Metrics(wall_clock),
+    )
 
 
-def proof_of(secret: str = SECRET, path: str = bodies.ALLOCATE, age_ms: int = 0, body: bytes = BODY) -> str:
-    return prove_call(secret, "POST", path, body, wall_clock() - age_ms, secrets.token_bytes(16))
+def proof_of(
+    secret: str = SECRET,
+    path: str = bodies.ALLOCATE,
+    age_ms: int = 0,
+    body: bytes = BODY,
+    target: str = SERVICE,
+) -> str:
+    call = NodeCall(target, "POST", path, body)
+    return prove_call(CallKeys(ClusterKeys(secret)), call, wall_clock() - age_ms, secrets.token_bytes(16))
 
 
 FOREIGN: dict[str, Callable[[], str | None]] = {
@@ -54,6 +69,7 @@ FOREIGN: dict[str, Callable[[], str | None]] = {
     "too new": lambda: proof_of(age_ms=-CALL_AGE_MS_MAX - 5000),
     "of another path": lambda: proof_of(path=bodies.LAST),
     "of another body": lambda: proof_of(body=BODY + b" "),
+    "to another service": lambda: proof_of(target="sequencer.2"),
 }
 
 
@@ -106,13 +122,6 @@ async def test_another_clusters_node_gets_nothing() -> None:
     assert counters.counters == {"a": 5}
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "::"])
-def test_without_a_secret_it_stays_on_loopback(host: str) -> None:
-    """A service that strangers could reach does not start without a secret."""
-    with pytest.raises(ConfigError, match=r"cluster\.secret"):
-        sequencer_of(MemoryAllocator(), host, "")
-
-
 @pytest.mark.parametrize(
     "body", [b"", b"{}", b'{"allocations":[]}', b"[" * 5000, b'{"allocations":[{"chat_id":"a"}]}']
 )
@@ -154,7 +163,7 @@ async def test_callers_of_many_nodes_share_an_addition() -> None:
 async def test_an_instance_that_goes_takes_no_sender_with_it() -> None:
     """Two instances over one counter give distinct numbers, and none fails when one of them stops."""
     counters = MemoryAllocator(a=0)
-    going, staying = sequencer_of(counters), sequencer_of(counters)
+    going, staying = sequencer_of(counters, "going"), sequencer_of(counters, "staying")
     urls = [f"http://127.0.0.1:{await each.start()}" for each in (going, staying)]
     async with remote_at(*urls) as remote:
         given: list[int] = []
@@ -240,7 +249,7 @@ async def test_an_unforeseen_failure_gives_nothing() -> None:
 
 async def test_the_body_is_what_the_page_says() -> None:
     """Any program with the secret can call it: JSON in, JSON out."""
-    calls = SignedCalls(SECRET, clock=wall_clock, random_bytes=secrets.token_bytes)
+    calls = SignedCalls(ClusterKeys(SECRET), clock=wall_clock, random_bytes=secrets.token_bytes)
     asked = b'{"allocations":[{"chat_id":"a","count":2,"floor":0},{"chat_id":"b","count":1,"floor":9}]}'
     try:
         async with sequencer_over(MemoryAllocator(a=3, b=4)) as url:

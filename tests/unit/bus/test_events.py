@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from parley import ids
 from parley.bus import events
-from parley.model import Action, Change, Kind, Persisted, Role, Stored
+from parley.model import Action, Change, Kind, Persisted, Role, StoredEntry
 from parley.wire.frames import Entry
 from parley.wire.limits import MESSAGE_BYTES_MAX, PAGE_BYTES_MAX, SEQUENCE_MAX
 
@@ -55,22 +55,22 @@ entries = st.builds(
 def test_an_entry_comes_back_as_the_same_bytes(entry: Entry) -> None:
     """Whoever reads the record passes on exactly what the log holds."""
     wire = msgspec.json.encode(entry)
-    record = events.encode(entry.chat_id, entry.epoch, Stored(entry.sequence, wire), "node", NOW_MS)
-    assert events.decode(record.value) == (entry.chat_id, entry.epoch, Stored(entry.sequence, wire))
+    record = events.encode(entry.chat_id, entry.epoch, StoredEntry(entry.sequence, wire), "node", NOW_MS)
+    assert events.decode(record.value) == (entry.chat_id, entry.epoch, StoredEntry(entry.sequence, wire))
 
 
 @given(chat_id=letters, epoch=sequences, sequence=sequences)
 def test_a_void_comes_back_as_a_void(chat_id: str, epoch: int, sequence: int) -> None:
     """A position without an entry travels too."""
-    record = events.encode(chat_id, epoch, Stored(sequence, None), None, NOW_MS)
-    assert events.decode(record.value) == (chat_id, epoch, Stored(sequence, None))
+    record = events.encode(chat_id, epoch, StoredEntry(sequence, None), None, NOW_MS)
+    assert events.decode(record.value) == (chat_id, epoch, StoredEntry(sequence, None))
 
 
 def test_a_change_comes_back_and_says_so_outside() -> None:
     """An entry that changes the members is known from its headers, and its change is read back."""
     change = Change(Action.JOINED, "user_2", Role.ADMIN)
     content = msgspec.json.encode({"action": "joined", "user_id": "user_2", "role": "admin"}).decode()
-    stored = Stored(7, msgspec.json.encode(entry(content, kind=Kind.MEMBER.value)), change)
+    stored = StoredEntry(7, msgspec.json.encode(entry(content, kind=Kind.MEMBER.value)), change)
     record = events.encode("chat_1", 1, stored, None, NOW_MS)
     assert record.headers == [(events.CHANGE, b"1")]
     assert events.decode(record.value) == ("chat_1", 1, stored)
@@ -78,7 +78,7 @@ def test_a_change_comes_back_and_says_so_outside() -> None:
 
 def test_a_request_id_travels_beside_the_event() -> None:
     """It is a header, so that the event keeps the fields that the documents give."""
-    stored = Stored(7, msgspec.json.encode(entry()), request_id="conn_7.42")
+    stored = StoredEntry(7, msgspec.json.encode(entry()), request_id="conn_7.42")
     record = events.encode("chat_1", 1, stored, None, NOW_MS)
     assert b"conn_7.42" not in record.value
     assert events.decode(record.value, record.headers) == ("chat_1", 1, stored)
@@ -87,7 +87,7 @@ def test_a_request_id_travels_beside_the_event() -> None:
 @pytest.mark.parametrize("headers", [[], [(events.NODE, b"n1")], [(events.REQUEST, b"\xff" * 1_000)]])
 def test_a_record_without_a_usable_request_id_is_read(headers: events.Headers) -> None:
     """One of an older version has none, and a stranger's is cut to a bounded text."""
-    stored = Stored(7, msgspec.json.encode(entry()))
+    stored = StoredEntry(7, msgspec.json.encode(entry()))
     record = events.encode("chat_1", 1, stored, None, NOW_MS)
     told = events.decode(record.value, headers)
     assert told is not None
@@ -97,7 +97,7 @@ def test_a_record_without_a_usable_request_id_is_read(headers: events.Headers) -
 def test_the_event_is_the_one_of_the_source_documents() -> None:
     """Envelope and payload have the names that the documents give, and the key is the chat."""
     wire = msgspec.json.encode(entry("hello"))
-    record = events.encode("chat_1", 1, Stored(7, wire), "node", NOW_MS)
+    record = events.encode("chat_1", 1, StoredEntry(7, wire), "node", NOW_MS)
     event = msgspec.json.decode(record.value)
     payload = event.pop("payload")
     assert event == {
@@ -122,9 +122,9 @@ def test_the_event_is_the_one_of_the_source_documents() -> None:
 @pytest.mark.parametrize("wire", [msgspec.json.encode(entry()), None])
 def test_an_event_published_again_has_the_same_id(wire: bytes | None) -> None:
     """Whenever and by whomever a position is published, its event is the same one."""
-    first = events.encode("chat_1", 1, Stored(7, wire), "one", NOW_MS)
-    again = events.encode("chat_1", 1, Stored(7, wire), None, NOW_MS + 5_000)
-    other = events.encode("chat_1", 1, Stored(8, None), "one", NOW_MS)
+    first = events.encode("chat_1", 1, StoredEntry(7, wire), "one", NOW_MS)
+    again = events.encode("chat_1", 1, StoredEntry(7, wire), None, NOW_MS + 5_000)
+    other = events.encode("chat_1", 1, StoredEntry(8, None), "one", NOW_MS)
     event_ids = [msgspec.json.decode(record.value)["event_id"] for record in (first, again, other)]
     assert event_ids[0] == event_ids[1] != event_ids[2]
     assert ids.ulid_to_bytes(event_ids[0].removeprefix(ids.EVENT))
@@ -139,22 +139,22 @@ def test_an_event_of_another_kind_is_passed_over() -> None:
 def test_positions_of_one_chat_gather() -> None:
     """What belongs to one chat comes together in its order, whatever comes between."""
     told = [
-        events.Told("a", 1, Stored(1, b"1")),
-        events.Told("b", 1, Stored(9, b"9")),
-        events.Told("a", 1, Stored(2, None)),
-        events.Told("a", 2, Stored(1, b"1")),
+        events.PositionEvent("a", 1, StoredEntry(1, b"1")),
+        events.PositionEvent("b", 1, StoredEntry(9, b"9")),
+        events.PositionEvent("a", 1, StoredEntry(2, None)),
+        events.PositionEvent("a", 2, StoredEntry(1, b"1")),
     ]
     assert events.gather(told) == [
-        Persisted("a", 1, [Stored(1, b"1"), Stored(2, None)]),
-        Persisted("b", 1, [Stored(9, b"9")]),
-        Persisted("a", 2, [Stored(1, b"1")]),
+        Persisted("a", 1, [StoredEntry(1, b"1"), StoredEntry(2, None)]),
+        Persisted("b", 1, [StoredEntry(9, b"9")]),
+        Persisted("a", 2, [StoredEntry(1, b"1")]),
     ]
 
 
 def test_a_gathering_is_bounded() -> None:
     """A flood in one chat is told in pieces, each within a page and one message more."""
     wire = b"x" * MESSAGE_BYTES_MAX
-    told = [events.Told("a", 1, Stored(n, wire)) for n in range(100)]
+    told = [events.PositionEvent("a", 1, StoredEntry(n, wire)) for n in range(100)]
     gathered = events.gather(told)
     sizes = [sum(len(stored.wire or b"") for stored in news.positions) for news in gathered]
     assert max(sizes) <= PAGE_BYTES_MAX + MESSAGE_BYTES_MAX

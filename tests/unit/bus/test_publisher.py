@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from parley.bus import publisher
 from parley.bus.publisher import BACKLOG_BYTES_MAX, CONFIRM_SECONDS_MAX, FANOUT_BLOCKED
 from parley.errors import SERVICE_UNAVAILABLE
-from parley.model import Persisted, Stored
-from parley.testing.clock import VirtualClock, run_virtual
+from parley.model import Persisted, StoredEntry
 from parley.wire.limits import MIB, PAGE_BYTES_MAX
-from tests.unit.bus.world import NODE, World, wire_of
+from tests.harness.clock import VirtualClock, run_virtual
+from tests.memory.scripted import wire_at
+from tests.unit.bus.world import NODE, World
 
 Scenario = Callable[[World], Awaitable[None]]
 
@@ -223,14 +224,14 @@ async def test_one_look_at_the_list_serves_many_chats(world: World) -> None:
 
 def test_idle_chats_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many chats have been published, only so many are remembered, and too many are a sweeper's."""
-    monkeypatch.setattr(publisher, "LINES_MAX", 10)
+    monkeypatch.setattr(publisher, "QUEUES_MAX", 10)
 
     async def scenario(world: World) -> None:
         for number in range(30):
             world.publisher.publish([world.log.store(f"slowly {number}", 1)])
             await asyncio.sleep(1)
         assert len(world.sink.records) == 30
-        assert len(world.publisher._lines) <= 10
+        assert len(world.publisher._queues) <= 10
         world.sink.go.clear()
         world.publisher.publish([world.log.store(f"at once {number}", 1) for number in range(30)])
         assert await world.publisher.confirm([], {"at once 29": 1}) == {"at once 29": SERVICE_UNAVAILABLE}
@@ -246,7 +247,7 @@ async def test_a_rebuilt_log_is_published_from_its_start(world: World) -> None:
     """In another epoch the same numbers mean other entries."""
     world.publisher.publish([world.log.store("a", 1, 2, 3)])
     await asyncio.sleep(1)
-    world.publisher.publish([Persisted("a", 2, [Stored(1, wire_of("a", 1, "rebuilt"))])])
+    world.publisher.publish([Persisted("a", 2, [StoredEntry(1, wire_at("a", 1, "rebuilt"))])])
     await asyncio.sleep(1)
     assert world.sink.sequences("a") == [1, 2, 3, 1]
 
@@ -354,10 +355,10 @@ async def _play(
     for chat_id, mark in world.outbox.marks.items():
         assert firsts(world.sink.sequences(chat_id))[:mark] == list(range(1, mark + 1))
     for either in (world.publisher, other):
-        for chat_id in world.log.chats:
+        for chat_id in world.log.tables.chats:
             either.sweep(chat_id, world.outbox.marks.get(chat_id, 0), world.log.head(chat_id))
     await asyncio.sleep(120)
-    for chat_id in world.log.chats:
+    for chat_id in world.log.tables.chats:
         head = world.log.head(chat_id)
         assert firsts(world.sink.sequences(chat_id)) == list(range(1, head + 1))
         assert world.outbox.marks[chat_id] == head

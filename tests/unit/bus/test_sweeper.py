@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from parley.bus.sweeper import CHATS_AT_ONCE_MAX, SWEEP_AFTER_MS, SWEEP_SECONDS, Sweeper
-from parley.testing.clock import VirtualClock, run_virtual
+from tests.harness.clock import VirtualClock, run_virtual
 from tests.unit.bus.world import World
 
 SWEEP_AFTER_SECONDS = SWEEP_AFTER_MS / 1000

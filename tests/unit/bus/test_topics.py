@@ -1,58 +1,69 @@
-"""The topics and how the configuration shapes them."""
+"""How topics are declared, and how the configuration shapes them."""
 
 import pytest
 
-from parley.bus.topics import Topic, topics
-from parley.config import Kafka
+from parley.app.kafka import TOPICS
+from parley.bus.kafka.admin import check_topics, ensure_topics
+from parley.bus.topics import DAY_MS, Topic, check_topic_settings
+from parley.config import KafkaConfig
 from parley.errors import ConfigError
+from tests.tidy.repository import ROOT
+
+DEAD_LETTERS = Topic("messages.dlq", key="chat_id", retention_days=30, partitions_max=3)
 
 
-def test_every_topic_of_the_documents_is_there() -> None:
-    """The names, keys and partitions are those that the documents and the configuration give."""
-    found = {topic.name: (topic.key, topic.partitions) for topic in topics(Kafka(prefix="p.", partitions=12))}
-    assert found == {
-        "p.messages.persisted": ("chat_id", 12),
-        "p.messages.outbound": ("recipient_user_id", 12),
-        "p.messages.notifications": ("user_id", 12),
-        "p.messages.retry.1s": ("chat_id", 3),
-        "p.messages.retry.5s": ("chat_id", 3),
-        "p.messages.retry.30s": ("chat_id", 3),
-        "p.messages.retry.5m": ("chat_id", 3),
-        "p.messages.dlq": ("chat_id", 3),
-        "p.messages.store": ("chat_id", 12),
-    }
+def test_only_topics_in_use_are_required() -> None:
+    """A node requires the topic of events and no other, as no worker uses another yet."""
+    found = {topic.name: topic.key for topic in TOPICS}
+    assert found == {"messages.persisted": "chat_id"}
+
+
+def test_every_declared_topic_is_listed() -> None:
+    """A topic that some module of the server declares is among those that are made."""
+    declared = [
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "src").rglob("*.py")
+        if " = Topic(" in path.read_text(encoding="utf-8")
+    ]
+    assert len(declared) == len(TOPICS), declared
+
+
+def test_the_configuration_gives_prefix_and_partitions() -> None:
+    """A topic has the configured prefix and partitions; one with few records has fewer partitions."""
+    kafka = KafkaConfig(prefix="p.", partitions=12)
+    (persisted,) = TOPICS
+    assert (persisted.name_in(kafka), persisted.partitions_in(kafka)) == ("p.messages.persisted", 12)
+    assert (DEAD_LETTERS.name_in(kafka), DEAD_LETTERS.partitions_in(kafka)) == ("p.messages.dlq", 3)
+    assert DEAD_LETTERS.partitions_in(KafkaConfig(partitions=2)) == 2
 
 
 @pytest.mark.parametrize(("replication", "insync"), [(1, None), (2, None), (3, "2"), (5, "2")])
 def test_a_quorum_is_asked_for_where_there_can_be_one(replication: int, insync: str | None) -> None:
     """With three replicas or more, a write must be on two before it counts."""
-    found = {topic.settings.get("min.insync.replicas") for topic in topics(Kafka(replication=replication))}
-    assert found == {insync}
+    kafka = KafkaConfig(replication=replication)
+    assert {topic.settings_in(kafka).get("min.insync.replicas") for topic in TOPICS} == {insync}
 
 
-def test_dead_letters_are_kept_longer() -> None:
-    """The DLQ keeps its records for 30 days, everything else for a week."""
-    day_ms = 86_400_000
-
-    def days(topic: Topic) -> int:
-        return int(topic.settings["retention.ms"]) // day_ms
-
-    found = {topic.name: days(topic) for topic in topics(Kafka())}
-    assert found.pop("messages.dlq") == 30
-    assert set(found.values()) == {7}
+def test_a_topic_may_be_kept_longer() -> None:
+    """A topic keeps its records for a week, unless its declaration says otherwise."""
+    assert {topic.settings_in(KafkaConfig())["retention.ms"] for topic in TOPICS} == {str(7 * DAY_MS)}
+    assert DEAD_LETTERS.settings_in(KafkaConfig())["retention.ms"] == str(30 * DAY_MS)
 
 
-@pytest.mark.parametrize(
-    "kafka",
-    [
-        Kafka(prefix="a b"),
-        Kafka(prefix="x" * 201),
-        Kafka(prefix="é"),
-        Kafka(partitions=0),
-        Kafka(replication=0),
-    ],
-)
-def test_what_no_broker_can_make_is_refused(kafka: Kafka) -> None:
-    """A bad prefix or number is one sentence for the operator."""
-    with pytest.raises(ConfigError):
-        topics(kafka)
+BAD = [
+    KafkaConfig(prefix="a b"),
+    KafkaConfig(prefix="x" * 201),
+    KafkaConfig(prefix="é"),
+    KafkaConfig(partitions=0),
+    KafkaConfig(replication=0),
+]
+
+
+@pytest.mark.parametrize("kafka", BAD)
+async def test_what_no_broker_can_make_is_refused(kafka: KafkaConfig) -> None:
+    """A bad prefix or number is one sentence for the operator, before any broker is asked."""
+    with pytest.raises(ConfigError) as refused:
+        check_topic_settings(kafka)
+    for ask in (ensure_topics, check_topics):
+        with pytest.raises(ConfigError, match=str(refused.value)):
+            await ask(kafka, TOPICS)

@@ -6,19 +6,24 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import partial
 from hashlib import blake2b
 from uuid import UUID
 
 from parley.bus.embedded import EmbeddedBus
-from parley.chats.forwarding import AfterAnswers, Forwarding
-from parley.chats.sending import Sending
+from parley.chats.forwarder import Forwarder
+from parley.chats.pending import PendingSends
+from parley.chats.sender import LocalSender
+from parley.core.changes import decode_entry
 from parley.core.rendezvous import owner
 from parley.errors import SHUTTING_DOWN, STORE_UNAVAILABLE, OutcomeUnknown, Refusal, StoreUnavailable
-from parley.model import Action, Appended, AppendResult, Change, Draft, Head, Outcome, Persisted, Stored
+from parley.model import Action, Appended, AppendResult, Change, Draft, Head, Outcome, Persisted, StoredEntry
 from parley.telemetry import Metrics
-from parley.testing.clock import START_MS, VirtualClock
 from parley.wire.frames import RequestId
-from tests.fakes import UnaskedLog
+from tests.fakes import PER_CHAT
+from tests.harness.clock import START_MS, VirtualClock
+from tests.memory.faulty import FaultyLog
+from tests.memory.scripted import wire_at
 
 ME = "here"
 SILENCE_SECONDS = 2.0
@@ -42,83 +47,55 @@ class Mood(StrEnum):
     BROKEN = "raises what nobody expects"
 
 
-class SharedStore:
+class SharedLog(FaultyLog):
     """Every chat's log, as all nodes see it: a message is stored once, whoever brings it.
 
     `news` hears what another node appends, sooner than that node answers.
     """
 
     def __init__(self) -> None:
-        self.logs: dict[str, list[str]] = {}
+        super().__init__()
         self.news: Callable[[list[Persisted]], None] = lambda _: None
-        self._kept: dict[tuple[str, bytes], Appended] = {}
 
-    def append(self, drafts: Sequence[Draft]) -> list[Outcome]:
-        return [self._append(draft) for draft in drafts]
-
-    def append_there(self, drafts: Sequence[Draft]) -> list[Outcome]:
+    async def append_there(self, drafts: Sequence[Draft]) -> AppendResult:
         """On another node: its news comes back by the bus."""
-        outcomes = self.append(drafts)
-        stored = zip(drafts, outcomes, strict=True)
-        news = [
-            news_of(draft, at) for draft, at in stored if isinstance(at, Appended) and not at.deduplicated
-        ]
-        asyncio.get_running_loop().call_later(NEWS_SECONDS, self.news, news)
-        return outcomes
-
-    def _append(self, draft: Draft) -> Outcome:
-        key = draft.client_key
-        kept = self._kept.get((draft.chat_id, key)) if key is not None else None
-        if kept is not None:
-            return Appended(
-                message_id=kept.message_id,
-                sequence=kept.sequence,
-                epoch=1,
-                created_at="",
-                deduplicated=True,
-            )
-        log = self.logs.setdefault(draft.chat_id, [])
-        log.append(draft.content)
-        appended = Appended(message_id=draft.content, sequence=len(log), epoch=1, created_at="")
-        if key is not None:
-            self._kept[draft.chat_id, key] = appended
-        return appended
+        result = await self.append(drafts)
+        asyncio.get_running_loop().call_later(NEWS_SECONDS, self.news, result.persisted)
+        return result
 
     def count(self, chat_id: str, content: str) -> int:
-        return self.logs.get(chat_id, []).count(content)
+        return self.contents.get(chat_id, []).count(content)
 
 
-class LocalLog(UnaskedLog):
+class LocalLog(FaultyLog):
     """This node's own way into the store, chat by chat.
 
     It answers late: another node reads what is stored, and its news is here before the answer. `hangs`: no
     append ends before it is set.
     """
 
-    lanes = 0
-
-    def __init__(self, store: SharedStore) -> None:
+    def __init__(self, store: SharedLog) -> None:
+        super().__init__(store.tables)
         self._store = store
-        self.taken: list[str] = []
         self.hangs: asyncio.Event | None = None
 
     async def append(self, drafts: Sequence[Draft]) -> AppendResult:
-        self.taken += [draft.content for draft in drafts]
-        outcomes = self._store.append_there(drafts)
+        self.batches.append([draft.content for draft in drafts])
+        result = await self._store.append_there(drafts)
         await asyncio.sleep(APPEND_SECONDS)
         if self.hangs is not None:
             await self.hangs.wait()
-        stored = zip(drafts, outcomes, strict=True)
-        news = [
-            news_of(draft, at) for draft, at in stored if isinstance(at, Appended) and not at.deduplicated
-        ]
-        return AppendResult(outcomes, news)
+        return result
+
+    @property
+    def taken(self) -> list[str]:
+        return [content for batch in self.batches for content in batch]
 
 
 class FakePeers:
     """The other nodes. `moods`: how each takes its next batches; well when nothing is left to say."""
 
-    def __init__(self, store: SharedStore, node_ids: Sequence[str]) -> None:
+    def __init__(self, store: SharedLog, node_ids: Sequence[str]) -> None:
         self._store = store
         self.node_ids = list(node_ids)
         self.moods: dict[str, list[Mood]] = {}
@@ -152,13 +129,14 @@ class FakePeers:
     async def _append(self, node_id: str, drafts: Sequence[Draft], mood: Mood) -> list[Outcome]:
         match mood:
             case Mood.WELL:
-                outcomes = self._store.append_there(drafts)
+                result = await self._store.append_there(drafts)
                 await asyncio.sleep(APPEND_SECONDS)
-                return outcomes
+                return result.outcomes
             case Mood.LEAVING:
                 self.doubted.add(node_id)
                 await asyncio.sleep(APPEND_SECONDS)
-                return [*self._store.append_there(drafts[:1]), *[SHUTTING_DOWN] * (len(drafts) - 1)]
+                result = await self._store.append_there(drafts[:1])
+                return [*result.outcomes, *[SHUTTING_DOWN] * (len(drafts) - 1)]
             case Mood.STORELESS:
                 await asyncio.sleep(APPEND_SECONDS)
                 return [STORE_UNAVAILABLE] * len(drafts)
@@ -175,7 +153,7 @@ class FakePeers:
 
     async def _be_silent(self, node_id: str, drafts: Sequence[Draft], mood: Mood) -> list[Outcome]:
         if mood is Mood.DUMB:
-            self._store.append_there(drafts)
+            await self._store.append_there(drafts)
         if mood is Mood.LATE:
             self.late.append(asyncio.create_task(self._append_late(drafts)))
         await asyncio.sleep(SILENCE_SECONDS)
@@ -184,32 +162,33 @@ class FakePeers:
 
     async def _append_late(self, drafts: Sequence[Draft]) -> None:
         await asyncio.sleep(SILENCE_SECONDS + LATE_SECONDS)
-        self._store.append_there(drafts)
+        await self._store.append_there(drafts)
 
 
 class Cluster:
     """This node, the others, and what every sender was told."""
 
     def __init__(self, others: Sequence[str] = ("one", "two"), appends_here: bool = True) -> None:
-        self.store = SharedStore()
+        self.store = SharedLog()
         self.peers = FakePeers(self.store, [*others, ME] if appends_here else others)
         self.local = LocalLog(self.store)
         self.metrics = Metrics(VirtualClock(START_MS))
         bus = EmbeddedBus()
-        self.sending = Sending(self.local, bus, self.metrics, lanes=0)
-        self.forwarding = Forwarding(ME, self.sending if appends_here else None, self.peers, self.metrics)
+        self.pending = PendingSends()
+        self.sender = LocalSender(self.local, bus, self.pending, self.metrics, PER_CHAT)
+        local = self.sender if appends_here else None
+        self.forwarder = Forwarder(ME, local, self.peers, self.pending, self.metrics)
         self.told: dict[str, list[Outcome]] = {}
         self.drafts: list[Draft] = []
         self.heard: list[str] = []
         """What this node's people hear: their outcomes and the news, in order."""
-        after_answers = AfterAnswers(self, self.forwarding)
-        self.store.news = after_answers.persisted
-        bus.subscribe(after_answers)
+        self.store.news = self._persisted_elsewhere
+        bus.subscribe(self)
 
     def submit(self, draft: Draft) -> None:
         self.drafts.append(draft)
         self.told[draft.content] = []
-        self.forwarding.submit(draft, len(self.drafts), self._hear)
+        self.forwarder.submit(draft, len(self.drafts), self._hear)
 
     def _hear(self, draft: Draft, request_id: RequestId, outcome: Outcome) -> None:
         assert isinstance(request_id, int)
@@ -217,9 +196,17 @@ class Cluster:
         self.told[draft.content].append(outcome)
         self.heard.append(f"told {draft.content}")
 
+    def _persisted_elsewhere(self, news: list[Persisted]) -> None:
+        """As a hub does with what other nodes say."""
+        for item in news:
+            self.pending.after_answers(
+                item.chat_id, item.positions[-1].sequence, partial(self.persisted, [item])
+            )
+
     def persisted(self, news: list[Persisted]) -> None:
         """As a hub does, which knows what it has sent: what comes twice is told once."""
-        told = [f"news {stored.wire.decode()}" for item in news for stored in item.positions if stored.wire]
+        wires = [stored.wire for item in news for stored in item.positions if stored.wire]
+        told = [f"news {decode_entry(wire).content}" for wire in wires]
         self.heard += [one for one in told if one not in self.heard]
 
     def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
@@ -232,8 +219,8 @@ class Cluster:
         """Until everything is told, and whoever was late has come."""
         while not all(self.told.values()):  # noqa: ASYNC110 - takes no time here
             await asyncio.sleep(APPEND_SECONDS)
-        await self.forwarding.stop()
-        await self.sending.stop()
+        await self.forwarder.stop()
+        await self.sender.stop()
         await asyncio.gather(*self.peers.late)
         await asyncio.sleep(NEWS_SECONDS)
 
@@ -253,7 +240,8 @@ class Cluster:
 
 
 def news_of(draft: Draft, at: Appended) -> Persisted:
-    return Persisted(draft.chat_id, at.epoch, [Stored(at.sequence, draft.content.encode())])
+    wire = wire_at(draft.chat_id, at.sequence, draft.content)
+    return Persisted(draft.chat_id, at.epoch, [StoredEntry(at.sequence, wire)])
 
 
 def message(content: str, chat_id: str = "chat") -> Draft:
@@ -265,6 +253,5 @@ def message(content: str, chat_id: str = "chat") -> Draft:
 
 def change(content: str, chat_id: str = "chat") -> Draft:
     """A change of a chat has no client's id, so nobody would recognise it the second time."""
-    return Draft(
-        chat_id=chat_id, sender_id="ann", content=content, kind="member", change=Change(Action.LEFT, "ann")
-    )
+    renamed = Change(Action.RENAMED, title=content)
+    return Draft(chat_id=chat_id, sender_id="ann", content=content, kind="chat", change=renamed)

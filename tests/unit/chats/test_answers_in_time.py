@@ -6,22 +6,25 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from parley.bus.embedded import EmbeddedBus
-from parley.chats.sending import SEND_SECONDS_MAX, Sending
-from parley.model import Appended, AppendResult, Draft, Head, Persisted, Stored
+from parley.chats.pending import PendingSends
+from parley.chats.sender import SEND_SECONDS_MAX, LocalSender
+from parley.model import AppendResult, Draft, Head, Persisted
+from parley.store.ports import Batching
 from parley.telemetry import Metrics
-from parley.testing.clock import VirtualClock, run_virtual
 from parley.wire.limits import ANSWER_SECONDS_MAX
-from tests.fakes import UnaskedLog
+from tests.fakes import ONE_APPEND_AT_A_TIME, PER_CHAT
+from tests.harness.clock import VirtualClock, run_virtual
+from tests.memory.faulty import FaultyLog
 from tests.unit.chats.nodes import ME, Cluster, Mood, message
 
 A_MOMENT_SECONDS = 0.05
 
 
-class HangingLog(UnaskedLog):
+class HangingLog(FaultyLog):
     """Stores a batch at once, and answers only when it is told to."""
 
     def __init__(self) -> None:
-        self.batches: list[list[str]] = []
+        super().__init__()
         self._turns = asyncio.Semaphore(0)
 
     def answer(self, batches: int = 9) -> None:
@@ -29,29 +32,27 @@ class HangingLog(UnaskedLog):
             self._turns.release()
 
     async def append(self, drafts: Sequence[Draft]) -> AppendResult:
-        first = sum(map(len, self.batches)) + 1
-        self.batches.append([draft.content for draft in drafts])
+        result = await super().append(drafts)
         await self._turns.acquire()
-        numbers = range(first, first + len(drafts))
-        outcomes = [Appended(message_id="", sequence=n, epoch=1, created_at="") for n in numbers]
-        return AppendResult([*outcomes], [Persisted("chat", 1, [Stored(n, b"{}") for n in numbers])])
+        return result
 
 
 class Sends:
     """What everybody who sends to a hanging log hears, with the second in which they do."""
 
-    def __init__(self, lanes: int) -> None:
+    def __init__(self, batching: Batching) -> None:
         self.log = HangingLog()
         bus = EmbeddedBus()
         bus.subscribe(self)
-        self.sending = Sending(self.log, bus, Metrics(VirtualClock()), lanes)
-        self.sending.start()
+        self.pending = PendingSends()
+        self.sender = LocalSender(self.log, bus, self.pending, Metrics(VirtualClock()), batching)
+        self.sender.start()
         self.heard: list[str] = []
         self.seconds: dict[str, float] = {}
 
     def submit(self, content: str, chat_id: str = "chat") -> None:
         draft = Draft(chat_id=chat_id, sender_id="ann", content=content)
-        self.sending.submit(draft, None, lambda _, __, outcome: self._hear(content, outcome))
+        self.sender.submit(draft, None, lambda _, __, outcome: self._hear(content, outcome))
 
     def _hear(self, content: str, outcome: object) -> None:
         self.seconds[content] = asyncio.get_running_loop().time()
@@ -72,17 +73,17 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
         run_virtual(lambda _: scenario())
 
 
-def each_way(scenario: Callable[[int], Awaitable[None]]) -> None:
+def each_way(scenario: Callable[[Batching], Awaitable[None]]) -> None:
     """With a lane over all chats, and with a lane for each chat."""
-    for lanes in (1, 0):
-        run(lambda lanes=lanes: scenario(lanes))  # type: ignore[misc]
+    for batching in (ONE_APPEND_AT_A_TIME, PER_CHAT):
+        run(lambda batching=batching: scenario(batching))  # type: ignore[misc]
 
 
 def test_a_store_that_hangs_leaves_no_sender_waiting() -> None:
     """What it was given is unknown, what it was not is refused, each within the deadline and once."""
 
-    async def scenario(lanes: int) -> None:
-        sends = Sends(lanes)
+    async def scenario(batching: Batching) -> None:
+        sends = Sends(batching)
         sends.submit("given")
         await asyncio.sleep(A_MOMENT_SECONDS)
         sends.submit("behind it")
@@ -90,7 +91,7 @@ def test_a_store_that_hangs_leaves_no_sender_waiting() -> None:
         assert sorted(sends.heard) == ["behind it: store_unavailable", "given: outcome_unknown"]
         assert max(sends.seconds.values()) < ANSWER_SECONDS_MAX
         sends.log.answer()
-        await sends.sending.stop()
+        await sends.sender.stop()
         assert len(sends.heard) == 3, "two answers and the news of what was stored after all"
 
     each_way(scenario)
@@ -99,8 +100,8 @@ def test_a_store_that_hangs_leaves_no_sender_waiting() -> None:
 def test_what_is_refused_for_its_age_is_never_stored() -> None:
     """A draft that is taken back while it waits for its turn does not reach the log later."""
 
-    async def scenario(lanes: int) -> None:
-        sends = Sends(lanes)
+    async def scenario(batching: Batching) -> None:
+        sends = Sends(batching)
         sends.submit("given")
         await asyncio.sleep(A_MOMENT_SECONDS)
         sends.submit("behind it")
@@ -108,7 +109,7 @@ def test_what_is_refused_for_its_age_is_never_stored() -> None:
         sends.submit("young")
         await asyncio.sleep(2)
         sends.log.answer()
-        await sends.sending.stop()
+        await sends.sender.stop()
         assert sends.log.batches == [["given"], ["young"]]
         assert sends.heard[-2:] == ["young: stored", "news 2"]
 
@@ -118,8 +119,8 @@ def test_what_is_refused_for_its_age_is_never_stored() -> None:
 def test_in_one_batch_the_young_are_not_given_up_with_the_old() -> None:
     """Of a batch that hangs each draft is unknown at its own time; the rest is told what became of it."""
 
-    async def scenario(lanes: int) -> None:
-        sends = Sends(lanes)
+    async def scenario(batching: Batching) -> None:
+        sends = Sends(batching)
         sends.submit("first")
         await asyncio.sleep(A_MOMENT_SECONDS)
         sends.submit("old")
@@ -129,7 +130,7 @@ def test_in_one_batch_the_young_are_not_given_up_with_the_old() -> None:
         await asyncio.sleep(2)
         assert sends.heard[2:] == ["old: outcome_unknown"]
         sends.log.answer()
-        await sends.sending.stop()
+        await sends.sender.stop()
         assert sends.log.batches == [["first"], ["old", "young"]]
         assert sends.heard[2:] == ["old: outcome_unknown", "young: stored", "news 2", "news 3"]
 
@@ -139,16 +140,17 @@ def test_in_one_batch_the_young_are_not_given_up_with_the_old() -> None:
 def test_news_waits_for_the_answers_to_what_is_under_way_here() -> None:
     """What the log may show of this node's own drafts is told after their acks, in both ways to send."""
 
-    async def scenario(lanes: int) -> None:
-        sends = Sends(lanes)
+    async def scenario(batching: Batching) -> None:
+        sends = Sends(batching)
         sends.submit("mine")
         await asyncio.sleep(A_MOMENT_SECONDS)
-        assert sends.sending.hold("chat", 1, lambda: sends.heard.append("held"))
-        assert not sends.sending.hold("another", 1, lambda: sends.heard.append("never"))
+        sends.pending.after_answers("chat", 1, lambda: sends.heard.append("held"))
         assert sends.heard == []
+        sends.pending.after_answers("another", 1, lambda: sends.heard.append("another"))
+        assert sends.heard == ["another"]
         sends.log.answer()
-        await sends.sending.stop()
-        assert sends.heard == ["mine: stored", "news 1", "held"]
+        await sends.sender.stop()
+        assert sends.heard == ["another", "mine: stored", "news 1", "held"]
 
     each_way(scenario)
 
@@ -157,17 +159,19 @@ def test_news_from_before_a_batch_does_not_wait_for_it() -> None:
     """A hot chat always has a batch under way: what stands before it is told at once."""
 
     async def scenario() -> None:
-        sends = Sends(0)
+        sends = Sends(PER_CHAT)
         sends.submit("first")
         await asyncio.sleep(A_MOMENT_SECONDS)
         sends.submit("second")
         sends.log.answer(1)
         await asyncio.sleep(A_MOMENT_SECONDS)
         assert sends.log.batches == [["first"], ["second"]]
-        assert not sends.sending.hold("chat", 1, lambda: None)
-        assert sends.sending.hold("chat", 2, lambda: None)
+        sends.pending.after_answers("chat", 2, lambda: sends.heard.append("held"))
+        sends.pending.after_answers("chat", 1, lambda: sends.heard.append("at once"))
+        assert sends.heard[-1] == "at once"
+        assert "held" not in sends.heard
         sends.log.answer()
-        await sends.sending.stop()
+        await sends.sender.stop()
 
     run(scenario)
 
@@ -175,15 +179,15 @@ def test_news_from_before_a_batch_does_not_wait_for_it() -> None:
 def test_news_is_not_held_for_an_answer_that_was_given_up() -> None:
     """Once everybody knows that the outcome is unknown, there is nothing left to wait for."""
 
-    async def scenario(lanes: int) -> None:
-        sends = Sends(lanes)
+    async def scenario(batching: Batching) -> None:
+        sends = Sends(batching)
         sends.submit("mine")
         await asyncio.sleep(A_MOMENT_SECONDS)
-        sends.sending.hold("chat", 1, lambda: sends.heard.append("held"))
+        sends.pending.after_answers("chat", 1, lambda: sends.heard.append("held"))
         await asyncio.sleep(8)
         assert sends.heard == ["mine: outcome_unknown", "held"]
         sends.log.answer()
-        await sends.sending.stop()
+        await sends.sender.stop()
 
     each_way(scenario)
 
@@ -245,6 +249,6 @@ def test_a_chat_that_changes_hands_keeps_its_order() -> None:
         cluster.local.hangs.set()
         await cluster.finish()
         assert cluster.forwarded() == [("one", ["there"])]
-        assert cluster.store.logs["chat"] == ["here", "behind it", "there"]
+        assert cluster.store.contents["chat"] == ["here", "behind it", "there"]
 
     run(scenario)

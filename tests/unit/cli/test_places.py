@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parley.cli.places import URL_NAME, CommandFailed, find_place, url_for
-from parley.store.sqlite.database import FILE_NAME, LOCK_NAME, lock_folder
+from parley.store.folder import DATABASE_NAME, LOCK_NAME, lock_folder
 
 
 @pytest.fixture(autouse=True)
@@ -78,5 +78,5 @@ def test_a_folder_without_a_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match=r"parley serve --data .*parley store init --data") as refused:
         place.require_store()
     assert "\n" not in str(refused.value)
-    (tmp_path / FILE_NAME).touch()
+    (tmp_path / DATABASE_NAME).touch()
     assert place.require_store() == tmp_path

@@ -12,7 +12,7 @@ from parley.errors import ConfigError
 @pytest.mark.parametrize(
     ("number", "says"),
     [
-        (errno.EEXIST, "/srv/chat is a file, and a folder is needed: choose another --data"),
+        (errno.EEXIST, "/srv/chat is a file, not a folder: choose another --data"),
         (errno.ENOTDIR, "/srv/chat cannot be reached: a part of the path is a file, not a folder"),
         (errno.EACCES, "/srv/chat cannot be used by "),
         (errno.EPERM, "/srv/chat cannot be used by "),

@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from parley.client import Timing
 from parley.errors import Refusal
+from parley.model import ChatType, MemberCursor, ReadReceipts, Role
+from parley.wire.bodies import ChatInfo, ChatMarks, MemberInfo, MemberList, SessionInfo, SessionList
 from parley.wire.codec import CODECS, JSON_PROTOCOL, MSGPACK, Codec, Misread
 from parley.wire.codes import UNAUTHENTICATED, Close
 from parley.wire.frames import Hello, MessageBatch, Messages, ReadReceipt, SendMessage, ServerFrames, refused
@@ -131,14 +133,8 @@ class FakeServer:
         if request.headers.get("Authorization") != f"Bearer {TOKEN}":
             problem = {"code": "unauthenticated", "reason": "log in again", "temporary": False}
             return web.json_response(problem, status=401)
-        return web.json_response(
-            {
-                "sessions": [
-                    {"session_id": "ses_0", "device_id": "another", "current": False},
-                    {"session_id": "ses_1", "device_id": DEVICE, "current": True},
-                ]
-            }
-        )
+        another = SessionInfo("ses_0", "another", "", TIME, TIME, current=False)
+        return said(SessionList([another, SessionInfo("ses_1", DEVICE, "", TIME, TIME, current=True)]))
 
     async def find_send(self, request: web.Request) -> web.Response:
         self.looked_for[request.match_info["client_message_id"]] += 1
@@ -153,48 +149,44 @@ class FakeServer:
             return web.json_response(
                 {"code": code, "reason": code, "temporary": status >= 500}, status=status
             )
-        return web.json_response(
-            {
-                "chat_id": chat_id,
-                "type": "group",
-                "title": "Tea",
-                "created_by": "user_me",
-                "created_at": TIME,
-                "updated_at": TIME,
-                "epoch": 1,
-                "head": len(self.model.logs[chat_id]),
-                "role": "owner",
-                "member_count": len(self.people),
-            }
+        info = ChatInfo(
+            chat_id=chat_id,
+            type=ChatType.GROUP,
+            title="Tea",
+            created_by="user_me",
+            created_at=TIME,
+            updated_at=TIME,
+            epoch=1,
+            head=self.model.head(chat_id),
+            role=Role.OWNER,
+            member_count=len(self.people),
+            open_to_join=False,
+            read_receipts=ReadReceipts.FULL,
+            muted=False,
+            muted_until=None,
         )
+        return said(info)
 
     async def members(self, request: web.Request) -> web.Response:
         members = [
-            {
-                "user_id": user_id,
-                "role": "member",
-                "joined_at": TIME,
-                "joined_sequence": 0,
-                "username": user_id,
-            }
-            for user_id in self.people
+            MemberInfo(user_id, Role.MEMBER, TIME, 0, user_id, "", "offline", None) for user_id in self.people
         ]
-        return web.json_response({"members": members, "next_after": None})
+        return said(MemberList(members, None))
 
     async def receipts(self, request: web.Request) -> web.Response:
         chat_id = request.match_info["chat_id"]
         marks = [
-            {
-                "user_id": user_id,
-                "joined_sequence": 0,
-                "delivered_up_to": self.model.cursors.get((user_id, chat_id), 0),
-                "delivered_at": TIME,
-                "read_up_to": self.model.reads.get((user_id, chat_id), 0),
-                "read_at": TIME,
-            }
+            MemberCursor(
+                user_id,
+                joined_sequence=0,
+                delivered_up_to=self.model.delivered(chat_id, user_id),
+                delivered_at=TIME,
+                read_up_to=self.model.read(chat_id, user_id),
+                read_at=TIME,
+            )
             for user_id in self.people
         ]
-        return web.json_response({"mode": "full", "marks": marks})
+        return said(ChatMarks(ReadReceipts.FULL, marks, read_by_anybody=0))
 
     async def presence(self, request: web.Request) -> web.Response:
         user_ids = request.query["user_ids"].split(",")
@@ -250,3 +242,7 @@ async def fake_server() -> AsyncIterator[FakeServer]:
         yield server
     finally:
         await runner.cleanup()
+
+
+def said(body: Struct) -> web.Response:
+    return web.Response(body=msgspec.json.encode(body), content_type="application/json")

@@ -1,11 +1,11 @@
-"""The engine alone, with time and the server's words in a test's hands."""
+"""The core alone, with time and the server's words in a test's hands."""
 
 from msgspec import UNSET
 
-from parley.client.engine import Engine
-from parley.client.keeping import Cursor, Kept
+from parley.client.core import ClientCore
+from parley.client.storage import Cursor, OutgoingMessage, SavedState
 from parley.client.timing import Timing
-from parley.wire.client_codec import CLIENT_CODECS
+from parley.wire.codec import CLIENT_CODECS
 from parley.wire.frames import (
     MessageBatch,
     Overview,
@@ -23,12 +23,12 @@ WALL_MS = 1_800_000_000_000
 
 
 class Harness:
-    """An engine, its time, and the frames it sent."""
+    """An core, its time, and the frames it sent."""
 
     def __init__(self, cursors: dict[str, Cursor] | None = None) -> None:
         self.now_ms = 0
-        kept = Kept(cursors=cursors or {})
-        self.engine = Engine(CLIENT_CODECS["json"], Timing(), lambda: 0.0, kept, durable=False)
+        self.core = ClientCore(CLIENT_CODECS["json"], Timing(), lambda: 0.0, durable=False)
+        self.core.restore(SavedState(cursors=cursors or {}))
 
     def connect(self) -> None:
         welcome = Welcome(
@@ -39,20 +39,20 @@ class Harness:
             heartbeat_seconds=30,
             limits={},
         )
-        self.engine.connected(welcome, self.now_ms)
+        self.core.connected(welcome, self.now_ms)
 
     def frames(self) -> list[Request]:
-        self.engine.tick(self.now_ms)
-        changes = self.engine.to_save()
-        self.engine.saved(changes)
-        return self.engine.frames_to_send(self.now_ms, WALL_MS)
+        self.core.tick(self.now_ms)
+        changes = self.core.to_save()
+        self.core.saved(changes)
+        return self.core.frames_to_send(self.now_ms, WALL_MS)
 
     def pass_time(self, ms: int) -> list[Request]:
         self.now_ms += ms
         return self.frames()
 
     def receive(self, frame: object) -> None:
-        self.engine.receive(frame, self.now_ms)  # type: ignore[arg-type]
+        self.core.receive(frame, self.now_ms)  # type: ignore[arg-type]
 
     def answer_overview(self, *chats: OverviewChat, token: str = "t1", complete: bool = True) -> None:
         (asked,) = [frame for frame in self.frames() if isinstance(frame, SyncOverview)]
@@ -77,6 +77,10 @@ class Harness:
         )
 
 
+def outgoing(name: str, chat_id: str = CHAT) -> OutgoingMessage:
+    return OutgoingMessage(chat_id=chat_id, client_message_id=name, content=name, created_at_ms=WALL_MS)
+
+
 def of(kind: type[Request], frames: list[Request]) -> list[Request]:
     return [frame for frame in frames if isinstance(frame, kind)]
 
@@ -97,7 +101,7 @@ def position(chat_id: str = CHAT, head: int = 0, acked: int = 0, *, left: bool =
 def reading(head: int, acked: int) -> Harness:
     """Somebody reads a chat whose position the server has confirmed."""
     harness = Harness()
-    harness.engine.reading.read(CHAT)
+    harness.core.read(harness.core.chat(CHAT))
     harness.connect()
     harness.answer_overview(position(head=head, acked=acked))
     (request,) = of(SyncRequest, harness.frames())

@@ -1,16 +1,31 @@
-"""A small server without sockets or time: the contract as an SDK sees it, for tests of the pure engine."""
+"""A small server without sockets or time: the contract as an SDK sees it, for tests of the pure core."""
 
-import copy
 from collections import Counter, defaultdict
-from typing import Literal
+from collections.abc import Coroutine
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw
 
-from parley.client.bodies import ChatInfo, ChatMarks, MemberInfo
-from parley.client.opened import Picture
-from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, OUT_OF_TURN, OUTCOME_UNKNOWN, Refusal
-from parley.model import ChatType, Mark, ReadReceipts, Role
+from parley import ids
+from parley.client.members import ChatSnapshot
+from parley.clock import from_iso
+from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, OUTCOME_UNKNOWN, Refusal
+from parley.model import (
+    Action,
+    Change,
+    ChatMember,
+    ChatSummary,
+    ChatType,
+    CursorMove,
+    Draft,
+    Kind,
+    ReadReceipts,
+    Role,
+    StoredChat,
+    User,
+)
+from parley.wire.bodies import ChatInfo, ChatMarks, MemberInfo
 from parley.wire.frames import (
     Ack,
     AckPosition,
@@ -42,8 +57,10 @@ from parley.wire.frames import (
     answer_to,
     refused,
 )
+from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews, Noted
+from tests.memory.log import MemoryLog
+from tests.memory.tables import ChatRecord, StateRecord, Tables
 
-UNREAD_MAX = 999
 OVERVIEW_CHATS_MAX = 1_000
 FORBIDDEN_CONTENT = "forbidden"
 TIME = "2026-11-15T12:00:00.000Z"
@@ -52,8 +69,17 @@ Answered = tuple[list[ServerFrames], list[ServerFrames]]
 """What goes back to whoever asked, and what everybody hears."""
 
 
-Listed = tuple[OverviewChat, int]
-"""What was told of a chat, and how often it had been muted or unmuted by then."""
+T = TypeVar("T")
+
+
+def at_once(work: Coroutine[Any, Any, T]) -> T:
+    """The result of work on the engine in memory, which waits for nothing but its turn."""
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as done:
+            result: T = done.value
+            return result
 
 
 def make_entry(
@@ -91,22 +117,32 @@ def receipt(
     return ReceiptFrame(chat_id=chat_id, user_id=user_id, kind=kind, up_to_sequence=up_to, at=TIME)
 
 
-class ModelServer:
-    """Every chat's log; a None is a void. Whoever is connected is in every chat that they have not left.
+class PromptCursors(MemoryCursors):
+    """Makes durable at once what is noted: there is no time here."""
 
-    A device is named by its person, and by what follows a slash if they have several.
+    def _note(self, noted: Noted) -> None:
+        self._noted.append(noted)
+        self.commit()
+
+
+class ModelServer:
+    """The engine in memory behind the frames of the protocol.
+
+    Whoever is connected is in every chat that they have not left. A device is named by its person, and by
+    what follows a slash if they have several.
     """
 
     def __init__(self, chat_ids: list[str]) -> None:
-        self.logs: dict[str, list[Entry | None]] = {chat_id: [] for chat_id in chat_ids}
-        self.epochs = dict.fromkeys(chat_ids, 1)
-        self.cursors: dict[tuple[str, str], int] = {}
-        """Of every device."""
-        self.reads: dict[tuple[str, str], int] = {}
-        self.muted: dict[tuple[str, str], str] = {}
-        self.guests: dict[str, dict[str, int]] = {chat_id: {} for chat_id in chat_ids}
-        """Who came to a chat later, and at which position; the same for who left."""
-        self.left: dict[str, dict[str, int]] = {chat_id: {} for chat_id in chat_ids}
+        self.tables = Tables()
+        for chat_id in chat_ids:
+            chat = StoredChat(chat_id, ChatType.GROUP, None, "", TIME, TIME, 1, open_to_join=True)
+            self.tables.add_chat(chat, [])
+        self._log = MemoryLog(self.tables, lambda: from_iso(TIME))
+        self._cursors = PromptCursors(self.tables)
+        self._overviews = MemoryOverviews(self.tables)
+        self._cursors.subscribe(self._moved)
+        self._member_states = MemoryMemberStates(self.tables)
+        self._moves: list[ServerFrames] = []
         self.online: set[str] = set()
         self.watched: dict[str, list[str]] = defaultdict(list)
         """By device: those of whom its connection is told."""
@@ -119,9 +155,8 @@ class ModelServer:
         self.page_entries_max = 7
         self.overview_chats_max = OVERVIEW_CHATS_MAX
         self.acked: Counter[str] = Counter()
-        self._mutes: Counter[tuple[str, str]] = Counter()
-        self._overviews: list[dict[str, Listed]] = [{}]
-        """What each token stands for."""
+
+    # Who is there
 
     def welcome(self, user_id: str) -> Welcome:
         return Welcome(
@@ -135,10 +170,21 @@ class ModelServer:
 
     def connected(self, device: str) -> None:
         """A new connection watches nobody."""
+        self.admit(_person(device))
         self.watched.pop(device, None)
 
+    def admit(self, user_id: str) -> None:
+        """Whoever comes for the first time is in every chat."""
+        if user_id in self.tables.users:
+            return
+        self.tables.users[user_id] = User(user_id, user_id, user_id, "", False, TIME)
+        for chat_id, record in self.tables.chats.items():
+            record.members[user_id] = ChatMember(user_id, Role.MEMBER, TIME, 0)
+            self.tables.states[user_id, chat_id] = StateRecord(self.tables.next_change())
+
     def is_member(self, chat_id: str, user_id: str) -> bool:
-        return chat_id in self.logs and user_id not in self.left[chat_id]
+        record = self.tables.chats.get(chat_id)
+        return record is not None and user_id in record.members
 
     def hears(self, user_id: str, news: ServerFrames) -> bool:
         """Whether what is told to a chat is told to this person, too."""
@@ -150,8 +196,164 @@ class ModelServer:
             case _:
                 return True
 
+    # What the logs and positions are
+
+    @property
+    def logs(self) -> dict[str, list[Entry | None]]:
+        """Every chat's log; a None is a void."""
+        chats = self.tables.chats.items()
+        return {chat_id: [record.entries[at] for at in sorted(record.entries)] for chat_id, record in chats}
+
+    def head(self, chat_id: str) -> int:
+        return self.tables.chats[chat_id].head
+
+    def cursor(self, device: str, chat_id: str) -> int:
+        return self.tables.devices.get((_person(device), device, chat_id), 0)
+
+    def is_muted(self, chat_id: str, user_id: str) -> bool:
+        return self._state(chat_id, user_id).muted_until is not None
+
+    def delivered(self, chat_id: str, user_id: str) -> int:
+        return self._state(chat_id, user_id).delivered[0]
+
+    def read(self, chat_id: str, user_id: str) -> int:
+        return self._state(chat_id, user_id).read[0]
+
+    def _state(self, chat_id: str, user_id: str) -> StateRecord:
+        return self.tables.states.get((user_id, chat_id)) or StateRecord(0)
+
+    def unread(self, chat_id: str, user_id: str) -> int:
+        page = at_once(self._overviews.changed(user_id, "", None, OVERVIEW_CHATS_MAX))
+        return next(at.unread for at in page.positions if at.chat_id == chat_id)
+
+    def stored_ids(self, chat_id: str, sender: str) -> list[str]:
+        entries = [entry for entry in self.logs[chat_id] if entry is not None and entry.sender_id == sender]
+        return [entry.client_message_id for entry in entries if entry.client_message_id is not None]
+
+    # What happens without a request
+
+    def add(self, chat_id: str, entry: Entry | None = None) -> None:
+        """An entry, or a void, of which nobody is told for now."""
+        record = self.tables.chats[chat_id]
+        record.counter = record.head + 1
+        record.resolve(record.counter, entry)
+        if entry is not None and entry.client_message_id is not None:
+            record.keys[_key(entry.client_message_id)] = record.counter
+        record.change = self.tables.next_change()
+
+    def add_void(self, chat_id: str) -> list[ServerFrames]:
+        self.add(chat_id)
+        return self.unsent(chat_id)
+
+    def add_unheard(self, chat_id: str, user_id: str) -> None:
+        """A message of which nobody is told for now."""
+        epoch = self.tables.chats[chat_id].chat.epoch
+        self.add(chat_id, make_entry(chat_id, self.head(chat_id) + 1, epoch=epoch, sender=user_id))
+
+    def unsent(self, chat_id: str) -> list[ServerFrames]:
+        """What of a chat was not told live, one frame for each position."""
+        record, after = self.tables.chats[chat_id], self.sent_through[chat_id]
+        self.sent_through[chat_id] = record.head
+        frames: list[ServerFrames] = []
+        for sequence in range(after + 1, record.head + 1):
+            wire = record.wires.get(sequence)
+            entries, voids = ([], [sequence]) if wire is None else ([Raw(wire)], [])
+            frames.append(Messages(chat_id=chat_id, epoch=record.chat.epoch, entries=entries, voids=voids))
+        return frames
+
+    def change(self, chat_id: str, user_id: str, *, joins: bool) -> list[ServerFrames]:
+        """Somebody comes or goes: what the others hear."""
+        self.tables.users.setdefault(user_id, User(user_id, user_id, user_id, "", False, TIME))
+        change = Change(Action.JOINED if joins else Action.LEFT, user_id)
+        said = {"action": change.action, "user_id": user_id, "role": "member"}
+        content = msgspec.json.encode(said).decode()
+        draft = Draft(
+            chat_id=chat_id, sender_id=user_id, content=content, kind=Kind.MEMBER.value, change=change
+        )
+        (outcome,) = at_once(self._log.append([draft])).outcomes
+        assert not isinstance(outcome, Refusal), outcome
+        return self.unsent(chat_id)
+
+    def mute(self, chat_id: str, user_id: str, until: str | None) -> ChatChanged:
+        """What the person's devices hear."""
+        at_once(self._member_states.mute(user_id, chat_id, until))
+        return ChatChanged(chat_id=chat_id, change="muted", muted_until=until)
+
+    def come_or_go(self, user_id: str) -> PresenceChanged:
+        """Somebody is there who was not, or the other way round: what those hear who watch."""
+        self.online ^= {user_id}
+        view = self._view(user_id)
+        return PresenceChanged(user_id=view.user_id, status=view.status, last_seen=view.last_seen)
+
+    def start_over(self, chat_id: str) -> None:
+        """The log is lost and rebuilt under a higher epoch, with only its first half."""
+        old = self.tables.chats[chat_id]
+        chat = msgspec.structs.replace(old.chat, epoch=old.chat.epoch + 1)
+        self.tables.chats[chat_id] = ChatRecord(chat, counter=0, members=old.members)
+        kept = [entry for entry in old.entries.values() if entry is not None]
+        for number, entry in enumerate(kept[: len(kept) // 2], 1):
+            self.add(chat_id, msgspec.structs.replace(entry, epoch=chat.epoch, sequence=number))
+        self.tables.chats[chat_id].change = self.tables.next_change()
+        for (_, at), state in self.tables.states.items():
+            if at == chat_id:
+                state.read = 0, None
+        self.sent_through[chat_id] = self.head(chat_id)
+
+    def read_up_to(self, chat_id: str, user_id: str, sequence: int) -> list[ServerFrames]:
+        """Somebody has read so far on whatever device."""
+        self.admit(user_id)
+        self._cursors.note_read(user_id, chat_id, sequence, from_iso(TIME))
+        return self._told()
+
+    def _moved(self, moves: list[CursorMove]) -> None:
+        self._moves += [receipt(move.chat_id, move.user_id, move.kind.value, move.up_to) for move in moves]
+
+    def _told(self) -> list[ServerFrames]:
+        told, self._moves = self._moves, []
+        return told
+
+    def snapshot(self, chat_id: str, user_ids: list[str]) -> ChatSnapshot:
+        """A chat with these people and its guests, as HTTP would tell it now."""
+        for user_id in user_ids:
+            self.admit(user_id)
+        record = self.tables.chats[chat_id]
+        info = ChatInfo(
+            chat_id=chat_id,
+            type=ChatType.GROUP,
+            title=None,
+            created_by=user_ids[0],
+            created_at=TIME,
+            updated_at=TIME,
+            epoch=record.chat.epoch,
+            head=record.head,
+            role=Role.MEMBER,
+            member_count=len(record.members),
+            open_to_join=False,
+            read_receipts=ReadReceipts.FULL,
+            muted=False,
+            muted_until=None,
+        )
+        members = [
+            MemberInfo(
+                member.user_id,
+                Role.MEMBER,
+                TIME,
+                member.joined_sequence,
+                member.user_id,
+                "",
+                self._view(member.user_id).status,
+                None,
+            )
+            for member in sorted(record.members.values(), key=lambda member: member.user_id)
+        ]
+        marks = at_once(self._member_states.cursors(chat_id))
+        return ChatSnapshot(info, members, ChatMarks(ReadReceipts.FULL, marks, 0))
+
+    # Requests
+
     def answer(self, request: Request, device: str) -> Answered:
-        user_id = device.partition("/")[0]
+        user_id = _person(device)
+        self.admit(user_id)
         if isinstance(request, ChatFrame) and not self.is_member(request.chat, user_id):
             return [refused(NOT_A_MEMBER, request.id)], []
         if self.refuse_any and not isinstance(request, SendMessage | TypingStart | TypingStop):
@@ -180,127 +382,13 @@ class ModelServer:
             case _:
                 return [refused(BAD_REQUEST, request.id)], []
 
-    def add_void(self, chat_id: str) -> list[ServerFrames]:
-        self.logs[chat_id].append(None)
-        return self.unsent(chat_id)
-
-    def add_unheard(self, chat_id: str, user_id: str) -> None:
-        """A message of which nobody is told for now."""
-        log = self.logs[chat_id]
-        log.append(make_entry(chat_id, len(log) + 1, epoch=self.epochs[chat_id], sender=user_id))
-
-    def unsent(self, chat_id: str) -> list[ServerFrames]:
-        """What of a chat was not told live, one frame for each position."""
-        log, epoch, after = self.logs[chat_id], self.epochs[chat_id], self.sent_through[chat_id]
-        self.sent_through[chat_id] = len(log)
-        frames: list[ServerFrames] = []
-        for sequence, entry in enumerate(log[after:], after + 1):
-            entries = [] if entry is None else [raw(entry)]
-            voids = [sequence] if entry is None else []
-            frames.append(Messages(chat_id=chat_id, epoch=epoch, entries=entries, voids=voids))
-        return frames
-
-    def change(self, chat_id: str, user_id: str, *, joins: bool) -> list[ServerFrames]:
-        """Somebody comes or goes: what the others hear."""
-        log, epoch = self.logs[chat_id], self.epochs[chat_id]
-        action = "joined" if joins else "left"
-        content = msgspec.json.encode({"action": action, "user_id": user_id, "role": "member"}).decode()
-        entry = make_entry(chat_id, len(log) + 1, content, epoch=epoch, sender=user_id, kind="member")
-        log.append(entry)
-        if joins:
-            self.guests[chat_id][user_id] = entry.sequence
-            self.left[chat_id].pop(user_id, None)
-        else:
-            self.guests[chat_id].pop(user_id, None)
-            self.left[chat_id][user_id] = entry.sequence
-        return self.unsent(chat_id)
-
-    def mute(self, chat_id: str, user_id: str, until: str | None) -> ChatChanged:
-        """What the person's devices hear."""
-        self.muted.pop((user_id, chat_id), None)
-        self._mutes[user_id, chat_id] += 1
-        if until is not None:
-            self.muted[user_id, chat_id] = until
-        return ChatChanged(chat_id=chat_id, change="muted", muted_until=until)
-
-    def come_or_go(self, user_id: str) -> PresenceChanged:
-        """Somebody is there who was not, or the other way round: what those hear who watch."""
-        self.online ^= {user_id}
-        view = self._view(user_id)
-        return PresenceChanged(user_id=view.user_id, status=view.status, last_seen=view.last_seen)
-
-    def picture(self, chat_id: str, user_ids: list[str]) -> Picture:
-        """A chat with these people and its guests, as HTTP would tell it now."""
-        joined = {**dict.fromkeys(user_ids, 0), **self.guests[chat_id]}
-        joined = {user_id: at for user_id, at in joined.items() if self.is_member(chat_id, user_id)}
-        info = ChatInfo(
-            chat_id=chat_id,
-            type=ChatType.GROUP,
-            title=None,
-            created_by=user_ids[0],
-            created_at=TIME,
-            updated_at=TIME,
-            epoch=self.epochs[chat_id],
-            head=len(self.logs[chat_id]),
-            role=Role.MEMBER,
-            member_count=len(joined),
-        )
-        members = [
-            MemberInfo(user_id, Role.MEMBER, TIME, at, user_id, status=self._view(user_id).status)
-            for user_id, at in joined.items()
-        ]
-        marks = [
-            Mark(user_id, at, *self.delivered(chat_id, user_id), *self.read(chat_id, user_id))
-            for user_id, at in joined.items()
-        ]
-        return Picture(info, members, ChatMarks(ReadReceipts.FULL, marks))
-
-    def delivered(self, chat_id: str, user_id: str) -> tuple[int, str]:
-        mine = [(device, chat) for device, chat in self.cursors if device.partition("/")[0] == user_id]
-        acked = [self.cursors[device, chat] for device, chat in mine if chat == chat_id]
-        return max(0, *acked, self.read(chat_id, user_id)[0]), TIME
-
-    def read(self, chat_id: str, user_id: str) -> tuple[int, str]:
-        return self.reads.get((user_id, chat_id), 0), TIME
-
-    def start_over(self, chat_id: str) -> None:
-        """The log is lost and rebuilt under a higher epoch, with only its first half."""
-        self.epochs[chat_id] += 1
-        self.reads = {key: read for key, read in self.reads.items() if key[1] != chat_id}
-        kept = [entry for entry in self.logs[chat_id] if entry is not None]
-        self.logs[chat_id] = [
-            msgspec.structs.replace(entry, epoch=self.epochs[chat_id], sequence=number)
-            for number, entry in enumerate(kept[: len(kept) // 2], 1)
-        ]
-        self.sent_through[chat_id] = len(self.logs[chat_id])
-
-    def read_up_to(self, chat_id: str, user_id: str, sequence: int) -> list[ServerFrames]:
-        """Somebody has read so far on whatever device."""
-        before = self.reads.get((user_id, chat_id), 0)
-        self.reads[user_id, chat_id] = max(before, sequence)
-        return [] if sequence <= before else [receipt(chat_id, user_id, "read", sequence)]
-
-    def unread(self, chat_id: str, user_id: str) -> int:
-        """Counted from the log itself."""
-        read = self.reads.get((user_id, chat_id), 0)
-        entries = (entry for entry in self.logs[chat_id] if entry is not None)
-        others = (entry for entry in entries if entry.kind == "message" and entry.sender_id != user_id)
-        return sum(entry.sequence > read for entry in others)
-
-    def stored_ids(self, chat_id: str, sender: str) -> list[str]:
-        entries = [entry for entry in self.logs[chat_id] if entry is not None and entry.sender_id == sender]
-        return [entry.client_message_id for entry in entries if entry.client_message_id is not None]
-
     def _ack(self, chat_id: str, device: str, sequence: int) -> list[ServerFrames]:
-        user_id = device.partition("/")[0]
-        before, _ = self.delivered(chat_id, user_id)
-        self.cursors[device, chat_id] = max(self.cursors.get((device, chat_id), 0), sequence)
-        return [] if sequence <= before else [receipt(chat_id, user_id, "delivered", sequence)]
+        self._cursors.note_acked(_person(device), device, chat_id, sequence, from_iso(TIME))
+        return self._told()
 
     def _heartbeat(self, request: Heartbeat, user_id: str) -> HeartbeatAck:
         answer = HeartbeatAck(re=answer_to(request.id), server_time=TIME)
-        chats = [chat_id for chat_id in self.logs if self.is_member(chat_id, user_id)]
-        heads = {chat_id: len(self.logs[chat_id]) for chat_id in chats}
+        heads = {chat_id: self.head(chat_id) for chat_id in self.tables.chats_of(user_id)}
         beyond = {chat_id: head for chat_id, head in heads.items() if head > self.sent_through[chat_id]}
         if beyond:
             answer.heads = beyond
@@ -309,9 +397,9 @@ class ModelServer:
     def _read(self, request: ReadReceipt, user_id: str) -> Answered:
         wanted = request.read_up_to
         if isinstance(wanted, str):
-            found = [entry for entry in self.logs[request.chat] if entry and entry.message_id == wanted]
-            wanted = found[0].sequence if found else len(self.logs[request.chat]) + 1
-        if wanted > len(self.logs[request.chat]):
+            found = at_once(self._log.find_message(wanted, [request.chat]))
+            wanted = found[1] if found is not None else self.head(request.chat) + 1
+        if wanted > self.head(request.chat):
             return [refused(AHEAD_OF_LOG, request.id)], []
         return [], self.read_up_to(request.chat, user_id, wanted)
 
@@ -323,102 +411,86 @@ class ModelServer:
         return PresenceView(user_id, "online" if user_id in self.online else "offline", None)
 
     def _send(self, request: SendMessage, user_id: str) -> Answered:
-        refusal = self._refusal(request)
+        refusal = NOT_A_MEMBER if request.content == FORBIDDEN_CONTENT else None
+        if refusal is None and self.refuse_next:
+            refusal = self.refuse_next.pop(0)
         if refusal is not None and not (refusal is OUTCOME_UNKNOWN and self.store_when_unknown):
             return [refused(refusal, request.id)], []
-        entry, news = self._store(request, user_id)
-        if refusal is not None:
-            return [refused(refusal, request.id)], news
+        after = request.after_client_message_id
+        draft = Draft(
+            chat_id=request.chat,
+            sender_id=user_id,
+            content=request.content,
+            client_message_id=request.client_message_id,
+            client_key=_key(request.client_message_id),
+            after_key=None if after is None else _key(after),
+        )
+        (outcome,) = at_once(self._log.append([draft])).outcomes
+        news = [] if isinstance(outcome, Refusal) or outcome.deduplicated else self.unsent(request.chat)
+        if refusal is not None or isinstance(outcome, Refusal):
+            told = refusal or outcome
+            assert isinstance(told, Refusal)
+            return [refused(told, request.id)], news
         self.acked[request.client_message_id] += 1
         ack = Ack(
             re=answer_to(request.id),
             chat_id=request.chat,
             client_message_id=request.client_message_id,
-            message_id=entry.message_id,
-            sequence=entry.sequence,
-            epoch=entry.epoch,
-            created_at=entry.created_at,
-            deduplicated=not news,
-            conflict=False,
+            message_id=outcome.message_id,
+            sequence=outcome.sequence,
+            epoch=outcome.epoch,
+            created_at=outcome.created_at,
+            deduplicated=outcome.deduplicated,
+            conflict=outcome.conflict,
         )
         return [ack], news
 
-    def _refusal(self, request: SendMessage) -> Refusal | None:
-        if request.content == FORBIDDEN_CONTENT:
-            return NOT_A_MEMBER
-        after = request.after_client_message_id
-        if after is not None and self._find(request.chat, after) is None:
-            return OUT_OF_TURN
-        return self.refuse_next.pop(0) if self.refuse_next else None
-
-    def _store(self, request: SendMessage, user_id: str) -> tuple[Entry, list[ServerFrames]]:
-        found = self._find(request.chat, request.client_message_id)
-        if found is not None:
-            return found, []
-        log, epoch = self.logs[request.chat], self.epochs[request.chat]
-        entry = make_entry(
-            request.chat,
-            len(log) + 1,
-            request.content,
-            epoch=epoch,
-            sender=user_id,
-            cid=request.client_message_id,
-        )
-        log.append(entry)
-        return entry, self.unsent(request.chat)
-
-    def _find(self, chat_id: str, client_message_id: str) -> Entry | None:
-        entries = (entry for entry in self.logs[chat_id] if entry is not None)
-        return next((entry for entry in entries if entry.client_message_id == client_message_id), None)
-
     def _sync(self, request: SyncRequest) -> MessageBatch:
-        log, epoch, after = self.logs[request.chat], self.epochs[request.chat], request.last_acked_sequence
-        reset = request.epoch not in (None, epoch) or after > len(log)
-        after = 0 if reset else after
-        page = log[after : after + min(request.limit, self.page_entries_max)]
+        record, after = self.tables.chats[request.chat], request.last_acked_sequence
+        reset = request.epoch not in (None, record.chat.epoch) or after > record.head
+        limit = min(request.limit, self.page_entries_max)
+        page = at_once(self._log.read(request.chat, 0 if reset else after, limit))
         return MessageBatch(
             re=answer_to(request.id),
             chat_id=request.chat,
-            epoch=epoch,
-            entries=[raw(entry) for entry in page if entry is not None],
-            voids=[number for number, entry in enumerate(page, after + 1) if entry is None],
-            from_sequence=after + 1,
-            to_sequence=after + len(page),
-            head=len(log),
-            complete=after + len(page) >= len(log),
+            epoch=page.epoch,
+            entries=[Raw(wire) for wire in page.entries],
+            voids=page.voids,
+            from_sequence=page.from_sequence,
+            to_sequence=page.to_sequence,
+            head=page.head,
+            complete=page.complete,
             reset=reset,
         )
 
     def _overview(self, request: SyncOverview, device: str) -> Overview:
-        """Only what is different since the overview that the token is of; what was left, if that is news."""
-        rows = {chat_id: self._row(chat_id, device) for chat_id in self.logs}
-        if request.changed_since is None:
-            known = {chat_id: row for chat_id, row in rows.items() if row[0].left is True}
-        else:
-            known = self._overviews[int(request.changed_since)]
-        changed = {chat_id: row for chat_id, row in rows.items() if row != known.get(chat_id)}
-        page = dict(list(changed.items())[: self.overview_chats_max])
-        self._overviews.append(known | copy.deepcopy(page))
+        asked = _person(device), device, request.changed_since, self.overview_chats_max
+        page = at_once(self._overviews.changed(*asked, brief=True))
         return Overview(
             re=answer_to(request.id),
-            chats=[row for row, _ in page.values()],
-            token=str(len(self._overviews) - 1),
-            complete=len(page) == len(changed),
+            chats=[_row(at) for at in page.positions],
+            token=page.token,
+            complete=page.complete,
         )
 
-    def _row(self, chat_id: str, device: str) -> Listed:
-        user_id = device.partition("/")[0]
-        is_member = self.is_member(chat_id, user_id)
-        unread = self.unread(chat_id, user_id) if is_member else 0
-        row = OverviewChat(
-            chat_id=chat_id,
-            epoch=self.epochs[chat_id],
-            head=len(self.logs[chat_id]) if is_member else self.left[chat_id][user_id],
-            last_acked_sequence=self.cursors.get((device, chat_id), 0),
-            read_up_to=self.reads.get((user_id, chat_id), 0),
-            unread=min(unread, UNREAD_MAX),
-            unread_more=unread > UNREAD_MAX,
-            left=UNSET if is_member else True,
-            muted_until=self.muted.get((user_id, chat_id)),
-        )
-        return row, self._mutes[user_id, chat_id]
+
+def _row(at: ChatSummary) -> OverviewChat:
+    return OverviewChat(
+        chat_id=at.chat_id,
+        epoch=at.epoch,
+        head=at.head,
+        last_acked_sequence=at.last_acked_sequence,
+        read_up_to=at.read_up_to,
+        unread=at.unread,
+        unread_more=at.unread_more,
+        left=True if at.left else UNSET,
+        muted_until=at.muted_until,
+    )
+
+
+def _person(device: str) -> str:
+    return device.partition("/")[0]
+
+
+def _key(client_message_id: str) -> bytes:
+    return ids.client_key(client_message_id) or client_message_id.encode()

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from parley.wire.client_codec import CLIENT_CODECS
-from parley.wire.codec import NotAFrame
+from parley.wire.codec import CLIENT_CODECS, NotAFrame
 from parley.wire.frames import Messages, Request
 from tests.unit.client.model_server import make_entry
 

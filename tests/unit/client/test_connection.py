@@ -16,7 +16,7 @@ from parley.client import (
     connect,
     login,
 )
-from parley.client.line import failure_of
+from parley.client.connection import failure_of
 from parley.errors import BUSY, NOT_A_MEMBER
 from parley.wire import codes
 from tests.unit.client.fake_server import CHAT, DEVICE, QUICK, TOKEN, FakeServer, fake_server
@@ -109,14 +109,14 @@ async def test_a_permanent_refusal_fails_only_that_message() -> None:
 
 async def test_nobody_answers() -> None:
     """The error names the address and asks the right question."""
-    with pytest.raises(CannotConnect, match=r"nobody answers at http://127\.0\.0\.1:1: Connection refused"):
+    with pytest.raises(CannotConnect, match=r"cannot connect to http://127\.0\.0\.1:1: Connection refused"):
         async with connect("http://127.0.0.1:1", TOKEN, device_id=DEVICE):
             pass
 
 
 async def test_an_address_that_is_none() -> None:
     """A forgotten scheme is told at once."""
-    with pytest.raises(CannotConnect, match="looks like http://"):
+    with pytest.raises(CannotConnect, match="an example is http://"):
         connect("127.0.0.1:8080", TOKEN)
 
 
@@ -127,10 +127,10 @@ async def test_another_kind_of_server() -> None:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     url = f"http://127.0.0.1:{runner.addresses[0][1]}"
     try:
-        with pytest.raises(CannotConnect, match="no Parley server"):
+        with pytest.raises(CannotConnect, match="not a Parley server"):
             async with connect(url, TOKEN, device_id=DEVICE, timing=QUICK):
                 pass
-        with pytest.raises(CannotConnect, match="no Parley server"):
+        with pytest.raises(CannotConnect, match="not a Parley server"):
             await login(url, "ada", "secret")
     finally:
         await runner.cleanup()
@@ -255,3 +255,16 @@ async def test_an_outbox_of_somebody_else_is_not_sent(tmp_path: Path) -> None:
         with pytest.raises(OutboxUnusable, match="user_me"):
             async with to(server, path):
                 pass
+
+
+async def test_a_client_that_was_not_entered_says_so() -> None:
+    """It sends nothing before `async with`, and is entered once; its chats can be named before."""
+    async with fake_server() as server:
+        me = connect(server.url, TOKEN, device_id=DEVICE, timing=QUICK)
+        chat = me.chat("chat_1")
+        with pytest.raises(Closed, match="async with"):
+            chat.send("too early")
+        async with me:
+            await chat.send("in time")
+            with pytest.raises(Closed, match="entered once"):
+                await me.__aenter__()

@@ -1,7 +1,6 @@
 """Answers that were made before what was heard since: the newer word stays, or it is asked again."""
 
-from parley.client.engine import MustLoad
-from parley.client.live import Opening
+from parley.client.events import ChatOpened, LoadChat
 from parley.errors import NOT_A_MEMBER
 from parley.wire.frames import (
     AckPosition,
@@ -16,7 +15,7 @@ from parley.wire.frames import (
 )
 from tests.unit.client.harness import CHAT, WALL_MS, Harness, of, position, reading
 from tests.unit.client.model_server import make_entry, raw, receipt
-from tests.unit.client.test_opened import BEN, ME, opened, opening, picture, status
+from tests.unit.client.test_members import BEN, ME, opened, opening, snapshot, status
 
 LEFT = ChatChanged(chat_id=CHAT, change="left", user_id=ME)
 JOINED = ChatChanged(chat_id=CHAT, change="joined", user_id=ME, head=3)
@@ -28,7 +27,7 @@ def asking() -> tuple[Harness, SyncOverview]:
     harness = Harness()
     harness.connect()
     harness.answer_overview(position(head=3, acked=3))
-    harness.engine.overviews.ask()
+    harness.core.overview.ask()
     return harness, asked(harness)
 
 
@@ -54,8 +53,8 @@ def test_a_chat_that_was_left_does_not_come_back_by_an_older_overview() -> None:
     unread.unread = 3
     answer(harness, request, unread)
     answer(harness, asked(harness), position(left=True))
-    assert harness.engine.live.unread(CHAT).count == 0
-    assert CHAT not in harness.engine.reading.positions
+    assert harness.core.chat(CHAT).unread_count == 0
+    assert CHAT not in harness.core.rows
 
 
 def test_a_chat_that_was_joined_again_does_not_go_by_an_older_overview() -> None:
@@ -64,27 +63,27 @@ def test_a_chat_that_was_joined_again_does_not_go_by_an_older_overview() -> None
     harness.receive(JOINED)
     answer(harness, request, position(left=True))
     answer(harness, asked(harness), position(head=3))
-    assert CHAT in harness.engine.reading.positions
+    assert CHAT in harness.core.rows
 
 
 def test_a_chat_that_was_muted_stays_so() -> None:
-    """An overview that was made before does not unmute it for good, and a picture never does."""
+    """An overview that was made before does not unmute it for good, and a snapshot never does."""
     harness, request = asking()
     harness.receive(ChatChanged(chat_id=CHAT, change="muted", muted_until=FOREVER))
     answer(harness, request, position(head=3))
     muted = position(head=3)
     muted.muted_until = FOREVER
     answer(harness, asked(harness), muted)
-    harness.engine.live.open(CHAT)
+    harness.core.open(harness.core.chat(CHAT))
     harness.frames()
-    harness.engine.live.loaded(CHAT, picture((ME, 0, 0)))
-    assert harness.engine.live.is_muted(CHAT, WALL_MS)
+    harness.core.chat_loaded(harness.core.chat(CHAT), snapshot((ME, 0, 0)))
+    assert harness.core.chat(CHAT).is_muted(WALL_MS)
 
 
 def test_what_came_before_the_first_overview_is_not_passed_over() -> None:
     """Who follows all asks the log for what was live while nobody knew where to begin."""
     harness = Harness()
-    harness.engine.reading.read_all()
+    harness.core.read_all()
     harness.connect()
     request = asked(harness)
     say(harness, 4)
@@ -97,14 +96,14 @@ def test_what_came_while_an_overview_was_made_is_not_passed_over() -> None:
     harness, request = asking()
     say(harness, 4)
     answer(harness, request, position(head=3, acked=3))
-    harness.engine.reading.read_all()
+    harness.core.read_all()
     assert len(of(SyncRequest, harness.frames())) == 1
 
 
 def test_who_follows_all_reads_a_chat_that_was_left_and_joined_again() -> None:
     """Also when nobody had yet looked at what came of the leaving."""
     harness = Harness()
-    harness.engine.reading.read_all()
+    harness.core.read_all()
     harness.connect()
     harness.answer_overview(position(head=1, acked=1))
     harness.receive(LEFT)
@@ -117,15 +116,15 @@ def test_who_follows_all_reads_a_chat_that_was_left_and_joined_again() -> None:
 def test_the_picture_of_an_earlier_opening_is_no_picture_of_this_one() -> None:
     """It is older than what was heard since, so the chat is looked at anew and opens then."""
     harness = opening()
-    harness.engine.live.close(CHAT)
-    harness.engine.live.open(CHAT)
+    harness.core.close(harness.core.chat(CHAT))
+    harness.core.open(harness.core.chat(CHAT))
     harness.receive(receipt(CHAT, BEN, "read", 9))
     harness.frames()
-    harness.engine.live.loaded(CHAT, picture((ME, 10, 10), (BEN, 6, 5)))
-    assert Opening(CHAT) not in harness.engine.events()
+    harness.core.chat_loaded(harness.core.chat(CHAT), snapshot((ME, 10, 10), (BEN, 6, 5)))
+    assert ChatOpened(CHAT) not in harness.core.events()
     harness.frames()
-    assert MustLoad(CHAT) in harness.engine.events()
-    harness.engine.live.loaded(CHAT, picture((ME, 10, 10), (BEN, 9, 9)))
+    assert LoadChat(CHAT) in harness.core.events()
+    harness.core.chat_loaded(harness.core.chat(CHAT), snapshot((ME, 10, 10), (BEN, 9, 9)))
     assert status(harness, 9) == ("read", 1, 1)
 
 
@@ -133,12 +132,12 @@ def test_a_picture_that_is_refused_closes_the_chat_and_no_more() -> None:
     """Whether one is in it is for the overview to tell: meanwhile one may have come back."""
     harness = opened()
     say(harness, 11)
-    harness.engine.disconnected()
+    harness.core.disconnected()
     harness.connect()
     harness.answer_overview()
-    harness.engine.live.load_failed(CHAT, NOT_A_MEMBER, harness.now_ms)
-    assert harness.engine.live.opened(CHAT) is None
-    assert harness.engine.live.unread(CHAT).count == 1
+    harness.core.load_failed(harness.core.chat(CHAT), NOT_A_MEMBER, harness.now_ms)
+    assert not harness.core.chat(CHAT).is_open
+    assert harness.core.chat(CHAT).unread_count == 1
 
 
 def test_what_a_whole_list_does_not_name_is_not_ones_own() -> None:
@@ -147,13 +146,13 @@ def test_what_a_whole_list_does_not_name_is_not_ones_own() -> None:
     harness.connect()
     harness.frames()
     say(harness, 1)
-    harness.engine.disconnected()
+    harness.core.disconnected()
     harness.connect()
     request = asked(harness)
     harness.receive(ChatChanged(chat_id="chat_new", change="joined", user_id=ME, head=1))
     answer(harness, request)
-    assert harness.engine.live.unread(CHAT).count == 0
-    assert list(harness.engine.reading.positions) == ["chat_new"]
+    assert harness.core.chat(CHAT).unread_count == 0
+    assert list(harness.core.rows) == ["chat_new"]
 
 
 def test_a_change_of_a_chat_that_was_left_does_not_list_it() -> None:
@@ -162,15 +161,15 @@ def test_a_change_of_a_chat_that_was_left_does_not_list_it() -> None:
     answer(harness, request)
     harness.receive(LEFT)
     harness.receive(ChatChanged(chat_id=CHAT, change="muted", muted_until=FOREVER))
-    assert harness.engine.reading.positions == {}
-    assert not harness.engine.live.is_muted(CHAT, WALL_MS)
+    assert harness.core.rows == {}
+    assert not harness.core.chat(CHAT).is_muted(WALL_MS)
 
 
 def test_an_ack_that_came_before_the_joining_was_heard_is_repeated() -> None:
     """The overview may name a chat sooner than the node hears of it, which refuses the ack for good."""
     harness = reading(head=1, acked=0)
-    harness.engine.reading.take(CHAT, 0)
-    harness.engine.reading.take(CHAT, 0)
+    harness.core.take(harness.core.chat(CHAT), 0)
+    harness.core.take(harness.core.chat(CHAT), 0)
     (ack,) = of(AckPosition, harness.pass_time(100))
     harness.receive(refused(NOT_A_MEMBER, ack.id))
     assert of(AckPosition, harness.pass_time(1_000)) == []
@@ -187,7 +186,7 @@ def test_a_message_of_a_chat_that_was_left_does_not_bring_it_back() -> None:
     harness.receive(LEFT)
     answer(harness, asked(harness), position(left=True))
     say(harness, 4)
-    assert harness.engine.live.unread(CHAT).count == 0
+    assert harness.core.chat(CHAT).unread_count == 0
     assert len(of(SyncOverview, harness.frames())) == 1
 
 

@@ -21,11 +21,9 @@ def to(server: FakeServer) -> Client:
 
 async def say(server: FakeServer, content: str = "hi", chat_id: str = CHAT) -> None:
     """Somebody else writes."""
-    log = server.model.logs[chat_id]
-    log.append(make_entry(chat_id, len(log) + 1, content, sender=BEN))
-    await server.tell(
-        Messages(chat_id=chat_id, epoch=1, entries=[raw(make_entry(chat_id, len(log), content))])
-    )
+    entry = make_entry(chat_id, server.model.head(chat_id) + 1, content, sender=BEN)
+    server.model.add(chat_id, entry)
+    await server.tell(Messages(chat_id=chat_id, epoch=1, entries=[raw(entry)]))
 
 
 async def test_a_message_goes_from_sending_to_read() -> None:
@@ -187,7 +185,7 @@ async def test_whoever_is_watched_is_known_without_asking() -> None:
 async def test_typing_is_told_to_others() -> None:
     """Each start and stop reaches the server; the model server tells everybody."""
     async with fake_server() as server, to(server) as me, connect(server.url, TOKEN, device_id=DEVICE) as ben:
-        ben.engine.live.user_id = BEN
+        ben.core.user_id = BEN
         updates = ben.chat(CHAT).updates()
         me.chat(CHAT).type()
         assert await anext(updates) == Update(What.TYPING, CHAT)
@@ -209,7 +207,7 @@ async def test_updates_of_a_slow_loop_are_told_once() -> None:
             await asyncio.wait_for(anext(updates), 0)
         del updates
         gc.collect()
-        assert len(me._waiting._updates) == 0
+        assert len(me._update_streams) == 0
 
 
 async def test_the_loop_over_updates_ends_with_the_client() -> None:

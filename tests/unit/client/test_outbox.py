@@ -6,17 +6,14 @@ import pytest
 
 from parley.client import outbox as outbox_module
 from parley.client.errors import OutboxFull
-from parley.client.keeping import Outgoing
 from parley.client.outbox import (
-    ACK_TIMER,
     IN_FLIGHT_BYTES_MAX,
-    RESUME_TIMER,
     WINDOW_MAX,
     WINDOW_START,
-    Outbox,
+    ClientOutbox,
 )
-from parley.client.timers import Timers
-from parley.client.timing import PROVEN_MS_MAX, Timing
+from parley.client.storage import OutgoingMessage
+from parley.client.timing import SAFE_RESEND_MS_MAX, Timers, Timing
 from parley.errors import NOT_A_MEMBER, OUT_OF_TURN, OUTCOME_UNKNOWN, RATE_LIMITED
 from parley.wire.frames import SendMessage
 
@@ -29,18 +26,18 @@ class Sender:
 
     def __init__(self) -> None:
         self.timers = Timers()
-        self.outbox = Outbox(Timing(), self.timers, itertools.count(1).__next__, lambda: 0.0)
+        self.outbox = ClientOutbox(Timing(), self.timers, itertools.count(1).__next__, lambda: 0.0)
         self.now_ms = 0
 
-    def add(self, *names: str, chat_id: str = CHAT, kept: bool = True, created_at_ms: int = WALL_MS) -> None:
+    def add(self, *names: str, chat_id: str = CHAT, saved: bool = True, created_at_ms: int = WALL_MS) -> None:
         for name in names:
-            message = Outgoing(
+            message = OutgoingMessage(
                 chat_id=chat_id, client_message_id=name, content=name, created_at_ms=created_at_ms
             )
-            self.outbox.add(message, kept=kept)
+            self.outbox.add(message, saved=saved)
 
     def transmit(self) -> list[SendMessage]:
-        return self.outbox.transmit(self.now_ms, WALL_MS)
+        return self.outbox.frames_to_send(self.now_ms, WALL_MS)
 
     def transmitted(self) -> list[tuple[str, str | None]]:
         return [(frame.client_message_id, frame.after_client_message_id) for frame in self.transmit()]
@@ -50,11 +47,7 @@ class Sender:
 
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
-        for kind, chat_id in self.timers.due(self.now_ms):
-            if kind == ACK_TIMER:
-                self.outbox.unanswered(chat_id, self.now_ms)
-            elif kind == RESUME_TIMER:
-                self.outbox.resume(chat_id)
+        self.timers.run_due(self.now_ms)
 
 
 @pytest.fixture
@@ -97,10 +90,10 @@ def test_chats_do_not_wait_for_each_other(sender: Sender) -> None:
 
 def test_what_is_not_kept_does_not_go_out(sender: Sender) -> None:
     """A message is durable here before it is sent, and holds back those after it."""
-    sender.add("a", kept=False)
+    sender.add("a", saved=False)
     sender.add("b")
     assert sender.transmitted() == []
-    sender.outbox.kept([(CHAT, "a")])
+    sender.outbox.saved([(CHAT, "a")])
     assert sender.transmitted() == [("a", None), ("b", "a")]
 
 
@@ -254,10 +247,10 @@ def test_large_messages_shrink_the_window(sender: Sender) -> None:
     """What is in flight is bounded in bytes, too."""
     size = 64 * 1024
     for number in range(100):
-        message = Outgoing(
+        message = OutgoingMessage(
             chat_id=CHAT, client_message_id=f"m{number}", content="x" * size, created_at_ms=WALL_MS
         )
-        sender.outbox.add(message, kept=True)
+        sender.outbox.add(message, saved=True)
     assert len(sender.transmit()) == IN_FLIGHT_BYTES_MAX // size
 
 
@@ -272,7 +265,7 @@ def test_a_full_outbox_says_so(sender: Sender, monkeypatch: pytest.MonkeyPatch) 
 
 def test_an_old_message_is_looked_for_before_it_goes_out(sender: Sender) -> None:
     """It and those after it wait until somebody has looked."""
-    sender.add("old", created_at_ms=WALL_MS - PROVEN_MS_MAX)
+    sender.add("old", created_at_ms=WALL_MS - SAFE_RESEND_MS_MAX)
     sender.add("new")
     assert sender.transmit() == []
     assert [message.client_message_id for message in sender.outbox.to_check()] == ["old"]
@@ -283,7 +276,7 @@ def test_an_old_message_is_looked_for_before_it_goes_out(sender: Sender) -> None
 
 def test_an_old_message_that_is_stored_is_not_sent(sender: Sender) -> None:
     """Found in the log is as good as acknowledged."""
-    sender.add("old", created_at_ms=WALL_MS - PROVEN_MS_MAX)
+    sender.add("old", created_at_ms=WALL_MS - SAFE_RESEND_MS_MAX)
     sender.add("new")
     sender.transmit()
     sender.acknowledge("old")
@@ -292,7 +285,7 @@ def test_an_old_message_that_is_stored_is_not_sent(sender: Sender) -> None:
 
 def test_a_failed_look_is_repeated_later(sender: Sender) -> None:
     """When nobody can tell, the message waits rather than being stored twice."""
-    sender.add("old", created_at_ms=WALL_MS - PROVEN_MS_MAX)
+    sender.add("old", created_at_ms=WALL_MS - SAFE_RESEND_MS_MAX)
     sender.transmit()
     sender.outbox.to_check()
     sender.outbox.check_failed((CHAT, "old"), sender.now_ms)
@@ -311,6 +304,6 @@ def test_an_empty_outbox_leaves_nothing_behind(sender: Sender) -> None:
     sender.outbox.refused(request_id(frames[1]), NOT_A_MEMBER, sender.now_ms)
     assert len(sender.outbox) == 0
     assert sender.timers.next_ms() is None
-    assert not sender.outbox._lanes
+    assert not sender.outbox._queues
     assert not sender.outbox._by_request
     assert sender.outbox._bytes == sender.outbox._in_flight_bytes == 0

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from parley.client import Client, ReadElsewhere, RequestRefused, connect
-from parley.client.keeping import Changes, Outgoing, SqliteKeeper
+from parley.client.storage import OutgoingMessage, SqliteStorage, StateChanges
 from parley.clock import MS_PER_DAY, Clock, iso, wall_clock
-from parley.testing.clock import VirtualClock
 from parley.wire.frames import Messages
+from tests.harness.clock import VirtualClock
 from tests.unit.client.fake_server import CHAT, DEVICE, OTHER_CHAT, QUICK, TOKEN, FakeServer, fake_server
 from tests.unit.client.model_server import make_entry, raw
 
@@ -24,8 +24,8 @@ def to(server: FakeServer, outbox: Path | None = None, clock: Clock = wall_clock
 
 
 def fill(server: FakeServer, count: int, chat_id: str = CHAT) -> None:
-    log = server.model.logs[chat_id]
-    log += [make_entry(chat_id, len(log) + number) for number in range(1, count + 1)]
+    for _ in range(count):
+        server.model.add(chat_id, make_entry(chat_id, server.model.head(chat_id) + 1))
 
 
 async def read(me: Client, count: int, chat_id: str = CHAT) -> list[int]:
@@ -55,7 +55,7 @@ async def test_the_server_knows_the_cursor_of_a_device_without_a_file() -> None:
         fill(server, 5)
         async with to(server) as me:
             await read(me, 3)
-        assert server.model.cursors["user_me", CHAT] == 2
+        assert server.model.cursor("user_me", CHAT) == 2
         async with to(server) as me:
             assert await read(me, 1) == [3]
 
@@ -67,7 +67,7 @@ async def test_a_cursor_survives_in_the_file(tmp_path: Path) -> None:
         async with to(server, tmp_path / "o.db") as me:
             await read(me, 3)
             me.chat(CHAT).done()
-        server.model.cursors.clear()
+        server.model.tables.devices.clear()
         async with to(server, tmp_path / "o.db") as me:
             assert await read(me, 1) == [4]
 
@@ -230,11 +230,13 @@ async def test_a_message_that_is_delivered_late_says_when_it_was_sent(tmp_path: 
 
 def leave_old_message(path: Path) -> None:
     """An outbox in which a message has been waiting for more than the seven days of the keys."""
-    keeper = SqliteKeeper(str(path))
+    storage = SqliteStorage(str(path))
     created_at_ms = wall_clock() - 8 * MS_PER_DAY
-    message = Outgoing(chat_id=CHAT, client_message_id=OLD_ID, content="old", created_at_ms=created_at_ms)
-    keeper.commit(Changes(added=[message]))
-    keeper.close()
+    message = OutgoingMessage(
+        chat_id=CHAT, client_message_id=OLD_ID, content="old", created_at_ms=created_at_ms
+    )
+    storage.commit(StateChanges(added=[message]))
+    storage.close()
 
 
 async def test_an_old_message_is_looked_for_and_then_sent(tmp_path: Path) -> None:
@@ -251,7 +253,7 @@ async def test_an_old_message_in_the_log_is_not_sent_again(tmp_path: Path) -> No
     """Although its key has expired, its entry is found and counts as the ack."""
     leave_old_message(tmp_path / "o.db")
     async with fake_server() as server:
-        server.model.logs[CHAT].append(make_entry(CHAT, 1, sender="user_me", cid=OLD_ID))
+        server.model.add(CHAT, make_entry(CHAT, 1, sender="user_me", cid=OLD_ID))
         fill(server, 20)
         async with to(server, tmp_path / "o.db") as me:
             (sending,) = me.unsent
@@ -277,12 +279,12 @@ async def test_the_largest_message_is_taken() -> None:
 
 
 async def test_an_application_may_name_its_own_id() -> None:
-    """Its id is used as it is, must be a UUIDv4, and cannot be on its way twice."""
+    """Its id is used as it is, must be a UUIDv4, and cannot be queued twice."""
     async with fake_server() as server, to(server) as me:
         server.deaf = True
         chat = me.chat(CHAT)
         sending = chat.send("hi", client_message_id=OLD_ID)
-        with pytest.raises(RequestRefused, match="on its way"):
+        with pytest.raises(RequestRefused, match="already queued"):
             chat.send("hi", client_message_id=OLD_ID)
         with pytest.raises(RequestRefused, match="UUIDv4"):
             chat.send("hi", client_message_id="1")

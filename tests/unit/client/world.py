@@ -1,4 +1,4 @@
-"""People with the pure engine, a model server, and a network that a test can hurt. No real time."""
+"""People with the pure core, a model server, and a network that a test can hurt. No real time."""
 
 import itertools
 import uuid
@@ -7,13 +7,20 @@ from random import Random
 
 import msgspec
 
-from parley.client.engine import Acked, CallAnswered, ChatReady, Engine, MustLoad, SendRefused
-from parley.client.keeping import Changes, Cursor, Kept, MessageKey, Outgoing
-from parley.client.live import Opening
-from parley.client.opened import Picture
+from parley.client.core import ClientCore
+from parley.client.events import (
+    ChatOpened,
+    EntriesReady,
+    LoadChat,
+    MessageRefused,
+    MessageStored,
+    ReadMarkDone,
+)
+from parley.client.members import ChatSnapshot
+from parley.client.storage import Cursor, MessageKey, OutgoingMessage, SavedState, StateChanges
 from parley.client.timing import Timing
 from parley.errors import NOT_A_MEMBER, Refusal
-from parley.wire.client_codec import CLIENT_CODECS
+from parley.wire.codec import CLIENT_CODECS
 from parley.wire.frames import (
     ChatChanged,
     Entry,
@@ -46,9 +53,9 @@ class Person:
         self.world = world
         self.device = device
         self.user_id, _, self.follows_all = device.partition("/")
-        self.file: dict[MessageKey, Outgoing] = {}
+        self.file: dict[MessageKey, OutgoingMessage] = {}
         self.cursors: dict[str, Cursor] = {}
-        self.unsaved: Changes | None = None
+        self.unsaved: StateChanges | None = None
         self.up: deque[Request] = deque()
         self.made: deque[ServerFrames] = deque()
         """Answers that the server has made and not yet sent: news may overtake them."""
@@ -60,16 +67,16 @@ class Person:
         self.calls: set[int] = set()
         self.has_left: set[str] = set()
         self.is_away = False
-        self.pictures: deque[tuple[str, Picture | Refusal | None]] = deque()
+        self.snapshots: deque[tuple[str, ChatSnapshot | Refusal | None]] = deque()
         self.start()
 
     def start(self) -> None:
-        kept = Kept(list(self.file.values()), dict(self.cursors))
-        self.engine = Engine(CLIENT_CODECS["json"], Timing(), self.world.random.random, kept, durable=True)
-        self.pictures.clear()
+        self.core = ClientCore(CLIENT_CODECS["json"], Timing(), self.world.random.random, durable=True)
+        self.core.restore(SavedState(list(self.file.values()), dict(self.cursors)))
+        self.snapshots.clear()
         self.calls.clear()
         if self.follows_all:
-            self.engine.reading.read_all()
+            self.core.read_all()
         for chat_id in CHAT_IDS:
             self.look_at(chat_id)
 
@@ -78,10 +85,11 @@ class Person:
 
     def look_at(self, chat_id: str) -> None:
         """Read a chat and have it open, unless it is so."""
-        if not self.follows_all:
-            self.engine.reading.read(chat_id)
-        if chat_id not in self.engine.live._opened:
-            self.engine.live.open(chat_id)
+        chat = self.core.chat(chat_id)
+        if not self.follows_all and chat.inbox is None:
+            self.core.read(chat)
+        if chat.roster is None:
+            self.core.open(self.core.chat(chat_id))
 
     def crash(self) -> None:
         """What was not saved is gone, and what was seen but not processed comes again."""
@@ -89,7 +97,7 @@ class Person:
         self.unsaved = None
         for chat_id in CHAT_IDS:
             saved = self.cursors.get(chat_id, Cursor()).sequence
-            server_side = self.world.server.cursors.get((self.device, chat_id), 0)
+            server_side = self.world.server.cursor(self.device, chat_id)
             resumed = saved if chat_id in self.cursors else server_side
             self.seen[chat_id] = [entry for entry in self.seen[chat_id] if entry.sequence <= resumed]
             self.sent[chat_id] = [cid for cid in self.sent[chat_id] if self._survives(chat_id, cid)]
@@ -99,13 +107,13 @@ class Person:
         return client_message_id in self.acked or (chat_id, client_message_id) in self.file
 
     def connect(self) -> None:
-        if not self.engine.online and not self.is_away:
+        if not self.core.online and not self.is_away:
             self.world.server.connected(self.device)
-            self.engine.connected(self.world.server.welcome(self.user_id), self.world.now_ms)
+            self.core.connected(self.world.server.welcome(self.user_id), self.world.now_ms)
 
     def cut(self) -> None:
-        if self.engine.online:
-            self.engine.disconnected()
+        if self.core.online:
+            self.core.disconnected()
         self.up.clear()
         self.made.clear()
         self.down.clear()
@@ -117,8 +125,8 @@ class Person:
     def send(self, chat_id: str, content: str) -> None:
         client_message_id = str(uuid.UUID(int=next(self.world.numbers), version=4))
         self.sent[chat_id].append(client_message_id)
-        self.engine.send(
-            Outgoing(
+        self.core.send(
+            OutgoingMessage(
                 chat_id=chat_id,
                 client_message_id=client_message_id,
                 content=content,
@@ -137,12 +145,12 @@ class Person:
     def pump(self) -> None:
         """One turn of the shell, without finishing a write to disk that is under way."""
         now_ms = self.world.now_ms
-        self.engine.tick(now_ms)
+        self.core.tick(now_ms)
         if self.unsaved is None:
-            self.unsaved = self.engine.to_save()
-        self.up.extend(self.engine.frames_to_send(now_ms, WALL_MS))
+            self.unsaved = self.core.to_save()
+        self.up.extend(self.core.frames_to_send(now_ms, WALL_MS))
         self.note_events()
-        if self.engine.silent:
+        if self.core.silent:
             self.cut()
 
     def save(self) -> None:
@@ -152,32 +160,32 @@ class Person:
             for key in self.unsaved.removed:
                 self.file.pop(key, None)
             self.cursors |= self.unsaved.cursors
-            self.engine.saved(self.unsaved)
+            self.core.saved(self.unsaved)
             self.unsaved = None
 
     def note_events(self) -> None:
-        for event in self.engine.events():
+        for event in self.core.events():
             match event:
-                case Acked():
+                case MessageStored():
                     self.acked[event.key[1]] = event.ack.sequence
-                case SendRefused():
+                case MessageRefused():
                     self.refused.add(event.key[1])
-                case CallAnswered():
+                case ReadMarkDone():
                     self.calls.discard(event.number)
-                case MustLoad():
-                    self.pictures.append((event.chat_id, None))
-                case ChatReady():
+                case LoadChat():
+                    self.snapshots.append((event.chat_id, None))
+                case EntriesReady():
                     self._stop_if_failed(event.chat_id)
-                case Opening() if event.refusal == NOT_A_MEMBER:
+                case ChatOpened() if event.refusal == NOT_A_MEMBER:
                     assert event.chat_id in self.has_left, "only what was left is closed"
 
     def _stop_if_failed(self, chat_id: str) -> None:
         """What a loop does that ends: its last entry is processed."""
-        inbox = self.engine.reading.inbox(chat_id)
+        inbox = self.core.chat(chat_id).inbox
         if inbox is not None and inbox.failure is not None:
             assert chat_id in self.has_left, "only what was left cannot be read"
-            self.engine.reading.done(chat_id, self.world.now_ms)
-            self.engine.reading.stop(chat_id)
+            self.core.mark_processed(self.core.chat(chat_id), self.world.now_ms)
+            self.core.stop(self.core.chat(chat_id))
 
     @property
     def settled(self) -> set[str]:
@@ -195,18 +203,18 @@ class Person:
         if self.seen[chat_id]:
             entry = self.world.random.choice(self.seen[chat_id])
             up_to = self.world.random.choice((entry.sequence, entry.message_id))
-            self.calls.add(self.engine.mark_read(chat_id, up_to))
+            self.calls.add(self.core.mark_read(chat_id, up_to))
 
     def take(self, chat_id: str) -> bool:
-        entry = self.engine.reading.take(chat_id, self.world.now_ms)
+        entry = self.core.take(self.core.chat(chat_id), self.world.now_ms)
         if entry is not None:
             self.seen[chat_id] = [*self._still_valid(chat_id, entry), entry]
         return entry is not None
 
     def reopen(self, chat_id: str) -> None:
         """The person looks at something else for a moment."""
-        self.engine.live.close(chat_id)
-        self.engine.live.open(chat_id)
+        self.core.close(self.core.chat(chat_id))
+        self.core.open(self.core.chat(chat_id))
 
 
 class World:
@@ -215,6 +223,8 @@ class World:
         self.numbers = itertools.count(1)
         self.now_ms = 0
         self.server = ModelServer(CHAT_IDS)
+        for user_id in PEOPLE[:2]:
+            self.server.admit(user_id)
         self.server.overview_chats_max = self.random.choice((1, len(CHAT_IDS)))
         self.people = [Person(self, device) for device in DEVICES]
 
@@ -225,7 +235,7 @@ class World:
         request = _copied(person.up.popleft())
         if isinstance(request, SendMessage):
             key = (request.chat, request.client_message_id)
-            assert key in person.file or key[1] in person.settled, "only what is kept goes out"
+            assert key in person.file or key[1] in person.settled, "only what is saved goes out"
         answers, news = self.server.answer(request, person.device)
         self._send_made(person)
         for answer in answers:
@@ -244,50 +254,48 @@ class World:
             self._send_made(person)
         if not person.down:
             return False
-        person.engine.receive(person.down.popleft(), self.now_ms)
+        person.core.receive(person.down.popleft(), self.now_ms)
         return True
 
     def broadcast(self, news: list[ServerFrames]) -> None:
         for frame in news:
             for person in self.people:
-                if person.engine.online and self.server.hears(person.user_id, frame):
+                if person.core.online and self.server.hears(person.user_id, frame):
                     person.down.append(frame)
 
     def tell(self, user_id: str, frame: ChatChanged) -> None:
         """Every device of a person."""
         for person in self.people:
-            if person.engine.online and person.user_id == user_id:
+            if person.core.online and person.user_id == user_id:
                 person.down.append(frame)
 
-    def picture(self, person: Person) -> bool:
+    def snapshot(self, person: Person) -> bool:
         """What was asked for over HTTP is looked at, and the next time handed over."""
-        asked, person.pictures = person.pictures, deque()
+        asked, person.snapshots = person.snapshots, deque()
         for chat_id, found in asked:
             if found is None:
-                person.pictures.append((chat_id, self._look(person, chat_id)))
-            elif isinstance(found, Picture):
-                person.engine.live.loaded(chat_id, found)
+                person.snapshots.append((chat_id, self._look(person, chat_id)))
+            elif isinstance(found, ChatSnapshot):
+                person.core.chat_loaded(person.core.chat(chat_id), found)
             else:
-                person.engine.live.load_failed(chat_id, found, self.now_ms)
+                person.core.load_failed(person.core.chat(chat_id), found, self.now_ms)
         return bool(asked)
 
-    def _look(self, person: Person, chat_id: str) -> Picture | Refusal:
+    def _look(self, person: Person, chat_id: str) -> ChatSnapshot | Refusal:
         if not person.is_in(chat_id):
             return NOT_A_MEMBER
         if self.server.refuse_any:
             return self.server.refuse_any.pop()
-        return self.server.picture(chat_id, PEOPLE[:2])
+        return self.server.snapshot(chat_id, PEOPLE[:2])
 
     # What happens at the server
 
     def come_or_go(self, chat_id: str, user_id: str) -> None:
         """Whoever is in a chat leaves it, whoever is not comes."""
-        joins = user_id not in self.server.guests[chat_id] if user_id == GUEST else None
-        if joins is None:
-            joins = not self.server.is_member(chat_id, user_id)
+        joins = not self.server.is_member(chat_id, user_id)
         self.broadcast(self.server.unsent(chat_id))
         news = self.server.change(chat_id, user_id, joins=joins)
-        change, head = "joined" if joins else "left", len(self.server.logs[chat_id])
+        change, head = "joined" if joins else "left", self.server.head(chat_id)
         frame = ChatChanged(chat_id=chat_id, change=change, user_id=user_id)
         if joins:
             frame.head = head
@@ -303,7 +311,7 @@ class World:
         """Or unmute it."""
         if not self.server.is_member(chat_id, user_id):
             return
-        until = None if (user_id, chat_id) in self.server.muted else FOREVER
+        until = None if self.server.is_muted(chat_id, user_id) else FOREVER
         self.tell(user_id, self.server.mute(chat_id, user_id, until))
 
     def appear_or_vanish(self) -> None:
@@ -311,13 +319,13 @@ class World:
         user_id = self.random.choice(PEOPLE)
         frame: PresenceChanged = self.server.come_or_go(user_id)
         for person in self.people:
-            if person.engine.online and user_id in self.server.watched[person.device]:
+            if person.core.online and user_id in self.server.watched[person.device]:
                 person.down.append(frame)
 
     def read_elsewhere(self, person: Person, chat_id: str) -> None:
         """The person reads on, on another device."""
         if person.is_in(chat_id):
-            up_to = self.random.randint(0, len(self.server.logs[chat_id]))
+            up_to = self.random.randint(0, self.server.head(chat_id))
             self.broadcast(self.server.read_up_to(chat_id, person.user_id, up_to))
 
     def pass_time(self, ms: int) -> None:
@@ -357,7 +365,7 @@ class World:
         person.pump()
         busy = person.unsaved is not None and bool(person.unsaved)
         person.save()
-        while self.up(person) or self.down(person) or self.picture(person):
+        while self.up(person) or self.down(person) or self.snapshot(person):
             busy = True
         for chat_id in CHAT_IDS:
             if person.is_in(chat_id):
@@ -368,7 +376,7 @@ class World:
 
     def _jump(self, until_ms: int) -> bool:
         """To the next deadline; False when nobody has one before the patience is over, and all are done."""
-        wakes = [wake for person in self.people if (wake := person.engine.next_wake_ms()) is not None]
+        wakes = [wake for person in self.people if (wake := person.core.next_wake_ms()) is not None]
         next_ms = max(self.now_ms, min(wakes))
         if next_ms > until_ms and all(person_rests(person) for person in self.people):
             return False
@@ -378,13 +386,13 @@ class World:
 
 def person_rests(person: Person) -> bool:
     """Nothing unsent, nothing wanted, nothing unsaved."""
-    inboxes = [person.engine.reading.inbox(chat_id) for chat_id in CHAT_IDS if person.is_in(chat_id)]
+    inboxes = [person.core.chat(chat_id).inbox for chat_id in CHAT_IDS if person.is_in(chat_id)]
     reads_on = any(inbox is None or inbox.wants_sync for inbox in inboxes)
-    return not len(person.engine.outbox) and not reads_on and person.cursors == _processed(person)
+    return not len(person.core.outbox) and not reads_on and person.cursors == _processed(person)
 
 
 def _processed(person: Person) -> dict[str, Cursor]:
-    inboxes = {chat_id: person.engine.reading.inbox(chat_id) for chat_id in CHAT_IDS}
+    inboxes = {chat_id: person.core.chat(chat_id).inbox for chat_id in CHAT_IDS}
     moved = {chat_id: inbox.processed for chat_id, inbox in inboxes.items() if inbox is not None}
     known = {
         chat_id: cursor for chat_id, cursor in moved.items() if chat_id in person.cursors or cursor.sequence

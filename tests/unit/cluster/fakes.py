@@ -53,7 +53,7 @@ class FakeCalls:
     def answer(self, url: str, path: str, handler: Handler) -> None:
         self.handlers[url + path] = handler
 
-    async def post(self, url: str, body: bytes, timeout: float) -> bytes:
+    async def post(self, url: str, body: bytes, timeout: float, target: str = "") -> bytes:
         self.made.append(url)
         handler = self.handlers.get(url)
         if handler is None:

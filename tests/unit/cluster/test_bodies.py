@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.chats.sending import BATCH_DRAFTS_MAX
 from parley.cluster import bodies
 from parley.cluster.bodies import BadBody, Joined, Notice, SessionsEnded
 from parley.errors import Refusal
 from parley.model import Action, Appended, Change, Draft, Head, Outcome, Role
+from parley.store.ports import DRAFTS_PER_APPEND_MAX
 
 text = st.text(st.characters(codec="utf-8"), max_size=30)
 optional_text = st.none() | text
@@ -71,7 +71,7 @@ def test_nonsense_is_refused(body: bytes) -> None:
             assert isinstance(read(body), list)
 
 
-@pytest.mark.parametrize("count", [0, BATCH_DRAFTS_MAX + 1])
+@pytest.mark.parametrize("count", [0, DRAFTS_PER_APPEND_MAX + 1])
 def test_a_batch_is_neither_empty_nor_too_long(count: int) -> None:
     """A batch has as many drafts as a node may forward at once."""
     with pytest.raises(BadBody):

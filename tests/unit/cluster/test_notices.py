@@ -10,27 +10,29 @@ import structlog
 from parley.bus.embedded import EmbeddedBus
 from parley.cluster import bodies, notices
 from parley.cluster.bodies import Joined, Notice, SessionsEnded
-from parley.cluster.notices import RETRY_SECONDS_MAX, TELL_SECONDS_MAX, WAITING_MAX, Herald
+from parley.cluster.notices import RETRY_SECONDS_MAX, TELL_SECONDS_MAX, WAITING_MAX, NoticeSender
 from parley.cluster.peers import ClusterPeers
 from parley.ids import Ids
-from parley.model import Head, Persisted, Stored
+from parley.model import Head, Persisted, StoredEntry
 from parley.telemetry import Metrics
-from parley.testing.clock import VirtualClock, run_virtual
 from parley.wire.limits import CHAT_MEMBERS_MAX
+from tests.harness.clock import VirtualClock, run_virtual
 from tests.unit.cluster.fakes import FakeCalls, FakeNodes, Handler, hang, node
 
 
 class World:
-    """One node named `here` and its herald, other nodes, and what each of those has heard."""
+    """One node named `here` and its notices, other nodes, and what each of those has heard."""
 
     def __init__(self, *others: str) -> None:
         self.nodes = FakeNodes(*(node(name) for name in others))
         self.calls = FakeCalls()
         self.metrics = Metrics(VirtualClock())
         self.peers = ClusterPeers("here", ["gateway"], self.nodes, self.calls, self.metrics)
-        self.herald = Herald(self.peers, self.metrics, VirtualClock(), Ids(random.Random(1).getrandbits))
+        self.notices = NoticeSender(
+            self.peers, self.metrics, VirtualClock(), Ids(random.Random(1).getrandbits)
+        )
         self.bus = EmbeddedBus()
-        self.bus.subscribe(self.herald)
+        self.bus.subscribe(self.notices)
         self.heard: dict[str, list[Notice]] = {name: [] for name in others}
         for name in others:
             self.serve(name)
@@ -52,7 +54,7 @@ def run(world: World, scenario: Callable[[], Awaitable[None]]) -> None:
         try:
             await scenario()
         finally:
-            await world.herald.stop()
+            await world.notices.stop()
             await world.peers.stop()
 
     with structlog.testing.capture_logs():
@@ -67,7 +69,7 @@ def test_every_other_gateway_hears() -> None:
     async def scenario() -> None:
         world.bus.publish_joined("chat", Head(1, 0), ["ann", "ben"])
         world.bus.publish_sessions_ended(["ses_1"])
-        world.bus.publish([Persisted("chat", 1, [Stored(1, b"{}")])])
+        world.bus.publish([Persisted("chat", 1, [StoredEntry(1, b"{}")])])
         await asyncio.sleep(0.1)
         for name in ("one", "two"):
             joined, ended = world.heard[name]
@@ -183,7 +185,7 @@ def test_stopping_gives_notices_a_last_chance() -> None:
     async def scenario() -> None:
         world.bus.publish_sessions_ended(["ses_1"])
         started = asyncio.get_running_loop().time()
-        await world.herald.stop()
+        await world.notices.stop()
         assert len(world.heard["one"]) == 1
         assert asyncio.get_running_loop().time() - started <= notices.STOP_SECONDS_MAX
 

@@ -13,7 +13,7 @@ from parley.ephemeral.ports import NODE_LEASE_SECONDS, NODE_RENEW_SECONDS, Node
 from parley.errors import SHUTTING_DOWN, OutcomeUnknown, StoreUnavailable
 from parley.model import Appended, Draft, Outcome
 from parley.telemetry import Metrics
-from parley.testing.clock import VirtualClock, run_virtual
+from tests.harness.clock import VirtualClock, run_virtual
 from tests.unit.cluster.fakes import FakeCalls, FakeNodes, Handler, fine, hang, listed, node, refuse
 
 A_RENEWAL_SECONDS = NODE_RENEW_SECONDS + 0.1
@@ -109,7 +109,7 @@ def test_nodes_come_and_go() -> None:
         assert world.owners() == {"here", "two"}
         assert "parley_nodes 2.0" in world.metrics.text().decode()
 
-    assert {"node came", "node went"} <= set(run(world, scenario))
+    assert {"node joined", "node left"} <= set(run(world, scenario))
 
 
 def test_without_the_list_the_last_known_nodes_count() -> None:
@@ -251,7 +251,7 @@ def test_an_unreachable_node_is_passed_over_until_it_answers() -> None:
         await asyncio.sleep(A_RENEWAL_SECONDS)
         assert world.owners() == {"here", "one"}
 
-    assert run(world, scenario).count("node doubted") == 1
+    assert run(world, scenario).count("node suspected") == 1
 
 
 def test_a_silent_node_is_passed_over_for_a_lease() -> None:
@@ -380,7 +380,7 @@ def test_a_node_that_goes_while_it_fails_is_forgotten() -> None:
         failing = asyncio.create_task(world.failure("one"))
         await asyncio.sleep(0)
         del world.nodes.listed["one"]
-        await world.peers.look()
+        await world.peers.refresh()
         assert await failing is OutcomeUnknown
         await asyncio.sleep(NODE_LEASE_SECONDS)
         assert world.owners() == {"here"}
@@ -394,6 +394,6 @@ def test_a_name_taken_twice_is_told() -> None:
 
     async def scenario() -> None:
         world.nodes.listed["here"] = Node("here", "http://elsewhere", ("gateway",))
-        await world.peers.look()
+        await world.peers.refresh()
 
     assert "another node has this name: give each its own cluster.node" in run(world, scenario)

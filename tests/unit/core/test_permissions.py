@@ -4,11 +4,14 @@ from collections.abc import Mapping
 
 import pytest
 
-from parley.core.permissions import decide_change
-from parley.model import Action, Change, ChatType, ReadReceipts, Role
+from parley.core.append import AppendFacts, ChangeFacts, JoinFacts, decide_append
+from parley.core.consent import ConsentFacts
+from parley.errors import Refusal
+from parley.model import Action, Change, ChatType, Draft, Privacy, ReadReceipts, Role
+from parley.wire.limits import CHAT_MEMBERS_MAX, USER_CHATS_MAX
 
 ME, OTHER = "user_me", "user_other"
-OK = "ok"
+OK = "place"
 FORBIDDEN, NOT_A_MEMBER, NOT_FOUND, BAD_REQUEST = "forbidden", "not_a_member", "not_found", "bad_request"
 
 OWNER, ADMIN, MEMBER, NOBODY = Role.OWNER, Role.ADMIN, Role.MEMBER, None
@@ -22,9 +25,15 @@ def decided(
     chat_type: ChatType = ChatType.GROUP,
     owners: int = 2,
     open_to_join: bool = False,
+    join: JoinFacts | None = None,
 ) -> str:
-    refusal = decide_change(change, ME, actor, target, chat_type, owners, open_to_join)
-    return OK if refusal is None else refusal.code
+    """What a draft with this change is told when nothing else speaks against it."""
+    draft = Draft(chat_id="chat_1", sender_id=ME, content="", change=change)
+    facts = ChangeFacts(
+        chat_type=chat_type, open_to_join=open_to_join, owners=owners, target=target, join=join or JoinFacts()
+    )
+    decision = decide_append(draft, AppendFacts(role=actor, change=facts))
+    return decision.code if isinstance(decision, Refusal) else decision.value
 
 
 def cells(table: Mapping[Role | None, tuple[str, ...]]) -> list[tuple[Role | None, Role | None, str]]:
@@ -168,3 +177,44 @@ def test_a_direct_chat_is_fixed(actor: Role, action: Action) -> None:
 def test_strangers_learn_nothing(action: Action, chat_type: ChatType) -> None:
     """Who is no member is told so, whatever the chat is and whatever is asked."""
     assert decided(Change(action, OTHER), None, MEMBER, chat_type) == NOT_A_MEMBER
+
+
+@pytest.mark.parametrize(
+    ("consent", "code"),
+    [
+        (ConsentFacts(has_blocked=True), "blocked"),
+        (ConsentFacts(Privacy.NOBODY), FORBIDDEN),
+        (ConsentFacts(Privacy.CONTACTS, is_contact=True), OK),
+    ],
+    ids=["blocked", "nobody may", "contacts may"],
+)
+def test_adding_needs_consent(consent: ConsentFacts, code: str) -> None:
+    """Whoever adds another one needs their consent, be they the owner."""
+    assert decided(Change(Action.JOINED, OTHER), OWNER, join=JoinFacts(consent=consent)) == code
+
+
+def test_joining_alone_is_consent() -> None:
+    """Who joins by themself is not asked whether they may."""
+    join = JoinFacts(consent=ConsentFacts(Privacy.NOBODY))
+    assert decided(Change(Action.JOINED, ME), None, open_to_join=True, join=join) == OK
+
+
+def test_who_may_not_add_does_not_learn_who_consents() -> None:
+    """A member without the right to add is told just that, whomever they name."""
+    join = JoinFacts(consent=ConsentFacts(has_blocked=True))
+    assert decided(Change(Action.JOINED, OTHER), MEMBER, join=join) == FORBIDDEN
+
+
+@pytest.mark.parametrize(
+    ("join", "code"),
+    [
+        (JoinFacts(user_exists=False), NOT_FOUND),
+        (JoinFacts(chat_members=CHAT_MEMBERS_MAX), BAD_REQUEST),
+        (JoinFacts(user_chats=USER_CHATS_MAX), BAD_REQUEST),
+        (JoinFacts(chat_members=CHAT_MEMBERS_MAX - 1, user_chats=USER_CHATS_MAX - 1), OK),
+    ],
+    ids=["unknown person", "full chat", "too many chats", "just enough room"],
+)
+def test_joining_needs_a_person_and_room(join: JoinFacts, code: str) -> None:
+    """A person who does not exist, a full chat and a person in too many chats are refused."""
+    assert decided(Change(Action.JOINED, OTHER), OWNER, join=join) == code

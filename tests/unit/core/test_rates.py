@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from parley.core import rates
 from parley.core.rates import Rate, RateLimiter
-from parley.testing.clock import VirtualClock
+from tests.harness.clock import VirtualClock
 
 GAPS_MS = st.lists(st.integers(0, 5_000), min_size=1, max_size=100)
 RATES = st.builds(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parley.core.session import TABLE, Session, State
+from parley.core.session import TABLE, ConnectionProtocol, State
 from parley.wire import codes
 from parley.wire.codec import CODECS, JSON, MSGPACK, Misread
 from parley.wire.codes import Close
@@ -19,8 +19,8 @@ ONE_OF_EACH = {type(request): request for request in REQUESTS.values()}
 AFTER_HELLO: set[type[Any]] = set(ONE_OF_EACH) - {Hello}
 
 
-def session_in(state: State) -> Session:
-    session = Session(JSON)
+def session_in(state: State) -> ConnectionProtocol:
+    session = ConnectionProtocol(JSON)
     session.state = state
     return session
 
@@ -65,7 +65,7 @@ def test_hello_is_said_once() -> None:
 
 def test_a_good_token_opens_the_session() -> None:
     """Hello leads to greeted, and the shell's verdict to ready."""
-    session = Session(JSON)
+    session = ConnectionProtocol(JSON)
     assert isinstance(session.receive(msgspec.json.encode(ONE_OF_EACH[Hello])), Hello)
     session.accept()
     assert session.state is State.READY
@@ -105,7 +105,7 @@ def test_the_table_has_a_row_for_every_state() -> None:
 def test_a_session_never_raises(state: State, payloads: list[bytes | str]) -> None:
     """Whatever comes in whatever order, a session answers and never raises."""
     for codec in CODECS.values():
-        session = Session(codec)
+        session = ConnectionProtocol(codec)
         session.state = state
         for payload in payloads:
             assert isinstance(session.receive(payload), Request | Misread | Close)
@@ -113,7 +113,7 @@ def test_a_session_never_raises(state: State, payloads: list[bytes | str]) -> No
 
 def test_a_text_frame_on_a_binary_connection_closes() -> None:
     """JSON text sent to a MessagePack session ends it."""
-    session = Session(MSGPACK)
+    session = ConnectionProtocol(MSGPACK)
     assert isinstance(session.receive('{"type":"heartbeat"}'), Close)
     session.close()
     assert session.state is State.CLOSED

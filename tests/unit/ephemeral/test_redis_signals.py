@@ -6,18 +6,30 @@ from typing import Any
 
 import pytest
 
+from parley.core.cluster_keys import SIGNALS, TAG_BYTES
 from parley.ephemeral.redis import signals as signals_module
-from parley.ephemeral.redis.signals import Bundle, RedisSignals, decode_bundle, encode_bundle
-from parley.testing.clock import VirtualClock, run_virtual
+from parley.ephemeral.redis.signals import (
+    Bundle,
+    RedisSignals,
+    decode_bundle,
+    decode_signal,
+    encode_bundle,
+    encode_signal,
+)
+from parley.ephemeral.signals import UserChangedSignal
+from tests.fakes import KEYS
+from tests.harness.clock import VirtualClock, run_virtual
 
 CALL_SECONDS = 0.01
+ENVELOPE_BYTES = len(encode_signal(UserChangedSignal("")))
+"""Of each signal, beside the few letters that these tests tell apart."""
 
 
 class SlowLink:
     """A Redis that takes its time, and keeps what was published."""
 
     def __init__(self) -> None:
-        self.client = self
+        self.redis = self
         self.bundles: list[Bundle] = []
         self.is_away = False
 
@@ -27,7 +39,7 @@ class SlowLink:
 
     async def publish(self, channel: str, data: bytes) -> int:
         assert channel == "test:signals_channel"
-        self.bundles.append(decode_bundle(data))
+        self.bundles.append(decode_bundle(data[TAG_BYTES:]))
         return 1
 
 
@@ -37,29 +49,41 @@ class Channels:
     def __init__(self) -> None:
         self.say: Callable[[bytes], None] = lambda _: None
 
-    def hear(self, name: str, heard: Callable[[bytes], None]) -> None:
-        self.say = heard
+    def subscribe(self, name: str, receive: Callable[[bytes], None]) -> None:
+        self.say = receive
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, clock: VirtualClock) -> None:
+        self.clock = clock
         self.link, self.channels = SlowLink(), Channels()
-        self.signals = RedisSignals(self.link, self.channels, "test:")  # type: ignore[arg-type]
-        self.heard: list[bytes] = []
-        self.signals.hear(self.heard.append)
+        self.signals = RedisSignals(self.link, self.channels, KEYS, clock, "test:")  # type: ignore[arg-type]
+        self.heard: list[str] = []
+        self.signals.subscribe(UserChangedSignal, lambda signal: self.heard.append(signal.user_id))
 
-    def tell(self, *signals: bytes) -> None:
-        for signal in signals:
-            self.signals.tell(signal)
+    def tell(self, *letters: str) -> None:
+        for some in letters:
+            self.signals.publish(UserChangedSignal(some))
 
     @property
-    def published(self) -> list[list[bytes]]:
-        return [bundle.signals for bundle in self.link.bundles]
+    def published(self) -> list[list[str]]:
+        return [[letters_in(data) for data in bundle.signals] for bundle in self.link.bundles]
+
+
+def signed(bundle: Bundle) -> bytes:
+    data = encode_bundle(bundle)
+    return KEYS.ring(SIGNALS, "test:signals_channel").tag(data) + data
+
+
+def letters_in(data: bytes) -> str:
+    signal = decode_signal(data)
+    assert isinstance(signal, UserChangedSignal)
+    return signal.user_id
 
 
 def in_world(scenario: Callable[[World], Awaitable[None]]) -> None:
     async def run(clock: VirtualClock) -> None:
-        await scenario(World())
+        await scenario(World(clock))
 
     run_virtual(run)
 
@@ -68,15 +92,15 @@ def test_what_is_told_at_once_travels_together() -> None:
     """One message holds what was told in one turn, the next what was told while it was on its way."""
 
     async def scenario(world: World) -> None:
-        world.tell(b"a", b"b")
+        world.tell("a", "b")
         await asyncio.sleep(CALL_SECONDS / 2)
-        world.tell(b"c")
-        world.tell(b"d")
+        world.tell("c")
+        world.tell("d")
         await asyncio.sleep(1)
-        world.tell(b"e")
+        world.tell("e")
         await asyncio.sleep(1)
-        assert world.published == [[b"a", b"b"], [b"c", b"d"], [b"e"]]
-        assert world.heard == [b"a", b"b", b"c", b"d", b"e"]
+        assert world.published == [["a", "b"], ["c", "d"], ["e"]]
+        assert world.heard == ["a", "b", "c", "d", "e"]
 
     in_world(scenario)
 
@@ -84,12 +108,12 @@ def test_what_is_told_at_once_travels_together() -> None:
 def test_a_message_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither too many nor too long: the rest comes with the next, and one that is too long alone."""
     monkeypatch.setattr(signals_module, "SIGNALS_PER_MESSAGE_MAX", 2)
-    monkeypatch.setattr(signals_module, "MESSAGE_BYTES_MAX", 10)
+    monkeypatch.setattr(signals_module, "MESSAGE_BYTES_MAX", 10 + 2 * ENVELOPE_BYTES)
 
     async def scenario(world: World) -> None:
-        world.tell(b"1", b"2", b"3", b"12345678", b"12345678901234", b"4")
+        world.tell("1", "2", "3", "12345678", "12345678901234", "4")
         await asyncio.sleep(1)
-        assert world.published == [[b"1", b"2"], [b"3", b"12345678"], [b"12345678901234"], [b"4"]]
+        assert world.published == [["1", "2"], ["3", "12345678"], ["12345678901234"], ["4"]]
 
     in_world(scenario)
 
@@ -97,14 +121,15 @@ def test_a_message_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("bound", ["SIGNALS_WAITING_MAX", "WAITING_BYTES_MAX"])
 def test_the_oldest_are_dropped_when_redis_is_slow(monkeypatch: pytest.MonkeyPatch, bound: str) -> None:
     """What waits is bounded in number and size; those on this node have heard it all the same."""
-    monkeypatch.setattr(signals_module, bound, 3)
+    size = ENVELOPE_BYTES + 1 if bound == "WAITING_BYTES_MAX" else 1
+    monkeypatch.setattr(signals_module, bound, 3 * size)
 
     async def scenario(world: World) -> None:
-        world.tell(b"1", b"2", b"3", b"4", b"5")
+        world.tell("1", "2", "3", "4", "5")
         await asyncio.sleep(1)
-        assert world.published == [[b"3", b"4", b"5"]]
+        assert world.published == [["3", "4", "5"]]
         assert world.signals.dropped == 2
-        assert world.heard == [b"1", b"2", b"3", b"4", b"5"]
+        assert world.heard == ["1", "2", "3", "4", "5"]
 
     in_world(scenario)
 
@@ -114,12 +139,12 @@ def test_what_redis_does_not_take_is_dropped() -> None:
 
     async def scenario(world: World) -> None:
         world.link.is_away = True
-        world.tell(b"1", b"2")
+        world.tell("1", "2")
         await asyncio.sleep(1)
         world.link.is_away = False
-        world.tell(b"3")
+        world.tell("3")
         await asyncio.sleep(1)
-        assert (world.published, world.signals.dropped) == ([[b"3"]], 2)
+        assert (world.published, world.signals.dropped) == ([["3"]], 2)
 
     in_world(scenario)
 
@@ -128,13 +153,14 @@ def test_nobody_hears_themself_again() -> None:
     """What comes back from the channel is passed over, what others told is heard."""
 
     async def scenario(world: World) -> None:
-        world.tell(b"mine")
+        world.tell("mine")
         await asyncio.sleep(1)
         (mine,) = world.link.bundles
-        world.channels.say(encode_bundle(mine))
-        world.channels.say(encode_bundle(Bundle("other", [b"theirs", b"more"])))
-        world.channels.say(b"nonsense")
-        assert world.heard == [b"mine", b"theirs", b"more"]
+        theirs = [UserChangedSignal("theirs"), UserChangedSignal("more")]
+        world.channels.say(signed(mine))
+        told = [*map(encode_signal, theirs), b"of a newer version"]
+        world.channels.say(signed(Bundle("other", 1, world.clock(), told)))
+        assert world.heard == ["mine", "theirs", "more"]
 
     in_world(scenario)
 
@@ -143,7 +169,7 @@ def test_closing_waits_for_nothing() -> None:
     """What was not sent yet is not sent any more."""
 
     async def scenario(world: World) -> None:
-        world.tell(b"1")
+        world.tell("1")
         await world.signals.close()
         await asyncio.sleep(1)
         assert world.published == []

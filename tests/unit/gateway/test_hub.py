@@ -1,90 +1,40 @@
 """The hub alone: what it sends when news comes late, out of order, or not at all."""
 
 import asyncio
-from collections.abc import Callable, Sequence
 
 import msgspec
 
+from parley.chats.pending import PendingBatch, PendingSends
 from parley.gateway import hub as hub_module
-from parley.gateway.hub import Hub, LiveChat
-from parley.model import Chat, Head, Member, Page, Persisted, Role, Stored
+from parley.gateway.hub import Hub
+from parley.gateway.subscribers import LiveChat
+from parley.model import Persisted, StoredEntry
 from parley.telemetry import Metrics
-from parley.testing.clock import VirtualClock, run_virtual
 from parley.wire import codes
 from parley.wire.codec import JSON, Codec
 from parley.wire.codes import Close
-from parley.wire.frames import Entry
-from tests.fakes import UnaskedLog
+from tests.fakes import hub_over
+from tests.harness.clock import VirtualClock, run_virtual
+from tests.memory.people import MemoryDirectory
+from tests.memory.scripted import ScriptedLog, wire_at
 
 CHAT = "chat_1"
 
 
-def entry(sequence: int, content: str = "x") -> bytes:
-    return msgspec.json.encode(
-        Entry(
-            chat_id=CHAT,
-            sequence=sequence,
-            epoch=1,
-            kind="message",
-            message_id=f"msg_{sequence}",
-            sender_id="ann",
-            client_message_id=None,
-            content=content,
-            content_type="text/plain",
-            created_at="",
-            server_timestamp="",
-        )
-    )
-
-
 def news(*sequences: int) -> Persisted:
-    return Persisted(CHAT, 1, [Stored(sequence, entry(sequence)) for sequence in sequences])
+    return Persisted(CHAT, 1, [StoredEntry(sequence, wire_at(CHAT, sequence)) for sequence in sequences])
 
 
-class FakeLog(UnaskedLog):
-    """A log whose entries everybody can read as soon as they are in it; `reads` counts."""
+class OneChatLog(ScriptedLog):
+    """Ann's only chat, whose entries everybody can read as soon as they are in it."""
 
     def __init__(self) -> None:
-        self.entries: list[bytes] = []
-        self.reads = 0
-        self.is_read = asyncio.Event()
+        super().__init__("ann")
+        self.chat(CHAT)
+        self.directory = MemoryDirectory(self.tables)
 
     def fill(self, head: int) -> None:
-        self.entries = [entry(sequence) for sequence in range(1, head + 1)]
-
-    async def read(self, chat_id: str, after: int, limit: int) -> Page:
-        self.reads += 1
-        self.is_read.set()
-        await asyncio.sleep(0)
-        found = self.entries[after : after + limit]
-        return Page(chat_id, 1, found, [], after + 1, after + len(found), len(self.entries))
-
-    async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
-        head = len(self.entries)
-        await asyncio.sleep(0)
-        return {chat_id: Head(1, head) for chat_id in chat_ids}
-
-
-class FakeDirectory:
-    """Everybody is in the one chat."""
-
-    async def chat_ids_of(self, user_id: str) -> list[str]:
-        return [CHAT]
-
-    async def create_chat(self, chat: Chat, member_ids: Sequence[str]) -> tuple[Chat, bool]:
-        raise AssertionError("nobody asks")
-
-    async def chat(self, chat_id: str) -> Chat | None:
-        raise AssertionError("nobody asks")
-
-    async def role(self, chat_id: str, user_id: str) -> Role | None:
-        raise AssertionError("nobody asks")
-
-    async def members(self, chat_id: str, after_user_id: str, limit: int) -> list[Member]:
-        raise AssertionError("nobody asks")
-
-    async def member_count(self, chat_id: str) -> int:
-        raise AssertionError("nobody asks")
+        self.store(CHAT, *range(self.head(CHAT) + 1, head + 1))
 
 
 class Ear:
@@ -103,13 +53,18 @@ class Ear:
     def close(self, close: Close) -> None:
         raise AssertionError(close)
 
+    async def verify(self) -> None:
+        """Its session never ends."""
+
     @property
     def heard(self) -> list[int]:
         return [sequence for frame in self.frames for sequence in frame]
 
 
-async def listening(clock: VirtualClock, log: FakeLog) -> tuple[Hub, Ear]:
-    hub, ear = Hub(log, FakeDirectory(), Metrics(clock), lambda _: None), Ear()
+async def listening(
+    clock: VirtualClock, log: OneChatLog, pending: PendingSends | None = None
+) -> tuple[Hub, Ear]:
+    hub, ear = hub_over(log, log.directory, Metrics(clock), pending), Ear()
     await hub.subscribe(ear)
     return hub, ear
 
@@ -118,7 +73,7 @@ def test_what_follows_is_sent_at_once() -> None:
     """News of the next positions goes out in the call that brings it, without a look at the log."""
 
     async def scenario(clock: VirtualClock) -> None:
-        log = FakeLog()
+        log = OneChatLog()
         hub, ear = await listening(clock, log)
         hub.persisted([news(1, 2)])
         hub.persisted([news(3)])
@@ -131,7 +86,7 @@ def test_news_out_of_order_waits_for_what_lies_between() -> None:
     """A later position is sent only after the earlier one was told of, and from memory."""
 
     async def scenario(clock: VirtualClock) -> None:
-        log = FakeLog()
+        log = OneChatLog()
         hub, ear = await listening(clock, log)
         log.fill(3)
         hub.persisted([news(2)])
@@ -148,7 +103,7 @@ def test_an_entry_that_nobody_was_told_of_is_not_sent_from_the_log() -> None:
     """What is durable but not told yet stays back, so that its sender hears the ack first."""
 
     async def scenario(clock: VirtualClock) -> None:
-        log = FakeLog()
+        log = OneChatLog()
         hub, ear = await listening(clock, log)
         log.fill(2)
         hub.persisted([news(2)])
@@ -163,7 +118,7 @@ def test_news_that_is_lost_is_read_from_the_log() -> None:
     """After a moment without news of what lies between, the log is read; nothing is skipped or repeated."""
 
     async def scenario(clock: VirtualClock) -> None:
-        log = FakeLog()
+        log = OneChatLog()
         hub, ear = await listening(clock, log)
         log.fill(5)
         hub.persisted([news(4, 5)])
@@ -180,7 +135,7 @@ def test_news_during_a_read_is_sent_after_it() -> None:
     """What is told while the log is being read is neither lost nor sent too early."""
 
     async def scenario(clock: VirtualClock) -> None:
-        log = FakeLog()
+        log = OneChatLog()
         hub, ear = await listening(clock, log)
         log.fill(3)
         hub.persisted([news(3)])
@@ -197,23 +152,52 @@ def test_the_log_waits_for_answers_that_are_on_their_way() -> None:
     """A head that is ahead of the news is not shown before the senders in its chat have their answers."""
 
     async def scenario(clock: VirtualClock) -> None:
-        log = FakeLog()
-        hub, ear = await listening(clock, log)
-        held: list[Callable[[], None]] = []
-
-        def hold(chat_id: str, through: int, tell: Callable[[], None]) -> bool:
-            assert through == 2
-            held.append(tell)
-            return True
-
-        hub.hold = hold
+        log = OneChatLog()
+        pending, batch = PendingSends(), PendingBatch()
+        hub, ear = await listening(clock, log, pending)
+        pending.begin(CHAT, batch)
         log.fill(2)
         await hub.check_heads()
         await asyncio.sleep(10 * hub_module.FILL_AFTER_SECONDS)
-        assert (ear.heard, log.reads, len(held)) == ([], 1, 1)
-        held[0]()
+        assert (ear.heard, log.reads) == ([], 1)
+        pending.end(CHAT, batch)
         await asyncio.sleep(hub_module.FILL_AFTER_SECONDS)
         assert ear.heard == [1, 2]
+
+    run_virtual(scenario)
+
+
+def test_other_nodes_wait_for_answers_and_own_commits_do_not() -> None:
+    """What another node says waits for the senders here; this node's own commits come after their acks."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        pending, batch = PendingSends(), PendingBatch()
+        hub, ear = await listening(clock, OneChatLog(), pending)
+        pending.begin(CHAT, batch)
+        hub.persisted([news(1)])
+        hub.persisted_elsewhere([news(2)])
+        assert ear.heard == [1]
+        pending.end(CHAT, batch)
+        assert ear.heard == [1, 2]
+
+    run_virtual(scenario)
+
+
+def test_a_page_that_waits_is_overtaken_by_nothing_and_sent_once() -> None:
+    """What comes while a page waits for answers is sent as it follows; the page adds what is missing."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        log, pending, batch = OneChatLog(), PendingSends(), PendingBatch()
+        hub, ear = await listening(clock, log, pending)
+        pending.begin(CHAT, batch)
+        log.fill(3)
+        await hub.check_heads()
+        await asyncio.sleep(2 * hub_module.FILL_AFTER_SECONDS)
+        hub.persisted([news(1)])
+        hub.persisted([news(4)])
+        pending.end(CHAT, batch)
+        await asyncio.sleep(hub_module.FILL_AFTER_SECONDS)
+        assert ear.heard == [1, 2, 3, 4]
 
     run_virtual(scenario)
 
@@ -222,9 +206,9 @@ def test_news_while_the_head_is_looked_up_is_sent_once_and_then_forgotten() -> N
     """What the head covers is not kept for ever; what it does not is sent from memory."""
 
     async def scenario(clock: VirtualClock) -> None:
-        log = FakeLog()
+        log = OneChatLog()
         log.fill(2)
-        hub, ear = Hub(log, FakeDirectory(), Metrics(clock), lambda _: None), Ear()
+        hub, ear = hub_over(log, log.directory, Metrics(clock)), Ear()
         arriving = asyncio.ensure_future(hub.subscribe(ear))
         await asyncio.sleep(0)
         hub.persisted([news(2, 3)])
@@ -239,7 +223,7 @@ def test_what_waits_is_bounded() -> None:
     """More than is kept in memory is dropped there and read from the log in time."""
 
     async def scenario(clock: VirtualClock) -> None:
-        log = FakeLog()
+        log = OneChatLog()
         hub, ear = await listening(clock, log)
         many = hub_module.PENDING_POSITIONS_MAX * 3
         log.fill(many)
@@ -259,12 +243,12 @@ def test_an_unresolved_position_holds_everything_behind_it() -> None:
     """Nothing is sent beyond an open number, however long it takes, and everything once it is resolved."""
 
     async def scenario(clock: VirtualClock) -> None:
-        log = FakeLog()
+        log = OneChatLog()
         hub, ear = await listening(clock, log)
         hub.persisted([news(2)])
         await asyncio.sleep(60)
         assert ear.heard == []
-        hub.persisted([Persisted(CHAT, 1, [Stored(1, None)])])
+        hub.persisted([Persisted(CHAT, 1, [StoredEntry(1, None)])])
         assert ear.heard == [2]
         assert ear.chats[CHAT].sent_through == 2
 
@@ -275,7 +259,7 @@ def test_news_of_what_is_being_read_is_sent_once() -> None:
     """News that comes while the log is read for that very position is not sent beside it."""
 
     async def scenario(clock: VirtualClock) -> None:
-        log = FakeLog()
+        log = OneChatLog()
         hub, ear = await listening(clock, log)
         log.fill(2)
         await hub.check_heads()
@@ -291,7 +275,7 @@ def test_a_head_that_moved_by_one_is_named_until_it_is_sent() -> None:
     """Of news that was lost, the last one too, a connection can be told before the log is read for it."""
 
     async def scenario(clock: VirtualClock) -> None:
-        log = FakeLog()
+        log = OneChatLog()
         hub, ear = await listening(clock, log)
         log.fill(1)
         await hub.check_heads()
@@ -318,7 +302,8 @@ def test_every_socket_of_an_ended_session_is_closed_and_no_other() -> None:
     """A session that ends takes all of its sockets along, at once, with the code that says so."""
 
     async def scenario(clock: VirtualClock) -> None:
-        hub = Hub(FakeLog(), FakeDirectory(), Metrics(clock), lambda _: None)
+        log = OneChatLog()
+        hub = hub_over(log, log.directory, Metrics(clock))
         ears = [Closable("ses_1"), Closable("ses_2"), Closable("ses_1"), Closable("ses_3")]
         for ear in ears:
             await hub.subscribe(ear)

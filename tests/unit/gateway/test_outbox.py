@@ -3,7 +3,7 @@
 import asyncio
 from typing import cast
 
-from parley.gateway.outbox import Flusher, Outbox
+from parley.gateway.outbox import ConnectionOutbox, Flusher
 from parley.wire.limits import OUTBOX_BYTES_MAX
 
 
@@ -24,8 +24,8 @@ class FakeTransport:
         self.written.append(data)
 
 
-def outbox_on(transport: FakeTransport) -> Outbox:
-    return Outbox(cast(asyncio.Transport, transport), Flusher())
+def outbox_on(transport: FakeTransport) -> ConnectionOutbox:
+    return ConnectionOutbox(cast(asyncio.Transport, transport), Flusher())
 
 
 async def test_an_outbox_takes_its_limit_and_no_byte_more() -> None:

@@ -3,10 +3,16 @@
 import asyncio
 from collections.abc import Mapping
 
-from parley.core.rates import FAILED_LOGINS, MESSAGES_PER_USER
+from parley.core.rates import (
+    COST_PER_USER,
+    FAILED_LOGINS,
+    MEMBER_CHANGES_PER_USER,
+    MESSAGES_PER_USER,
+    NEW_CHATS_PER_USER,
+)
 from parley.ephemeral.local import LocalEphemeral, LocalRates
 from parley.gateway.shared_rates import REPORT_SECONDS, SharedRates
-from parley.testing.clock import VirtualClock, run_virtual
+from tests.harness.clock import VirtualClock, run_virtual
 
 RATE, BURST = MESSAGES_PER_USER.per_second, MESSAGES_PER_USER.burst
 TICK_SECONDS = 0.01
@@ -134,8 +140,56 @@ async def test_guesses_made_at_once_count() -> None:
     """Before any of them is known to be wrong, no more logins are tried than may fail."""
     clock = VirtualClock()
     rates = SharedRates(LocalEphemeral(clock), clock)
-    waits_ms = [await rates.login("ann", "203.0.113.1") for _ in range(20)]
-    assert waits_ms.count(0) == FAILED_LOGINS.burst
-    await rates.login_not_failed("ann", "203.0.113.1")
-    assert await rates.login("ann", "203.0.113.1") == 0
-    assert await rates.login("ann", "203.0.113.1") > 0
+    tries = [await rates.login("ann", "203.0.113.1", nobody_knows) for _ in range(20)]
+    assert [wait_ms for wait_ms, _ in tries].count(0) == FAILED_LOGINS.burst
+    await rates.give_back(tries[0][1])
+    assert (await rates.login("ann", "203.0.113.1", nobody_knows))[0] == 0
+    assert (await rates.login("ann", "203.0.113.1", nobody_knows))[0] > 0
+
+
+async def nobody_knows() -> bool:
+    return False
+
+
+def test_costs_are_counted_over_all_nodes() -> None:
+    """Who has spent their budget on one node finds little of it on another."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        _, (one, other) = shared_by(clock, 2)
+        assert one.charge("usr_ann", COST_PER_USER.burst) == 0
+        assert other.charge("usr_ann", 1) == 0
+        await asyncio.sleep(2 * REPORT_SECONDS)
+        assert other.charge("usr_ann", COST_PER_USER.burst / 2) > 0
+        assert other.charge("usr_ben", COST_PER_USER.burst) == 0
+        for node in (one, other):
+            node.close()
+
+    run_virtual(scenario)
+
+
+async def test_chats_are_counted_over_all_nodes() -> None:
+    """New chats are asked of the engine, so two nodes together allow what one would."""
+    clock = VirtualClock()
+    _, nodes = shared_by(clock, 2)
+    waits_ms = [await node.new_chat("usr_ann", 1) for node in nodes for _ in range(60)]
+    assert waits_ms.count(0) == NEW_CHATS_PER_USER.burst
+    for node in nodes:
+        node.close()
+
+
+async def test_a_chat_that_has_to_wait_for_its_members_is_not_counted() -> None:
+    """What is refused because of its members takes no chat from the allowance."""
+    clock = VirtualClock()
+    rates = SharedRates(LocalEphemeral(clock), clock)
+    assert await rates.member_changes("usr_ann", int(MEMBER_CHANGES_PER_USER.burst)) == 0
+    assert await rates.new_chat("usr_ann", 2) > 0
+    waits_ms = [await rates.new_chat("usr_ann", 0) for _ in range(int(NEW_CHATS_PER_USER.burst))]
+    assert set(waits_ms) == {0}
+
+
+async def test_more_members_than_a_minute_allows_take_the_whole_minute() -> None:
+    """A group of ten thousand can be made, and then nobody is added for a minute."""
+    clock = VirtualClock()
+    rates = SharedRates(LocalEphemeral(clock), clock)
+    assert await rates.member_changes("usr_ann", 10_000) == 0
+    assert await rates.member_changes("usr_ann", 600) == 60_000

@@ -10,7 +10,7 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from parley.telemetry import Metrics
-from parley.testing.clock import VirtualClock
+from tests.harness.clock import VirtualClock
 from tests.services import promtool_program
 from tests.tidy.repository import ROOT
 from tests.tidy.test_links import anchors
@@ -49,7 +49,7 @@ class Case(NamedTuple):
 
 def batches(failed: int, stored: int) -> Play:
     def play(scene: Scene) -> None:
-        scene.metrics.sequence_allocation_errors += failed
+        scene.metrics.sequence_allocation_errors.inc(failed)
         for _ in range(stored):
             scene.metrics.allocation_seconds.observe(0.001)
 
@@ -68,7 +68,7 @@ def commits(slow: int, fast: int) -> Play:
 
 def missing_counters(count: int) -> Play:
     def play(scene: Scene) -> None:
-        scene.metrics.counter_missing_errors += count
+        scene.metrics.counter_missing_errors.inc(count)
 
     return play
 
@@ -82,19 +82,19 @@ def instead(**values: float) -> Play:
 
 
 def store_available(available: bool) -> Play:
-    return lambda scene: setattr(scene.metrics, "is_store_available", lambda: available)
+    return lambda scene: scene.metrics.store_available.register(lambda: available)
 
 
 def ephemeral_available(available: bool) -> Play:
-    return lambda scene: setattr(scene.metrics, "is_ephemeral_available", lambda: available)
+    return lambda scene: scene.metrics.ephemeral_available.register(lambda: available)
 
 
 def stalled(seconds: float) -> Play:
-    return lambda scene: setattr(scene.metrics, "publish_stalled_seconds", lambda: seconds)
+    return lambda scene: scene.metrics.publish_stalled_seconds.register(lambda: seconds)
 
 
 def lagging(events: int) -> Play:
-    return lambda scene: scene.metrics.consumer_lags.update(live=lambda: events)
+    return lambda scene: scene.metrics.consumer_lag.register(lambda: events, "live")
 
 
 CASES = [
@@ -158,7 +158,17 @@ CASES = [
         lambda scene: scene.metrics.closed.labels("4001").inc(100),
         lambda scene: scene.metrics.closed.labels("4001").inc(101),
     ),
+    Case(
+        "ParleyConnectionsRefused",
+        lambda scene: scene.metrics.connections_refused.labels("user").inc(),
+        lambda scene: scene.metrics.connections_refused.labels("descriptors").inc(),
+    ),
     Case("ParleyInternalErrors", refusals("bad_request", 1), refusals("internal", 1)),
+    Case(
+        "ParleyUnprovenInput",
+        lambda scene: scene.metrics.unproven.labels("call").inc(20),
+        lambda scene: scene.metrics.unproven.labels("call").inc(21),
+    ),
     Case(
         "ParleyFileDescriptorsLow",
         instead(process_open_fds=800, process_max_fds=1000),

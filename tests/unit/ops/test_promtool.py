@@ -58,7 +58,7 @@ def test_one_on_the_path_is_taken_where_it_cannot_be_fetched(tools: Path) -> Non
     put(tools, "promtool", says("3.5.0"))
     told: list[str] = []
     assert promtool.program(told.append) == tools / "promtool"
-    assert "no `apt-get` here" in told[-1]
+    assert "no `apt-get` on this machine" in told[-1]
 
 
 @pytest.mark.parametrize("way", ["path", "package"])
@@ -68,7 +68,7 @@ def test_one_that_is_too_old_is_refused(way: str, tools: Path) -> None:
         put(tools, "promtool", says("2.41.9"))
     else:
         put_apt(tools, "2.41.9")
-    with pytest.raises(ServiceError, match=r"is 2\.41, and 2\.42 is needed"):
+    with pytest.raises(ServiceError, match=r"is 2\.41, but 2\.42 is needed"):
         promtool.program(lambda _: None)
 
 

@@ -72,7 +72,7 @@ def test_a_full_disk_is_told_before(monkeypatch: pytest.MonkeyPatch, folder: Pat
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=12_345_678))
     with pytest.raises(ServiceError) as refusal:
         fetched("kafka-1", write_program, quiet)
-    assert str(refusal.value) == f"The disk of {folder} has 12 MB free, and 300 MB are needed."
+    assert str(refusal.value) == f"The disk of {folder} has 12 MB free, but 300 MB are needed."
 
 
 def test_the_cache_is_outside_of_the_repository(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,11 +6,11 @@ import pytest
 
 from parley.clock import iso
 from parley.errors import Refused, StoreUnavailable
-from parley.model import Privacy
-from parley.people import sight
+from parley.model import Privacy, Relation
+from parley.people import presence_lookup
 from parley.people.presence import check_batch
-from parley.testing.clock import START_MS
 from parley.wire.limits import PRESENCE_BATCH_MAX
+from tests.harness.clock import START_MS
 from tests.unit.people.world import Connection, PresenceWorld, in_world, quiet, soon
 
 ANN, BEN, CAT, EVE = "usr_ann", "usr_ben", "usr_cat", "usr_eve"
@@ -43,7 +43,7 @@ def test_who_does_not_exist_looks_like_who_is_hidden(nobody: str) -> None:
     async def scenario(world: PresenceWorld) -> None:
         await world.registry.come(BEN, CAT, nobody)
         world.relations.set(BEN, Privacy.NOBODY)
-        world.relations.strangers = {CAT}
+        world.relations.estrange(CAT)
         found = await world.presences.query(ANN, [BEN, CAT, nobody])
         assert [(view.status, view.last_seen) for view in found] == [HIDDEN] * 3
         assert world.registry.asked == 0
@@ -89,7 +89,7 @@ def test_last_seen_is_known_before_it_is_stored() -> None:
 
 def test_what_went_lately_is_remembered_of_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of more the store is believed."""
-    monkeypatch.setattr(sight, "RECENT_MAX", 2)
+    monkeypatch.setattr(presence_lookup, "RECENT_MAX", 2)
 
     async def scenario(world: PresenceWorld) -> None:
         for user_id in (BEN, CAT, EVE):
@@ -141,7 +141,7 @@ def test_who_is_hidden_is_not_told_of() -> None:
     async def scenario(world: PresenceWorld) -> None:
         world.relations.set(BEN, Privacy.NOBODY)
         world.relations.set(CAT, Privacy.CONTACTS)
-        world.relations.contacts = {(CAT, ANN)}
+        world.relations.hold(Relation.CONTACT, (CAT, ANN))
         ann, eve = await world.watches(ANN, BEN, CAT), await world.watches(EVE, BEN, CAT)
         ben = await world.watches(BEN, ANN)
         await world.registry.come(ANN, BEN, CAT)
@@ -166,8 +166,8 @@ def test_a_subscription_replaces_the_one_before() -> None:
         world.presences.unsubscribe(ann)
         await quiet()
         assert len(ann.told) == 2
-        assert not world.presences._watching.people
-        assert not world.presences._watching.viewers
+        assert not world.presences._table.users
+        assert not world.presences._table.viewers
 
     in_world(scenario)
 
@@ -204,7 +204,7 @@ def test_what_changes_while_a_subscription_is_made_is_told() -> None:
         assert len(told) == len(set(told))
         assert gone.told == []
         world.presences.unsubscribe(ann)
-        assert not world.presences._watching.people
+        assert not world.presences._table.users
 
     in_world(scenario)
 

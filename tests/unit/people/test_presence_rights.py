@@ -1,31 +1,15 @@
 """Rights to see presence that change, and tellings that were lost: nothing is told that should not be."""
 
 import asyncio
-from itertools import product
 
 from parley.clock import iso
-from parley.core.privacy import may_see_presence
-from parley.model import Privacy, Regard, User
+from parley.model import Privacy, Relation
 from parley.people.presence import RETURN_SECONDS
-from parley.people.publishing import BELIEVED_SECONDS, FLAP_SECONDS, RETRY_SECONDS
+from parley.people.presence_publisher import FLAP_SECONDS, RETRY_SECONDS, RIGHTS_VALID_SECONDS
 from tests.unit.people.world import SOON_SECONDS, Connection, PresenceWorld, in_world, quiet, soon
 
 ANN, BEN, CAT, EVE = "usr_ann", "usr_ben", "usr_cat", "usr_eve"
 HIDDEN = ("offline", "unavailable")
-
-
-def test_seeing_is_mutual() -> None:
-    """Whether one sees the other is the same from both sides, so one look at a person judges for both."""
-    for ann, ben in product(Privacy, Privacy):
-        for mine, theirs, i_block, they_block, known in product((False, True), repeat=5):
-            one, other = _user(ANN, ann), _user(BEN, ben)
-            there = Regard(other, mine, theirs, i_block, they_block, known)
-            back = Regard(one, theirs, mine, they_block, i_block, known)
-            assert may_see_presence(one, there) == may_see_presence(other, back)
-
-
-def _user(user_id: str, privacy: Privacy) -> User:
-    return User(user_id, user_id, user_id, "", False, "", last_seen_privacy=privacy)
 
 
 # Rights that change
@@ -37,9 +21,9 @@ def test_a_right_that_is_lost_is_told_once() -> None:
     async def scenario(world: PresenceWorld) -> None:
         await world.registry.come(ANN, BEN)
         ann, ben = await world.watches(ANN, BEN), await world.watches(BEN, ANN)
-        world.relations.blocks = {(BEN, ANN)}
-        world.presences.person_changed(BEN)
-        world.presences.person_changed(BEN)
+        world.relations.hold(Relation.BLOCK, (BEN, ANN))
+        world.presences.user_changed(BEN)
+        world.presences.user_changed(BEN)
         await soon()
         assert (ann.told, ben.told) == ([(BEN, *HIDDEN)], [(ANN, *HIDDEN)])
         await world.registry.go(ANN, BEN)
@@ -60,7 +44,7 @@ def test_a_right_that_is_gained_shows_how_it_is() -> None:
         ann = await world.watches(ANN, BEN, CAT)
         await soon()
         world.relations.set(ANN, Privacy.EVERYONE)
-        world.presences.person_changed(ANN)
+        world.presences.user_changed(ANN)
         await soon()
         assert sorted(ann.told) == [
             (BEN, "online", iso(came_ms)),
@@ -78,8 +62,8 @@ def test_who_parts_may_become_a_stranger() -> None:
 
     async def scenario(world: PresenceWorld) -> None:
         ann, ben = await world.watches(ANN, BEN), await world.watches(BEN, ANN)
-        world.relations.strangers = {BEN}
-        world.presences.person_changed(BEN)
+        world.relations.estrange(BEN)
+        world.presences.user_changed(BEN)
         await soon()
         assert (ann.told, ben.told) == ([(BEN, *HIDDEN)], [(ANN, *HIDDEN)])
 
@@ -91,9 +75,9 @@ def test_nothing_is_told_to_who_may_have_lost_the_right() -> None:
 
     async def scenario(world: PresenceWorld) -> None:
         ann, cat = await world.watches(ANN, BEN), await world.watches(CAT, BEN)
-        world.relations.blocks = {(BEN, ANN)}
+        world.relations.hold(Relation.BLOCK, (BEN, ANN))
         world.relations.is_away = True
-        world.presences.person_changed(BEN)
+        world.presences.user_changed(BEN)
         for _ in range(100):
             await world.registry.come(BEN)
             await world.registry.go(BEN)
@@ -114,7 +98,7 @@ def test_a_viewer_in_doubt_holds_up_nobody_else() -> None:
     async def scenario(world: PresenceWorld) -> None:
         ann, cat = await world.watches(ANN, BEN), await world.watches(CAT, BEN)
         world.relations.is_away = True
-        world.presences.person_changed(ANN)
+        world.presences.user_changed(ANN)
         await world.registry.come(BEN)
         await soon()
         assert (ann.told, cat.statuses) == ([], [(BEN, "online")])
@@ -133,8 +117,8 @@ def test_a_right_that_changes_while_a_subscription_is_made_counts() -> None:
         await world.registry.come(BEN)
         subscribing = asyncio.create_task(world.presences.subscribe(ann, [BEN]))
         await asyncio.sleep(0.0015)
-        world.relations.blocks = {(BEN, ANN)}
-        world.presences.person_changed(BEN)
+        world.relations.hold(Relation.BLOCK, (BEN, ANN))
+        world.presences.user_changed(BEN)
         ((view),) = await subscribing
         assert view.status == "online"
         await soon()
@@ -148,8 +132,8 @@ def test_an_old_judgement_is_not_believed() -> None:
 
     async def scenario(world: PresenceWorld) -> None:
         ann, cat = await world.watches(ANN, BEN), await world.watches(CAT, BEN)
-        world.relations.blocks = {(BEN, ANN)}
-        await asyncio.sleep(BELIEVED_SECONDS + 1)
+        world.relations.hold(Relation.BLOCK, (BEN, ANN))
+        await asyncio.sleep(RIGHTS_VALID_SECONDS + 1)
         await world.registry.come(BEN)
         await quiet()
         assert (ann.told, cat.statuses) == ([(BEN, *HIDDEN)], [(BEN, "online")])
@@ -163,7 +147,7 @@ def test_a_person_whom_nobody_watches_costs_nothing() -> None:
     async def scenario(world: PresenceWorld) -> None:
         await world.watches(ANN, BEN)
         reads = len(world.relations.reads)
-        world.presences.person_changed(EVE)
+        world.presences.user_changed(EVE)
         await world.registry.come(EVE)
         await soon()
         assert len(world.relations.reads) == reads
@@ -204,13 +188,13 @@ def test_a_failure_is_made_up_for() -> None:
 
     async def scenario(world: PresenceWorld) -> None:
         ann = await world.watches(ANN, BEN, CAT)
-        publishing = world.presences._publishing
-        judged, publishing._judge = publishing._judge, _fail  # type: ignore[method-assign]
-        world.presences.person_changed(ANN)
+        publisher = world.presences._publisher
+        check, publisher._check_rights = publisher._check_rights, _fail  # type: ignore[method-assign]
+        world.presences.user_changed(ANN)
         await world.registry.come(BEN, CAT)
         await soon()
         assert ann.told == []
-        publishing._judge = judged  # type: ignore[method-assign]
+        publisher._check_rights = check  # type: ignore[method-assign]
         await asyncio.sleep(2 * RETRY_SECONDS)
         assert ann.statuses == [(BEN, "online"), (CAT, "online")]
 

@@ -3,9 +3,10 @@
 import asyncio
 from itertools import pairwise
 
+from parley.model import Relation
 from parley.people.presence import RETURN_SECONDS
-from parley.people.publishing import FLAP_SECONDS, FRAMES_PER_TURN
-from parley.testing.clock import VirtualClock, run_virtual
+from parley.people.presence_publisher import FLAP_SECONDS, FRAMES_PER_TURN
+from tests.harness.clock import VirtualClock, run_virtual
 from tests.unit.people.world import Connection, PresenceWorld, in_world, presence_world, quiet, soon
 
 WATCHED_EACH = 50
@@ -122,10 +123,14 @@ def test_somebody_whom_thousands_watch_is_judged_in_few_reads() -> None:
     async def scenario(world: PresenceWorld) -> None:
         watching = [await world.watches(f"usr_{number}", "usr_star") for number in range(1_200)]
         world.relations.reads.clear()
-        world.relations.blocks = {("usr_star", f"usr_{number}") for number in range(1_200)}
-        world.presences.person_changed("usr_star")
+        world.relations.hold(Relation.BLOCK, *(("usr_star", f"usr_{number}") for number in range(1_200)))
+        world.presences.user_changed("usr_star")
         await quiet()
-        assert world.relations.reads == [("regards", 501), ("regards", 501), ("regards", 201)]
+        assert world.relations.reads == [
+            ("relationships", 501),
+            ("relationships", 501),
+            ("relationships", 201),
+        ]
         assert all(connection.told == [("usr_star", "offline", "unavailable")] for connection in watching)
 
     in_world(scenario)
@@ -143,7 +148,7 @@ def test_after_an_outage_all_are_looked_at_in_batches() -> None:
         world.registry.return_()
         await asyncio.sleep(RETURN_SECONDS + FLAP_SECONDS)
         assert world.registry.asked == 600
-        assert world.relations.reads == [("regards", WATCHED_EACH + 1)] * 600
+        assert world.relations.reads == [("relationships", WATCHED_EACH + 1)] * 600
         assert world.frames == 0
 
     in_world(scenario)

@@ -3,64 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 
 from parley.ephemeral.local import LocalSignals
-from parley.model import Chat, ChatType, Manners, Member, Role
+from parley.ephemeral.signals import TypingSignal
+from parley.model import ChatMember, ChatType, Relation, StoredChat, Visibility
 from parley.people import typing as typing_module
-from parley.people.facts import ChatFacts
-from parley.people.remembering import BELIEVED_MS, Remembered
-from parley.people.signals import Signalling, Typed
-from parley.people.typing import Typings
+from parley.people.caches import EXPIRES_MS, ChatFactsCache, ReadCache
+from parley.people.typing import TypingService
 from parley.telemetry import Metrics
-from parley.testing.clock import VirtualClock, run_virtual
 from parley.wire.frames import ServerFrame, Typing
 from parley.wire.limits import TYPING_EVERY_SECONDS, TYPING_MEMBERS_MAX, TYPING_SHOWN_SECONDS
-from tests.unit.people.world import FakeRelations
+from tests.harness.clock import VirtualClock, run_virtual
+from tests.memory.people import MemoryDirectory
+from tests.memory.tables import Tables
+from tests.unit.people.world import CountingRelations
 
 ANN, BEN, CAT = "usr_ann", "usr_ben", "usr_cat"
 DIRECT, GROUP, CROWD, NOWHERE = "chat_direct", "chat_group", "chat_crowd", "chat_nowhere"
 SHOWN_MS = TYPING_SHOWN_SECONDS * 1_000
 
 
-class FakeDirectory:
+class CountingDirectory(MemoryDirectory):
     """Three chats; counts how often somebody reads who is in one."""
 
-    def __init__(self) -> None:
+    def __init__(self, tables: Tables) -> None:
+        super().__init__(tables)
         self.people = {DIRECT: [ANN, BEN], GROUP: [ANN, BEN, CAT]}
         self.people[CROWD] = [ANN, BEN, *(f"usr_{number}" for number in range(TYPING_MEMBERS_MAX - 1))]
         self.reads = 0
+        for chat_id, people in self.people.items():
+            chat_type = ChatType.DIRECT if chat_id == DIRECT else ChatType.GROUP
+            tables.add_chat(StoredChat(chat_id, chat_type, None, ANN, "", "", 1), people)
 
-    async def chat(self, chat_id: str) -> Chat | None:
-        if chat_id not in self.people:
-            return None
-        chat_type = ChatType.DIRECT if chat_id == DIRECT else ChatType.GROUP
-        return Chat(chat_id, chat_type, None, ANN, "", "", 1)
-
-    async def member_count(self, chat_id: str) -> int:
-        return len(self.people[chat_id])
-
-    async def members(self, chat_id: str, after_user_id: str, limit: int) -> list[Member]:
+    async def members(self, chat_id: str, after_user_id: str, limit: int) -> list[ChatMember]:
         self.reads += 1
-        found = [user_id for user_id in sorted(self.people[chat_id]) if user_id > after_user_id]
-        return [Member(user_id, Role.MEMBER, "", 0) for user_id in found[:limit]]
-
-    async def role(self, chat_id: str, user_id: str) -> Role | None:
-        raise AssertionError("nobody asks")
-
-    async def create_chat(self, chat: Chat, member_ids: Sequence[str]) -> tuple[Chat, bool]:
-        raise AssertionError("nobody asks")
-
-    async def chat_ids_of(self, user_id: str) -> list[str]:
-        raise AssertionError("nobody asks")
+        return await super().members(chat_id, after_user_id, limit)
 
 
 class Audience:
     """Every member is connected here, and hears."""
 
-    def __init__(self, directory: FakeDirectory) -> None:
+    def __init__(self, directory: CountingDirectory) -> None:
         self._directory = directory
         self.told: list[tuple[str, str, int]] = []
         """(who was told, who types, for how long), in order."""
@@ -79,14 +65,15 @@ class Audience:
 
 class World:
     def __init__(self, clock: VirtualClock) -> None:
-        self.relations, self.directory = FakeRelations(), FakeDirectory()
+        tables = Tables()
+        self.relations, self.directory = CountingRelations(tables), CountingDirectory(tables)
         self.audience = Audience(self.directory)
-        self.manners = Remembered[Manners](self.relations.manners, clock)
-        self.signals = Signalling(LocalSignals())
+        self.visibility = ReadCache[Visibility](self.relations.visibility, clock)
+        self.signals = LocalSignals()
         self.metrics = Metrics(clock)
-        facts = ChatFacts(self.directory, clock)
-        self.typings = Typings(
-            facts, self.manners, self.directory, self.signals, self.audience, clock, self.metrics
+        facts = ChatFactsCache(self.directory, clock)
+        self.typings = TypingService(
+            facts, self.visibility, self.directory, self.signals, self.audience, clock, self.metrics
         )
 
     @property
@@ -169,7 +156,7 @@ def test_who_is_blocked_sees_nothing_in_a_group() -> None:
     """The blocker is hidden from them and from nobody else; the other way round nothing is hidden."""
 
     async def scenario(world: World) -> None:
-        world.relations.blocks = {(ANN, BEN)}
+        world.relations.hold(Relation.BLOCK, (ANN, BEN))
         await world.typings.start(ANN, GROUP)
         await world.typings.stop(ANN, GROUP)
         assert world.told == [(CAT, ANN, SHOWN_MS), (CAT, ANN, 0)]
@@ -179,20 +166,20 @@ def test_who_is_blocked_sees_nothing_in_a_group() -> None:
     in_world(scenario)
 
 
-@pytest.mark.parametrize("blocks", [{(ANN, BEN)}, {(BEN, ANN)}])
-def test_a_direct_chat_with_a_block_is_silent(blocks: set[tuple[str, str]]) -> None:
+@pytest.mark.parametrize("block", [(ANN, BEN), (BEN, ANN)])
+def test_a_direct_chat_with_a_block_is_silent(block: tuple[str, str]) -> None:
     """Whoever of the two has blocked the other, until they unblock."""
 
     async def scenario(world: World) -> None:
-        world.relations.blocks = blocks
+        world.relations.hold(Relation.BLOCK, block)
         for user_id in (ANN, BEN):
             await world.typings.start(user_id, DIRECT)
             await world.typings.stop(user_id, DIRECT)
         assert world.told == []
-        world.relations.blocks = set()
+        world.relations.hold(Relation.BLOCK)
         await asyncio.sleep(TYPING_EVERY_SECONDS)
         for user_id in (ANN, BEN):
-            world.manners.forget(user_id)
+            world.visibility.forget(user_id)
         await world.typings.start(ANN, DIRECT)
         assert world.told == [(BEN, ANN, SHOWN_MS)]
 
@@ -204,11 +191,11 @@ def test_who_blocks_many_sends_small_signals(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(typing_module, "HIDDEN_MAX", 10)
 
     async def scenario(world: World) -> None:
-        heard: list[Typed] = []
-        world.signals.on(Typed, heard.append)
-        world.relations.blocks = {(ANN, CAT), *((ANN, f"usr_{number}") for number in range(50))}
+        heard: list[TypingSignal] = []
+        world.signals.subscribe(TypingSignal, heard.append)
+        world.relations.hold(Relation.BLOCK, (ANN, CAT), *((ANN, f"usr_{number}") for number in range(50)))
         await world.typings.start(ANN, GROUP)
-        assert heard == [Typed(GROUP, ANN, SHOWN_MS, [CAT])]
+        assert heard == [TypingSignal(GROUP, ANN, SHOWN_MS, [CAT])]
         assert world.told == [(BEN, ANN, SHOWN_MS)]
 
     in_world(scenario)
@@ -234,7 +221,7 @@ def test_typing_on_and_on_costs_few_reads_and_no_memory() -> None:
             await world.typings.start(ANN, DIRECT)
             await world.typings.start(BEN, GROUP)
             await asyncio.sleep(TYPING_EVERY_SECONDS)
-        assert world.directory.reads <= hours * 3_600_000 / BELIEVED_MS + 1
+        assert world.directory.reads <= hours * 3_600_000 / EXPIRES_MS + 1
         await asyncio.sleep(TYPING_SHOWN_SECONDS + 1)
         await world.typings.start(CAT, GROUP)
         assert len(world.typings._shown) == 1

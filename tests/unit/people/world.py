@@ -1,4 +1,4 @@
-"""People who look at each other, over stores that count and may fail, for tests of presence and typing."""
+"""People who look at each other, over relations in memory that count and may fail."""
 
 from __future__ import annotations
 
@@ -12,13 +12,25 @@ from parley.clock import iso
 from parley.ephemeral.local import LocalRegistry
 from parley.ephemeral.ports import Presence
 from parley.errors import StoreUnavailable
-from parley.model import Manners, Privacy, Regard, Related, Relation, User
-from parley.people.presence import Presences
-from parley.people.publishing import FLAP_SECONDS
-from parley.people.watching import Watcher
+from parley.model import (
+    ChatMember,
+    ChatType,
+    Privacy,
+    Relation,
+    Relationship,
+    Role,
+    StoredChat,
+    User,
+    Visibility,
+)
+from parley.people.presence import PresenceService
+from parley.people.presence_publisher import FLAP_SECONDS
+from parley.people.presence_watches import PresenceWatcher
 from parley.telemetry import Metrics
-from parley.testing.clock import START_MS, VirtualClock, run_virtual
 from parley.wire.frames import PresenceChanged, ServerFrame
+from tests.harness.clock import START_MS, VirtualClock, run_virtual
+from tests.memory.people import MemoryRelations
+from tests.memory.tables import Tables
 
 CREATED_AT = iso(START_MS)
 READ_SECONDS = 0.001
@@ -26,69 +38,60 @@ SOON_SECONDS = 0.5
 assert SOON_SECONDS < FLAP_SECONDS / 2
 
 
-class FakeRelations:
-    """Everybody whose id starts with "usr_" exists, and all of them share a chat, but for strangers."""
+class CountingRelations(MemoryRelations):
+    """The relations of everybody whose id starts with "usr_": they share a chat, until they are strangers.
 
-    def __init__(self) -> None:
-        self.users: dict[str, User] = {}
-        self.contacts: set[tuple[str, str]] = set()
-        self.blocks: set[tuple[str, str]] = set()
-        self.strangers: set[str] = set()
+    Counts what it is asked, takes its time, and may be away.
+    """
+
+    def __init__(self, tables: Tables) -> None:
+        super().__init__(tables)
         self.reads: list[tuple[str, int]] = []
         self.is_away = False
-
-    def user(self, user_id: str) -> User | None:
-        if not user_id.startswith("usr_"):
-            return None
-        return self.users.get(user_id) or User(user_id, user_id[4:], user_id[4:], "", False, CREATED_AT)
+        self._everybody = tables.add_chat(
+            StoredChat("chat_everybody", ChatType.GROUP, None, "", CREATED_AT, CREATED_AT, 1), []
+        )
 
     def set(self, user_id: str, privacy: Privacy = Privacy.EVERYONE, last_seen: str | None = None) -> None:
-        user = self.user(user_id)
-        assert user is not None
-        self.users[user_id] = structs.replace(user, last_seen_privacy=privacy, last_seen=last_seen)
+        user = self._users([user_id])[user_id]
+        self._tables.users[user_id] = structs.replace(user, last_seen_privacy=privacy, last_seen=last_seen)
 
-    async def regards(
+    def hold(self, relation: Relation, *pairs: tuple[str, str]) -> None:
+        """From now on the first of each pair holds the second so, and nobody else does."""
+        self._tables.relations.clear()
+        for user_id, other_id in pairs:
+            self._tables.relations.setdefault((user_id, relation), {})[other_id] = CREATED_AT
+
+    def estrange(self, user_id: str) -> None:
+        self._meet(user_id)
+        del self._everybody.members[user_id]
+
+    def _users(self, user_ids: Sequence[str]) -> dict[str, User]:
+        for user_id in user_ids:
+            if user_id not in self._tables.users:
+                self._meet(user_id)
+        return super()._users(user_ids)
+
+    def _meet(self, user_id: str) -> None:
+        if user_id.startswith("usr_") and user_id not in self._tables.users:
+            name = user_id[4:]
+            self._tables.users[user_id] = User(user_id, name, name, "", False, CREATED_AT)
+            self._everybody.members[user_id] = ChatMember(user_id, Role.MEMBER, CREATED_AT, 0)
+
+    async def relationships(
         self, viewer_id: str, user_ids: Sequence[str], acquainted: bool = False
-    ) -> dict[str, Regard]:
-        await self._read("regards", user_ids)
-        found = {user_id: self._regard(viewer_id, user_id, acquainted) for user_id in user_ids}
-        return {user_id: regard for user_id, regard in found.items() if regard is not None}
-
-    def _regard(self, viewer_id: str, user_id: str, acquainted: bool) -> Regard | None:
-        user = self.user(user_id)
-        if user is None:
-            return None
-        is_contact = (viewer_id, user_id) in self.contacts
-        has_contact = (user_id, viewer_id) in self.contacts
-        shares = acquainted or not {viewer_id, user_id} & self.strangers
-        return Regard(
-            user=user,
-            is_contact=is_contact,
-            has_contact=has_contact,
-            is_blocked=(viewer_id, user_id) in self.blocks,
-            has_blocked=(user_id, viewer_id) in self.blocks,
-            is_acquainted=shares or is_contact or has_contact,
-        )
+    ) -> dict[str, Relationship]:
+        await self._read("relationships", user_ids)
+        self._meet(viewer_id)
+        return await super().relationships(viewer_id, user_ids, acquainted)
 
     async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
         await self._read("profiles", user_ids)
-        return {user_id: user for user_id in user_ids if (user := self.user(user_id)) is not None}
+        return await super().profiles(user_ids)
 
-    async def manners(self, user_ids: Sequence[str]) -> dict[str, Manners]:
-        await self._read("manners", user_ids)
-        return {
-            user_id: Manners(True, frozenset(blocked for by, blocked in self.blocks if by == user_id))
-            for user_id in user_ids
-            if self.user(user_id) is not None
-        }
-
-    async def relate(self, user_id: str, other_id: str, relation: Relation, since: str | None) -> None:
-        raise NotImplementedError
-
-    async def related(
-        self, user_id: str, relation: Relation, after_user_id: str, limit: int
-    ) -> list[Related]:
-        raise NotImplementedError
+    async def visibility(self, user_ids: Sequence[str]) -> dict[str, Visibility]:
+        await self._read("visibility", user_ids)
+        return await super().visibility(user_ids)
 
     async def _read(self, kind: str, user_ids: Sequence[str]) -> None:
         self.reads.append((kind, len(user_ids)))
@@ -123,9 +126,9 @@ class CountingRegistry(LocalRegistry):
     @asynccontextmanager
     async def unheard(self) -> AsyncIterator[None]:
         """What changes in here is told to nobody."""
-        watching, self._watching = self._watching, type(self._watching)()
+        watchers, self._watchers = self._watchers, type(self._watchers)()
         yield
-        self._watching = watching
+        self._watchers = watchers
 
 
 class Connection:
@@ -146,13 +149,13 @@ class PresenceWorld:
     def __init__(self, clock: VirtualClock) -> None:
         self.clock = clock
         self.registry = CountingRegistry(clock)
-        self.relations = FakeRelations()
+        self.relations = CountingRelations(Tables())
         self.metrics = Metrics(clock)
         self.frames = 0
         self.encodings = 0
-        self.presences = Presences(self.registry, self.relations, self.metrics, self._tell_some)
+        self.presences = PresenceService(self.registry, self.relations, self.metrics, self._tell_some)
 
-    def _tell_some(self, watchers: Iterable[Watcher], frame: ServerFrame) -> None:
+    def _tell_some(self, watchers: Iterable[PresenceWatcher], frame: ServerFrame) -> None:
         assert isinstance(frame, PresenceChanged)
         self.encodings += 1
         for watcher in watchers:

@@ -24,9 +24,9 @@ class Calls(SignedCalls):
         self.asked: list[tuple[str, bodies.Allocations]] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.answer: Callable[[bodies.Outcomes], bytes] = msgspec.json.encode
+        self.answer: Callable[[bodies.AllocationOutcomes], bytes] = msgspec.json.encode
 
-    async def post(self, url: str, body: bytes, timeout: float) -> bytes:
+    async def post(self, url: str, body: bytes, timeout: float, target: str = "") -> bytes:
         assert 0 < timeout < 10
         asked = msgspec.json.decode(body, type=bodies.Allocations)
         base = url.removesuffix(bodies.ALLOCATE)
@@ -34,11 +34,11 @@ class Calls(SignedCalls):
         await self.gate.wait()
         if self.troubles.get(base):
             raise self.troubles[base].pop()
-        return self.answer(bodies.Outcomes([self._give(each) for each in asked.allocations]))
+        return self.answer(bodies.AllocationOutcomes([self._give(each) for each in asked.allocations]))
 
-    def _give(self, asked: bodies.Allocation) -> bodies.Outcome:
+    def _give(self, asked: bodies.Allocation) -> bodies.AllocationOutcome:
         self.counters[asked.chat_id] = self.counters.get(asked.chat_id, 0) + asked.count
-        return bodies.Outcome(asked.chat_id, self.counters[asked.chat_id])
+        return bodies.AllocationOutcome(asked.chat_id, self.counters[asked.chat_id])
 
 
 async def test_what_is_asked_in_one_turn_is_one_request() -> None:
@@ -102,7 +102,7 @@ async def test_an_outage_is_a_line_and_its_end_another() -> None:
                 await allocator.allocate("a", 1, 0)
         await allocator.allocate("a", 1, 0)
     assert [(line["event"], line.get("not_logged")) for line in lines] == [
-        ("sequencer passed over", None),
+        ("sequencer does not answer", None),
         ("sequencer answers again", 49),
     ]
 
@@ -121,12 +121,16 @@ async def test_each_service_is_asked_once() -> None:
     [
         lambda outcomes: b"fine",
         lambda outcomes: b'{"allocations":[]}',
-        lambda outcomes: msgspec.json.encode(bodies.Outcomes([bodies.Outcome("other", 1)])),
-        lambda outcomes: msgspec.json.encode(bodies.Outcomes([bodies.Outcome("a")])),
-        lambda outcomes: msgspec.json.encode(bodies.Outcomes([bodies.Outcome("a", error="unheard_of")])),
+        lambda outcomes: msgspec.json.encode(
+            bodies.AllocationOutcomes([bodies.AllocationOutcome("other", 1)])
+        ),
+        lambda outcomes: msgspec.json.encode(bodies.AllocationOutcomes([bodies.AllocationOutcome("a")])),
+        lambda outcomes: msgspec.json.encode(
+            bodies.AllocationOutcomes([bodies.AllocationOutcome("a", error="unheard_of")])
+        ),
     ],
 )
-async def test_a_strange_answer_is_no_number(answer: Callable[[bodies.Outcomes], bytes]) -> None:
+async def test_a_strange_answer_is_no_number(answer: Callable[[bodies.AllocationOutcomes], bytes]) -> None:
     """What is not an answer to what was asked gives nobody a number."""
     calls = Calls()
     calls.answer = answer

@@ -1,1 +1,1 @@
-"""The bus that many nodes share, on Kafka."""
+"""The bus of a cluster, on Kafka."""

@@ -1,4 +1,4 @@
-"""Topics on a broker: made where they are missing, and checked before anybody relies on them."""
+"""Creates missing topics on the brokers, and checks topics before a node starts."""
 
 from __future__ import annotations
 
@@ -11,121 +11,126 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
-from parley.bus.kafka.connecting import options
-from parley.bus.topics import BATCH_BYTES_MAX, INSYNC_REPLICAS_MIN, Topic, topics
-from parley.config import Kafka, is_loopback
+from parley.bus.kafka.client import options
+from parley.bus.topics import BATCH_BYTES_MAX, INSYNC_REPLICAS_MIN, Topic, check_topic_settings
+from parley.config import KafkaConfig, is_loopback
 from parley.errors import ConfigError
 
 INSYNC = "min.insync.replicas"
 LARGEST = "max.message.bytes"
 VISIBLE_SECONDS_MAX = 10.0
-VISIBLE_LOOK_SECONDS = 0.05
-MAKE_THEM = "make it with: parley store init"
+VISIBLE_POLL_SECONDS = 0.05
 
 
 @asynccontextmanager
-async def admin_of(kafka: Kafka) -> AsyncIterator[AIOKafkaAdminClient]:
-    """A connection to the brokers; whatever goes wrong with them inside is a ConfigError in one sentence."""
+async def admin_of(kafka: KafkaConfig) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A connection to the brokers. Their errors become a ConfigError in one sentence."""
     admin = AIOKafkaAdminClient(**options(kafka))
     brokers = ", ".join(kafka.brokers)
     try:
         await admin.start()
         yield admin
     except (KafkaError, TimeoutError, OSError) as error:
-        says = str(error) or type(error).__name__
-        raise ConfigError(f"Kafka at {brokers} cannot be used: {says}") from error
+        reason = str(error) or type(error).__name__
+        raise ConfigError(f"Kafka at {brokers} cannot be used: {reason}") from error
     finally:
         await admin.close()
 
 
-async def ensure_topics(kafka: Kafka) -> list[str]:
-    """Make the topics that are missing, and leave the others as they are; returns the names of the new."""
+async def ensure_topics(kafka: KafkaConfig, topics: Sequence[Topic]) -> list[str]:
+    """Create the missing topics and leave the others unchanged. Returns the names of the new ones."""
+    check_topic_settings(kafka)
     wanted = [
-        NewTopic(topic.name, topic.partitions, topic.replication, topic_configs=topic.settings)
-        for topic in topics(kafka)
+        NewTopic(
+            topic.name_in(kafka),
+            topic.partitions_in(kafka),
+            kafka.replication,
+            topic_configs=topic.settings_in(kafka),
+        )
+        for topic in topics
     ]
     async with admin_of(kafka) as admin:
-        made = _made(await admin.create_topics(wanted))
+        created = _created(await admin.create_topics(wanted))
         async with asyncio.timeout(VISIBLE_SECONDS_MAX):
-            while made and not all(map(_is_usable, await admin.describe_topics(made))):  # noqa: ASYNC110
-                await asyncio.sleep(VISIBLE_LOOK_SECONDS)
-    return made
+            while created and not all(map(_is_usable, await admin.describe_topics(created))):  # noqa: ASYNC110
+                await asyncio.sleep(VISIBLE_POLL_SECONDS)
+    return created
 
 
-def _made(answer: Any) -> list[str]:
-    made = []
-    for name, code, says in answer.topic_errors:
+def _created(response: Any) -> list[str]:
+    created = []
+    for name, code, reason in response.topic_errors:
         error = for_code(code)
         if code == 0:
-            made.append(name)
+            created.append(name)
         elif error is not TopicAlreadyExistsError:
-            raise ConfigError(f"Kafka cannot make the topic {name}: {says or error.__name__}")
-    return made
+            raise ConfigError(f"Kafka cannot create the topic {name}: {reason or error.__name__}")
+    return created
 
 
 def _is_usable(found: dict[str, Any]) -> bool:
-    """A broker hears a moment later that a topic was made, and who leads its partitions."""
+    """Whether the broker knows the topic and the leaders of its partitions, which takes a moment."""
     partitions = found["partitions"]
     return found["error_code"] == 0 and all(partition["leader"] >= 0 for partition in partitions)
 
 
-async def check_topics(kafka: Kafka) -> list[str]:
-    """What an operator should know of topics that can be used; ConfigError when one of them cannot be."""
-    wanted = topics(kafka)
+async def check_topics(kafka: KafkaConfig, topics: Sequence[Topic]) -> list[str]:
+    """Warnings about these topics for the operator; ConfigError when one of them cannot be used."""
+    check_topic_settings(kafka)
+    names = [topic.name_in(kafka) for topic in topics]
     async with admin_of(kafka) as admin:
-        found = {topic["topic"]: topic for topic in await admin.describe_topics([t.name for t in wanted])}
-        for topic in wanted:
-            _check_shape(topic, found.get(topic.name))
-        settings = await _settings(admin, wanted)
+        found = {topic["topic"]: topic for topic in await admin.describe_topics(names)}
+        for topic in topics:
+            _check_shape(kafka, topic, found.get(topic.name_in(kafka)))
+        settings = await _settings(admin, names)
     warnings = []
-    for topic in wanted:
-        warnings += _check_settings(kafka, topic, settings[topic.name])
+    for name in names:
+        warnings += _check_settings(kafka, name, settings[name])
     return warnings
 
 
-def _check_shape(topic: Topic, found: dict[str, Any] | None) -> None:
+def _check_shape(kafka: KafkaConfig, topic: Topic, found: dict[str, Any] | None) -> None:
+    name, partitions_min = topic.name_in(kafka), topic.partitions_in(kafka)
     if found is None or for_code(found["error_code"]) is UnknownTopicOrPartitionError:
-        raise ConfigError(f"Kafka has no topic {topic.name}: {MAKE_THEM}")
+        raise ConfigError(f"Kafka has no topic {name}: create it with: parley store init")
     if found["error_code"]:
-        raise ConfigError(
-            f"Kafka will not show the topic {topic.name}: {for_code(found['error_code']).__name__}"
-        )
+        raise ConfigError(f"Kafka does not show the topic {name}: {for_code(found['error_code']).__name__}")
     partitions = found["partitions"]
-    if len(partitions) < topic.partitions:
+    if len(partitions) < partitions_min:
         raise ConfigError(
-            f"the topic {topic.name} has {len(partitions)} partitions, fewer than kafka.partitions asks for"
-            f" ({topic.partitions}): lower the one or make the topic anew"
+            f"the topic {name} has {len(partitions)} partitions, fewer than kafka.partitions asks for"
+            f" ({partitions_min}): lower kafka.partitions or recreate the topic"
         )
     replicas = min(len(partition["replicas"]) for partition in partitions)
-    if replicas < topic.replication:
+    if replicas < kafka.replication:
         raise ConfigError(
-            f"the topic {topic.name} has {replicas} replicas, fewer than kafka.replication asks for"
-            f" ({topic.replication}): lower the one or reassign the other"
+            f"the topic {name} has {replicas} replicas, fewer than kafka.replication asks for"
+            f" ({kafka.replication}): lower kafka.replication or add replicas"
         )
 
 
-async def _settings(admin: AIOKafkaAdminClient, wanted: Sequence[Topic]) -> dict[str, dict[str, int]]:
-    asked = dict.fromkeys((INSYNC, LARGEST), "")
-    resources = [ConfigResource(ConfigResourceType.TOPIC, topic.name, configs=asked) for topic in wanted]
+async def _settings(admin: AIOKafkaAdminClient, names: Sequence[str]) -> dict[str, dict[str, int]]:
+    wanted = dict.fromkeys((INSYNC, LARGEST), "")
+    resources = [ConfigResource(ConfigResourceType.TOPIC, name, configs=wanted) for name in names]
     found: dict[str, dict[str, int]] = {}
-    for answer in await admin.describe_configs(resources):
-        for code, says, _, name, entries in answer.resources:
+    for response in await admin.describe_configs(resources):
+        for code, reason, _, name, entries in response.resources:
             if code:
                 raise ConfigError(
-                    f"Kafka will not show the settings of {name}: {says or for_code(code).__name__}"
+                    f"Kafka does not show the settings of {name}: {reason or for_code(code).__name__}"
                 )
             found[name] = {entry[0]: int(entry[1]) for entry in entries}
     return found
 
 
-def _check_settings(kafka: Kafka, topic: Topic, settings: dict[str, int]) -> list[str]:
+def _check_settings(kafka: KafkaConfig, topic: str, settings: dict[str, int]) -> list[str]:
     if settings[LARGEST] < BATCH_BYTES_MAX:
         raise ConfigError(
-            f"the topic {topic.name} takes batches of {settings[LARGEST]} bytes: raise its {LARGEST}"
+            f"the topic {topic} accepts batches of up to {settings[LARGEST]} bytes: raise its {LARGEST}"
             f" to {BATCH_BYTES_MAX}"
         )
     is_local = all(is_loopback(broker.rpartition(":")[0]) for broker in kafka.brokers)
     if settings[INSYNC] < INSYNC_REPLICAS_MIN and not is_local:
-        says = f"{topic.name} counts a write as done when it is on {settings[INSYNC]} broker: set {INSYNC}"
-        return [f"{says} to {INSYNC_REPLICAS_MIN}, or one broken disk can take events away"]
+        problem = f"the topic {topic} acknowledges a write that is on {settings[INSYNC]} broker"
+        return [f"{problem}: set {INSYNC} to {INSYNC_REPLICAS_MIN}, or one broken disk can lose events"]
     return []

@@ -1,1 +1,1 @@
-"""What may be lost, in Redis or Valkey, where all nodes see it: one primary, not a cluster of shards."""
+"""Ephemeral state in Redis or Valkey, shared by all nodes: one primary, not a cluster of shards."""

@@ -1,12 +1,12 @@
-"""The engine on Redis, as one thing to start and to close."""
+"""The engine on Redis: its parts, started and closed together."""
 
 from __future__ import annotations
 
 from parley.clock import Clock
+from parley.core.cluster_keys import ClusterKeys
 from parley.ephemeral.local import LocalRates, LocalRegistry
 from parley.ephemeral.ports import DEVICE_LEASE_SECONDS, NODE_LEASE_SECONDS, Nodes, Rates, Registry, Signals
-from parley.ephemeral.redis.channels import Channels
-from parley.ephemeral.redis.link import Link
+from parley.ephemeral.redis.client import PassedOver, RedisChannels, RedisClient
 from parley.ephemeral.redis.nodes import RedisNodes
 from parley.ephemeral.redis.rates import RedisRates
 from parley.ephemeral.redis.registry import RedisRegistry
@@ -14,36 +14,42 @@ from parley.ephemeral.redis.signals import RedisSignals
 
 
 class RedisEphemeral:
-    """`prefix` stands before every key and channel; `clock` is for what this node knows by itself."""
+    """`keys` verify what others wrote. `prefix` begins every key and channel.
+
+    `clock` is for the local fallback and for the age of messages. `passed_over` is called with the kind of a
+    message that was not valid.
+    """
 
     def __init__(
         self,
         url: str,
+        keys: ClusterKeys,
         clock: Clock,
         *,
         prefix: str = "",
         node_lease_seconds: float = NODE_LEASE_SECONDS,
         device_lease_seconds: float = DEVICE_LEASE_SECONDS,
+        passed_over: PassedOver = lambda _: None,
     ) -> None:
-        self._link = Link(url)
-        self._channels = Channels(self._link)
-        here = LocalRegistry(clock, device_lease_seconds)
-        self._signals = RedisSignals(self._link, self._channels, prefix)
+        self._client = RedisClient(url)
+        self._channels = RedisChannels(self._client)
+        local = LocalRegistry(clock, device_lease_seconds)
+        self._signals = RedisSignals(self._client, self._channels, keys, clock, prefix, passed_over)
         self.is_shared = True
-        self.nodes: Nodes = RedisNodes(self._link, prefix, node_lease_seconds)
+        self.nodes: Nodes = RedisNodes(self._client, keys, clock, prefix, node_lease_seconds, passed_over)
         self.registry: Registry = RedisRegistry(
-            self._link, self._channels, here, prefix, device_lease_seconds
+            self._client, self._channels, local, prefix, device_lease_seconds
         )
-        self.rates: Rates = RedisRates(self._link, LocalRates(clock), prefix)
+        self.rates: Rates = RedisRates(self._client, LocalRates(clock), prefix)
         self.signals: Signals = self._signals
 
     @property
     def available(self) -> bool:
-        return self._link.available
+        return self._client.available
 
     @property
     def is_listening(self) -> bool:
-        """Whether others are heard; not for a while after the start, or while Redis is away."""
+        """Whether it is subscribed to the channels: not at once after the start, nor during an outage."""
         return self._channels.is_listening
 
     async def start(self) -> None:
@@ -52,4 +58,4 @@ class RedisEphemeral:
     async def close(self) -> None:
         await self._signals.close()
         await self._channels.close()
-        await self._link.close()
+        await self._client.close()

@@ -1,4 +1,4 @@
-"""Token buckets that all nodes share; what this node counts by itself is asked first, or alone."""
+"""Token buckets that all nodes share. This node's own bucket decides first, and alone during an outage."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from msgspec import Struct
 from parley.core.rates import ROUNDING
 from parley.ephemeral.local import LocalRates
 from parley.ephemeral.redis import scripts
-from parley.ephemeral.redis.link import Link, chunks
+from parley.ephemeral.redis.client import RedisClient, chunks
 
 TAKES_PER_CALL_MAX = 250
 REPORTS_PER_CALL_MAX = 500
 
 
 class Take(Struct):
-    """Somebody waits to be told whether to go on."""
+    """A caller that waits for the decision."""
 
     name: str
     key: str
@@ -29,42 +29,42 @@ class Take(Struct):
 
 
 class RedisRates:
-    """Takes that come while Redis is asked for others go together in the next call."""
+    """Takes that arrive during a call to Redis are batched into the next one."""
 
-    def __init__(self, link: Link, here: LocalRates, prefix: str = "") -> None:
-        self._link = link
-        self._here = here
+    def __init__(self, client: RedisClient, local: LocalRates, prefix: str = "") -> None:
+        self._client = client
+        self._local = local
         self._prefix = prefix
-        self._take = link.script(scripts.TAKE)
-        self._report = link.script(scripts.REPORT)
+        self._take = client.script(scripts.TAKE)
+        self._report = client.script(scripts.REPORT)
         self._waiting: list[Take] = []
-        self._asking: asyncio.Task[None] | None = None
+        self._taking: asyncio.Task[None] | None = None
 
     async def take(self, name: str, key: str, cost: float, per_second: float, burst: float) -> int:
-        wait_ms = self._here.take_at_once(name, key, cost, per_second, burst)
+        wait_ms = self._local.take_at_once(name, key, cost, per_second, burst)
         if wait_ms:
             return wait_ms
         loop = asyncio.get_running_loop()
         take = Take(name, key, cost, per_second, burst, loop.create_future())
         self._waiting.append(take)
-        if self._asking is None:
-            self._asking = loop.create_task(self._ask_for_all())
+        if self._taking is None:
+            self._taking = loop.create_task(self._take_all())
         return await take.answer
 
-    async def _ask_for_all(self) -> None:
-        """Until nobody waits: an empty bucket elsewhere gives back what was taken here."""
+    async def _take_all(self) -> None:
+        """Call Redis until no caller waits. If Redis refuses, give back what this node's bucket took."""
         while self._waiting:
             takes = self._waiting[:TAKES_PER_CALL_MAX]
             del self._waiting[:TAKES_PER_CALL_MAX]
-            waits_ms = await self._link.call(partial(self._ask, takes)) or [0] * len(takes)
+            waits_ms = await self._client.call(partial(self._take_batch, takes)) or [0] * len(takes)
             for take, wait_ms in zip(takes, waits_ms, strict=True):
                 if wait_ms:
-                    self._here.take_at_once(take.name, take.key, -take.cost, take.per_second, take.burst)
-                if not take.answer.done():  # who asked may have gone meanwhile
+                    self._local.take_at_once(take.name, take.key, -take.cost, take.per_second, take.burst)
+                if not take.answer.done():  # the caller may have been cancelled
                     take.answer.set_result(wait_ms)
-        self._asking = None
+        self._taking = None
 
-    async def _ask(self, takes: list[Take]) -> list[int]:
+    async def _take_batch(self, takes: list[Take]) -> list[int]:
         values: list[float] = [ROUNDING]
         for take in takes:
             values += take.cost, take.per_second, take.burst
@@ -77,7 +77,7 @@ class RedisRates:
         left: dict[str, float] = {}
         for keys in chunks(list(used), REPORTS_PER_CALL_MAX):
             values = [per_second, burst, *(used[key] for key in keys)]
-            levels = await self._link.call(
+            levels = await self._client.call(
                 partial(self._report, [self._key(name, key) for key in keys], values)
             )
             left |= zip(keys, map(float, levels or ()), strict=levels is not None)

@@ -1,6 +1,6 @@
-"""Who is connected where, and who is online; `scripts` says what is kept under which key.
+"""Which devices are connected to which node, and who is online; `scripts` documents the keys.
 
-Whatever is told to Redis is told to a local registry too: it answers while Redis is out of reach.
+Every write also goes to a local registry, which answers while Redis cannot be reached.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import structlog
 from msgspec import Struct
 
 from parley.clock import MS_PER_SECOND
-from parley.ephemeral.listeners import Listeners
+from parley.ephemeral.callbacks import Callbacks
 from parley.ephemeral.local import LocalRegistry
 from parley.ephemeral.ports import DEVICE_LEASE_SECONDS, Device, Presence
 from parley.ephemeral.redis import scripts
-from parley.ephemeral.redis.channels import Channels
-from parley.ephemeral.redis.link import Link, Value, chunks
+from parley.ephemeral.redis.client import RedisChannels, RedisClient, Value, chunks
 
 CLAIMS_PER_CALL_MAX = 250
 PEOPLE_PER_CALL_MAX = 500
@@ -28,8 +27,8 @@ CHANNEL = "presence_channel"
 log = structlog.get_logger("parley.ephemeral")
 
 
-class Status(Struct):
-    """What `presence:{user_id}` and the channel say; only the channel says of whom."""
+class PresenceRecord(Struct):
+    """The JSON in `presence:{user_id}` and on the channel; only the channel has the user id."""
 
     status: Literal["online", "offline"]
     last_active: int
@@ -39,38 +38,38 @@ class Status(Struct):
         return Presence(user_id, self.status == "online", self.last_active)
 
 
-decode_status = msgspec.json.Decoder(Status).decode
-decode_news = msgspec.json.Decoder(list[Status]).decode
+decode_record = msgspec.json.Decoder(PresenceRecord).decode
+decode_news = msgspec.json.Decoder(list[PresenceRecord]).decode
 
 
 class RedisRegistry:
     def __init__(
         self,
-        link: Link,
-        channels: Channels,
-        here: LocalRegistry,
+        client: RedisClient,
+        channels: RedisChannels,
+        local: LocalRegistry,
         prefix: str = "",
         lease_seconds: float = DEVICE_LEASE_SECONDS,
     ) -> None:
-        self._link = link
-        self._here = here
+        self._client = client
+        self._local = local
         self._prefix = prefix
         self._lease_ms = round(lease_seconds * MS_PER_SECOND)
-        self._claim = link.script(scripts.CLAIM)
-        self._release = link.script(scripts.RELEASE)
-        self._end = link.script(scripts.END)
-        self._whereabouts = link.script(scripts.WHEREABOUTS)
-        self._watching = Listeners[Presence]()
+        self._claim = client.script(scripts.CLAIM)
+        self._release = client.script(scripts.RELEASE)
+        self._end = client.script(scripts.END)
+        self._whereabouts = client.script(scripts.WHEREABOUTS)
+        self._watchers = Callbacks[Presence]()
         self._channel = prefix + CHANNEL
-        channels.hear(self._channel, self._heard)
+        channels.subscribe(self._channel, self._receive)
 
     async def connected(self, devices: Sequence[Device], node_id: str) -> None:
-        await self._here.connected(devices, node_id)
+        await self._local.connected(devices, node_id)
         for some in chunks(devices, CLAIMS_PER_CALL_MAX):
             await self._claimed(some, node_id, is_new=True)
 
     async def renew(self, devices: Sequence[Device], node_id: str) -> list[Presence]:
-        gone_here = await self._here.renew(devices, node_id)
+        gone_locally = await self._local.renew(devices, node_id)
         run_out: list[bytes] | None = []
         for some in list(chunks(devices, CLAIMS_PER_CALL_MAX)) or [[]]:
             run_out = await self._claimed(some, node_id, is_new=False)
@@ -81,37 +80,37 @@ class RedisRegistry:
                 break
             run_out = ended[1]
             gone += ended[0]
-        return gone_here if run_out is None else gone
+        return gone_locally if run_out is None else gone
 
     async def _claimed(self, devices: Sequence[Device], node_id: str, *, is_new: bool) -> list[bytes] | None:
-        """Returns some of those whose leases have run out."""
+        """Returns some of the people whose leases have expired."""
         keys = self._keys(user_id for user_id, _ in devices)
         values: list[Value] = [self._channel, PEOPLE_PER_CALL_MAX, node_id, self._lease_ms, int(is_new)]
         values += (part for device in devices for part in device)
-        return await self._link.call(partial(self._claim, keys, values))
+        return await self._client.call(partial(self._claim, keys, values))
 
     async def _ended(self, user_ids: list[str]) -> tuple[list[Presence], list[bytes]] | None:
-        """Returns those whom this call took offline, and some of those who are left."""
+        """Returns the people whom this call took offline, and some whose expired leases remain."""
         values: list[Value] = [self._channel, PEOPLE_PER_CALL_MAX, self._lease_ms, *user_ids]
-        told = await self._link.call(partial(self._end, self._keys(user_ids), values))
-        return None if told is None else (_presences(told[0]), told[1])
+        answer = await self._client.call(partial(self._end, self._keys(user_ids), values))
+        return None if answer is None else (_presences(answer[0]), answer[1])
 
     async def disconnected(self, devices: Iterable[Device], node_id: str) -> list[Presence]:
         devices = list(devices)
         gone: list[Presence] = []
         for some in chunks(devices, CLAIMS_PER_CALL_MAX):
-            gone_here = await self._here.disconnected(some, node_id)
+            gone_locally = await self._local.disconnected(some, node_id)
             keys = self._keys(user_id for user_id, _ in some)
             values = [self._channel, node_id, *(part for device in some for part in device)]
-            told = await self._link.call(partial(self._release, keys, values))
-            gone += gone_here if told is None else _presences(told)
+            answer = await self._client.call(partial(self._release, keys, values))
+            gone += gone_locally if answer is None else _presences(answer)
         return gone
 
     async def whereabouts(self, user_ids: Sequence[str]) -> dict[str, dict[str, str]]:
         found: dict[str, dict[str, str]] = {}
         for some in chunks(user_ids, PEOPLE_PER_CALL_MAX):
-            told = await self._link.call(partial(self._find, some))
-            found |= await self._here.whereabouts(some) if told is None else told
+            answer = await self._client.call(partial(self._find, some))
+            found |= await self._local.whereabouts(some) if answer is None else answer
         return found
 
     async def _find(self, user_ids: Sequence[str]) -> dict[str, dict[str, str]]:
@@ -122,31 +121,31 @@ class RedisRegistry:
     async def presences(self, user_ids: Sequence[str]) -> list[Presence]:
         found: list[Presence] = []
         for some in chunks(user_ids, PEOPLE_PER_CALL_MAX):
-            told = await self._link.call(partial(self._look, some))
-            found += await self._here.presences(some) if told is None else told
+            answer = await self._client.call(partial(self._read, some))
+            found += await self._local.presences(some) if answer is None else answer
         return found
 
-    async def _look(self, user_ids: Sequence[str]) -> list[Presence]:
-        kept = await self._link.client.mget([f"{self._prefix}presence:{user_id}" for user_id in user_ids])
+    async def _read(self, user_ids: Sequence[str]) -> list[Presence]:
+        kept = await self._client.redis.mget([f"{self._prefix}presence:{user_id}" for user_id in user_ids])
         return [
-            Presence(user_id, False, 0) if status is None else decode_status(status).presence(user_id)
-            for user_id, status in zip(user_ids, kept, strict=True)
+            Presence(user_id, False, 0) if record is None else decode_record(record).presence(user_id)
+            for user_id, record in zip(user_ids, kept, strict=True)
         ]
 
     def watch(self, changed: Callable[[Presence], None]) -> Callable[[], None]:
-        return self._watching.add(changed)
+        return self._watchers.add(changed)
 
     def on_return(self, returned: Callable[[], None]) -> Callable[[], None]:
-        return self._link.on_return(returned)
+        return self._client.on_return(returned)
 
-    def _heard(self, data: bytes) -> None:
+    def _receive(self, data: bytes) -> None:
         try:
             news = _presences(data)
         except msgspec.DecodeError as error:
-            log.debug("not a presence", channel=self._channel, error=str(error))
+            log.debug("message is not a presence", channel=self._channel, error=str(error))
             return
         for presence in news:
-            self._watching.tell(presence)
+            self._watchers.notify(presence)
 
     def _keys(self, user_ids: Iterable[str]) -> list[str]:
         keys = [f"{self._prefix}presence_leases"]
@@ -156,10 +155,10 @@ class RedisRegistry:
 
 
 def _presences(news: bytes) -> list[Presence]:
-    return [status.presence(status.user_id) for status in decode_news(news)]
+    return [record.presence(record.user_id) for record in decode_news(news)]
 
 
 def _latest(held: list[bytes]) -> dict[str, str]:
-    """Of each device the node that it connected to last."""
+    """For each device, the node that it connected to last."""
     claims = sorted(zip(map(int, held[2::3]), held[0::3], held[1::3], strict=True))
     return {device_id.decode(): node_id.decode() for _, device_id, node_id in claims}

@@ -1,12 +1,12 @@
-"""What Redis does in one step. Time is Redis's own; every key that a script touches is passed to it.
+"""The scripts that Redis runs atomically, with its own clock. Callers pass every key that a script touches.
 
-    nodes               hash     node_id → "<lease end> <node as JSON>"
+    nodes               hash     node_id → "<lease end> <tag> <announcement as JSON>"
     devices:{user_id}   hash     "<device_id>\\x1f<node_id>" → "<connected at> <lease end>", for one lease
     presence:{user_id}  string   {"status": "online", "last_active": …}, for one lease
-    presence_leases     zset     user_id → lease end, of everybody who was told to be online
+    presence_leases     zset     user_id → lease end, of everyone who was published as online
     rate:{name}:{key}   string   "<level> <updated at>", until it would be full
     presence_channel    channel  [{"user_id": …, "status": "online" | "offline", "last_active": …}, …]
-    signals_channel     channel  [who tells, [signal, …]] as MessagePack; no script touches it
+    signals_channel     channel  tag, [publisher, number, time, [signal, …]] as MessagePack; not by scripts
 
 Times are milliseconds since 1970; only "connected at" has microseconds, so that no two are the same.
 """
@@ -29,7 +29,7 @@ local alive = {{}}
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
   local ends, node = string.match(all[i + 1], '^(%d+) (.*)$')
-  if tonumber(ends) > now then
+  if ends and tonumber(ends) > now then
     alive[#alive + 1] = node
   else
     redis.call('HDEL', KEYS[1], all[i])
@@ -38,30 +38,30 @@ end
 return alive
 """
 
-TELL = """
-local news = {}
-local function tell(user_id, status, last_active)
-  news[#news + 1] = {user_id = user_id, status = status, last_active = last_active}
+CHANGES = """
+local changes = {}
+local function add_change(user_id, status, last_active)
+  changes[#changes + 1] = {user_id = user_id, status = status, last_active = last_active}
 end
 """
 
 PUBLISH = """
-local told = '[]'
-if #news > 0 then
-  told = cjson.encode(news)
-  redis.call('PUBLISH', channel, told)
+local published = '[]'
+if #changes > 0 then
+  published = cjson.encode(changes)
+  redis.call('PUBLISH', channel, published)
 end
 """
-"""One message for all: every node reads it, and a message costs a reader more than what is in it."""
+"""One message for all changes: every node reads it, and a message costs a reader more than its content."""
 
-RUN_OUT = """
-local run_out = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, many)
+EXPIRED = """
+local expired = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, many)
 """
-"""People whose leases have run out and of whom nobody was told yet."""
+"""People whose leases have expired and who are not yet published as offline."""
 
 PRUNE = """
 local function prune(devices)
-  -- Forget claims that have run out; when the last of the others will, 0 if there is none.
+  -- Removes expired claims. Returns when the last of the others expires, 0 if there is none.
   local last = 0
   local all = redis.call('HGETALL', devices)
   for i = 1, #all, 2 do
@@ -78,9 +78,9 @@ end
 
 CLAIM = f"""{NOW}{PRUNE}
 -- KEYS: presence_leases, then devices and presence of each claim's person.
--- ARGV: channel, how many to answer, node, lease, whether new, then person and device of each claim.
+-- ARGV: channel, how many to return, node, lease, whether new, then person and device of each claim.
 local channel, many, node, lease, is_new = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5] == '1'
-{TELL}
+{CHANGES}
 local ends = now + lease
 local instant = string.format('%.0f', clock[1] * 1000000 + clock[2])
 local present = cjson.encode({{status = 'online', last_active = now}})
@@ -97,16 +97,16 @@ for i = 2, #KEYS, 2 do
   redis.call('HSET', devices, claim, since .. ' ' .. ends)
   redis.call('PEXPIRE', devices, lease)
   redis.call('SET', presence, present, 'PX', lease)
-  if redis.call('ZADD', KEYS[1], ends, user_id) == 1 then tell(user_id, 'online', now) end
+  if redis.call('ZADD', KEYS[1], ends, user_id) == 1 then add_change(user_id, 'online', now) end
 end
-{PUBLISH}{RUN_OUT}
-return run_out
+{PUBLISH}{EXPIRED}
+return expired
 """
 
 RELEASE = f"""{NOW}{PRUNE}
--- KEYS as above; ARGV: channel, node, then person and device of each claim. Answers what it told.
+-- KEYS as above; ARGV: channel, node, then person and device of each claim. Returns what it published.
 local channel, node = ARGV[1], ARGV[2]
-{TELL}
+{CHANGES}
 for i = 2, #KEYS, 2 do
   local devices, presence, user_id, device_id = KEYS[i], KEYS[i + 1], ARGV[i + 1], ARGV[i + 2]
   if redis.call('HDEL', devices, device_id .. '\\31' .. node) == 1 then
@@ -117,29 +117,29 @@ for i = 2, #KEYS, 2 do
       redis.call('PEXPIREAT', presence, last)
     else
       redis.call('DEL', devices, presence)
-      if redis.call('ZREM', KEYS[1], user_id) == 1 then tell(user_id, 'offline', now) end
+      if redis.call('ZREM', KEYS[1], user_id) == 1 then add_change(user_id, 'offline', now) end
     end
   end
 end
 {PUBLISH}
-return told
+return published
 """
 
 END = f"""{NOW}
--- KEYS as above; ARGV: channel, how many to answer, lease, then each person. Answers also what it told.
+-- KEYS as above; ARGV: channel, how many to return, lease, then each person. Returns also what it published.
 local channel, many, lease = ARGV[1], tonumber(ARGV[2]), ARGV[3]
-{TELL}
+{CHANGES}
 for i = 2, #KEYS, 2 do
   local user_id = ARGV[i / 2 + 3]
   local ends = tonumber(redis.call('ZSCORE', KEYS[1], user_id) or now + 1)
   if ends <= now then
     redis.call('ZREM', KEYS[1], user_id)
     redis.call('DEL', KEYS[i], KEYS[i + 1])
-    tell(user_id, 'offline', ends - lease)
+    add_change(user_id, 'offline', ends - lease)
   end
 end
-{PUBLISH}{RUN_OUT}
-return {{told, run_out}}
+{PUBLISH}{EXPIRED}
+return {{published, expired}}
 """
 
 WHEREABOUTS = f"""{NOW}
@@ -179,7 +179,7 @@ end
 """
 
 TAKE = f"""{NOW}{LEVEL}
--- ARGV: the rounding, then cost, per second and burst of each key. Answers the milliseconds to wait.
+-- ARGV: the rounding, then cost, per second and burst of each key. Returns the milliseconds to wait.
 local waits = {{}}
 for i, key in ipairs(KEYS) do
   local cost, per_second, burst = tonumber(ARGV[3 * i - 1]), tonumber(ARGV[3 * i]), tonumber(ARGV[3 * i + 1])
@@ -196,7 +196,7 @@ return waits
 """
 
 REPORT = f"""{NOW}{LEVEL}
--- ARGV: per second, burst, then what was used of each key. Answers what is left of each, as text.
+-- ARGV: per second, burst, then what was used of each key. Returns what is left of each, as text.
 local per_second, burst = tonumber(ARGV[1]), tonumber(ARGV[2])
 local left = {{}}
 for i, key in ipairs(KEYS) do

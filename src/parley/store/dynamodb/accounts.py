@@ -6,23 +6,40 @@ from collections.abc import Sequence
 from typing import cast
 
 from parley.clock import Clock
+from parley.dynamodb import (
+    Action,
+    ConditionFailed,
+    Delete,
+    Dynamo,
+    Item,
+    Put,
+    TransactionCanceled,
+    is_valid_key,
+    map_concurrently,
+    number,
+    retry_unknown,
+)
 from parley.errors import OutcomeUnknown
 from parley.ids import EVENT, Ids
-from parley.model import Privacy, Session, User
-from parley.store.dynamodb.actions import Action, Delete, Put
-from parley.store.dynamodb.changes import USERS
-from parley.store.dynamodb.client import ConditionFailed, Dynamo, Item, TransactionCanceled
-from parley.store.dynamodb.cursor_writing import SESSIONS
-from parley.store.dynamodb.states import number
-from parley.store.dynamodb.together import is_key, repeated, together
+from parley.model import AccountState, Privacy, Session, User
+from parley.store.dynamodb.schema import SESSIONS, USER_SESSIONS, USERNAMES, USERS
 
-USERNAMES = "usernames"
-USER_SESSIONS = "user_sessions"
 ENDED_AT_ONCE_MAX = 8
 UPDATE_USER = (
     "SET display_name = :display_name, about = :about, is_operator = :is_operator,"
-    " last_seen_privacy = :last_seen_privacy, send_read_receipts = :send_read_receipts"
+    " last_seen_privacy = :last_seen_privacy, send_read_receipts = :send_read_receipts,"
+    " who_may_add = :who_may_add"
 )
+
+
+REVISION = "consent_revision"
+"""Of a person's item; see `consents`."""
+IS_NOT_DELETED = (
+    "attribute_exists(user_id) AND (attribute_not_exists(account_state) OR account_state <> :deleted)"
+)
+IS_ACTIVE = "attribute_exists(user_id) AND (attribute_not_exists(account_state) OR account_state = :active)"
+DELETED: Item = {":deleted": AccountState.DELETED.value}
+ACTIVE: Item = {":active": AccountState.ACTIVE.value}
 
 
 class DynamoAccounts:
@@ -46,15 +63,15 @@ class DynamoAccounts:
             owner = await self._user_id_of(user.username)
             if owner is None and isinstance(error, OutcomeUnknown):
                 raise
-            return owner == user.user_id  # ours: by an attempt whose answer was lost
+            return owner == user.user_id  # equal: an attempt whose response was lost created it
         return True
 
     async def _transact(self, actions: list[Action]) -> None:
         token = self._ids.next(EVENT, self._clock())
-        await repeated(lambda: self._dynamo.transact(actions, token))
+        await retry_unknown(lambda: self._dynamo.transact(actions, token))
 
     async def _user_id_of(self, username: str) -> str | None:
-        if not is_key(username):
+        if not is_valid_key(username):
             return None
         found = await self._dynamo.get(USERNAMES, {"username": username})
         return cast(str, found["user_id"]) if found is not None else None
@@ -64,7 +81,7 @@ class DynamoAccounts:
         return user_in(item) if item is not None else None
 
     async def _user_item(self, user_id: str) -> Item | None:
-        return await self._dynamo.get(USERS, {"user_id": user_id}) if is_key(user_id) else None
+        return await self._dynamo.get(USERS, {"user_id": user_id}) if is_valid_key(user_id) else None
 
     async def user_by_name(self, username: str) -> tuple[User, str] | None:
         user_id = await self._user_id_of(username)
@@ -72,18 +89,22 @@ class DynamoAccounts:
         return (user_in(item), cast(str, item["password_hash"])) if item is not None else None
 
     async def update_user(self, user: User, password_hash: str | None = None) -> None:
-        expression, values = UPDATE_USER, {f":{name}": value for name, value in _own(user).items()}
+        expression, values = (
+            UPDATE_USER,
+            {f":{name}": value for name, value in account_attributes(user).items()},
+        )
         if password_hash is not None:
             expression, values = f"{expression}, password_hash = :hash", values | {":hash": password_hash}
+        expression, values = f"{expression} ADD {REVISION} :one", values | {":one": 1}
         key: Item = {"user_id": user.user_id}
         try:
-            await repeated(
+            await retry_unknown(
                 lambda: self._dynamo.update(
-                    USERS, key, expression, values, condition="attribute_exists(user_id)"
+                    USERS, key, expression, values | DELETED, condition=IS_NOT_DELETED
                 )
             )
         except ConditionFailed:
-            return  # nobody is there to be changed
+            return  # the person does not exist, or not any more
 
     # Sessions
 
@@ -96,7 +117,7 @@ class DynamoAccounts:
         return _session(item) if item is not None else None
 
     async def sessions(self, user_id: str) -> list[Session]:
-        if not is_key(user_id):
+        if not is_valid_key(user_id):
             return []
         places = await self._dynamo.query_all(USER_SESSIONS, "user_id = :user", {":user": user_id})
         keys: list[Item] = [{"token_hash": place["token_hash"]} for place in places]
@@ -104,15 +125,17 @@ class DynamoAccounts:
         return sorted(found, key=lambda session: -session.last_used_at_ms)
 
     async def end_sessions(self, user_id: str, session_ids: Sequence[str]) -> list[str]:
-        wanted = [session_id for session_id in dict.fromkeys(session_ids) if is_key(user_id, session_id)]
+        wanted = [
+            session_id for session_id in dict.fromkeys(session_ids) if is_valid_key(user_id, session_id)
+        ]
         keys: list[Item] = [{"user_id": user_id, "session_id": session_id} for session_id in wanted]
         places = {place["session_id"]: place for place in await self._dynamo.batch_get(USER_SESSIONS, keys)}
         there = [session_id for session_id in wanted if session_id in places]
-        ended = await together(lambda one: self._end(places[one]), there, ENDED_AT_ONCE_MAX)
+        ended = await map_concurrently(lambda one: self._end(places[one]), there, ENDED_AT_ONCE_MAX)
         return [session_id for session_id, was_ended in zip(there, ended, strict=True) if was_ended]
 
     async def _end(self, place: Item) -> bool:
-        """Whether it was there until now."""
+        """Delete a session. Returns whether it existed."""
         key: Item = {"user_id": place["user_id"], "session_id": place["session_id"]}
         actions: list[Action] = [
             Delete(USER_SESSIONS, key, "attribute_exists(user_id)"),
@@ -125,14 +148,15 @@ class DynamoAccounts:
         return True
 
 
-def _own(user: User) -> Item:
-    """What a person may change, or an operator for them."""
+def account_attributes(user: User) -> Item:
+    """The attributes that the person, or an operator, may change."""
     return {
         "display_name": user.display_name,
         "about": user.about,
         "is_operator": user.is_operator,
         "last_seen_privacy": user.last_seen_privacy.value,
         "send_read_receipts": user.send_read_receipts,
+        "who_may_add": user.who_may_add.value,
     }
 
 
@@ -143,12 +167,12 @@ def _user_item(user: User, password_hash: str) -> Item:
         "username": user.username,
         "password_hash": password_hash,
         "created_at": user.created_at,
-        **_own(user),
+        **account_attributes(user),
     }
 
 
 def user_in(item: Item) -> User:
-    """A person by their item; those of version 1 have no settings."""
+    """The person of an item. Items of older versions lack settings, or the state."""
     return User(
         user_id=cast(str, item["user_id"]),
         username=cast(str, item["username"]),
@@ -159,7 +183,13 @@ def user_in(item: Item) -> User:
         last_seen_privacy=Privacy(cast(str, item.get("last_seen_privacy", Privacy.EVERYONE))),
         send_read_receipts=bool(item.get("send_read_receipts", True)),
         last_seen=cast("str | None", item.get("last_seen")),
+        state=account_state(item),
+        who_may_add=Privacy(cast(str, item.get("who_may_add", Privacy.EVERYONE))),
     )
+
+
+def account_state(user: Item) -> AccountState:
+    return AccountState(cast(str, user.get("account_state", AccountState.ACTIVE)))
 
 
 def _session_item(session: Session, token_hash: bytes) -> Item:
@@ -172,6 +202,7 @@ def _session_item(session: Session, token_hash: bytes) -> Item:
         "created_at_ms": session.created_at_ms,
         "last_used_at_ms": session.last_used_at_ms,
         "expires_at_ms": session.expires_at_ms,
+        "origin": session.origin,
     }
 
 
@@ -184,4 +215,5 @@ def _session(item: Item) -> Session:
         created_at_ms=number(item, "created_at_ms"),
         last_used_at_ms=number(item, "last_used_at_ms"),
         expires_at_ms=number(item, "expires_at_ms"),
+        origin=cast(str, item.get("origin", "")),
     )

@@ -1,11 +1,11 @@
 """Sequencing `atomic`: the head is compared and advanced in the same transaction as the entries.
 
-No gap can form, and a position that the head covers and that does not exist was given away by somebody else
-(a counter of two_phase, or a hand): nobody will write it, so it is sealed at once.
+No gap can form. If the counter covers a position that does not exist, the number was taken in another way (in
+two_phase, or by hand). No append will write it, so it is sealed at once.
 
 Two nodes that append to the same chat race for the head. The loser learns the new head with its refusal and
-tries again at once. One whose store answers late learns it too late every time: it claims the head, and the
-others let it go first. See docs/the-log-on-dynamodb.md.
+tries again at once. A node whose store answers late would lose every time: it claims the head, and the others
+let it go first. See docs/the-log-on-dynamodb.md.
 """
 
 from __future__ import annotations
@@ -13,30 +13,48 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from msgspec import Struct
+
 from parley.clock import iso
+from parley.dynamodb import (
+    Action,
+    CancellationReason,
+    ConditionCheck,
+    ConditionFailed,
+    Dynamo,
+    Item,
+    TransactionCanceled,
+    UpdateItem,
+    number,
+    retry_unknown,
+)
 from parley.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from parley.ids import EVENT, Ids
-from parley.model import Draft, Persisted
-from parley.store.counting import count_sealed
-from parley.store.dynamodb.actions import Action, Check, Update
-from parley.store.dynamodb.appending import Desk, Placed, Run, Work, keyed
-from parley.store.dynamodb.changes import deeds_of
-from parley.store.dynamodb.client import ConditionFailed, Dynamo, Reason, TransactionCanceled
-from parley.store.dynamodb.committing import Lost, commit
-from parley.store.dynamodb.fences import Marks, ride, update_chat
-from parley.store.dynamodb.prefixes import FAILED, Prefixes
-from parley.store.dynamodb.states import CHATS, COUNTERS, ChatState, ChatStates, is_whole, number
-from parley.store.dynamodb.together import repeated
-from parley.store.dynamodb.values import Item
+from parley.store.dynamodb.append import (
+    ChatAppend,
+    Placed,
+    Plan,
+    Planner,
+    PositionTaken,
+    UnsavedMarks,
+    commit,
+    keyed,
+    mark_unpublished,
+)
+from parley.store.dynamodb.changes import change_writes, update_chat
+from parley.store.dynamodb.chat_state import DynamoChatState, DynamoChatStates, is_whole
+from parley.store.dynamodb.entries import FAILED
+from parley.store.dynamodb.prefixes import Prefixes
+from parley.store.dynamodb.schema import CHATS, COUNTERS
 from parley.store.ports import APPEND_SECONDS_MAX
 from parley.telemetry import Metrics
 
 RACES_LOST_MAX = 2
-"""Who has lost so many in one append claims the head."""
+"""An append that has lost so many races claims the head."""
 CLAIM_SECONDS_MAX = 1.0
-"""After so long nobody waits for a claim any more: its node is gone, or too slow for everybody."""
+"""A claim that stands for longer is ignored: its node is gone, or too slow."""
 CLAIM_LOOK_SECONDS = 0.05
-assert CLAIM_SECONDS_MAX < APPEND_SECONDS_MAX, "whoever waits for a claim still appends"
+assert CLAIM_SECONDS_MAX < APPEND_SECONDS_MAX, "an append that waits for a claim can still write"
 HEAD_RETRY_SECONDS_MAX = 0.05
 
 HEAD_CONDITION = "sequence_counter = :head AND membership_revision = :revision"
@@ -46,20 +64,17 @@ MARK_WHOLE = "SET written_through = :through, membership_revision = :revision, e
 ADVANCE = "SET sequence_counter = :next, written_through = :next, updated_at = :now"
 
 
-class Race:
+class Contention(Struct):
     """One append among others: how often it lost, and the claim that it has, or has seen and waits for."""
 
-    __slots__ = ("claim", "give_up_at", "is_mine", "lost", "wait_until")
-
-    def __init__(self, give_up_at: float) -> None:
-        self.give_up_at = give_up_at
-        self.lost = 0
-        self.claim: str | None = None
-        self.is_mine = False
-        self.wait_until = 0.0
+    give_up_at: float
+    lost: int = 0
+    claim: str | None = None
+    is_mine: bool = False
+    wait_until: float = 0.0
 
     def see(self, counter: Item, now: float) -> None:
-        """Somebody's claim stands there, perhaps since long ago: it is waited for, from the first look on."""
+        """A claim of another append is waited for from the first time that this one sees it."""
         claim = counter.get("head_claim")
         if claim != self.claim:
             self.claim = claim if isinstance(claim, str) else None
@@ -69,19 +84,19 @@ class Race:
 class AtomicAppends:
     def __init__(
         self,
-        desk: Desk,
+        planner: Planner,
         prefixes: Prefixes,
         make_ids: Ids,
         metrics: Metrics,
-        marks: Marks | None,
+        marks: UnsavedMarks | None,
         random: Callable[[], float],
         reach: Callable[[str], None],
         append_seconds: float,
     ) -> None:
         self._append_seconds = append_seconds
-        self._desk = desk
-        self._dynamo: Dynamo = desk.dynamo
-        self._states: ChatStates = desk.states
+        self._planner = planner
+        self._dynamo: Dynamo = planner.dynamo
+        self._states: DynamoChatStates = planner.states
         self._prefixes = prefixes
         self._ids = make_ids
         self._metrics = metrics
@@ -89,132 +104,124 @@ class AtomicAppends:
         self._random = random
         self._reach = reach
 
-    async def append(self, work: Work, state: ChatState) -> None:
+    async def append(self, append: ChatAppend, state: DynamoChatState) -> None:
         """Write what is to do, one transaction after the other; this node's appends to a chat take turns."""
-        work.epoch = state.epoch
-        race = Race(_now() + self._append_seconds)
+        append.epoch = state.epoch
+        contention = Contention(_now() + self._append_seconds)
         async with state.lock:
             try:
-                await self._append(work, state, race)
+                while append.todo:
+                    if _now() > contention.give_up_at:
+                        raise StoreUnavailable("too many nodes write to this chat at once")
+                    if contention.lost >= RACES_LOST_MAX and contention.claim is None:
+                        await self._claim(state, contention)
+                    if contention.claim is not None and not contention.is_mine:
+                        await self._await_claim(state, contention)
+                    if state.stray_through is not None:
+                        await self.seal_strays(state)
+                    plan = await self._planner.plan(append, state)
+                    if plan.indices:
+                        await self._write(append, state, plan, contention)
             finally:
-                if race.is_mine:
-                    await self._unclaim(state, race)
+                if contention.is_mine:
+                    await self._unclaim(state, contention)
 
-    async def _append(self, work: Work, state: ChatState, race: Race) -> None:
-        while work.todo:
-            if _now() > race.give_up_at:
-                raise StoreUnavailable("too many nodes write to this chat at once")
-            if race.lost >= RACES_LOST_MAX and race.claim is None:
-                await self._claim(state, race)
-            if race.claim is not None and not race.is_mine:
-                await self._await_claim(state, race)
-            if state.stray_through is not None:
-                await self.seal_strays(state)
-            run = await self._desk.next_run(work, state, {})
-            if run.indices:
-                await self._write(work, state, run, race)
-
-    async def _write(self, work: Work, state: ChatState, run: Run, race: Race) -> None:
+    async def _write(
+        self, append: ChatAppend, state: DynamoChatState, plan: Plan, contention: Contention
+    ) -> None:
         head = state.head
-        numbers = list(range(head + 1, head + 1 + len(run.indices)))
-        placed = self._desk.place(work, state, run.indices, numbers)
-        revision, actions = self._actions(state, run, placed, race.claim)
+        numbers = list(range(head + 1, head + 1 + len(plan.indices)))
+        placed = self._planner.place(append, state, plan.indices, numbers)
+        revision, actions = self._actions(state, plan, placed, contention.claim)
         self._reach("before_write")
-        token = self._ids.next(EVENT, self._desk.clock())
+        token = self._ids.next(EVENT, self._planner.clock())
         started = self._metrics.now()
         try:
             await commit(self._dynamo, actions, token, [one.entry for one in placed])
-        except (TransactionCanceled, Lost) as error:
-            work.conflicts += 1
-            work.put_back(run.indices)
-            await self._learn(work, state, run, placed, error, race)
-            self._desk.answer_twins(work, run)
+        except (TransactionCanceled, PositionTaken) as error:
+            append.conflicts += 1
+            append.put_back(plan.indices)
+            await self._learn(append, state, placed, error, contention)
+            self._planner.settle(append, state, plan)
         except OutcomeUnknown:
-            work.leave_open(placed)
-            self._desk.answer_twins(work, run)
+            append.leave_open(placed)
+            self._planner.settle(append, state, plan)
             state.is_stale = True
             raise
         else:
             self._metrics.time_allocation(self._metrics.now() - started)
             self._metrics.gaps.add(0, len(placed))
             self._reach("after_commit_before_ack")
-            race.lost, race.claim, race.is_mine = 0, None, False
+            contention.lost, contention.claim, contention.is_mine = 0, None, False
             state.head = numbers[-1]
             state.is_stale = revision != state.revision
-            self._desk.settle(work, state, run, placed)
+            self._planner.settle(append, state, plan, placed)
 
     def _actions(
-        self, state: ChatState, run: Run, placed: list[Placed], claim: str | None
+        self, state: DynamoChatState, plan: Plan, placed: list[Placed], claim: str | None
     ) -> tuple[str, list[Action]]:
         """The whole transaction, and the membership's revision after it. It ends a claim, if there is one."""
-        now, last = iso(self._desk.clock()), placed[-1].entry.sequence
-        values: Item = {":head": state.head, ":next": last, ":now": now, ":revision": run.known.revision}
-        expression, revision = ADVANCE, run.known.revision
-        actions = self._desk.puts(placed)
+        now, last = iso(self._planner.clock()), placed[-1].entry.sequence
+        values: Item = {
+            ":head": state.head,
+            ":next": last,
+            ":now": now,
+            ":revision": plan.membership.revision,
+        }
+        expression, revision = ADVANCE, plan.membership.revision
+        actions = self._planner.puts(placed)
         draft = placed[0].draft
         if draft.change is not None:
-            deeds = deeds_of(draft, state, run.known.roles, last, now)
-            if deeds.rows:
-                revision = self._ids.next(EVENT, self._desk.clock())
-                deeds.chat["membership_revision"] = values[":new"] = revision
+            writes = change_writes(draft, state, plan.membership.roles, plan.join, last, now)
+            if writes.rows:
+                revision = self._ids.next(EVENT, self._planner.clock())
+                writes.chat["membership_revision"] = values[":new"] = revision
                 expression += ", membership_revision = :new"
-            actions += [update_chat(state.chat_id, deeds.chat), *deeds.rows]
+            actions += [update_chat(state.chat_id, writes.chat), *writes.rows]
         if self._marks is not None:
-            expression += ride(self._marks, state.chat_id, values)
+            expression += mark_unpublished(self._marks, state, values)
         condition = HEAD_CONDITION + UNCLAIMED
         if claim is not None:
             values[":claim"] = claim
             condition, expression = HEAD_CONDITION + CLAIMED, expression + " REMOVE head_claim"
-        head = Update(COUNTERS, {"chat_id": state.chat_id}, expression, values, condition)
+        head = UpdateItem(COUNTERS, {"chat_id": state.chat_id}, expression, values, condition)
         return revision, [head, *actions]
 
     async def _learn(
         self,
-        work: Work,
-        state: ChatState,
-        run: Run,
+        append: ChatAppend,
+        state: DynamoChatState,
         placed: list[Placed],
-        error: TransactionCanceled | Lost,
-        race: Race,
+        error: TransactionCanceled | PositionTaken,
+        contention: Contention,
     ) -> None:
-        """Why nothing was written: answer what is stored already, or look again where the log ends."""
+        """Why nothing was written: note what is stored already, or look again where the log ends."""
         reasons = error.reasons if isinstance(error, TransactionCanceled) else []
         positions, keys = reasons[1 : 1 + len(placed)], reasons[1 + len(placed) :]
-        duplicates = [
-            (one, reason) for one, reason in zip(keyed(placed), keys, strict=False) if reason.code == FAILED
-        ]
+        stored = await self._planner.note_originals(append, keyed(placed), keys)
         if not reasons or reasons[0].code == FAILED:
-            await self._look_again(state, reasons[0] if reasons else None, race)
-            duplicates = [(one, reason) for one, reason in duplicates if _is_original(reason, one.draft)]
+            await self._look_again(state, reasons[0] if reasons else None, contention)
         elif any(reason.code == FAILED for reason in positions):  # just being committed, or a wrong counter
             await self._states.look_closely(state)
-        elif not duplicates:  # a member's row is not as it was: memory is wrong
+        elif not stored:  # a member's row is not as it was: memory is wrong
             await self._states.refresh(state)
-        if duplicates:
-            await self._answer_duplicates(work, state, run, duplicates)
+        # A retry is answered at once: it does not have to win the head.
+        for index in await self._planner.answer_retries(append, state, stored):
+            append.todo.remove(index)
 
-    async def _answer_duplicates(
-        self, work: Work, state: ChatState, run: Run, duplicates: list[tuple[Placed, Reason]]
+    async def _look_again(
+        self, state: DynamoChatState, reason: CancellationReason | None, contention: Contention
     ) -> None:
-        met = [(one.draft, reason) for one, reason in duplicates]
-        answers = await self._desk.answer_duplicates(state, run.known, met)
-        for (one, reason), answer in zip(duplicates, answers, strict=True):
-            work.outcomes[one.index] = answer
-            work.todo.remove(one.index)
-            if one.draft.client_key is not None and reason.item is not None:
-                work.found[one.draft.client_key] = reason.item
-
-    async def _look_again(self, state: ChatState, reason: Reason | None, race: Race) -> None:
         """Where the log ends by now: as the refusal says, which costs nothing, or as the tables do."""
-        race.lost += 1
+        contention.lost += 1
         counter = reason.item if reason is not None else None
         if counter is None:
             await asyncio.sleep(self._random() * HEAD_RETRY_SECONDS_MAX)  # nothing was learned
-        await self._take_head(state, counter, race)
+        await self._take_head(state, counter, contention)
 
-    async def _take_head(self, state: ChatState, counter: Item | None, race: Race) -> None:
+    async def _take_head(self, state: DynamoChatState, counter: Item | None, contention: Contention) -> None:
         if counter is not None:
-            race.see(counter, _now())
+            contention.see(counter, _now())
         if counter is not None and is_whole(counter) and counter.get("membership_revision") == state.revision:
             state.head = number(counter, "sequence_counter")
             state.published = number(counter, "published_through")
@@ -223,9 +230,9 @@ class AtomicAppends:
 
     # Claims
 
-    async def _claim(self, state: ChatState, race: Race) -> None:
-        """Have the next position: from the answer on, nobody else moves the head before this claim is old."""
-        claim = self._ids.next(EVENT, self._desk.clock())
+    async def _claim(self, state: DynamoChatState, contention: Contention) -> None:
+        """Reserve the next position: no other append moves the head until this claim is too old."""
+        claim = self._ids.next(EVENT, self._planner.clock())
         try:
             counter = await self._dynamo.update(
                 COUNTERS,
@@ -238,42 +245,45 @@ class AtomicAppends:
         except ConditionFailed as failed:
             counter = failed.item or {}
         except OutcomeUnknown:
-            return  # it may stand there: then it is seen, and waited for like any other
-        await self._take_head(state, counter or None, race)
-        race.is_mine = race.claim == claim
+            return  # it may be there: then it is seen, and waited for like any other
+        await self._take_head(state, counter or None, contention)
+        contention.is_mine = contention.claim == claim
 
-    async def _await_claim(self, state: ChatState, race: Race) -> None:
-        """Let whoever claims the head go first; a claim that does not end is ended by the next append."""
-        while race.claim is not None and not race.is_mine and _now() < min(race.wait_until, race.give_up_at):
+    async def _await_claim(self, state: DynamoChatState, contention: Contention) -> None:
+        """Let the append with the claim go first; a claim that does not end is ended by the next append."""
+        while (
+            contention.claim is not None
+            and not contention.is_mine
+            and _now() < min(contention.wait_until, contention.give_up_at)
+        ):
             await asyncio.sleep(CLAIM_LOOK_SECONDS)
             counter = await self._dynamo.get(COUNTERS, {"chat_id": state.chat_id})
-            await self._take_head(state, counter, race)
+            await self._take_head(state, counter, contention)
 
-    async def _unclaim(self, state: ChatState, race: Race) -> None:
-        """Nothing was left to write: nobody has to wait."""
+    async def _unclaim(self, state: DynamoChatState, contention: Contention) -> None:
+        """Nothing was left to write: the others need not wait."""
         try:
             await self._dynamo.update(
                 COUNTERS,
                 {"chat_id": state.chat_id},
                 "REMOVE head_claim",
-                {":claim": race.claim},
+                {":claim": contention.claim},
                 condition="head_claim = :claim",
             )
         except StoreError:
             return  # it ends by itself
 
-    async def seal_strays(self, state: ChatState) -> None:
+    async def seal_strays(self, state: DynamoChatState) -> None:
         """Voids at the numbers that the counter gave away, so that readers go on and the counter is whole."""
         through = state.stray_through or 0
         strays = await self._prefixes.missing(state, state.head, through)
-        voids = await self._prefixes.seal(state, strays)
-        count_sealed(self._metrics, [Persisted(state.chat_id, state.epoch, voids)])
+        await self._prefixes.seal(state, strays, are_abandoned=True)
         if await self._mark_whole(state, through):
             state.head, state.stray_through = through, None
         else:
             await self._states.refresh(state)  # it moved meanwhile: the next look decides
 
-    async def _mark_whole(self, state: ChatState, through: int) -> bool:
+    async def _mark_whole(self, state: DynamoChatState, through: int) -> bool:
         """Say that nothing is missing up to the counter; False when it is another one by now.
 
         The counter takes the revision that is remembered here, so it must still be the chat's: a block gives
@@ -282,20 +292,15 @@ class AtomicAppends:
         key: Item = {"chat_id": state.chat_id}
         values: Item = {":through": through, ":revision": state.revision, ":epoch": state.epoch}
         actions: list[Action] = [
-            Update(COUNTERS, key, MARK_WHOLE, values, "sequence_counter = :through"),
-            Check(CHATS, key, "membership_revision = :revision", {":revision": state.revision}),
+            UpdateItem(COUNTERS, key, MARK_WHOLE, values, "sequence_counter = :through"),
+            ConditionCheck(CHATS, key, "membership_revision = :revision", {":revision": state.revision}),
         ]
-        token = self._ids.next(EVENT, self._desk.clock())
+        token = self._ids.next(EVENT, self._planner.clock())
         try:
-            await repeated(lambda: self._dynamo.transact(actions, token))
+            await retry_unknown(lambda: self._dynamo.transact(actions, token))
         except TransactionCanceled:
             return False
         return True
-
-
-def _is_original(reason: Reason, draft: Draft) -> bool:
-    """Whether a draft is stored already, whatever else has changed: nothing has to be read to say so."""
-    return reason.item is not None and reason.item["sender_id"] == draft.sender_id
 
 
 def _now() -> float:

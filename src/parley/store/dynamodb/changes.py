@@ -1,108 +1,151 @@
-"""Changes of a chat's members, title and settings, decided and done at their own position of the log."""
+"""Changes of a chat's members, title and settings, in the transaction of their entry."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from parley.core.permissions import decide_change
-from parley.errors import NO_SUCH_USER, Refusal
-from parley.model import Action as Deed
+from parley.core.append import ChangeFacts, JoinFacts
+from parley.dynamodb import Action, ConditionCheck, Delete, Dynamo, Item, Put, UpdateItem
+from parley.model import Action as ChangeAction
 from parley.model import Change, Draft, Role
-from parley.store.dynamodb.actions import Action, Delete, Put, Update
-from parley.store.dynamodb.client import Dynamo
-from parley.store.dynamodb.states import MEMBERSHIPS, ChatState, Known
-from parley.store.dynamodb.together import is_key
-from parley.store.dynamodb.values import Item
-from parley.store.rules import CHAT_FULL, TOO_MANY_CHATS
-from parley.wire.limits import CHAT_MEMBERS_MAX, USER_CHATS_MAX
-
-USERS = "users"
-DELIVERY = "delivery_state"
+from parley.store.dynamodb.accounts import ACTIVE, IS_ACTIVE
+from parley.store.dynamodb.chat_state import DynamoChatState, KnownMembers
+from parley.store.dynamodb.consents import IS_UNASKED, newcomers
+from parley.store.dynamodb.invitations import delete_invitation, pending_in
+from parley.store.dynamodb.schema import CHATS, DELIVERY, INVITATIONS, MEMBERSHIPS, USERS
 
 
-async def decide(dynamo: Dynamo, draft: Draft, state: ChatState, known: Known) -> Refusal | None:
-    """Why the change may not be made under this revision; None when it may."""
-    change = draft.change
-    assert change is not None
-    refusal = decide_change(
-        change,
-        draft.sender_id,
-        known.roles.get(draft.sender_id),
-        known.roles.get(change.user_id),
-        state.chat_type,
-        state.owners,
-        state.open_to_join,
+def change_facts(change: Change, state: DynamoChatState, membership: KnownMembers) -> ChangeFacts:
+    """What a change depends on, under one revision of the membership."""
+    return ChangeFacts(
+        chat_type=state.chat_type,
+        open_to_join=state.open_to_join,
+        owners=state.owners,
+        members=state.members,
+        target=membership.roles.get(change.user_id),
+        is_target_deleted=membership.is_deleted(change.user_id),
     )
-    if refusal is not None or change.action is not Deed.JOINED:
-        return refusal
-    if not is_key(change.user_id) or await dynamo.get(USERS, {"user_id": change.user_id}) is None:
-        return NO_SUCH_USER
-    if state.members >= CHAT_MEMBERS_MAX:
-        return CHAT_FULL
-    return TOO_MANY_CHATS if await chats_of(dynamo, change.user_id) >= USER_CHATS_MAX else None
 
 
-async def chats_of(dynamo: Dynamo, user_id: str) -> int:
-    """How many chats a person is in, at most one more than allowed."""
-    return await dynamo.count(
-        DELIVERY,
-        "user_id = :user",
-        {":user": user_id, ":left": True},
-        filter="has_left <> :left",
-        maximum=USER_CHATS_MAX + 1,
+class JoinWrites(NamedTuple):
+    """What a join writes and checks besides the rows of its member."""
+
+    is_unasked: bool
+    actions: list[Action]
+
+
+async def join_facts(
+    dynamo: Dynamo, draft: Draft, state: DynamoChatState, now_ms: int
+) -> tuple[JoinFacts, JoinWrites | None]:
+    """What a join depends on, besides the other facts, and what its transaction checks and writes."""
+    assert draft.change is not None
+    user_id, role = draft.change.user_id, draft.change.role
+    person = (await newcomers(dynamo, draft.sender_id, [user_id])).get(user_id)
+    if person is None:
+        return JoinFacts(user_exists=False), None
+    key: Item = {"user_id": user_id, "chat_id": state.chat_id}
+    invitation = pending_in(await dynamo.get(INVITATIONS, key), now_ms)
+    facts = JoinFacts(
+        chat_members=state.members,
+        user_chats=person.user_chats,
+        is_disabled=person.is_disabled,
+        consent=person.facts,
+        invited_as=invitation.role if invitation is not None else None,
     )
+    if user_id != draft.sender_id:
+        return facts, JoinWrites(
+            person.is_unasked, [person.fence, *delete_invitation(user_id, state.chat_id)]
+        )
+    is_open = state.open_to_join and role is Role.MEMBER
+    ending = delete_invitation(user_id, state.chat_id, None if is_open else role)
+    return facts, JoinWrites(False, [ConditionCheck(USERS, {"user_id": user_id}, IS_ACTIVE, ACTIVE), *ending])
 
 
 def is_about_members(draft: Draft) -> bool:
     """Whether it gives the membership a new revision."""
-    return draft.change is not None and draft.change.action not in (Deed.RENAMED, Deed.READ_RECEIPTS)
+    return draft.change is not None and draft.change.action not in (
+        ChangeAction.RENAMED,
+        ChangeAction.READ_RECEIPTS,
+    )
 
 
-class Deeds(NamedTuple):
-    """What a change does: attributes of the chat's own item, and the rows of its member."""
+class ChangeWrites(NamedTuple):
+    """The writes of a change: attributes of the chat's item, and the rows of the member."""
 
     chat: Item
     rows: list[Action]
 
 
-def deeds_of(draft: Draft, state: ChatState, roles: dict[str, Role], sequence: int, now: str) -> Deeds:
-    """What makes the change true, for the transaction of its own entry."""
+def change_writes(
+    draft: Draft,
+    state: DynamoChatState,
+    roles: dict[str, Role],
+    join: JoinWrites | None,
+    sequence: int,
+    now: str,
+) -> ChangeWrites:
+    """The writes of a change, for the transaction of its entry."""
     change = draft.change
     assert change is not None
-    if change.action is Deed.RENAMED:
-        return Deeds({"name": change.title, "updated_at": now}, [])
-    if change.action is Deed.READ_RECEIPTS:
+    if change.action is ChangeAction.RENAMED:
+        return ChangeWrites({"name": change.title, "updated_at": now}, [])
+    if change.action is ChangeAction.READ_RECEIPTS:
         assert change.read_receipts is not None
-        return Deeds({"read_receipts": change.read_receipts.value, "updated_at": now}, [])
+        return ChangeWrites({"read_receipts": change.read_receipts.value, "updated_at": now}, [])
     target = roles.get(change.user_id)
     counts: Item = {"updated_at": now}
-    after = change.role if change.action in (Deed.JOINED, Deed.ROLE) else None
+    after = change.role if change.action in (ChangeAction.JOINED, ChangeAction.ROLE) else None
     counts["member_count"] = state.members + (after is not None) - (target is not None)
     counts["owner_count"] = state.owners + (after is Role.OWNER) - (target is Role.OWNER)
-    return Deeds(counts, _rows(state.chat_id, change, sequence, now))
+    return ChangeWrites(counts, _rows(state.chat_id, change, join, sequence, now))
 
 
-def _rows(chat_id: str, change: Change, sequence: int, now: str) -> list[Action]:
+def _rows(chat_id: str, change: Change, join: JoinWrites | None, sequence: int, now: str) -> list[Action]:
     member: Item = {"chat_id": chat_id, "user_id": change.user_id}
     place: Item = {"user_id": change.user_id, "chat_id": chat_id}
     match change.action:
-        case Deed.JOINED:
+        case ChangeAction.JOINED:
+            assert join is not None
             row = member | {"role": change.role.value, "joined_at": now, "joined_sequence": sequence}
+            joined: Item = {":left": False, ":one": 1, ":unasked": join.is_unasked}
             return [
                 Put(MEMBERSHIPS, row, "attribute_not_exists(chat_id)"),
-                Update(
-                    DELIVERY, place, "SET has_left = :left ADD revision :one", {":left": False, ":one": 1}
+                UpdateItem(
+                    DELIVERY,
+                    place,
+                    f"SET has_left = :left, {IS_UNASKED} = :unasked ADD revision :one",
+                    joined,
                 ),
+                *join.actions,
             ]
-        case Deed.LEFT | Deed.REMOVED:
+        case ChangeAction.LEFT | ChangeAction.REMOVED:
             left: Item = {":left": True, ":at": sequence, ":one": 1}
             return [
                 Delete(MEMBERSHIPS, member, "attribute_exists(chat_id)"),
-                Update(DELIVERY, place, "SET has_left = :left, left_sequence = :at ADD revision :one", left),
+                UpdateItem(
+                    DELIVERY, place, "SET has_left = :left, left_sequence = :at ADD revision :one", left
+                ),
             ]
         case _:
             values: Item = {":role": change.role.value}
             names = {"#role": "role"}
             return [
-                Update(MEMBERSHIPS, member, "SET #role = :role", values, "attribute_exists(chat_id)", names)
+                UpdateItem(
+                    MEMBERSHIPS, member, "SET #role = :role", values, "attribute_exists(chat_id)", names
+                )
             ]
+
+
+def set_clauses(attributes: Item, values: Item) -> tuple[str, dict[str, str]]:
+    """SET clauses of an update and their aliases (`name` is a reserved word). Adds their values."""
+    names = {f"#n{number}": name for number, name in enumerate(attributes)}
+    values |= {f":n{number}": value for number, value in enumerate(attributes.values())}
+    return "".join(f", #n{number} = :n{number}" for number in range(len(attributes))), names
+
+
+def update_chat(chat_id: str, attributes: Item) -> UpdateItem:
+    """Set attributes of a chat's own item."""
+    values: Item = {}
+    clauses, names = set_clauses(attributes, values)
+    expression = f"SET {clauses.removeprefix(', ')}"
+    return UpdateItem(CHATS, {"chat_id": chat_id}, expression, values, "attribute_exists(chat_id)", names)

@@ -1,23 +1,23 @@
-"""What the counter of a chat says, wherever it is kept."""
+"""Reads the counter of a chat, in the table or from the allocator."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from parley.store.dynamodb.client import Dynamo
-from parley.store.dynamodb.states import COUNTERS, number
+from parley.dynamodb import Dynamo, number
+from parley.store.dynamodb.schema import COUNTERS
 from parley.store.ports import Allocator
 
 
 class Counter(NamedTuple):
-    """`last`: the last number given, None without a counter. `written`: so far, nothing can be missing."""
+    """`last`: the last number given, None without a counter. `written`: up to here the log has no hole."""
 
     last: int | None
     written: int = 0
 
 
 class Counters:
-    """`is_atomic`: nobody but appends moves a counter, so that it never runs ahead of its log."""
+    """`is_atomic`: only appends move a counter, so it never runs ahead of its log."""
 
     def __init__(self, dynamo: Dynamo, allocator: Allocator | None, is_atomic: bool) -> None:
         self._dynamo = dynamo

@@ -1,8 +1,8 @@
 """The `Directory` port on DynamoDB.
 
-A chat exists once its own item does. Up to 45 members are written in the same transaction. The rows of more
-are written before, each marked `early`: until the chat's item follows, whoever meets such a row takes it for
-nothing.
+A chat exists once its own item does. One transaction writes it with up to 32 members, and checks that each of
+them still consents (see `consents`). The rows of more members are written before, in such transactions of
+their own, and marked `early`: readers ignore such a row until the chat's item exists.
 """
 
 from __future__ import annotations
@@ -13,24 +13,44 @@ from typing import NamedTuple, cast
 import structlog
 
 from parley.clock import Clock
-from parley.errors import BAD_REQUEST, BLOCKED, OutcomeUnknown, Refused, StoreError, StoreUnavailable
+from parley.core.consent import decide_adding
+from parley.core.permissions import TOO_MANY_CHATS
+from parley.dynamodb import (
+    Action,
+    Dynamo,
+    Item,
+    Put,
+    TransactionCanceled,
+    is_valid_key,
+    map_concurrently,
+    number,
+    retry_unknown,
+)
+from parley.errors import (
+    ACCOUNT_DISABLED,
+    BAD_REQUEST,
+    BLOCKED,
+    OutcomeUnknown,
+    Refused,
+    StoreError,
+    StoreUnavailable,
+)
 from parley.ids import EVENT, Ids
-from parley.model import Chat, ChatType, Member, ReadReceipts, Role
-from parley.store.dynamodb.actions import Action, Put
-from parley.store.dynamodb.blocks import Blocks, blocks_between, still
-from parley.store.dynamodb.changes import DELIVERY, USERS, chats_of
-from parley.store.dynamodb.client import Dynamo, Item, TransactionCanceled
-from parley.store.dynamodb.states import CHATS, COUNTERS, IS_BLOCKED, MEMBERSHIPS, number
-from parley.store.dynamodb.together import is_key, repeated, together
+from parley.model import ChatMember, ChatType, ReadReceipts, Role, StoredChat
+from parley.store.dynamodb.chat_state import IS_BLOCKED
+from parley.store.dynamodb.consents import IS_UNASKED, Newcomer, newcomers
+from parley.store.dynamodb.relations import Blocks, blocks_between, check_blocks
+from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS
 from parley.store.ports import Allocator
-from parley.store.rules import TOO_MANY_CHATS, direct_key, no_user
+from parley.store.rules import direct_key, no_user
 from parley.wire.limits import USER_CHATS_MAX
 
-DIRECT_CHATS = "direct_chats"
-MEMBERS_AT_ONCE_MAX = 45
-COUNTS_AT_ONCE_MAX = 16
+MEMBERS_AT_ONCE_MAX = 32
+TRANSACTIONS_AT_ONCE_MAX = 8
 ACTIONS_MAX = 100
-assert 2 * MEMBERS_AT_ONCE_MAX + 2 < ACTIONS_MAX, "a chat and its counter come with them"
+ACTIONS_PER_MEMBER = 3
+assert ACTIONS_PER_MEMBER * MEMBERS_AT_ONCE_MAX + 2 < ACTIONS_MAX, "a chat and its counter come with them"
+ATTEMPTS_MAX = 10
 
 log = structlog.get_logger("parley.store")
 
@@ -38,7 +58,7 @@ NEW = "attribute_not_exists({})"
 
 
 class Direct(NamedTuple):
-    """A direct chat to be: what it is known by, who the other one is, and who of the two blocks whom."""
+    """A direct chat to create: its key, the other person, and who of the two has blocked whom."""
 
     key: str
     other_id: str | None = None
@@ -46,7 +66,7 @@ class Direct(NamedTuple):
 
 
 class DynamoDirectory:
-    """`allocator`: who gives the numbers, if it is not the counter that every append advances."""
+    """`allocator`: allocates in two_phase; None in atomic, where an append advances the counter."""
 
     def __init__(self, dynamo: Dynamo, clock: Clock, make_ids: Ids, allocator: Allocator | None) -> None:
         self._dynamo = dynamo
@@ -54,76 +74,110 @@ class DynamoDirectory:
         self._ids = make_ids
         self._allocator = allocator
 
-    async def create_chat(self, chat: Chat, member_ids: Sequence[str]) -> tuple[Chat, bool]:
+    async def create_chat(self, chat: StoredChat, member_ids: Sequence[str]) -> tuple[StoredChat, bool]:
         people = sorted({*member_ids, chat.created_by})
-        direct = await self._direct(chat, people) if chat.chat_type is ChatType.DIRECT else None
-        if direct is not None:
-            found = await self._direct_chat(direct.key)
-            if found is not None:
-                return found, False
-        await self._check_people(people)
+        for _ in range(ATTEMPTS_MAX):
+            direct = await self._direct(chat, people) if chat.chat_type is ChatType.DIRECT else None
+            if direct is not None:
+                found = await self._direct_chat(direct.key)
+                if found is not None:
+                    return found, False
+            made = await self._create(chat, await self._check_people(chat, people), direct)
+            if made is not None:
+                return made
+        raise StoreUnavailable("the chat could not be written")
+
+    async def _create(
+        self, chat: StoredChat, people: list[Newcomer], direct: Direct | None
+    ) -> tuple[StoredChat, bool] | None:
+        """None if something has changed since it was read, so that all is to be decided again."""
         if self._allocator is not None:
             await self._allocator.create(chat.chat_id)
-        early = [] if len(people) <= MEMBERS_AT_ONCE_MAX else [p for p in people if p != chat.created_by]
-        last = [person for person in people if person not in set(early)]
-        await self._write_early(chat, early)
+        is_large = len(people) > MEMBERS_AT_ONCE_MAX
+        early = [one for one in people if is_large and one.user_id != chat.created_by]
+        last = [one for one in people if not is_large or one.user_id == chat.created_by]
+        made: tuple[StoredChat, bool] | None = None
         try:
-            return await self._commit(chat, self._actions(chat, direct, last, len(people)), direct)
+            if await self._write_early(chat, early):
+                made = await self._commit(chat, self._actions(chat, direct, last, len(people)), direct)
         except (Refused, StoreUnavailable):
-            await self._forget_early(chat, early)
+            await self._delete_early(chat, early)
             raise
+        if made is None:
+            await self._delete_early(chat, early)
+        return made
 
-    async def _direct(self, chat: Chat, people: list[str]) -> Direct:
-        """Refused when the other one has blocked whoever wants the chat."""
+    async def _direct(self, chat: StoredChat, people: list[str]) -> Direct:
+        """Refused if the other person has blocked the creator."""
         others = [person for person in people if person != chat.created_by]
-        if len(others) != 1 or not is_key(chat.created_by, *others):
+        if len(others) != 1 or not is_valid_key(chat.created_by, *others):
             return Direct(direct_key(people))
         blocks = await blocks_between(self._dynamo, chat.created_by, others[0])
         if blocks.by_other:
             raise Refused(BLOCKED)
         return Direct(direct_key(people), others[0], blocks)
 
-    async def _direct_chat(self, key: str) -> Chat | None:
-        if not is_key(key):
+    async def _direct_chat(self, key: str) -> StoredChat | None:
+        if not is_valid_key(key):
             return None
         found = await self._dynamo.get(DIRECT_CHATS, {"direct_key": key})
         return await self.chat(cast(str, found["chat_id"])) if found is not None else None
 
-    async def _check_people(self, people: list[str]) -> None:
-        """Everybody is known, and none is in too many chats already."""
+    async def _check_people(self, chat: StoredChat, people: list[str]) -> list[Newcomer]:
+        """Refused unless all exist, none is in too many chats, the creator may act, and each may be added."""
         if not people:
             raise Refused(BAD_REQUEST)
-        keys: list[Item] = [{"user_id": person} for person in people if is_key(person)]
-        known = {item["user_id"] for item in await self._dynamo.batch_get(USERS, keys)}
+        found = await newcomers(self._dynamo, chat.created_by, people)
         for person in people:
-            if person not in known:
+            if person not in found:
                 raise Refused(no_user(person))
-        counts = await together(lambda person: chats_of(self._dynamo, person), people, COUNTS_AT_ONCE_MAX)
-        if max(counts) >= USER_CHATS_MAX:
+        if found[chat.created_by].is_disabled:
+            raise Refused(ACCOUNT_DISABLED)
+        if max(newcomer.user_chats for newcomer in found.values()) >= USER_CHATS_MAX:
             raise Refused(TOO_MANY_CHATS)
+        for person, newcomer in found.items():
+            refusal = decide_adding(newcomer.facts) if person != chat.created_by else None
+            if refusal is not None:
+                raise Refused(refusal)
+        return list(found.values())
 
     # Writing a chat
 
-    async def _write_early(self, chat: Chat, people: list[str]) -> None:
+    async def _write_early(self, chat: StoredChat, people: list[Newcomer]) -> bool:
+        """False if one of them may no longer be added, or all must be counted again."""
         early: Item = {"early": True}
-        await repeated(
-            lambda: self._dynamo.batch_put(MEMBERSHIPS, [_membership(chat, p) | early for p in people])
-        )
-        await repeated(lambda: self._dynamo.batch_put(DELIVERY, [_delivery(chat, p) | early for p in people]))
 
-    async def _forget_early(self, chat: Chat, people: list[str]) -> None:
-        """Rows of a chat that never came to be; if they stay, nobody sees them."""
+        async def write(some: Sequence[Newcomer]) -> None:
+            actions: list[Action] = []
+            for one in some:
+                actions += [
+                    Put(MEMBERSHIPS, _membership(chat, one.user_id) | early),
+                    Put(DELIVERY, _delivery(chat, one) | early),
+                    one.fence,
+                ]
+            token = self._ids.next(EVENT, self._clock())
+            await retry_unknown(lambda: self._dynamo.transact(actions, token))
+
+        parts = [people[at : at + MEMBERS_AT_ONCE_MAX] for at in range(0, len(people), MEMBERS_AT_ONCE_MAX)]
         try:
-            keys: list[Item] = [{"chat_id": chat.chat_id, "user_id": person} for person in people]
+            await map_concurrently(write, parts, TRANSACTIONS_AT_ONCE_MAX)
+        except TransactionCanceled:
+            return False
+        return True
+
+    async def _delete_early(self, chat: StoredChat, people: list[Newcomer]) -> None:
+        """Delete the rows of a chat that was not created. Even if that fails, readers ignore them."""
+        try:
+            keys: list[Item] = [{"chat_id": chat.chat_id, "user_id": one.user_id} for one in people]
             await self._dynamo.batch_delete(MEMBERSHIPS, keys)
             await self._dynamo.batch_delete(DELIVERY, keys)
         except StoreError as error:
-            log.info("rows of an unfinished chat stay", chat_id=chat.chat_id, reason=str(error))
+            log.info("rows of an unfinished chat not deleted", chat_id=chat.chat_id, reason=str(error))
 
     def _actions(
-        self, chat: Chat, direct: Direct | None, people: list[str], member_count: int
+        self, chat: StoredChat, direct: Direct | None, people: list[Newcomer], member_count: int
     ) -> list[Action]:
-        """What makes the chat exist. A direct one rests on who has blocked whom: see `relating`."""
+        """The transaction that creates the chat. A direct chat also checks the blocks: see `relations`."""
         revision = self._ids.next(EVENT, self._clock())
         key = direct.key if direct is not None else None
         blocked = direct.other_id if direct is not None and direct.blocks.by_actor else None
@@ -132,58 +186,58 @@ class DynamoDirectory:
         ]
         if self._allocator is None:
             actions.append(Put(COUNTERS, _counter(chat, revision), NEW.format("chat_id")))
-        actions += [Put(MEMBERSHIPS, _membership(chat, person, person == blocked)) for person in people]
+        actions += [Put(MEMBERSHIPS, _membership(chat, p.user_id, p.user_id == blocked)) for p in people]
         actions += [Put(DELIVERY, _delivery(chat, person)) for person in people]
+        actions += [person.fence for person in people if person.user_id != chat.created_by]
         if direct is not None:
-            place: Item = {"direct_key": direct.key, "chat_id": chat.chat_id}
-            actions.append(Put(DIRECT_CHATS, place, NEW.format("direct_key")))
+            item: Item = {"direct_key": direct.key, "chat_id": chat.chat_id}
+            actions.append(Put(DIRECT_CHATS, item, NEW.format("direct_key")))
             if direct.other_id is not None:
-                actions += still(chat.created_by, direct.other_id, direct.blocks)
+                actions += check_blocks(chat.created_by, direct.other_id, direct.blocks)
         return actions
 
-    async def _commit(self, chat: Chat, actions: list[Action], direct: Direct | None) -> tuple[Chat, bool]:
+    async def _commit(
+        self, chat: StoredChat, actions: list[Action], direct: Direct | None
+    ) -> tuple[StoredChat, bool] | None:
         token = self._ids.next(EVENT, self._clock())
         try:
-            await repeated(lambda: self._dynamo.transact(actions, token))
+            await retry_unknown(lambda: self._dynamo.transact(actions, token))
         except OutcomeUnknown:
             if await self.chat(chat.chat_id) is None:
                 raise
         except TransactionCanceled:
-            return await self._winner(chat, direct)
+            return await self._existing_chat(chat, direct)
         return chat, True
 
-    async def _winner(self, chat: Chat, direct: Direct | None) -> tuple[Chat, bool]:
-        """Nothing was written now: by an earlier attempt of ours, or because the other one was faster."""
+    async def _existing_chat(self, chat: StoredChat, direct: Direct | None) -> tuple[StoredChat, bool] | None:
+        """The transaction was cancelled: an earlier attempt created the chat, or another node was faster.
+
+        None: neither. A block or a consent is no longer what it was.
+        """
         if await self.chat(chat.chat_id) is not None:
             return chat, True
-        if direct is not None and direct.other_id is not None:
-            now = await self._direct(chat, [chat.created_by, direct.other_id])
-            if now.blocks != direct.blocks:
-                return await self.create_chat(chat, [direct.other_id])
         found = await self._direct_chat(direct.key) if direct is not None else None
-        if found is None:
-            raise StoreUnavailable("the chat could not be written")
-        return found, False
+        return (found, False) if found is not None else None
 
     # Reading
 
-    async def chat(self, chat_id: str) -> Chat | None:
+    async def chat(self, chat_id: str) -> StoredChat | None:
         item = await self._item(chat_id)
         return _chat(item) if item is not None else None
 
     async def _item(self, chat_id: str) -> Item | None:
-        return await self._dynamo.get(CHATS, {"chat_id": chat_id}) if is_key(chat_id) else None
+        return await self._dynamo.get(CHATS, {"chat_id": chat_id}) if is_valid_key(chat_id) else None
 
     async def role(self, chat_id: str, user_id: str) -> Role | None:
-        if not is_key(chat_id, user_id):
+        if not is_valid_key(chat_id, user_id):
             return None
         row = await self._dynamo.get(MEMBERSHIPS, {"chat_id": chat_id, "user_id": user_id})
         if row is None or (row.get("early") and await self._item(chat_id) is None):
             return None
         return Role(cast(str, row["role"]))
 
-    async def members(self, chat_id: str, after_user_id: str, limit: int) -> list[Member]:
-        if not is_key(chat_id):
+    async def members(self, chat_id: str, after_user_id: str, limit: int) -> list[ChatMember]:
+        if not is_valid_key(chat_id):
             return []
         condition, values = "chat_id = :chat", Item({":chat": chat_id})
         if after_user_id:
@@ -198,7 +252,7 @@ class DynamoDirectory:
         return number(item, "member_count") if item is not None else 0
 
     async def chat_ids_of(self, user_id: str) -> list[str]:
-        if not is_key(user_id):
+        if not is_valid_key(user_id):
             return []
         rows = await self._dynamo.query_all(
             DELIVERY,
@@ -207,16 +261,13 @@ class DynamoDirectory:
             filter="has_left <> :left",
             projection="chat_id, early",
         )
-        early = [cast(str, row["chat_id"]) for row in rows if row.get("early")]
-        missing = set(early) - await self._existing(early)
+        early = [row["chat_id"] for row in rows if row.get("early")]
+        found = await self._dynamo.batch_get(CHATS, [{"chat_id": chat_id} for chat_id in early])
+        missing = set(early) - {item["chat_id"] for item in found}
         return [chat_id for row in rows if (chat_id := cast(str, row["chat_id"])) not in missing]
 
-    async def _existing(self, chat_ids: list[str]) -> set[str]:
-        found = await self._dynamo.batch_get(CHATS, [{"chat_id": chat_id} for chat_id in chat_ids])
-        return {cast(str, item["chat_id"]) for item in found}
 
-
-def _chat_item(chat: Chat, key: str | None, member_count: int, revision: str) -> Item:
+def _chat_item(chat: StoredChat, key: str | None, member_count: int, revision: str) -> Item:
     direct: Item = {"direct_key": key} if key is not None else {}
     return direct | {
         "chat_id": chat.chat_id,
@@ -237,7 +288,7 @@ def _chat_item(chat: Chat, key: str | None, member_count: int, revision: str) ->
     }
 
 
-def _counter(chat: Chat, revision: str) -> Item:
+def _counter(chat: StoredChat, revision: str) -> Item:
     return {
         "chat_id": chat.chat_id,
         "sequence_counter": 0,
@@ -250,7 +301,7 @@ def _counter(chat: Chat, revision: str) -> Item:
     }
 
 
-def _membership(chat: Chat, user_id: str, is_blocked: bool = False) -> Item:
+def _membership(chat: StoredChat, user_id: str, is_blocked: bool = False) -> Item:
     role = Role.OWNER if user_id == chat.created_by else Role.MEMBER
     mark: Item = {IS_BLOCKED: True} if is_blocked else {}
     return mark | {
@@ -262,9 +313,10 @@ def _membership(chat: Chat, user_id: str, is_blocked: bool = False) -> Item:
     }
 
 
-def _delivery(chat: Chat, user_id: str) -> Item:
+def _delivery(chat: StoredChat, person: Newcomer) -> Item:
     return {
-        "user_id": user_id,
+        "user_id": person.user_id,
+        IS_UNASKED: person.is_unasked and person.user_id != chat.created_by,
         "chat_id": chat.chat_id,
         "last_acked_sequence": 0,
         "read_up_to": 0,
@@ -274,8 +326,8 @@ def _delivery(chat: Chat, user_id: str) -> Item:
     }
 
 
-def _chat(item: Item) -> Chat:
-    return Chat(
+def _chat(item: Item) -> StoredChat:
+    return StoredChat(
         chat_id=cast(str, item["chat_id"]),
         chat_type=ChatType(cast(str, item["chat_type"])),
         title=cast(str | None, item.get("name")),
@@ -288,8 +340,8 @@ def _chat(item: Item) -> Chat:
     )
 
 
-def _member(row: Item) -> Member:
-    return Member(
+def _member(row: Item) -> ChatMember:
+    return ChatMember(
         user_id=cast(str, row["user_id"]),
         role=Role(cast(str, row["role"])),
         joined_at=cast(str, row["joined_at"]),

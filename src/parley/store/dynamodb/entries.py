@@ -1,35 +1,47 @@
-"""Entries, voids and idempotency keys as items of their tables, and back into the bytes that travel."""
+"""Entries, voids and idempotency keys as items of their tables, and back into the bytes that travel.
+
+A message id leads to its place without an index. A ULID has 48 bits of time and 80 bits of chance. Here the
+80 bits are 24 of the chat's name, the sequence in 48, and 8 of chance: who knows the chat reads the sequence
+off the id, who knows a person's chats tries the few whose name fits. That the message really stands there is
+always read from the log.
+"""
 
 from __future__ import annotations
 
 import uuid
+from hashlib import blake2b
 from typing import Any, cast
 
 import msgspec
 
+from parley import ids
 from parley.clock import MS_PER_DAY
-from parley.model import Draft, Stored
-from parley.store.dynamodb.actions import Put
-from parley.store.dynamodb.values import Item
+from parley.dynamodb import ConditionFailed, Dynamo, Item, Put
+from parley.model import Draft, StoredEntry
+from parley.store.dynamodb.schema import KEYS, MESSAGES
 from parley.wire.frames import Entry
 from parley.wire.limits import IDEMPOTENCY_DAYS
 
-MESSAGES = "messages"
-KEYS = "idempotency_keys"
 VOID = "void"
 KEY_DAYS = IDEMPOTENCY_DAYS
 MS_PER_SECOND = 1_000
 KEY_SECONDS = KEY_DAYS * MS_PER_DAY // MS_PER_SECOND
+FAILED = "ConditionalCheckFailed"
+"""The code of a condition that did not hold, among the reasons of a canceled transaction."""
 NEW_POSITION = "attribute_not_exists(chat_id)"
 NEW_KEY = "attribute_not_exists(chat_id) OR #ttl < :now"
 TTL_NAME = {"#ttl": "ttl"}
 
+TAG_BITS = 24
+SEQUENCE_BITS = 48
+CHANCE_BITS = 8
+assert TAG_BITS + SEQUENCE_BITS + CHANCE_BITS == ids.RANDOM_BITS
+UNPUBLISHED_SHARDS = 8
+"""Chats with news for the bus are listed under so many numbers, so that no one of them gets hot."""
+
 encode_json = msgspec.json.Encoder().encode
-
-
-def encode_entry(entry: Entry) -> bytes:
-    """An entry as it travels."""
-    return encode_json(entry)
+encode_entry = encode_json
+"""An entry as it travels."""
 
 
 def entry_of(draft: Draft, sequence: int, epoch: int, message_id: str, created_at: str) -> Entry:
@@ -109,10 +121,50 @@ def entry_in(item: Item) -> Entry | None:
     )
 
 
-def stored_in(item: Item) -> Stored:
+def stored_in(item: Item) -> StoredEntry:
     entry = entry_in(item)
-    return Stored(sequence_of(item), None if entry is None else encode_entry(entry))
+    return StoredEntry(sequence_of(item), None if entry is None else encode_entry(entry))
 
 
 def sequence_of(item: Item) -> int:
     return cast(int, item["sequence"])
+
+
+def original_in(key: Item, draft: Draft, epoch: int) -> Entry:
+    """A draft's original as far as its key tells, when the entry itself is no more."""
+    return entry_of(draft, sequence_of(key), epoch, str(key["message_id"]), str(key["created_at"]))
+
+
+async def put_if_new(dynamo: Dynamo, put: Put) -> bool:
+    """Whether it was put; False when another writer was faster: a position is written once."""
+    try:
+        await dynamo.put(put.table, put.item, condition=put.condition)
+    except ConditionFailed:
+        return False
+    return True
+
+
+# Message ids
+
+
+def tag_of(chat_id: str) -> int:
+    return int.from_bytes(blake2b(chat_id.encode(), digest_size=TAG_BITS // 8).digest())
+
+
+def message_id(now_ms: int, tag: int, sequence: int, chance: int) -> str:
+    low = (tag << SEQUENCE_BITS | sequence & (1 << SEQUENCE_BITS) - 1) << CHANCE_BITS
+    return ids.MESSAGE + ids.ulid(now_ms, low | chance & (1 << CHANCE_BITS) - 1)
+
+
+def place_in(message_id: str) -> tuple[int, int] | None:
+    """The tag of the chat and the sequence that an id speaks of; None when it is no id of ours."""
+    key = ids.message_key(message_id)
+    if key is None:
+        return None
+    low = int.from_bytes(key) & (1 << ids.RANDOM_BITS) - 1
+    return low >> SEQUENCE_BITS + CHANCE_BITS, low >> CHANCE_BITS & (1 << SEQUENCE_BITS) - 1
+
+
+def shard_of(tag: int) -> int:
+    """The number under which a chat with this tag is listed while it has news for the bus."""
+    return tag % UNPUBLISHED_SHARDS

@@ -5,20 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from parley.errors import NOT_A_MEMBER, STORE_UNAVAILABLE, OutcomeUnknown, StoreError, StoreUnavailable
+from parley.dynamodb import Item, is_valid_key, map_concurrently, number
+from parley.errors import STORE_UNAVAILABLE, OutcomeUnknown, StoreError, StoreUnavailable
 from parley.model import AppendResult, Draft, Head, Outcome, Page, Persisted
-from parley.store.counting import count_appended
-from parley.store.dynamodb.appending import MESSAGES_PER_TRANSACTION_MAX, Desk, Work
+from parley.store.dynamodb.append import ChatAppend, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
-from parley.store.dynamodb.entries import MESSAGES, encode_entry, entry_in, sequence_of, stored_in
-from parley.store.dynamodb.message_ids import place_in, tag_of
+from parley.store.dynamodb.chat_state import DynamoChatStates, is_whole
+from parley.store.dynamodb.entries import encode_entry, entry_in, place_in, sequence_of, stored_in, tag_of
 from parley.store.dynamodb.prefixes import Prefixes
-from parley.store.dynamodb.states import CHATS, COUNTERS, ChatStates, is_whole, number
-from parley.store.dynamodb.together import is_key, together
+from parley.store.dynamodb.schema import CHATS, COUNTERS, MESSAGES
 from parley.store.dynamodb.two_phase import TwoPhaseAppends
-from parley.store.dynamodb.values import Item
+from parley.store.log_telemetry import NOT_TRACED, count_appended, trace_heads
 from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
-from parley.store.tracing import NOT_TRACED, trace_heads
 from parley.telemetry import Metrics
 
 READ_AGAIN_SECONDS = (0.005, 0.02, 0.05, 0.2, 0.0)
@@ -28,16 +26,12 @@ CHATS_AT_ONCE_MAX = 64
 class DynamoLog:
     """`appends` is one of the two ways to take a number, and decides how far a log is resolved."""
 
-    lanes = 0
-    """Each chat sends for itself: see `Sending`."""
-    batch_drafts_max = MESSAGES_PER_TRANSACTION_MAX
-
     def __init__(
-        self, desk: Desk, appends: AtomicAppends | TwoPhaseAppends, prefixes: Prefixes, metrics: Metrics
+        self, planner: Planner, appends: AtomicAppends | TwoPhaseAppends, prefixes: Prefixes, metrics: Metrics
     ) -> None:
-        self._desk = desk
-        self._dynamo = desk.dynamo
-        self._states: ChatStates = desk.states
+        self._planner = planner
+        self._dynamo = planner.dynamo
+        self._states: DynamoChatStates = planner.states
         self._appends = appends
         self._atomic = appends if isinstance(appends, AtomicAppends) else None
         self._prefixes = prefixes
@@ -48,17 +42,17 @@ class DynamoLog:
         by_chat: dict[str, list[int]] = {}
         for index, draft in enumerate(drafts):
             by_chat.setdefault(draft.chat_id, []).append(index)
-        works = [Work(chat_id, [drafts[i] for i in indices]) for chat_id, indices in by_chat.items()]
-        await together(self._append_to, works, CHATS_AT_ONCE_MAX)
+        appends = [ChatAppend(chat_id, [drafts[i] for i in indices]) for chat_id, indices in by_chat.items()]
+        await map_concurrently(self._append_to, appends, CHATS_AT_ONCE_MAX)
         outcomes: dict[int, Outcome] = {}
-        for work, indices in zip(works, by_chat.values(), strict=True):
-            outcomes |= {index: work.outcomes[place] for place, index in enumerate(indices)}
+        for append, indices in zip(appends, by_chat.values(), strict=True):
+            outcomes |= {index: append.outcomes[place] for place, index in enumerate(indices)}
         result = AppendResult(
             [outcomes[index] for index in range(len(drafts))],
-            [work.news for work in works if work.news is not None],
-            sum(work.conflicts for work in works),
+            [append.news for append in appends if append.news is not None],
+            sum(append.conflicts for append in appends),
         )
-        self._metrics.conflicts.add(result.conflicts, len(works))
+        self._metrics.conflicts.add(result.conflicts, len(appends))
         count_appended(self._metrics, drafts, result, self._atomic is not None, heads)
         return result
 
@@ -66,20 +60,20 @@ class DynamoLog:
         state = self._states.known(chat_id)
         return None if state is None else state.head
 
-    async def _append_to(self, work: Work) -> None:
+    async def _append_to(self, append: ChatAppend) -> None:
         """Every draft gets an outcome, whatever happens to the store."""
         try:
-            state = await self._states.get(work.chat_id) if is_key(work.chat_id) else None
-            if state is None:
-                work.refuse_rest(NOT_A_MEMBER)
-                return
-            await self._appends.append(work, state)
+            state = await self._states.get(append.chat_id) if is_valid_key(append.chat_id) else None
+            if state is not None:
+                await self._appends.append(append, state)
+            else:
+                append.decide_without_chat()
         except OutcomeUnknown:  # what is in doubt has its outcome by now: nothing else was sent
             self._metrics.commit_failures.inc()
-            work.refuse_rest(STORE_UNAVAILABLE)
+            append.refuse_rest(STORE_UNAVAILABLE)
         except StoreError:
-            self._metrics.sequence_allocation_errors += 1
-            work.refuse_rest(STORE_UNAVAILABLE)
+            self._metrics.sequence_allocation_errors.inc()
+            append.refuse_rest(STORE_UNAVAILABLE)
 
     async def seal(self) -> list[Persisted]:
         """In atomic nothing is ever left open; strays of another mode are sealed where they are met."""
@@ -131,7 +125,7 @@ class DynamoLog:
         return [(at.sequence, at.wire) for at in stored]
 
     async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
-        named = sorted({chat_id for chat_id in chat_ids if is_key(chat_id)})
+        named = sorted({chat_id for chat_id in chat_ids if is_valid_key(chat_id)})
         if not named:
             return {}
         return await (self._heads_of_counters(named) if self._atomic else self._heads_of_prefixes(named))
@@ -148,7 +142,7 @@ class DynamoLog:
                 heads[chat_id] = Head(number(counter, "epoch"), number(counter, "sequence_counter"))
             else:
                 doubtful.append(chat_id)
-        looked = await together(self._look_into, doubtful, CHATS_AT_ONCE_MAX)
+        looked = await map_concurrently(self._look_into, doubtful, CHATS_AT_ONCE_MAX)
         found = zip(doubtful, looked, strict=True)
         return heads | {chat_id: head for chat_id, head in found if head is not None}
 
@@ -165,13 +159,14 @@ class DynamoLog:
     async def _heads_of_prefixes(self, chat_ids: list[str]) -> dict[str, Head]:
         keys: list[Item] = [{"chat_id": chat_id} for chat_id in chat_ids]
         states = [self._states.adopt(chat) for chat in await self._dynamo.batch_get(CHATS, keys)]
-        ends = await together(self._prefixes.advance, states, CHATS_AT_ONCE_MAX)
+        ends = await map_concurrently(self._prefixes.advance, states, CHATS_AT_ONCE_MAX)
         return {state.chat_id: Head(state.epoch, end) for state, end in zip(states, ends, strict=True)}
 
     async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
-        key = await self._desk.find_key(chat_id, client_key) if is_key(chat_id) else None
-        if key is None:
+        found = await self._planner.find_keys(chat_id, [client_key]) if is_valid_key(chat_id) else {}
+        if client_key not in found:
             return None
+        key = found[client_key]
         item = await self._dynamo.get(MESSAGES, {"chat_id": chat_id, "sequence": key["sequence"]})
         entry = entry_in(item) if item is not None else None
         return None if entry is None else encode_entry(entry)
@@ -182,7 +177,7 @@ class DynamoLog:
         if place is None:
             return None
         tag, sequence = place
-        for chat_id in filter(is_key, chat_ids):
+        for chat_id in filter(is_valid_key, chat_ids):
             if tag_of(chat_id) == tag:
                 item = await self._dynamo.get(MESSAGES, {"chat_id": chat_id, "sequence": sequence})
                 if item is not None and item.get("message_id") == message_id:

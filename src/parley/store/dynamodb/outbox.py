@@ -1,10 +1,10 @@
 """The `Outbox` port on DynamoDB: how far each chat is on the bus.
 
-Every append lists its chat in the sparse index `unpublished`, in its own transaction, and carries the newest
-mark along. So a busy chat costs no write of its own. One that has become quiet is taken off the list under
-the condition that nothing was appended since: in atomic the counter says so. In two_phase nothing on the
-chat's item does, so it is listed under another number first, which any append undoes, then the log is looked
-at, and then it is taken off if that number still stands.
+Every append lists its chat in the sparse index `unpublished` and writes the newest mark, in its own
+transaction. So a busy chat needs no extra write for its marks. An idle chat is removed from the index, on the
+condition that nothing was appended since. In atomic the counter shows it. In two_phase nothing on the chat's
+item does, so it takes three steps: move the chat to another shard, which any append undoes; read the end of
+the log; remove the chat if it is still in that shard.
 """
 
 from __future__ import annotations
@@ -15,21 +15,18 @@ from typing import cast
 
 import structlog
 
+from parley.dynamodb import ConditionFailed, Dynamo, Item, map_concurrently, number, retry_unknown
 from parley.errors import StoreError
-from parley.store.dynamodb.client import ConditionFailed, Dynamo, Item
-from parley.store.dynamodb.entries import MESSAGES, sequence_of
-from parley.store.dynamodb.fences import UNPUBLISHED_SHARDS
-from parley.store.dynamodb.message_ids import tag_of
+from parley.store.dynamodb.entries import UNPUBLISHED_SHARDS, sequence_of, shard_of, tag_of
 from parley.store.dynamodb.overview import Heads
-from parley.store.dynamodb.states import number
-from parley.store.dynamodb.together import repeated, together
+from parley.store.dynamodb.schema import MESSAGES
 
 QUIET_SECONDS = 5.0
-"""A mark that no append has carried along for so long is written by itself."""
+"""A mark that no append has written for this long gets a write of its own."""
 WRITES_AT_ONCE_MAX = 16
 
 LEAVING = UNPUBLISHED_SHARDS
-"""Added to the number under which a chat is listed, while it is being taken off the list."""
+"""Added to the shard of a chat while it is being removed from the index."""
 
 NOT_BELOW = "(attribute_not_exists(published_through) OR published_through <= :mark)"
 RISES = "(attribute_not_exists(published_through) OR published_through < :mark)"
@@ -38,9 +35,9 @@ log = structlog.get_logger("parley.store")
 
 
 class DynamoOutbox:
-    """`table`: where the marks are: with the counters in atomic, with the chats in two_phase.
+    """`table` has the marks: the counters in atomic, the chats in two_phase.
 
-    `heads`: where each log ends, if the counters do not say it, that is in two_phase.
+    `heads` reads the heads of logs in two_phase; None in atomic, where the counters have them.
     """
 
     def __init__(self, dynamo: Dynamo, table: str, heads: Heads | None = None) -> None:
@@ -53,14 +50,14 @@ class DynamoOutbox:
         self._writing: asyncio.Task[None] | None = None
 
     def note_published(self, chat_id: str, through: int) -> None:
-        """Noting a mark again does not make its chat busy: whoever lists it does so all the time."""
+        """Noting the same mark again changes nothing: the publisher does so for every listed chat."""
         if through > self._marks.get(chat_id, -1):
             self._marks[chat_id] = through
             self._noted_at[chat_id] = asyncio.get_running_loop().time()
         self._write_soon()
 
     def take_mark(self, chat_id: str) -> int | None:
-        """For an append to carry along. It stays noted: the append may fail, and the chat become quiet."""
+        """The mark for an append to write. It stays noted: the append may fail."""
         return self._marks.get(chat_id)
 
     async def unpublished(self) -> dict[str, int]:
@@ -74,7 +71,9 @@ class DynamoOutbox:
             if mark < heads.get(chat_id, 0):
                 behind[chat_id] = mark
             else:
-                self.note_published(chat_id, mark)  # listed for nothing: the next flush takes it off
+                self.note_published(
+                    chat_id, mark
+                )  # nothing is unpublished: the next flush removes it from the index
         return behind
 
     async def _listed(self, shard: int) -> list[str]:
@@ -110,23 +109,24 @@ class DynamoOutbox:
             if self._marks.get(chat_id) == mark:
                 del self._marks[chat_id], self._noted_at[chat_id]
 
-        await together(write_one, marks, WRITES_AT_ONCE_MAX)
+        await map_concurrently(write_one, marks, WRITES_AT_ONCE_MAX)
 
     async def _write_mark(self, chat_id: str, mark: int, *, is_all: bool) -> None:
-        take_off = self._take_off if self._heads is None else self._take_off_slowly
-        if is_all and await take_off(chat_id, mark):
+        unlist = self._unlist_atomic if self._heads is None else self._unlist_two_phase
+        if is_all and await unlist(chat_id, mark):
             return
         await self._update(chat_id, "SET published_through = :mark", {":mark": mark}, RISES)
 
-    async def _take_off(self, chat_id: str, mark: int) -> bool:
-        """Set the mark and take the chat off the list; False when there is more in the log."""
+    async def _unlist_atomic(self, chat_id: str, mark: int) -> bool:
+        """Set the mark and remove the chat from the index; False if the log has more."""
         expression = "SET published_through = :mark REMOVE unpublished"
         return await self._update(
             chat_id, expression, {":mark": mark}, f"sequence_counter = :mark AND {NOT_BELOW}"
         )
 
-    async def _take_off_slowly(self, chat_id: str, mark: int) -> bool:
-        leaving = tag_of(chat_id) % UNPUBLISHED_SHARDS + LEAVING
+    async def _unlist_two_phase(self, chat_id: str, mark: int) -> bool:
+        """The same in three steps. True also if the chat stays listed: its mark is set."""
+        leaving = shard_of(tag_of(chat_id)) + LEAVING
         values: Item = {":mark": mark, ":leaving": leaving}
         expression = "SET published_through = :mark, unpublished = :leaving"
         if not await self._update(chat_id, expression, values, NOT_BELOW):
@@ -146,7 +146,7 @@ class DynamoOutbox:
         key: Item = {"chat_id": chat_id}
         condition = f"attribute_exists(chat_id) AND {condition}"
         try:
-            await repeated(
+            await retry_unknown(
                 lambda: self._dynamo.update(self._table, key, expression, values, condition=condition)
             )
         except ConditionFailed:
@@ -174,7 +174,7 @@ class DynamoOutbox:
             self._write_soon()
 
     async def close(self) -> None:
-        """Write what is noted, if that can be done now: else it is published again, which does no harm."""
+        """Write the marks, if the store can be reached. Otherwise entries are published twice, harmlessly."""
         if self._timer is not None:
             self._timer.cancel()
         if self._writing is not None:

@@ -1,8 +1,8 @@
 """How far each log is resolved when numbers are taken before they are written (`two_phase`).
 
-A position that is missing below one that exists is a hole: its taker is slow, or gone. Readers stop before
-it. It is remembered when it was first seen, and sealed with a void when it is still there after a delay,
-whoever took it: a position is written once, so a taker that comes too late takes another number.
+A missing position below one that exists is a hole: the append that took its number is slow, or gone. Readers
+stop before it. A node remembers when it first saw a hole, and seals it with a void if it is still there after
+a delay, whichever node took the number. A position is written once, so a late append takes another number.
 """
 
 from __future__ import annotations
@@ -11,21 +11,26 @@ from collections.abc import Iterable
 from itertools import islice
 
 from parley.clock import Clock
+from parley.dynamodb import (
+    Action,
+    CancellationReason,
+    ConditionCheck,
+    Dynamo,
+    TransactionCanceled,
+    retry_unknown,
+)
 from parley.errors import StoreUnavailable
 from parley.ids import EVENT, Ids
-from parley.model import Persisted, Stored
-from parley.store.counting import count_resolved, count_sealed
-from parley.store.dynamodb.actions import Action, Check
-from parley.store.dynamodb.client import Dynamo, Reason, TransactionCanceled
-from parley.store.dynamodb.entries import put_void, sequence_of
-from parley.store.dynamodb.states import CHATS, ChatState, ChatStates, dense_end
-from parley.store.dynamodb.together import repeated
+from parley.model import Persisted, StoredEntry
+from parley.store.dynamodb.chat_state import DynamoChatState, DynamoChatStates, dense_end
+from parley.store.dynamodb.entries import FAILED, put_void, sequence_of
+from parley.store.dynamodb.schema import CHATS
+from parley.store.log_telemetry import count_resolved
 from parley.store.rules import STRAY_POSITIONS_MAX
 from parley.telemetry import Metrics
 from parley.wire.limits import SEQUENCE_MAX
 
 VOIDS_PER_TRANSACTION_MAX = 99
-FAILED = "ConditionalCheckFailed"
 NOT_TRIMMED = "attribute_not_exists(trimmed_through) OR trimmed_through < :first"
 
 
@@ -35,7 +40,7 @@ class Prefixes:
     def __init__(
         self,
         dynamo: Dynamo,
-        states: ChatStates,
+        states: DynamoChatStates,
         clock: Clock,
         make_ids: Ids,
         metrics: Metrics,
@@ -51,8 +56,8 @@ class Prefixes:
         self.under_way: dict[str, set[int]] = {}
         """Numbers that this node has taken and is still writing: it never seals them itself."""
 
-    async def advance(self, state: ChatState) -> int:
-        """Look how far a log is resolved by now."""
+    async def advance(self, state: DynamoChatState) -> int:
+        """Read how far a log is resolved by now."""
         while True:
             start = state.resolved
             page = await self._states.positions(state.chat_id, start, SEQUENCE_MAX)
@@ -74,7 +79,7 @@ class Prefixes:
         if holes:
             self._holes[chat_id] = holes
 
-    async def missing(self, state: ChatState, after: int, until: int) -> list[int]:
+    async def missing(self, state: DynamoChatState, after: int, until: int) -> list[int]:
         """The positions of a stretch that do not exist."""
         missing: list[int] = []
         while after < until:
@@ -99,7 +104,7 @@ class Prefixes:
                 sealed.append(Persisted(chat_id, state.epoch, positions))
         return sealed
 
-    async def seal_old(self, state: ChatState) -> list[Stored]:
+    async def seal_old(self, state: DynamoChatState) -> list[StoredEntry]:
         """Seal the holes of one chat that are old enough and not this node's own."""
         oldest_ms = self._clock() - self._seal_after_ms
         own = self.under_way.get(state.chat_id, set())
@@ -107,22 +112,27 @@ class Prefixes:
         due = [at for at, seen_ms in holes.items() if seen_ms <= oldest_ms and at not in own]
         if not due:
             return []
-        voids = await self.seal(state, due)
-        count_sealed(self._metrics, [Persisted(state.chat_id, state.epoch, voids)])
+        voids = await self.seal(state, due, are_abandoned=True)
         await self.advance(state)
         return voids
 
-    async def seal(self, state: ChatState, positions: Iterable[int]) -> list[Stored]:
-        """Voids at these positions, except where somebody was faster or the log has been trimmed."""
-        sealed: list[Stored] = []
+    async def seal(
+        self, state: DynamoChatState, positions: Iterable[int], *, are_abandoned: bool
+    ) -> list[StoredEntry]:
+        """Write voids at these positions, except where the log has an entry by now or has been trimmed.
+
+        `are_abandoned`: another append took the numbers, and the operator is told that they were sealed.
+        """
+        sealed: list[StoredEntry] = []
         ordered = sorted(positions)
         for start in range(0, len(ordered), VOIDS_PER_TRANSACTION_MAX):
             some = await self._seal_some(state, ordered[start : start + VOIDS_PER_TRANSACTION_MAX])
-            count_resolved(self._metrics, [Persisted(state.chat_id, state.epoch, some)])
+            resolved = [Persisted(state.chat_id, state.epoch, some)]
+            count_resolved(self._metrics, resolved, are_voids_sealed=are_abandoned)
             sealed += some
         return sealed
 
-    async def _seal_some(self, state: ChatState, positions: list[int]) -> list[Stored]:
+    async def _seal_some(self, state: DynamoChatState, positions: list[int]) -> list[StoredEntry]:
         left = [at for at in positions if at > state.trimmed]
         while left:
             try:
@@ -134,20 +144,20 @@ class Prefixes:
                 left = still_open
             else:
                 break
-        return [Stored(at, None) for at in left]
+        return [StoredEntry(at, None) for at in left]
 
-    async def _put_voids(self, state: ChatState, positions: list[int]) -> None:
-        check = Check(CHATS, {"chat_id": state.chat_id}, NOT_TRIMMED, {":first": positions[0]})
+    async def _put_voids(self, state: DynamoChatState, positions: list[int]) -> None:
+        check = ConditionCheck(CHATS, {"chat_id": state.chat_id}, NOT_TRIMMED, {":first": positions[0]})
         voids: list[Action] = [put_void(state.chat_id, at, state.epoch) for at in positions]
-        # A token of its own: of two that seal a position at once, only the first may say that it did.
+        # Each try has its own token: of two nodes that seal a position, only the first may count it.
         token = self._ids.next(EVENT, self._clock())
-        await repeated(lambda: self._dynamo.transact([check, *voids], token))
+        await retry_unknown(lambda: self._dynamo.transact([check, *voids], token))
 
     def take(self, chat_id: str, numbers: Iterable[int]) -> None:
         self.under_way.setdefault(chat_id, set()).update(numbers)
 
     def give_back(self, chat_id: str, numbers: Iterable[int]) -> None:
-        """These are written, sealed or abandoned: nobody here writes them any more."""
+        """These are written, sealed or abandoned: this node no longer writes them."""
         own = self.under_way.get(chat_id)
         if own is not None:
             own.difference_update(numbers)
@@ -161,8 +171,8 @@ def missing_in(resolved: int, found: list[int]) -> list[int]:
     return list(islice((at for at in range(resolved + 1, last) if at not in there), STRAY_POSITIONS_MAX))
 
 
-def _still_open(state: ChatState, positions: list[int], reasons: list[Reason]) -> list[int]:
-    """Which of these positions may still need a void after the first attempt met something there."""
+def _still_open(state: DynamoChatState, positions: list[int], reasons: list[CancellationReason]) -> list[int]:
+    """Which of these positions may still need a void after an attempt failed."""
     fence, voids = reasons[0], reasons[1:]
     if fence.code == FAILED:
         if fence.item is not None:

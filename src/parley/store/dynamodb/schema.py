@@ -1,7 +1,7 @@
-"""The tables, how they come to be, and the mark that says of which version they are.
+"""The tables: their definitions, their creation, and their version.
 
-`parley store init` makes what is missing and changes nothing that is there; a server only checks. Tables of
-an older version lack something, and what they hold is still good: made whole, they are of this version.
+`parley store init` creates missing tables and changes no other; a server only checks them. An older version
+lacks tables or attributes, and its items stay valid: `parley store init` upgrades it.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from parley.dynamodb import ConditionFailed, Dynamo, Item, RequestRejected
 from parley.errors import ConfigError, StoreError, StoreUnavailable
-from parley.store.dynamodb.answers import Rejected
-from parley.store.dynamodb.client import ConditionFailed, Dynamo
-from parley.store.dynamodb.values import Item
 
-VERSION = 2
-"""2: relations; people with settings, chats with read receipts. What lacks them has the usual ones."""
+VERSION = 3
+"""2: relations; settings of people, read receipts of chats. 3: states of accounts, deletions, the audit log;
+invitations, and who may add a person.
+Items without them have the defaults."""
 MARK: Item = {"name": "parley"}
 """The key of the item in `schema` that holds the version."""
 
 ACTIVE_SECONDS_MAX = 120.0
-ACTIVE_LOOK_SECONDS = 0.25
+ACTIVE_POLL_SECONDS = 0.25
 INIT = "run parley store init"
 
-Kind = Literal["S", "N", "B"]
+AttributeType = Literal["S", "N", "B"]
 Report = Callable[[str], None]
 
 
@@ -36,9 +36,9 @@ class Table(Struct, frozen=True):
     name: str
     hash_key: str
     range_key: str | None = None
-    hash_kind: Kind = "S"
-    range_kind: Kind = "S"
-    indexes: tuple[tuple[str, Kind], ...] = ()
+    hash_kind: AttributeType = "S"
+    range_kind: AttributeType = "S"
+    indexes: tuple[tuple[str, AttributeType], ...] = ()
     ttl: str | None = None
 
     @property
@@ -68,7 +68,7 @@ class Table(Struct, frozen=True):
 
 
 def _index(attribute: str) -> dict[str, Any]:
-    """An index is called as the attribute that it is over: only items that have it are in it."""
+    """The index has the name of its attribute, and holds only items with that attribute."""
     return {
         "IndexName": attribute,
         "KeySchema": [{"AttributeName": attribute, "KeyType": "HASH"}],
@@ -76,57 +76,100 @@ def _index(attribute: str) -> dict[str, Any]:
     }
 
 
-UNPUBLISHED: tuple[tuple[str, Kind], ...] = (("unpublished", "N"),)
-SCHEMA = Table("schema", "name")
-TABLES = (
-    Table("chats", "chat_id", indexes=UNPUBLISHED),
-    Table("chat_counters", "chat_id", indexes=UNPUBLISHED),
-    Table("chat_memberships", "chat_id", "user_id"),
-    Table("idempotency_keys", "chat_id", "client_message_id", ttl="ttl"),
-    Table("messages", "chat_id", "sequence", range_kind="N"),
-    Table("delivery_state", "user_id", "chat_id"),
-    Table("user_device_cursors", "user_id", "device_chat"),
-    Table("users", "user_id"),
-    Table("usernames", "username"),
-    Table("direct_chats", "direct_key"),
-    Table("sessions", "token_hash", hash_kind="B"),
-    Table("user_sessions", "user_id", "session_id"),
-    Table("relations", "user_id", "other_id"),
-    SCHEMA,
-)
+TABLES: dict[str, Table] = {}
+
+
+def _define(table: Table) -> str:
+    """Add a table to `TABLES` and return its name."""
+    TABLES[table.name] = table
+    return table.name
+
+
+UNPUBLISHED: tuple[tuple[str, AttributeType], ...] = (("unpublished", "N"),)
+
+CHATS = _define(Table("chats", "chat_id", indexes=UNPUBLISHED))
+"""Chats, each with the revision of its membership; in two_phase also the mark of the bus."""
+COUNTERS = _define(Table("chat_counters", "chat_id", indexes=UNPUBLISHED))
+"""The last allocated number of each chat; in atomic also the mark of the bus."""
+MEMBERSHIPS = _define(Table("chat_memberships", "chat_id", "user_id"))
+"""Who is in a chat, with which role, since which position."""
+KEYS = _define(Table("idempotency_keys", "chat_id", "client_message_id", ttl="ttl"))
+"""The position of each client's message id, for as long as a retry may arrive."""
+MESSAGES = _define(Table("messages", "chat_id", "sequence", range_kind="N"))
+"""The logs: entries and voids by position."""
+DELIVERY = _define(Table("delivery_state", "user_id", "chat_id"))
+"""A person's own row of a chat: how far they are, whether they left, whether it is muted."""
+DEVICES = _define(Table("user_device_cursors", "user_id", "device_chat"))
+"""How far each device has received each chat; see `device_key`."""
+USERS = _define(Table("users", "user_id"))
+USERNAMES = _define(Table("usernames", "username"))
+"""Which person has a username."""
+DIRECT_CHATS = _define(Table("direct_chats", "direct_key"))
+"""Which chat is the direct chat of two people."""
+SESSIONS = _define(Table("sessions", "token_hash", hash_kind="B"))
+"""Sessions by the hash of their token."""
+USER_SESSIONS = _define(Table("user_sessions", "user_id", "session_id"))
+"""The sessions of a person."""
+RELATIONS = _define(Table("relations", "user_id", "other_id"))
+"""The contacts and blocks of a person."""
+DELETIONS = _define(Table("account_deletions", "user_id"))
+"""Deleted accounts that may still be in chats and lists."""
+AUDIT = _define(Table("audit", "journal", "audit_id"))
+"""What operators did, in one journal: few enough for one partition, which keeps them in order."""
+INVITATIONS = _define(Table("invitations", "user_id", "chat_id"))
+"""Who was invited to a chat."""
+CHAT_INVITATIONS = _define(Table("chat_invitations", "chat_id", "user_id"))
+"""The same by chat."""
+SCHEMA = _define(Table("schema", "name"))
+"""The version of these tables."""
+
+SEPARATOR = "\x1f"
+"""Between a device and a chat in the key of `DEVICES`. A device_id has only printable characters."""
+
+
+def device_key(user_id: str, device_id: str, chat_id: str) -> Item:
+    """The key of `DEVICES` for one device in one chat."""
+    return {"user_id": user_id, "device_chat": f"{device_prefix(device_id)}{chat_id}"}
+
+
+def device_prefix(device_id: str) -> str:
+    """What `device_chat` begins with in every row of a device."""
+    return f"{device_id}{SEPARATOR}"
 
 
 async def create_tables(dynamo: Dynamo, report: Report = lambda _: None) -> list[str]:
-    """Make every table that is missing, all at once, and wait until they can be used; safe to repeat.
+    """Create all missing tables concurrently, and wait until they are active. Safe to repeat.
 
-    Returns the names of those it made. ConfigError when the tables there are not Parley's, or are newer.
-    The mark comes last: until then no server of this version starts on them.
+    Returns the names of those it created. ConfigError if existing tables are not Parley's, or are newer.
+    The version is written last: before that, no server of this version starts on them.
     """
     await dynamo.check()
     before = await _version_if_any(dynamo)
     if before is not None and before > VERSION:
         await check_version(dynamo)
-    made = await _all_of([_create(dynamo, table, report) for table in TABLES])
-    await _all_of([_expire(dynamo, table) for table in TABLES if table.ttl is not None])
-    for finding in sorted(set(await _all_of([_recoverable(dynamo, table) for table in TABLES]))):
+    made = await _all_of([_create(dynamo, table, report) for table in TABLES.values()])
+    await _all_of([_expire(dynamo, table) for table in TABLES.values() if table.ttl is not None])
+    for finding in sorted(
+        set(await _all_of([_make_recoverable(dynamo, table) for table in TABLES.values()]))
+    ):
         report(finding)
     await _mark(dynamo)
     if before is not None and before < VERSION:
-        report(f"raised from version {before} to {VERSION}")
+        report(f"upgraded from version {before} to {VERSION}")
     return [name for name in made if name is not None]
 
 
 async def _create(dynamo: Dynamo, table: Table, report: Report) -> str | None:
-    name, is_made = dynamo.table(table.name), True
+    name, is_new = dynamo.table(table.name), True
     try:
         await dynamo.call("CreateTable", table.request(name))
-    except Rejected as error:
+    except RequestRejected as error:
         if error.code != "ResourceInUseException":
             raise
-        is_made = False
+        is_new = False
     _check_keys(table, name, await _until_active(dynamo, name))
-    report(f"{name}: {'made' if is_made else 'was there'}")
-    return name if is_made else None
+    report(f"{name}: {'created' if is_new else 'already exists'}")
+    return name if is_new else None
 
 
 async def _until_active(dynamo: Dynamo, name: str) -> dict[str, Any]:
@@ -137,7 +180,7 @@ async def _until_active(dynamo: Dynamo, name: str) -> dict[str, Any]:
                 description = await _describe(dynamo, name)
                 if description is not None and _is_active(description):
                     return description
-                await asyncio.sleep(ACTIVE_LOOK_SECONDS)
+                await asyncio.sleep(ACTIVE_POLL_SECONDS)
     except TimeoutError as error:
         raise StoreUnavailable(f"the table {name} is still not active; {INIT} again later") from error
 
@@ -145,7 +188,7 @@ async def _until_active(dynamo: Dynamo, name: str) -> dict[str, Any]:
 async def _describe(dynamo: Dynamo, name: str) -> dict[str, Any] | None:
     try:
         answer = await dynamo.call("DescribeTable", {"TableName": name})
-    except Rejected as error:
+    except RequestRejected as error:
         if error.code == "ResourceNotFoundException":
             return None
         raise
@@ -161,7 +204,7 @@ def _is_active(description: dict[str, Any]) -> bool:
 
 
 def _check_keys(table: Table, name: str, description: dict[str, Any]) -> None:
-    """A table of the same name may be somebody else's."""
+    """ConfigError if a table of this name has other keys: it belongs to another program."""
     found = sorted((key["AttributeName"], key["KeyType"]) for key in description["KeySchema"])
     wanted = sorted((key["AttributeName"], key["KeyType"]) for key in table.keys)
     indexes = {index["IndexName"] for index in description.get("GlobalSecondaryIndexes", ())}
@@ -169,7 +212,7 @@ def _check_keys(table: Table, name: str, description: dict[str, Any]) -> None:
         raise ConfigError(f"the table {name} has other keys than Parley's; choose another dynamodb.prefix")
 
 
-# What the tables are given besides
+# Time to live, and point-in-time recovery
 
 
 async def _expire(dynamo: Dynamo, table: Table) -> None:
@@ -179,8 +222,8 @@ async def _expire(dynamo: Dynamo, table: Table) -> None:
     wanted = {"Enabled": True, "AttributeName": table.ttl}
     try:
         await dynamo.call("UpdateTimeToLive", {"TableName": name, "TimeToLiveSpecification": wanted})
-    except Rejected:
-        if not await _expires(dynamo, name):  # another operator may have been quicker
+    except RequestRejected:
+        if not await _expires(dynamo, name):  # another operator may have turned it on meanwhile
             raise
 
 
@@ -189,25 +232,25 @@ async def _expires(dynamo: Dynamo, name: str) -> bool:
     return found["TimeToLiveDescription"]["TimeToLiveStatus"] in ("ENABLED", "ENABLING")
 
 
-async def _recoverable(dynamo: Dynamo, table: Table) -> str:
-    """Ask for point-in-time recovery, and say whether it can be had. The server works without it."""
+async def _make_recoverable(dynamo: Dynamo, table: Table) -> str:
+    """Turn on point-in-time recovery, and report whether that worked. The server works without it."""
     name, wanted = dynamo.table(table.name), {"PointInTimeRecoveryEnabled": True}
     request = {"TableName": name, "PointInTimeRecoverySpecification": wanted}
     try:
         await dynamo.call("UpdateContinuousBackups", request)
-    except Rejected as error:
+    except RequestRejected as error:
         if error.code == "UnknownOperationException":
-            return "point-in-time recovery: this endpoint does not have it"
+            return "point-in-time recovery: not available at this endpoint"
         return f"point-in-time recovery: not for {name}: {error}"
     return "point-in-time recovery: on"
 
 
 async def is_recoverable(dynamo: Dynamo) -> bool | None:
-    """Whether the counters can be brought back to a point in time; None where the endpoint cannot do it."""
-    request = {"TableName": dynamo.table("chat_counters")}
+    """Whether the counters have point-in-time recovery; None if the endpoint does not offer it."""
+    request = {"TableName": dynamo.table(COUNTERS)}
     try:
         found = await dynamo.call("DescribeContinuousBackups", request)
-    except Rejected as error:
+    except RequestRejected as error:
         return None if error.code == "UnknownOperationException" else False
     backups = found["ContinuousBackupsDescription"].get("PointInTimeRecoveryDescription", {})
     return bool(backups.get("PointInTimeRecoveryStatus") == "ENABLED")
@@ -219,7 +262,7 @@ async def is_recoverable(dynamo: Dynamo) -> bool | None:
 async def _mark(dynamo: Dynamo) -> None:
     try:
         await dynamo.put(
-            SCHEMA.name,
+            SCHEMA,
             {**MARK, "version": VERSION},
             condition="attribute_not_exists(#name) OR #version < :version",
             values={":version": VERSION},
@@ -231,8 +274,8 @@ async def _mark(dynamo: Dynamo) -> None:
 
 async def _version_if_any(dynamo: Dynamo) -> int | None:
     try:
-        mark = await dynamo.get(SCHEMA.name, MARK)
-    except Rejected as error:
+        mark = await dynamo.get(SCHEMA, MARK)
+    except RequestRejected as error:
         if error.code == "ResourceNotFoundException":
             return None
         raise
@@ -241,23 +284,23 @@ async def _version_if_any(dynamo: Dynamo) -> int | None:
 
 
 async def check_version(dynamo: Dynamo) -> None:
-    """ConfigError unless the tables are of this version."""
+    """ConfigError unless the tables have this version."""
     version = await _version_if_any(dynamo)
     where = f"the tables {dynamo.prefix}* in {dynamo.region} ({dynamo.endpoint})"
     if version is None:
-        raise ConfigError(f"{where} are not there or not complete: {INIT}, or check region and prefix")
+        raise ConfigError(f"{where} are missing or incomplete: {INIT}, or check region and prefix")
     if version > VERSION:
-        raise ConfigError(f"{where} are of version {version}, made by a newer Parley: install that one")
+        raise ConfigError(f"{where} have version {version}, of a newer Parley: install a newer Parley")
     if version < VERSION:
-        raise ConfigError(f"{where} are of the old version {version}: {INIT}")
+        raise ConfigError(f"{where} have the old version {version}: {INIT}")
 
 
 async def check_tables(dynamo: Dynamo) -> None:
-    """Whether a server can start on these tables: ConfigError in one sentence if not."""
+    """ConfigError, in one sentence, if a server cannot start on these tables."""
     await dynamo.check()
     try:
         await check_version(dynamo)
-        await _all_of([_check_table(dynamo, table) for table in TABLES])
+        await _all_of([_check_table(dynamo, table) for table in TABLES.values()])
     except StoreError as error:
         raise ConfigError(f"the tables cannot be used: {error}") from error
 
@@ -266,8 +309,10 @@ async def _check_table(dynamo: Dynamo, table: Table) -> None:
     name = dynamo.table(table.name)
     try:
         description = await _describe(dynamo, name)
-    except Rejected as error:
-        if error.code == "AccessDeniedException":  # a server needs no right to describe, only to use
+    except RequestRejected as error:
+        if (
+            error.code == "AccessDeniedException"
+        ):  # a server may lack the right to describe tables: it only uses them
             return
         raise
     if description is None:
@@ -278,7 +323,7 @@ async def _check_table(dynamo: Dynamo, table: Table) -> None:
 
 
 async def _all_of(work: list[Any]) -> list[Any]:
-    """Everything at once. All of it ends before the first failure is raised."""
+    """Run all concurrently, and wait for all of them before raising the first failure."""
     results = await asyncio.gather(*work, return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):

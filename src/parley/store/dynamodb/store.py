@@ -1,33 +1,53 @@
-"""The whole store on DynamoDB, put together. Only the composition root names it."""
+"""The DynamoDB engine: tables that many nodes read and write."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from parley.clock import Clock
+from parley.dynamodb import Dynamo
+from parley.errors import ConfigError, StoreError
 from parley.ids import Ids
 from parley.model import Head
+from parley.store.dynamodb.account_admin import DynamoAccountAdmin, DynamoAuditLog
 from parley.store.dynamodb.accounts import DynamoAccounts
-from parley.store.dynamodb.appending import Desk
+from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
-from parley.store.dynamodb.client import Dynamo
+from parley.store.dynamodb.chat_state import DynamoChatStates
+from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.cursors import DynamoCursors
+from parley.store.dynamodb.diagnosis import diagnose
 from parley.store.dynamodb.directory import DynamoDirectory
+from parley.store.dynamodb.inspection import DynamoInspection
+from parley.store.dynamodb.invitations import DynamoInvitations
+from parley.store.dynamodb.listing import DynamoListing
 from parley.store.dynamodb.log import DynamoLog
+from parley.store.dynamodb.member_states import DynamoMemberStates
 from parley.store.dynamodb.outbox import DynamoOutbox
+from parley.store.dynamodb.overview import DynamoOverviews
 from parley.store.dynamodb.prefixes import Prefixes
-from parley.store.dynamodb.relating import Relating
 from parley.store.dynamodb.relations import DynamoRelations
-from parley.store.dynamodb.schema import check_tables
-from parley.store.dynamodb.standings import DynamoStandings
-from parley.store.dynamodb.states import CHATS, COUNTERS, ChatStates
+from parley.store.dynamodb.repairs import DynamoRepairs
+from parley.store.dynamodb.schema import CHATS, COUNTERS, check_tables, check_version, create_tables
 from parley.store.dynamodb.two_phase import Hold, TwoPhaseAppends
-from parley.store.ports import APPEND_SECONDS_MAX, Allocator
+from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching, Job, Subscriptions
+from parley.store.rows import Finding
 from parley.telemetry import Metrics
 
 SEAL_AFTER_MS = 10_000
-"""How long a number may be taken without being written, on a store that other nodes write to as well."""
+"""How long a number may be allocated without being written, on a store that other nodes write to, too."""
+
+APPENDS_AT_ONCE_MAX = 256
+PROBE_SECONDS = 2.0
+PROBE_SECONDS_MAX = 4.0
+"""A store that does not answer a read in this time is unavailable."""
+PROBE_CHAT = "chat_probe"
+HEADS_SECONDS = 30.0
+CHECKS_PER_MEMBERSHIP_CHECK = 10
+"""Notices and entries report changes of membership; this repairs the loss of a notice."""
 
 
 def nowhere(_: str) -> None:
@@ -35,11 +55,14 @@ def nowhere(_: str) -> None:
 
 
 class DynamoStore:
-    """Log, directory, accounts, relations, cursors, standings and outbox over one set of tables.
+    """`allocator`: allocates in two_phase; None is `atomic`. The store closes it.
 
-    `allocator`: who gives the numbers in two_phase; None is `atomic`. `publishes`: whether there is a bus
-    beyond this process, for which appends are marked. `append_seconds`: how long an append waits for others.
+    `counters_elsewhere`: the allocator has its counters in another service, not in `chat_counters`.
+    `publishes`: whether there is a shared bus, so that appends list their chats in the outbox.
+    `append_seconds`: how long an append waits for others.
     """
+
+    feed = None
 
     def __init__(
         self,
@@ -49,18 +72,25 @@ class DynamoStore:
         ids: Ids,
         metrics: Metrics,
         allocator: Allocator | None = None,
+        counters_elsewhere: bool = False,
         publishes: bool = False,
         seal_after_ms: int = SEAL_AFTER_MS,
         append_seconds: float = APPEND_SECONDS_MAX,
+        drafts_max: int = MESSAGES_PER_TRANSACTION_MAX,
         random_bits: Callable[[int], int] = random.getrandbits,
         chance: Callable[[], float] = random.random,
         reach: Callable[[str], None] = nowhere,
         hold: Hold = nowhere,
     ) -> None:
         self.dynamo = dynamo
+        self.allocator = allocator
+        self.batching = Batching(
+            per_chat=True, appends_at_once_max=APPENDS_AT_ONCE_MAX, drafts_max=drafts_max
+        )
+        self.available = True
         is_atomic = allocator is None
-        states = ChatStates(dynamo, is_atomic)
-        desk = Desk(dynamo, states, clock, random_bits)
+        states = DynamoChatStates(dynamo, is_atomic)
+        planner = Planner(dynamo, states, clock, random_bits)
         prefixes = Prefixes(dynamo, states, clock, ids, metrics, seal_after_ms)
         self.outbox = DynamoOutbox(
             dynamo, COUNTERS if is_atomic else CHATS, None if is_atomic else self._heads
@@ -68,29 +98,84 @@ class DynamoStore:
         marks = self.outbox if publishes else None
         appends: AtomicAppends | TwoPhaseAppends
         if allocator is None:
-            appends = AtomicAppends(desk, prefixes, ids, metrics, marks, chance, reach, append_seconds)
+            appends = AtomicAppends(planner, prefixes, ids, metrics, marks, chance, reach, append_seconds)
         else:
             appends = TwoPhaseAppends(
-                desk, allocator, prefixes, ids, metrics, marks, reach, hold, append_seconds
+                planner, allocator, prefixes, ids, metrics, marks, reach, hold, append_seconds
             )
-        self.log = DynamoLog(desk, appends, prefixes, metrics)
+        self.log = DynamoLog(planner, appends, prefixes, metrics)
         self.directory = DynamoDirectory(dynamo, clock, ids, allocator)
         self.accounts = DynamoAccounts(dynamo, clock, ids)
-        relating = Relating(dynamo, states, clock, ids)
-        self.relations = DynamoRelations(dynamo, relating, self.directory.chat_ids_of)
-        self.standings = DynamoStandings(dynamo)
-        self.cursors = DynamoCursors(dynamo, self.log.heads)
+        self.account_admin = DynamoAccountAdmin(dynamo, states, clock, ids, self.directory.chat_ids_of)
+        self.audit = DynamoAuditLog(dynamo)
+        self.relations = DynamoRelations(dynamo, states, clock, ids, self.directory.chat_ids_of)
+        self.invitations = DynamoInvitations(dynamo, clock, ids)
+        self.member_states = DynamoMemberStates(dynamo)
+        self.cursors = DynamoCursors(dynamo)
+        self.overviews = DynamoOverviews(dynamo, self.log.heads, self.cursors)
+        counters = Counters(dynamo, allocator if counters_elsewhere else None, is_atomic)
+        self.listing = DynamoListing(dynamo, self._connect, counters, clock)
+        self.inspection = DynamoInspection(dynamo, counters, clock)
+        self.repairs = DynamoRepairs(dynamo, self._connect, counters, clock, random_bits)
+        self._is_connected = False
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
         return await self.log.heads(chat_ids)
 
+    async def _connect(self) -> None:
+        """For ports that may be used without `open`: ConfigError unless the tables have this version."""
+        if not self._is_connected:
+            await self.dynamo.open()
+            await self.dynamo.check()
+            await check_version(self.dynamo)
+            self._is_connected = True
+
+    async def create(self, report: Callable[[str], None]) -> list[str]:
+        await self.dynamo.open()
+        return await create_tables(self.dynamo, report)
+
+    def diagnose(self) -> AsyncIterator[Finding]:
+        return diagnose(self.dynamo)
+
     async def open(self) -> None:
-        """Ready to serve; ConfigError in one sentence when the tables are not there or not these."""
         await self.dynamo.open()
         await self.dynamo.check()
         await check_tables(self.dynamo)
+        if self.allocator is not None:
+            try:
+                await self.allocator.last(PROBE_CHAT)
+            except StoreError as error:
+                raise ConfigError(f"the allocator cannot be used: {error}") from error
+
+    def jobs(self, subscriptions: Subscriptions) -> list[Job]:
+        return [self._probe(), self._check_heads(subscriptions)]
+
+    async def _probe(self) -> None:
+        """Check whether the store answers: while it does not, this node appends nothing and is not ready."""
+        while True:
+            await asyncio.sleep(PROBE_SECONDS)
+            try:
+                async with asyncio.timeout(PROBE_SECONDS_MAX):
+                    await self.directory.chat(PROBE_CHAT)
+                self.available = True
+            except (StoreError, TimeoutError):
+                self.available = False
+
+    async def _check_heads(self, subscriptions: Subscriptions) -> None:
+        """Find entries whose events were lost, even the last event of a chat."""
+        looks = 0
+        while True:
+            await asyncio.sleep(HEADS_SECONDS)
+            looks += 1
+            with contextlib.suppress(StoreError):  # it is retried
+                if looks % CHECKS_PER_MEMBERSHIP_CHECK:
+                    await subscriptions.check_heads()
+                else:
+                    await subscriptions.catch_up()
 
     async def close(self) -> None:
         await self.cursors.close()
         await self.outbox.close()
+        if self.allocator is not None:
+            await self.allocator.close()
         await self.dynamo.close()

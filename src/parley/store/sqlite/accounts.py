@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.model import Privacy, Session, User
+from parley.model import AccountState, Privacy, Session, User
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
 
 USER_COLUMNS = (
     "users.user_id, username, display_name, about, is_operator, users.created_at, last_seen_privacy,"
-    " send_read_receipts, last_seen"
+    " send_read_receipts, last_seen, account_state, who_may_add"
 )
-USER_COLUMNS_COUNT = 9
+USER_COLUMNS_COUNT = USER_COLUMNS.count(",") + 1
 USER = f"SELECT {USER_COLUMNS}, password_hash FROM users"
 SESSION = (
-    "SELECT session_id, user_id, device_id, device_name, created_at_ms, last_used_at_ms, expires_at_ms"
-    " FROM sessions"
+    "SELECT session_id, user_id, device_id, device_name, created_at_ms, last_used_at_ms, expires_at_ms,"
+    " origin FROM sessions"
 )
 
 
@@ -40,13 +40,15 @@ class SqliteAccounts:
         def work(tx: Transaction) -> None:
             tx.execute(
                 "UPDATE users SET display_name = ?, about = ?, is_operator = ?, last_seen_privacy = ?,"
-                " send_read_receipts = ?, password_hash = coalesce(?, password_hash) WHERE user_id = ?",
+                " send_read_receipts = ?, who_may_add = ?, password_hash = coalesce(?, password_hash)"
+                " WHERE user_id = ? AND account_state <> 'deleted'",
                 (
                     user.display_name,
                     user.about,
                     int(user.is_operator),
                     user.last_seen_privacy.value,
                     int(user.send_read_receipts),
+                    user.who_may_add.value,
                     password_hash,
                     user.user_id,
                 ),
@@ -58,7 +60,7 @@ class SqliteAccounts:
         def work(tx: Transaction) -> None:
             tx.execute(
                 "INSERT INTO sessions (session_id, token_hash, user_id, device_id, device_name,"
-                " created_at_ms, last_used_at_ms, expires_at_ms) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                " created_at_ms, last_used_at_ms, expires_at_ms, origin) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 (
                     session.session_id,
                     token_hash,
@@ -68,6 +70,7 @@ class SqliteAccounts:
                     session.created_at_ms,
                     session.last_used_at_ms,
                     session.expires_at_ms,
+                    session.origin,
                 ),
             )
 
@@ -95,9 +98,19 @@ class SqliteAccounts:
 
 def user_of(row: Row) -> User:
     """A person, from a row that begins with `USER_COLUMNS`."""
-    user_id, username, display_name, about, is_operator, created_at, privacy, sends, last_seen = row[
-        :USER_COLUMNS_COUNT
-    ]
+    (
+        user_id,
+        username,
+        display_name,
+        about,
+        is_operator,
+        created_at,
+        privacy,
+        sends,
+        last_seen,
+        state,
+        may_add,
+    ) = row[:USER_COLUMNS_COUNT]
     return User(
         user_id,
         username,
@@ -108,14 +121,16 @@ def user_of(row: Row) -> User:
         Privacy(privacy),
         bool(sends),
         last_seen,
+        AccountState(state),
+        Privacy(may_add),
     )
 
 
 def _add_user(transaction: Transaction, user: User, password_hash: str) -> bool:
     transaction.execute(
         "INSERT INTO users (user_id, username, password_hash, display_name, about, is_operator, created_at,"
-        " last_seen_privacy, send_read_receipts)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (username) DO NOTHING",
+        " last_seen_privacy, send_read_receipts, who_may_add)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (username) DO NOTHING",
         (
             user.user_id,
             user.username,
@@ -126,6 +141,7 @@ def _add_user(transaction: Transaction, user: User, password_hash: str) -> bool:
             user.created_at,
             user.last_seen_privacy.value,
             int(user.send_read_receipts),
+            user.who_may_add.value,
         ),
     )
     return transaction.connection.changes() == 1

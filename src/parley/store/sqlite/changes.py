@@ -1,16 +1,15 @@
-"""Changes of a chat's members, title and settings, decided and done at their own position of the log."""
+"""Changes of a chat's members, title and settings, in the transaction of their entry."""
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
-from parley.core.permissions import decide_change
-from parley.errors import NO_SUCH_USER, Refusal
-from parley.model import Action, Change, Draft
-from parley.store.rules import CHAT_FULL, TOO_MANY_CHATS
-from parley.store.sqlite.states import ChatState, Execute, Person
+from parley.clock import from_iso
+from parley.core.append import ChangeFacts, JoinFacts
+from parley.model import AccountState, Action, Change, Draft
+from parley.store.sqlite.chat_state import Execute, SqliteChatState
+from parley.store.sqlite.invitations import consents, invited_as
 from parley.store.sqlite.writer import Transaction
-from parley.wire.limits import CHAT_MEMBERS_MAX, USER_CHATS_MAX
 
 JOIN_STATE = (
     "INSERT INTO delivery_state (user_id, chat_id, change) VALUES (?, ?, ?)"
@@ -23,42 +22,35 @@ LEAVE_STATE = (
 )
 
 
-def decide(execute: Execute, draft: Draft, state: ChatState, actor: Person | None) -> int | Refusal:
-    """The actor's number, or why the change may not be made at this position."""
-    change = draft.change
-    assert change is not None
-    target = state.person(execute, change.user_id) if change.user_id else None
-    refusal = decide_change(
-        change,
-        draft.sender_id,
-        actor.role if actor else None,
-        target.role if target else None,
-        state.chat_type,
-        _count(execute, "chat_id = ? AND role = 'owner'", state.chat_id),
-        state.open_to_join,
+def change_facts(execute: Execute, change: Change, state: SqliteChatState) -> ChangeFacts:
+    """What a change depends on, as of the open transaction."""
+    target = state.sender(execute, change.user_id) if change.user_id else None
+    is_deleted = target is not None and target.account is AccountState.DELETED
+    return ChangeFacts(
+        chat_type=state.chat_type,
+        open_to_join=state.open_to_join,
+        owners=_count(execute, "chat_id = ? AND role = 'owner'", state.chat_id),
+        members=_count(execute, "chat_id = ?", state.chat_id) if is_deleted else 0,
+        target=target.role if target else None,
+        is_target_deleted=is_deleted,
     )
-    if refusal is not None:
-        return refusal
-    if change.action is Action.JOINED:
-        return _decide_join(execute, change, draft.sender_id, state)
-    assert actor is not None
-    return actor.number
 
 
-def _decide_join(execute: Execute, change: Change, actor_id: str, state: ChatState) -> int | Refusal:
-    numbers: dict[str, int] = dict(
-        cast(
-            Any,
-            execute("SELECT user_id, user_no FROM users WHERE user_id IN (?, ?)", (actor_id, change.user_id)),
-        )
+def join_facts(execute: Execute, draft: Draft, state: SqliteChatState, now: str) -> JoinFacts:
+    """What a join depends on, besides the other facts."""
+    assert draft.change is not None
+    user_id = draft.change.user_id
+    account: Any = execute("SELECT account_state FROM users WHERE user_id = ?", (user_id,)).get
+    consent = consents(execute, draft.sender_id, [user_id]).get(user_id)
+    if consent is None:
+        return JoinFacts(user_exists=False)
+    return JoinFacts(
+        is_disabled=account == AccountState.DISABLED,
+        chat_members=_count(execute, "chat_id = ?", state.chat_id),
+        user_chats=_count(execute, "user_id = ?", user_id),
+        consent=consent,
+        invited_as=invited_as(execute, user_id, state.chat_id, from_iso(now)),
     )
-    if change.user_id not in numbers:
-        return NO_SUCH_USER
-    if _count(execute, "chat_id = ?", state.chat_id) >= CHAT_MEMBERS_MAX:
-        return CHAT_FULL
-    if _count(execute, "user_id = ?", change.user_id) >= USER_CHATS_MAX:
-        return TOO_MANY_CHATS
-    return int(numbers[actor_id])
 
 
 def _count(execute: Execute, where: str, value: str) -> int:
@@ -66,18 +58,27 @@ def _count(execute: Execute, where: str, value: str) -> int:
     return int(count)
 
 
-def apply(transaction: Transaction, draft: Draft, state: ChatState, sequence: int, now: str) -> None:
-    """Do what was decided, in the transaction of its own entry."""
+def _is_unasked(execute: Execute, draft: Draft) -> bool:
+    """Whether somebody else adds a person who does not have them as a contact."""
+    assert draft.change is not None
+    user_id = draft.change.user_id
+    is_own = user_id == draft.sender_id
+    return not is_own and not consents(execute, draft.sender_id, [user_id])[user_id].is_contact
+
+
+def apply(transaction: Transaction, draft: Draft, state: SqliteChatState, sequence: int, now: str) -> None:
+    """Carry out a change that was allowed, in the transaction of its entry."""
     change = draft.change
     assert change is not None
     execute, chat_id, user_id = transaction.execute, draft.chat_id, change.user_id
     match change.action:
         case Action.JOINED:
             execute(
-                "INSERT INTO chat_memberships (chat_id, user_id, role, joined_at, joined_sequence)"
-                " VALUES (?, ?, ?, ?, ?)",
-                (chat_id, user_id, change.role.value, now, sequence),
+                "INSERT INTO chat_memberships"
+                " (chat_id, user_id, role, joined_at, joined_sequence, is_unasked) VALUES (?, ?, ?, ?, ?, ?)",
+                (chat_id, user_id, change.role.value, now, sequence, _is_unasked(execute, draft)),
             )
+            execute("DELETE FROM invitations WHERE user_id = ? AND chat_id = ?", (user_id, chat_id))
             execute(JOIN_STATE, (user_id, chat_id, transaction.change))
         case Action.LEFT | Action.REMOVED:
             execute("DELETE FROM chat_memberships WHERE chat_id = ? AND user_id = ?", (chat_id, user_id))
@@ -97,4 +98,4 @@ def apply(transaction: Transaction, draft: Draft, state: ChatState, sequence: in
                 "UPDATE chats SET read_receipts = ?, updated_at = ? WHERE chat_id = ?",
                 (change.read_receipts.value, now, chat_id),
             )
-    state.people.pop(user_id, None)
+    state.senders.pop(user_id, None)

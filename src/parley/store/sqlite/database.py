@@ -6,19 +6,15 @@ The writer connection is used by nothing else: a read on it would see entries th
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import os
 import time
 from pathlib import Path
-from typing import IO
 
 import apsw
 
 from parley.errors import StoreBusy, StoreUnavailable
+from parley.store.folder import DATABASE_NAME, FOLDER_MODE, create_private
 from parley.store.sqlite import schema
 
-FILE_NAME = "parley.db"
-LOCK_NAME = "serve.lock"
 PAGE_CACHE_KIB = 64 * 1024
 WAL_PAGES_PER_CHECKPOINT = 8_000
 OPEN_BUSY_MS_MAX = 5_000
@@ -27,26 +23,27 @@ CHECKPOINT_PAUSE_SECONDS = 0.1
 
 
 class Database:
-    """One data folder's store. `vfs` names a SQLite VFS and is for tests that inject faults.
+    """One data folder's store. `vfs` names a SQLite VFS, for tests that inject faults.
 
-    `beside`: a server may be using the store, so its write-ahead log is left to it.
+    `beside`: a server may be using the store, so its write-ahead log must not be changed.
     """
 
     def __init__(self, folder: Path, vfs: str | None = None, *, beside: bool = False) -> None:
-        self.path = folder / FILE_NAME
+        self.path = folder / DATABASE_NAME
         self._vfs = vfs
         self._beside = beside
         self.writer: apsw.Connection
         self.reader: apsw.Connection
 
     def open(self) -> None:
-        """Open, migrate, and make durable whatever a crash left in the write-ahead log.
+        """Open, migrate, and make durable what a crash left in the write-ahead log.
 
-        A process that died may have left commits in memory that no disk has: without this, a retry
-        would be answered from them, and a power cut would take them back.
+        A process that died may have left commits that are not on the disk yet: without this, the server
+        would answer a retry from them, and a power cut could lose them.
         """
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+            create_private(self.path)
             self.writer = self._connect()
             self.writer.pragma("journal_mode", "wal")
             schema.migrate(self.writer)
@@ -69,10 +66,10 @@ class Database:
             if pages == moved:
                 return
             time.sleep(CHECKPOINT_PAUSE_SECONDS)
-        raise StoreBusy("another program keeps reading the store; what a crash left cannot be made durable")
+        raise StoreBusy("another program keeps reading the store, so it cannot be repaired after a crash")
 
     def reopen(self) -> None:
-        """As `open`; then a small write proves that the disk takes one: else the next commit is lost too."""
+        """As `open`; then a small write proves that the disk accepts writes again."""
         self.close()
         self.open()
         try:
@@ -86,7 +83,7 @@ class Database:
         for name in ("reader", "writer"):
             connection = getattr(self, name, None)
             if connection is not None:
-                # The last one to go checkpoints, and a bad disk fails that; what it holds stays in the WAL.
+                # The last connection checkpoints, which a bad disk fails; the commits stay in the WAL.
                 with contextlib.suppress(apsw.Error):
                     connection.close(True)
 
@@ -97,22 +94,3 @@ class Database:
         connection.pragma("cache_size", -PAGE_CACHE_KIB)
         connection.pragma("wal_autocheckpoint", WAL_PAGES_PER_CHECKPOINT)
         return connection
-
-
-def lock_folder(folder: Path) -> IO[str]:
-    """Hold the folder for one server; StoreBusy when another has it. Closing the file lets go."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    lock = open(folder / LOCK_NAME, "a+", encoding="ascii")  # noqa: SIM115 - held for the server's life
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        lock.seek(0)
-        holder = lock.read().strip() or "unknown"
-        lock.close()
-        raise StoreBusy(
-            f"another server (process {holder}) uses {folder}; stop it or choose another --data"
-        ) from error
-    lock.truncate(0)
-    lock.write(str(os.getpid()))
-    lock.flush()
-    return lock

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from parley.errors import BAD_REQUEST, BLOCKED, Refused
-from parley.model import Chat, ChatType, Member, ReadReceipts, Role
-from parley.store.rules import TOO_MANY_CHATS, direct_key, no_user
+from parley.core.consent import decide_adding
+from parley.core.permissions import TOO_MANY_CHATS
+from parley.errors import ACCOUNT_DISABLED, BAD_REQUEST, BLOCKED, Refused
+from parley.model import AccountState, ChatMember, ChatType, ReadReceipts, Role, StoredChat
+from parley.store.rules import direct_key, no_user
+from parley.store.sqlite.invitations import consents
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
 from parley.wire.limits import USER_CHATS_MAX
@@ -23,11 +26,11 @@ class SqliteDirectory:
         self._reads = reads
         self._writer = writer
 
-    async def create_chat(self, chat: Chat, member_ids: Sequence[str]) -> tuple[Chat, bool]:
+    async def create_chat(self, chat: StoredChat, member_ids: Sequence[str]) -> tuple[StoredChat, bool]:
         people = sorted({*member_ids, chat.created_by})
         return await self._writer.run(lambda tx: _create(tx, chat, people))
 
-    async def chat(self, chat_id: str) -> Chat | None:
+    async def chat(self, chat_id: str) -> StoredChat | None:
         row = self._reads.row(f"{CHAT} WHERE chat_id = ?", (chat_id,))
         return _chat(row) if row else None
 
@@ -37,14 +40,15 @@ class SqliteDirectory:
         )
         return Role(row[0]) if row else None
 
-    async def members(self, chat_id: str, after_user_id: str, limit: int) -> list[Member]:
+    async def members(self, chat_id: str, after_user_id: str, limit: int) -> list[ChatMember]:
         rows = self._reads.rows(
             "SELECT user_id, role, joined_at, joined_sequence FROM chat_memberships"
             " WHERE chat_id = ? AND user_id > ? ORDER BY user_id LIMIT ?",
             (chat_id, after_user_id, limit),
         )
         return [
-            Member(user_id, Role(role), joined_at, sequence) for user_id, role, joined_at, sequence in rows
+            ChatMember(user_id, Role(role), joined_at, sequence)
+            for user_id, role, joined_at, sequence in rows
         ]
 
     async def member_count(self, chat_id: str) -> int:
@@ -56,9 +60,9 @@ class SqliteDirectory:
         return [chat_id for (chat_id,) in rows]
 
 
-def _chat(row: Row) -> Chat:
+def _chat(row: Row) -> StoredChat:
     chat_id, chat_type, name, created_by, created_at, updated_at, epoch, open_to_join, read_receipts = row
-    return Chat(
+    return StoredChat(
         chat_id,
         ChatType(chat_type),
         name,
@@ -71,7 +75,7 @@ def _chat(row: Row) -> Chat:
     )
 
 
-def _create(transaction: Transaction, chat: Chat, people: list[str]) -> tuple[Chat, bool]:
+def _create(transaction: Transaction, chat: StoredChat, people: list[str]) -> tuple[StoredChat, bool]:
     execute = transaction.execute
     key = direct_key(people) if chat.chat_type is ChatType.DIRECT else None
     if key is not None:
@@ -81,7 +85,13 @@ def _create(transaction: Transaction, chat: Chat, people: list[str]) -> tuple[Ch
         row = execute(f"{CHAT} WHERE direct_key = ?", (key,)).fetchone()
         if row:
             return _chat(row), False
-    _check_people(transaction, people)
+    _check_people(transaction, people, chat.created_by)
+    consenting = consents(execute, chat.created_by, [p for p in people if p != chat.created_by])
+    for facts in consenting.values():
+        refusal = decide_adding(facts)
+        if refusal is not None:
+            raise Refused(refusal)
+    unasked = {person for person, facts in consenting.items() if not facts.is_contact}
     execute(
         "INSERT INTO chats (chat_id, chat_type, name, created_by, created_at, updated_at, epoch, direct_key,"
         " open_to_join, read_receipts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -105,8 +115,11 @@ def _create(transaction: Transaction, chat: Chat, people: list[str]) -> tuple[Ch
         (chat.chat_id, now, now, change),
     )
     transaction.executemany(
-        "INSERT INTO chat_memberships (chat_id, user_id, role, joined_at) VALUES (?, ?, ?, ?)",
-        [(chat.chat_id, p, "owner" if p == chat.created_by else "member", now) for p in people],
+        "INSERT INTO chat_memberships (chat_id, user_id, role, joined_at, is_unasked) VALUES (?, ?, ?, ?, ?)",
+        [
+            (chat.chat_id, person, "owner" if person == chat.created_by else "member", now, person in unasked)
+            for person in people
+        ],
     )
     transaction.executemany(
         "INSERT INTO delivery_state (user_id, chat_id, change) VALUES (?, ?, ?)",
@@ -115,16 +128,19 @@ def _create(transaction: Transaction, chat: Chat, people: list[str]) -> tuple[Ch
     return chat, True
 
 
-def _check_people(transaction: Transaction, people: list[str]) -> None:
+def _check_people(transaction: Transaction, people: list[str], creator_id: str) -> None:
     for person in people:
         row = transaction.execute(
-            "SELECT (SELECT count(*) FROM chat_memberships m WHERE m.user_id = users.user_id)"
+            "SELECT account_state,"
+            " (SELECT count(*) FROM chat_memberships m WHERE m.user_id = users.user_id)"
             " FROM users WHERE user_id = ?",
             (person,),
         ).fetchone()
-        if row is None:
+        if row is None or row[0] == AccountState.DELETED:
             raise Refused(no_user(person))
-        if row[0] >= USER_CHATS_MAX:
+        if person == creator_id and row[0] != AccountState.ACTIVE:
+            raise Refused(ACCOUNT_DISABLED)
+        if row[1] >= USER_CHATS_MAX:
             raise Refused(TOO_MANY_CHATS)
     if not people:
         raise Refused(BAD_REQUEST)

@@ -1,16 +1,17 @@
-"""What an operator asks the store: who is there, which chats, who is in them. Read as it is now."""
+"""The `Listing` port on SQLite."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
-import apsw
-
-from parley.store.listed import ListedChat, ListedMember, ListedUser
+from parley.clock import Clock
+from parley.store.rows import ListedChat, ListedMember, ListedUser
+from parley.store.rules import SAME_TITLE_MAX, direct_key
+from parley.store.sqlite.command_connection import command_connection
 
 USERS = """
-SELECT user_id, username, display_name, is_operator, created_at,
+SELECT user_id, username, display_name, is_operator, account_state, created_at,
     (SELECT count(*) FROM chat_memberships AS m WHERE m.user_id = users.user_id),
     (SELECT count(*) FROM sessions AS s WHERE s.user_id = users.user_id AND s.expires_at_ms > ?)
 FROM users ORDER BY username
@@ -25,13 +26,10 @@ SELECT chats.chat_id, chat_type, name,
         WHERE m.chat_id = chats.chat_id AND chats.chat_type = 'direct' ORDER BY username))
 FROM chats
 """
-OF_USER = " WHERE chats.chat_id IN (SELECT chat_id FROM chat_memberships WHERE user_id = ?)"
-BY_ID = " WHERE chats.chat_id = ?"
-BY_TITLE = " WHERE name = ? COLLATE NOCASE ORDER BY chat_no LIMIT 10"
-BY_PAIR = (
-    " WHERE direct_key = (SELECT group_concat(user_id, '|') FROM"
-    " (SELECT user_id FROM users WHERE username IN (?, ?) ORDER BY user_id))"
-)
+OF_USER = "WHERE chats.chat_id IN (SELECT chat_id FROM chat_memberships WHERE user_id = ?)"
+BY_ID = "WHERE chats.chat_id = ?"
+BY_TITLE = "WHERE name <> '' AND casefold(name) = casefold(?)"
+BY_PAIR = "WHERE direct_key = ?"
 MEMBERS = """
 SELECT m.user_id, username, role, joined_at, joined_sequence,
     coalesce(last_acked_sequence, 0), coalesce(read_up_to, 0)
@@ -41,42 +39,46 @@ WHERE m.chat_id = ? ORDER BY m.joined_sequence, username
 """
 
 
-def users(connection: apsw.Connection, now_ms: int) -> Iterator[ListedUser]:
-    rows: Any = connection.execute(USERS, (now_ms,))
-    for user_id, username, display_name, is_operator, *rest in rows:
-        yield ListedUser(user_id, username, display_name, bool(is_operator), *rest)
+class SqliteListing:
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
 
+    def _rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Any]:
+        with command_connection(self._folder, read_only=True) as connection:
+            connection.create_scalar_function("casefold", cast(Any, str.casefold), 1)
+            try:
+                return connection.execute(sql, values).fetchall()
+            except UnicodeEncodeError:  # what was typed is no text, so no row has it
+                return []
 
-def user_id_of(connection: apsw.Connection, name: str) -> str | None:
-    """The person of this username or id."""
-    found: Any = connection.execute(
-        "SELECT user_id FROM users WHERE username = ?1 OR user_id = ?1", (name,)
-    ).get
-    return None if found is None else str(found)
+    async def users(self) -> list[ListedUser]:
+        return [
+            ListedUser(user_id, username, display_name, bool(is_operator), *rest)
+            for user_id, username, display_name, is_operator, *rest in self._rows(USERS, (self._clock(),))
+        ]
 
+    async def user_id_of(self, name: str) -> str | None:
+        rows = self._rows("SELECT user_id FROM users WHERE username = ?1 OR user_id = ?1", (name,))
+        return str(rows[0][0]) if rows else None
 
-def chats(connection: apsw.Connection, of_user_id: str | None = None) -> Iterator[ListedChat]:
-    if of_user_id is None:
-        yield from _chats(connection, " ORDER BY chat_no", ())
-    else:
-        yield from _chats(connection, f"{OF_USER} ORDER BY chat_no", (of_user_id,))
+    async def chats(self, of_user_id: str | None = None) -> list[ListedChat]:
+        return self._chats("") if of_user_id is None else self._chats(OF_USER, of_user_id)
 
+    async def find_chats(self, name: str) -> list[ListedChat]:
+        found = self._chats(BY_ID, name) or self._chats(BY_TITLE, name)[:SAME_TITLE_MAX]
+        one, comma, other = name.partition(",")
+        if found or not comma:
+            return found
+        pair = [await self.user_id_of(one.strip()), await self.user_id_of(other.strip())]
+        return self._chats(BY_PAIR, direct_key([user_id for user_id in pair if user_id is not None]))
 
-def find_chats(connection: apsw.Connection, name: str) -> list[ListedChat]:
-    """The chats that a person may mean: by id, else by title, else `alice,bob` for their direct chat."""
-    found = list(_chats(connection, BY_ID, (name,))) or list(_chats(connection, BY_TITLE, (name,)))
-    one, comma, other = name.partition(",")
-    if not found and comma:
-        found = list(_chats(connection, BY_PAIR, (one.strip(), other.strip())))
-    return found
+    async def members(self, chat_id: str) -> list[ListedMember]:
+        return [ListedMember(*row) for row in self._rows(MEMBERS, (chat_id,))]
 
-
-def members(connection: apsw.Connection, chat_id: str) -> list[ListedMember]:
-    rows: Any = connection.execute(MEMBERS, (chat_id,))
-    return [ListedMember(*row) for row in rows]
-
-
-def _chats(connection: apsw.Connection, where: str, values: tuple[str, ...]) -> Iterator[ListedChat]:
-    rows: Any = connection.execute(CHATS + where, values)
-    for chat_id, chat_type, name, count, counter, created_at, pair in rows:
-        yield ListedChat(chat_id, chat_type, name if name is not None else pair, count, counter, created_at)
+    def _chats(self, where: str, *values: str) -> list[ListedChat]:
+        rows = self._rows(f"{CHATS} {where} ORDER BY created_at, chats.chat_id", values)
+        return [
+            ListedChat(chat_id, chat_type, name if name is not None else pair, count, counter, created_at)
+            for chat_id, chat_type, name, count, counter, created_at, pair in rows
+        ]

@@ -19,13 +19,20 @@ from parley.errors import (
     StoreUnavailable,
 )
 from parley.model import AppendResult, ChatType, Draft, Head, Outcome, Page, Persisted
-from parley.store.counting import count_appended, count_resolved, count_sealed
+from parley.store.log_telemetry import (
+    NOT_TRACED,
+    count_appended,
+    count_resolved,
+    trace_allocated,
+    trace_heads,
+    trace_races,
+)
 from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
-from parley.store.sqlite import appending, two_phase
+from parley.store.sqlite import two_phase
+from parley.store.sqlite.append import FIND_KEY, append_atomic
+from parley.store.sqlite.chat_state import SqliteChatState, SqliteChatStates
 from parley.store.sqlite.reads import Reads
-from parley.store.sqlite.states import ChatState, ChatStates
 from parley.store.sqlite.writer import Reach, Writer
-from parley.store.tracing import NOT_TRACED, trace_allocated, trace_heads, trace_races
 from parley.telemetry import Metrics
 from parley.wire.limits import PAGE_BYTES_MAX
 
@@ -33,6 +40,8 @@ SEAL_AFTER_MS = 2_000
 SEALED_RETRIES_MAX = 5
 ROWS_PER_LOOK = 64
 """How many rows are read before their size is looked at."""
+HEADS_PER_SLICE = 32
+"""So many are looked up without giving way to others; those that are not in memory take 20 µs each."""
 FOREVER_MS = 2**62
 
 log = structlog.get_logger("parley.store")
@@ -54,7 +63,7 @@ class SqliteLog:
         self,
         reads: Reads,
         writer: Writer,
-        states: ChatStates,
+        states: SqliteChatStates,
         clock: Clock,
         make_ids: ids.Ids,
         metrics: Metrics,
@@ -72,18 +81,16 @@ class SqliteLog:
         self._hold = hold
         self._under_way = two_phase.UnderWay()
         self._append = self._append_two_phase if sequencing == "two_phase" else self._append_atomic
-        self.lanes = 8 if sequencing == "two_phase" else 1
-        """How many appends may be under way at once without one waiting for another."""
+        self._is_atomic = sequencing == "atomic"
 
     async def append(self, drafts: Sequence[Draft]) -> AppendResult:
-        is_atomic = self.lanes == 1
-        heads = trace_heads(drafts, self._known_head) if is_atomic else NOT_TRACED
+        heads = trace_heads(drafts, self._known_head) if self._is_atomic else NOT_TRACED
         try:
             result = await self._append(list(drafts))
         except StoreError:
-            self._metrics.sequence_allocation_errors += 1
+            self._metrics.sequence_allocation_errors.inc()
             raise
-        count_appended(self._metrics, drafts, result, is_atomic, heads)
+        count_appended(self._metrics, drafts, result, self._is_atomic, heads)
         return result
 
     def _known_head(self, chat_id: str) -> int | None:
@@ -95,12 +102,11 @@ class SqliteLog:
         first = self._ids.reserve(now_ms, len(drafts))
         started = self._metrics.now()
         result = await self._writer.run(
-            lambda tx: appending.append_atomic(tx, self._states, drafts, now_ms, first),
+            lambda tx: append_atomic(tx, self._states, drafts, now_ms, first),
             lambda done: self._settle(done.persisted),
         )
         if result.persisted:
             self._metrics.time_allocation(self._metrics.now() - started)
-        count_sealed(self._metrics, result.persisted)
         self._metrics.conflicts.add(result.conflicts, 1)
         return result
 
@@ -111,7 +117,8 @@ class SqliteLog:
         left, refusal = list(range(len(drafts))), STORE_UNAVAILABLE
         for _ in range(SEALED_RETRIES_MAX):
             try:
-                written = await self._allocate_and_write([drafts[index] for index in left])
+                with self._under_way.taking() as take:
+                    written = await self._allocate_and_write([drafts[index] for index in left], take)
             except StoreError as error:
                 if not persisted:
                     raise
@@ -127,13 +134,10 @@ class SqliteLog:
             outcomes[index] = refusal
         return AppendResult(outcomes, persisted)
 
-    async def _allocate_and_write(self, drafts: list[Draft]) -> two_phase.Written:
-        with self._under_way.taking() as take:
-            return await self._in_two_transactions(drafts, take)
-
-    async def _in_two_transactions(
+    async def _allocate_and_write(
         self, drafts: list[Draft], take: Callable[[int, int], None]
     ) -> two_phase.Written:
+        """Two transactions. `take` is called with every number that is allocated."""
         now_ms = self._clock()
         started = self._metrics.now()
         allocated = await self._writer.run(
@@ -143,7 +147,6 @@ class SqliteLog:
         taken = sum(1 for sequence in allocated.sequences if sequence)
         if taken:
             self._metrics.time_allocation(self._metrics.now() - started)
-        count_sealed(self._metrics, allocated.sealed)
         trace_allocated(drafts, allocated.sequences)
         self._reach("after_allocate")
         held = self._hold("after_allocate")
@@ -152,7 +155,7 @@ class SqliteLog:
         first = self._ids.reserve(now_ms, len(drafts))
         written = await self._writer.run(
             lambda tx: two_phase.write(tx, self._states, drafts, allocated, self._clock(), first),
-            lambda done: self._settle(done.result.persisted),
+            lambda done: self._settle(done.result.persisted, are_voids_sealed=False),
         )
         trace_races(drafts, allocated.sequences, written.result.outcomes)
         stored = sum(
@@ -166,31 +169,20 @@ class SqliteLog:
         return await self._seal(self._clock() - SEAL_AFTER_MS)
 
     async def seal_all(self) -> list[Persisted]:
-        """At start nobody is left who could still write what was allocated, whatever the clock says now."""
+        """At start no other process can still write what was allocated, whatever the clock says."""
         return await self._seal(FOREVER_MS)
 
     async def _seal(self, before_ms: int) -> list[Persisted]:
-        if not self._any_open():
+        if self._reads.row("SELECT 1 FROM open_allocations LIMIT 1") is None:
             return []
-        sealed = await self._writer.run(
+        return await self._writer.run(
             lambda tx: two_phase.seal(tx, self._states, before_ms, self._clock()), self._settle
         )
-        count_sealed(self._metrics, sealed)
-        return sealed
 
-    def _any_open(self) -> bool:
-        return self._reads.row("SELECT 1 FROM open_allocations LIMIT 1") is not None
-
-    def _settle(self, persisted: list[Persisted]) -> None:
-        """The commit is durable: from now on readers may see it."""
-        count_resolved(self._metrics, persisted)
-        for news in persisted:
-            state = self._states.known(news.chat_id)
-            if state is not None:
-                if state.open:
-                    state.open.difference_update(stored.sequence for stored in news.positions)
-                state.settle()
-        self._states.trim()
+    def _settle(self, persisted: list[Persisted], *, are_voids_sealed: bool = True) -> None:
+        """The commit is durable: count it, and let readers see it."""
+        count_resolved(self._metrics, persisted, are_voids_sealed=are_voids_sealed)
+        self._states.settle(persisted)
 
     async def read(self, chat_id: str, after: int, limit: int) -> Page:
         state = self._state(chat_id)
@@ -215,7 +207,9 @@ class SqliteLog:
 
     async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
         found = {}
-        for chat_id in chat_ids:
+        for count, chat_id in enumerate(chat_ids):
+            if count % HEADS_PER_SLICE == HEADS_PER_SLICE - 1:
+                await asyncio.sleep(0)
             state = self._states.get(chat_id)
             if state is not None:
                 found[chat_id] = Head(state.epoch, state.head)
@@ -223,7 +217,7 @@ class SqliteLog:
 
     async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
         state = self._state(chat_id)
-        row = self._reads.row(appending.FIND_KEY, (state.chat_no, client_key))
+        row = self._reads.row(FIND_KEY, (state.chat_no, client_key))
         return row[0] if row else None
 
     async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
@@ -235,7 +229,7 @@ class SqliteLog:
         )
         return (row[0], row[1]) if row and row[0] in chat_ids else None
 
-    def _state(self, chat_id: str) -> ChatState:
+    def _state(self, chat_id: str) -> SqliteChatState:
         return self._states.get(chat_id) or _NOWHERE
 
     @staticmethod
@@ -254,9 +248,9 @@ class SqliteLog:
         return rows
 
     @staticmethod
-    def _page(state: ChatState, rows: list[Row], after: int) -> Page:
+    def _page(state: SqliteChatState, rows: list[Row], after: int) -> Page:
         return page_of(state.chat_id, state.epoch, rows, after, state.head)
 
 
-_NOWHERE = ChatState("", -1, 0, ChatType.GROUP, False)
+_NOWHERE = SqliteChatState("", -1, 0, ChatType.GROUP, False)
 """A chat that does not exist reads as an empty one; who may read is decided before."""

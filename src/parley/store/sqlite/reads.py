@@ -1,4 +1,4 @@
-"""Reads of committed rows, on a connection of their own. A driver's error never leaves this file."""
+"""Reads of committed rows, on a connection of their own. The driver's errors never leave this module."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The tables, by the names an operator expects, and how an older file becomes a newer one.
+"""The tables, with the names that operators expect, and the migrations of older files.
 
-Entries of all chats lie in one append-only table in commit order: that order is the embedded bus, and
-its pages stay dense however many chats are active. A void is an entry without a body, so that writing
-and sealing a position are held apart by the same unique index. `messages`, `idempotency_keys` and
-`voids` are views over it; a key lives as long as its entry.
+Entries of all chats are in one append-only table in commit order: that order is the feed, and pages stay
+dense however many chats are active. A void is an entry without a body, so one unique index prevents that a
+position is both written and sealed. `messages`, `idempotency_keys` and `voids` are views over it; a key lives
+as long as its entry.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import apsw
 from parley.errors import StoreUnavailable
 
 VOID, MESSAGE, OTHER = 0, 1, 2
-"""Values of entries.kind: what unread counts must tell apart without reading the body."""
+"""Values of entries.kind: unread counts distinguish these without reading the body."""
 
 VERSION_1 = """
 CREATE TABLE changes (last INTEGER NOT NULL);
@@ -179,9 +179,50 @@ CREATE INDEX blocked_by_user ON relations (user_id, other_id) WHERE blocked_sinc
 
 ALTER TABLE delivery_state ADD COLUMN muted_until TEXT;
 """
-"""Whom people know and whom they have blocked, a row while either holds; and what they have muted."""
+"""Contacts and blocks, a row while either exists; and mutes."""
 
-MIGRATIONS = [VERSION_1, VERSION_2, VERSION_3]
+VERSION_4 = """
+ALTER TABLE users ADD COLUMN account_state TEXT NOT NULL DEFAULT 'active';
+ALTER TABLE sessions ADD COLUMN origin TEXT NOT NULL DEFAULT '';
+CREATE INDEX sessions_by_expiry ON sessions (expires_at_ms);
+
+CREATE TABLE account_deletions (
+    user_id TEXT PRIMARY KEY,
+    since_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE audit (
+    audit_id TEXT PRIMARY KEY,
+    at TEXT NOT NULL,
+    actor TEXT NOT NULL,
+    action TEXT NOT NULL,
+    target_id TEXT NOT NULL,
+    request_id TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    outcome TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+"""Accounts that are disabled or deleted, deletions under way, and what operators did."""
+
+VERSION_5 = """
+ALTER TABLE users ADD COLUMN who_may_add TEXT NOT NULL DEFAULT 'everyone';
+
+ALTER TABLE chat_memberships ADD COLUMN is_unasked INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX unasked_chats_of_user ON chat_memberships (user_id) WHERE is_unasked;
+
+CREATE TABLE invitations (
+    user_id TEXT NOT NULL,
+    chat_id TEXT NOT NULL,
+    invited_by TEXT NOT NULL,
+    role TEXT NOT NULL,
+    invited_at TEXT NOT NULL,
+    PRIMARY KEY (user_id, chat_id)
+) WITHOUT ROWID;
+CREATE INDEX invitations_of_chat ON invitations (chat_id, user_id);
+"""
+"""Who may add a person to chats, who was put into one by a stranger, and who was invited instead."""
+
+MIGRATIONS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5]
 """Step n brings a file from version n to n + 1. Never change one that was released; add the next."""
 
 
@@ -190,7 +231,7 @@ def migrate(connection: apsw.Connection) -> None:
     while (version := version_of(connection)) < len(MIGRATIONS):
         connection.execute("BEGIN IMMEDIATE")
         try:
-            if version_of(connection) == version:  # nobody was faster
+            if version_of(connection) == version:  # no other process was faster
                 connection.execute(MIGRATIONS[version])
                 connection.execute(f"PRAGMA user_version = {version + 1}")
             connection.execute("COMMIT")

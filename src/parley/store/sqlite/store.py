@@ -1,27 +1,41 @@
-"""The whole embedded store, put together. Only the composition root names it."""
+"""The SQLite engine: one file in a folder that belongs to one server."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from parley.clock import Clock
+from parley.errors import StoreError
 from parley.ids import Ids
-from parley.model import Persisted
+from parley.store.ports import Batching, Job, Subscriptions
+from parley.store.rows import Finding
+from parley.store.sqlite.account_admin import SqliteAccountAdmin, SqliteAuditLog
 from parley.store.sqlite.accounts import SqliteAccounts
+from parley.store.sqlite.chat_state import SqliteChatStates
 from parley.store.sqlite.cursors import SqliteCursors
 from parley.store.sqlite.database import Database
+from parley.store.sqlite.diagnosis import diagnose
 from parley.store.sqlite.directory import SqliteDirectory
 from parley.store.sqlite.feed import SqliteFeed
+from parley.store.sqlite.inspection import SqliteInspection
+from parley.store.sqlite.invitations import SqliteInvitations
+from parley.store.sqlite.listing import SqliteListing
 from parley.store.sqlite.log import Hold, SqliteLog
+from parley.store.sqlite.member_states import SqliteMemberStates
+from parley.store.sqlite.overview import SqliteOverviews
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.relations import SqliteRelations
-from parley.store.sqlite.standings import SqliteStandings
-from parley.store.sqlite.states import ChatStates
+from parley.store.sqlite.repairs import SqliteRepairs
 from parley.store.sqlite.writer import Reach, Writer
 from parley.telemetry import Metrics
+
+WATCH_SECONDS = 1.0
+APPENDS_AT_ONCE_MAX = 8
+"""With two_phase. An atomic append holds the write lock, so there is only one and the next gathers drafts."""
 
 
 def nowhere(_: str) -> None:
@@ -29,10 +43,10 @@ def nowhere(_: str) -> None:
 
 
 class SqliteStore:
-    """Every port of the store over one file.
+    """`beside`: for a command, while a server may run: its open allocations are not abandoned."""
 
-    `beside`: this is a tool and a server may be at work, whose open allocations are not abandoned.
-    """
+    outbox = None
+    allocator = None
 
     def __init__(
         self,
@@ -48,39 +62,80 @@ class SqliteStore:
         beside: bool = False,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        is_atomic = sequencing == "atomic"
+        self.batching = Batching(per_chat=False, appends_at_once_max=1 if is_atomic else APPENDS_AT_ONCE_MAX)
         self._beside = beside
+        self._folder = folder
+        self._clock = clock
+        self._is_open = False
+        self._wrote_elsewhere = asyncio.Event()
         self.database = Database(folder, vfs, beside=beside)
         self.writer = Writer(self.database, metrics, reach)
         reads = Reads(self.database, self.writer)
-        states = ChatStates(reads.execute)
+        states = SqliteChatStates(reads.execute)
         self.writer.on_foreign_write(states.forget_all)
         self.writer.on_undo(states.forget_touched)
         self.log = SqliteLog(reads, self.writer, states, clock, ids, metrics, sequencing, reach, hold)
         self.directory = SqliteDirectory(reads, self.writer)
         self.accounts = SqliteAccounts(reads, self.writer)
+        self.account_admin = SqliteAccountAdmin(reads, self.writer, states)
+        self.audit = SqliteAuditLog(reads, self.writer)
         self.cursors = SqliteCursors(reads, self.writer)
+        self.overviews = SqliteOverviews(reads)
         self.relations = SqliteRelations(reads, self.writer, states)
-        self.standings = SqliteStandings(reads, self.writer)
-        self.feed = SqliteFeed(reads, self.writer, metrics, sequencing == "atomic", chance)
+        self.invitations = SqliteInvitations(reads, self.writer, clock)
+        self.member_states = SqliteMemberStates(reads, self.writer)
+        self.listing = SqliteListing(folder, clock)
+        self.inspection = SqliteInspection(folder)
+        self.repairs = SqliteRepairs(folder, clock)
+        self.feed = SqliteFeed(reads, self.writer, metrics, is_atomic, chance)
 
-    async def open(self) -> list[Persisted]:
-        """Ready to serve: durable, migrated, and nothing left open by a crash."""
+    async def create(self, report: Callable[[str], None]) -> list[str]:
+        """Durable, like `open`. Migrates a file of an older version."""
+        file, is_new = str(self.database.path), not self.database.path.is_file()
+        # An OSError names the folder: the operator must choose another.
+        self.database.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.database.open()
+        self.database.close()
+        report(f"{file}: {'created' if is_new else 'already exists'}")
+        return [file] if is_new else []
+
+    async def diagnose(self) -> AsyncIterator[Finding]:
+        for finding in diagnose(self._folder, self._clock):
+            yield finding
+
+    async def open(self) -> None:
+        """Migrates, makes everything durable, and seals what a crash left open."""
         await asyncio.get_running_loop().run_in_executor(None, self.database.open)
         self.writer.start()
-        return [] if self._beside else await self.log.seal_all()
+        self._is_open = True
+        if not self._beside:
+            await self.log.seal_all()
 
-    def on_foreign_write(self, tell: Callable[[], None]) -> None:
-        """Call `tell` after another program has written to the file."""
-        self.writer.on_foreign_write(tell)
+    def jobs(self, subscriptions: Subscriptions) -> list[Job]:
+        self.writer.on_foreign_write(self._wrote_elsewhere.set)
+        return [self._watch_file(), self._catch_up(subscriptions)]
 
-    def look_for_foreign_writes(self) -> None:
-        """Notice them even when this program has nothing to write."""
-        self.writer.look()
+    async def _watch_file(self) -> None:
+        """Notice writes of a command beside the server, even when no message is sent."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            self.writer.check_for_foreign_writes()
+
+    async def _catch_up(self, subscriptions: Subscriptions) -> None:
+        while True:
+            await self._wrote_elsewhere.wait()
+            self._wrote_elsewhere.clear()
+            with contextlib.suppress(StoreError):  # it is retried when the store is back
+                await subscriptions.check_sessions()
+                await subscriptions.catch_up()
 
     @property
     def available(self) -> bool:
         return self.writer.available
 
     async def close(self) -> None:
-        await self.cursors.close()
-        await self.writer.close()
+        self.inspection.close()
+        if self._is_open:
+            await self.cursors.close()
+            await self.writer.close()

@@ -2,9 +2,9 @@
 
 Phase 1 takes numbers from the counter and remembers them as open; phase 2 writes the entries at those
 numbers. A number whose draft is not written after all becomes a void, under the same unique index that
-makes positions write-once: whoever comes second loses. Readers stop before the first open number, so
-phase 1 first seals whatever is open and not under way here: what is acknowledged is never behind a
-number that nobody will write.
+makes positions write-once: the second write fails. Readers stop before the first open number, so
+phase 1 first seals every number that is open and not under way here: what is acknowledged is never behind a
+number that will not be written.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from parley.errors import BLOCKED, NOT_A_MEMBER, Refusal
+from parley.core.append import Verdict
+from parley.errors import STORE_UNAVAILABLE, Refusal
 from parley.model import AppendResult, Draft, Outcome, Persisted
-from parley.store.sqlite import changes
-from parley.store.sqlite.appending import CLOSE, Batch
-from parley.store.sqlite.states import ChatState, ChatStates, Execute
+from parley.store.sqlite.append import CLOSE, AppendBatch
+from parley.store.sqlite.chat_state import Execute, SqliteChatState, SqliteChatStates
 from parley.store.sqlite.writer import Transaction
 
 TAKE = (
@@ -72,29 +72,45 @@ class Written(Struct):
 
 def allocate(
     transaction: Transaction,
-    states: ChatStates,
+    states: SqliteChatStates,
     drafts: list[Draft],
     now_ms: int,
     under_way: UnderWay,
     take: Callable[[int, int], None],
 ) -> Allocated:
-    """Phase 1: answer retries and strangers, take a number for everybody else."""
-    batch = Batch(transaction, states, now_ms, 0, 0)
+    """Phase 1: answer retries and strangers, take a number for every other draft.
+
+    Predecessors may still be under way, so they are left to phase 2. So is what depends on an earlier draft
+    of the batch: who is a member behind a change, and what becomes of a draft whose id was used before it.
+    """
+    batch = AppendBatch(transaction, states, now_ms, 0, 0, look_up=True)
     allocated = Allocated([], [], [])
-    certain: set[tuple[str, str, bytes | None]] = set()
+    numbered: dict[tuple[str, bytes | None], str] = {}
+    certain: set[tuple[str, bytes | None]] = set()
     changing: set[str] = set()
     for draft in drafts:
-        outcome, state = _decide_early(batch, draft, changing)
-        sequence = 0
-        twin = draft.chat_id, draft.sender_id, draft.client_key
-        if outcome is None and state is not None and twin not in certain:
+        state = states.within(batch.execute, draft.chat_id)
+        own, after = (draft.chat_id, draft.client_key), (draft.chat_id, draft.after_key)
+        trouble = state.trouble if state is not None else None
+        decision = batch.decide(draft, state, trouble, assume_predecessor=True)
+        if isinstance(decision, Refusal) and numbered.get(after) != draft.sender_id:
+            decision = batch.decide(draft, state, trouble)  # no number: which of its faults comes first?
+        is_open = draft.chat_id in changing or (draft.client_key is not None and own in numbered)
+        outcome, sequence = None, 0
+        if decision is Verdict.ANSWER or (isinstance(decision, Refusal) and not is_open):
+            outcome = batch.answer(draft, state, decision)
+        elif own not in certain or numbered[own] != draft.sender_id:
+            assert state is not None
+            if draft.change is not None:
+                changing.add(draft.chat_id)
             if state.open:
                 batch.seal_abandoned(state, under_way)
             sequence = _take(batch, state, now_ms)
             take(state.chat_no, sequence)
+            numbered.setdefault(own, draft.sender_id)
             # A twin of what may still be refused needs a number of its own, or it would lose its place.
             if draft.client_key and not draft.after_key and draft.chat_id not in changing:
-                certain.add(twin)
+                certain.add(own)
         allocated.outcomes.append(outcome)
         allocated.sequences.append(sequence)
     batch.insert()
@@ -102,38 +118,7 @@ def allocate(
     return allocated
 
 
-def _decide_early(batch: Batch, draft: Draft, changing: set[str]) -> tuple[Outcome | None, ChatState | None]:
-    """The source's steps 1 and 2: the key first, then membership; what is left takes a number.
-
-    Behind a change of the same chat in the same batch nobody knows yet who will be a member: phase 2 decides.
-    """
-    state = batch.states.within(batch.execute, draft.chat_id)
-    if state is None:
-        return NOT_A_MEMBER, None
-    outcome = batch.answer_stored(draft, state)
-    if draft.chat_id in changing:
-        outcome = None if isinstance(outcome, Refusal) else outcome
-    elif outcome is None:
-        outcome = _refuse_early(batch, draft, state)
-    if outcome is None:
-        outcome = state.trouble
-    if outcome is None and draft.change is not None:
-        changing.add(draft.chat_id)
-    return outcome, state
-
-
-def _refuse_early(batch: Batch, draft: Draft, state: ChatState) -> Refusal | None:
-    """Who may not write takes no number: a stranger must not leave voids in somebody's chat."""
-    person = state.person(batch.execute, draft.sender_id)
-    if person is not None and person.is_blocked:
-        return BLOCKED
-    if draft.change is None:
-        return None if person else NOT_A_MEMBER
-    decided = changes.decide(batch.execute, draft, state, person)
-    return decided if isinstance(decided, Refusal) else None
-
-
-def _take(batch: Batch, state: ChatState, now_ms: int) -> int:
+def _take(batch: AppendBatch, state: SqliteChatState, now_ms: int) -> int:
     transaction = batch.transaction
     row: Any = batch.execute(TAKE, (batch.created_at, transaction.change, state.chat_id)).fetchone()
     assert row is not None, "the state was read in this transaction"
@@ -146,14 +131,14 @@ def _take(batch: Batch, state: ChatState, now_ms: int) -> int:
 
 def write(
     transaction: Transaction,
-    states: ChatStates,
+    states: SqliteChatStates,
     drafts: list[Draft],
     allocated: Allocated,
     now_ms: int,
     first_id: int,
 ) -> Written:
     """Phase 2: write each draft at its number if nothing has changed, else leave a void there."""
-    batch = Batch(transaction, states, now_ms, first_id, len(drafts))
+    batch = AppendBatch(transaction, states, now_ms, first_id, len(drafts), look_up=True)
     retry: list[int] = []
     for index, draft in enumerate(drafts):
         outcome = allocated.outcomes[index]
@@ -161,41 +146,33 @@ def write(
             outcome = _write_one(batch, draft, allocated.sequences[index])
             if outcome is None:
                 retry.append(index)
-        batch.outcomes.append(outcome or NOT_A_MEMBER)
+        batch.outcomes.append(outcome or STORE_UNAVAILABLE)
     batch.insert()
     for news in batch.persisted.values():
         state = states.within(batch.execute, news.chat_id)
         assert state is not None
         transaction.executemany(CLOSE, [(state.chat_no, stored.sequence) for stored in news.positions])
         _touch(transaction, news.chat_id)
-    return Written(batch.result(), retry)
+    return Written(AppendResult(batch.outcomes, list(batch.persisted.values())), retry)
 
 
-def _write_one(batch: Batch, draft: Draft, sequence: int) -> Outcome | None:
-    """This draft's outcome; None when its number was sealed meanwhile."""
+def _write_one(batch: AppendBatch, draft: Draft, sequence: int) -> Outcome | None:
+    """This draft's outcome; None when it has no number of its own, or its number was sealed meanwhile."""
     state = batch.states.within(batch.execute, draft.chat_id)
     assert state is not None
-    if sequence and batch.execute(IS_RESOLVED, (state.chat_no, sequence)).fetchone():
-        return batch.answer_stored(draft, state)
-    outcome = batch.answer_twin(draft, state) or batch.answer_stored(draft, state)
-    if outcome is None and not sequence:
-        return None  # its twin, which held the number, was refused: take one of its own
-    if outcome is None:
-        decided = batch.decide(draft, state)
-        if not isinstance(decided, Refusal):
-            if draft.change is not None:
-                if _is_overtaken(batch, state, sequence):
-                    batch.void(state, sequence)
-                    return None
-                changes.apply(batch.transaction, draft, state, sequence, batch.created_at)
-            return batch.place(draft, state, decided, sequence)
-        outcome = decided
-    if sequence:
+    decision = batch.decide(draft, state)
+    if not sequence or _is_resolved(batch.execute, state.chat_no, sequence):
+        return batch.answer(draft, state, decision) if decision is Verdict.ANSWER else None
+    if decision is not Verdict.PLACE:
         batch.void(state, sequence)
-    return outcome
+        return batch.answer(draft, state, decision)
+    if draft.change is not None and _is_overtaken(batch, state, sequence):
+        batch.void(state, sequence)
+        return None
+    return batch.place(draft, state, sequence)
 
 
-def _is_overtaken(batch: Batch, state: ChatState, sequence: int) -> bool:
+def _is_overtaken(batch: AppendBatch, state: SqliteChatState, sequence: int) -> bool:
     """Whether a higher number is written: a change there would count for what was decided without it."""
     if any(row[0] == state.chat_no and row[1] > sequence for row in batch.rows):
         return True
@@ -210,10 +187,10 @@ def _touch(transaction: Transaction, chat_id: str) -> None:
 
 
 def seal(
-    transaction: Transaction, states: ChatStates, allocated_before_ms: int, now_ms: int
+    transaction: Transaction, states: SqliteChatStates, allocated_before_ms: int, now_ms: int
 ) -> list[Persisted]:
     """Voids at every number that was taken before a time and not written since."""
-    batch = Batch(transaction, states, now_ms, 0, 0)
+    batch = AppendBatch(transaction, states, now_ms, 0, 0, look_up=False)
     stale: list[Any] = transaction.execute(
         "SELECT chat_id, chat_no, sequence FROM open_allocations JOIN chats USING (chat_no)"
         " WHERE allocated_at_ms <= ? ORDER BY chat_no, sequence",

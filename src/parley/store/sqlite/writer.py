@@ -1,11 +1,10 @@
 """Group commit: one transaction for everything that waits, and only its COMMIT leaves the loop.
 
-The statements run on the event loop, where they cost microseconds; COMMIT, which waits for the disk,
-runs in a thread that hands the GIL over once. What arrives meanwhile makes the next transaction
-(docs/decisions/0002-commit-in-a-thread.md).
+The statements run on the event loop, where they cost microseconds. COMMIT waits for the disk and runs in a
+thread. Jobs that arrive meanwhile make the next transaction (docs/decisions/0002-commit-in-a-thread.md).
 
-A failed COMMIT is not an aborted one: its jobs end with `OutcomeUnknown`, and nothing is read or
-written until the store was reopened and made durable.
+A failed COMMIT may have written: its jobs end with `OutcomeUnknown`, and nothing is read or written until the
+store is reopened and made durable.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import apsw
 import structlog
+from msgspec import Struct
 
 from parley.errors import OutcomeUnknown, ParleyError, Refused, StoreBusy, StoreUnavailable
 from parley.store.ports import APPEND_SECONDS_MAX
@@ -38,10 +38,10 @@ log = structlog.get_logger("parley.store")
 
 
 class Transaction:
-    """What a job may touch. `change` numbers this commit; asking for it is what uses one.
+    """What a job may touch. `change` is the number of this commit; it is taken when it is first asked for.
 
-    `is_careful`: an optimistic run of these jobs has failed; now nothing is taken for granted. A job may
-    therefore run twice: it must leave nothing behind but rows.
+    `is_careful`: the jobs have failed once without lookups; now they look everything up. A job may run twice,
+    so it must leave nothing behind but rows.
     """
 
     __slots__ = ("_change", "connection", "execute", "executemany", "is_careful")
@@ -61,55 +61,47 @@ class Transaction:
         return self._change
 
     def undo_to(self, savepoint: str) -> None:
-        """Undo what was written since; if a change number was taken there, it is undone with it."""
+        """Undo what was written since, the number of this commit included."""
         self.execute(f"ROLLBACK TO {savepoint}")
         self._change = 0
 
 
-class Rider(Protocol):
-    """Small writes that go along with whichever transaction comes next."""
+class Piggyback(Protocol):
+    """Small writes that join the next transaction."""
 
-    def board(self, transaction: Transaction) -> None:
+    def write_pending(self, transaction: Transaction) -> None:
         """Write what is pending."""
         ...
 
-    def arrived(self) -> None:
-        """It is durable."""
+    def committed(self) -> None:
+        """What was written is durable."""
         ...
 
-    def turned_back(self) -> None:
-        """It is perhaps not: keep it for the next one."""
+    def failed(self) -> None:
+        """What was written may be lost: write it again with the next transaction."""
         ...
 
 
-class Job:
-    """A piece of a transaction and whoever waits for it."""
+class WriteJob(Struct, eq=False):
+    """One part of a transaction, and the future that its caller awaits."""
 
-    __slots__ = ("committed", "done", "error", "result", "work")
-
-    def __init__(
-        self,
-        work: Callable[[Transaction], object],
-        committed: Callable[[Any], None] | None,
-        done: asyncio.Future[object],
-    ) -> None:
-        self.work = work
-        self.committed = committed
-        self.done = done
-        self.result: object = None
-        self.error: Exception | None = None
+    work: Callable[[Transaction], object]
+    committed: Callable[[Any], None] | None
+    done: asyncio.Future[object]
+    result: object = None
+    error: Exception | None = None
 
 
 class Writer:
-    """The only door to the writer connection."""
+    """The only user of the writer connection."""
 
     def __init__(self, database: Database, metrics: Metrics, reach: Reach) -> None:
         self._database = database
         self._metrics = metrics
         self._reach = reach
-        self._queued: list[Job] = []
-        self._committing: list[Job] | None = None
-        self._riders: list[Rider] = []
+        self._queued: list[WriteJob] = []
+        self._committing: list[WriteJob] | None = None
+        self._piggybacks: list[Piggyback] = []
         self._forget: list[Callable[[], None]] = []
         self._undo: list[Callable[[], None]] = []
         self._data_version = 0
@@ -117,8 +109,9 @@ class Writer:
         self._retry: asyncio.TimerHandle | None = None
         self._reopening: asyncio.Task[None] | None = None
         self._closed = False
-        self._commits: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._serve_commits, name="parley-commit", daemon=True)
+        self._commits: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        """True: commit the open transaction. False: end the thread."""
+        self._thread = threading.Thread(target=self._run_commits, name="parley-commit", daemon=True)
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -128,25 +121,25 @@ class Writer:
     def available(self) -> bool:
         return self._reopening is None and not self._closed
 
-    def add_rider(self, rider: Rider) -> None:
-        self._riders.append(rider)
+    def add_piggyback(self, piggyback: Piggyback) -> None:
+        self._piggybacks.append(piggyback)
 
     def on_foreign_write(self, forget: Callable[[], None]) -> None:
-        """Call `forget` when what is remembered of the file may no longer be true."""
+        """Call `forget` when another program may have changed the file."""
         self._forget.append(forget)
 
     def on_undo(self, undo: Callable[[], None]) -> None:
-        """Call `undo` when what the open transaction has put into memory is not true after all."""
+        """Call `undo` when the open transaction was undone, so that memory follows."""
         self._undo.append(undo)
 
     async def run(self, work: Callable[[Transaction], T], committed: Callable[[T], None] | None = None) -> T:
-        """The result of `work`, durable. Its writes are undone alone if it raises.
+        """The result of `work`, once it is durable. If `work` raises, only its own writes are undone.
 
-        `committed` hears the result before anything else happens, so that memory follows the file.
+        `committed` is called with the result before anything else happens, so that memory follows the file.
         """
         if not self.available:
             raise StoreUnavailable("the store is being reopened after a failed write")
-        job = Job(work, committed, self._loop.create_future())
+        job = WriteJob(work, committed, self._loop.create_future())
         self._queued.append(job)
         self._begin_if_idle()
         return cast(T, await job.done)
@@ -174,7 +167,7 @@ class Writer:
         try:
             self._check_foreign_writes(connection)
             self._run_jobs(connection, jobs)
-        except apsw.BusyError:  # somebody was faster between the two tries
+        except apsw.BusyError:  # another program took the lock between the two runs of the jobs
             self._committing, self._queued = None, jobs + self._queued
             self._wait_for_lock()
             return
@@ -183,10 +176,10 @@ class Writer:
             return
         self._reach("after_write_before_commit")
         self._metrics.commit_jobs.observe(len(jobs))
-        self._commits.put(self._commit)
+        self._commits.put(True)
 
-    def _run_jobs(self, connection: apsw.Connection, jobs: list[Job]) -> None:
-        """All jobs at once; apart, each undone alone if it fails, only when one of them does fail.
+    def _run_jobs(self, connection: apsw.Connection, jobs: list[WriteJob]) -> None:
+        """Run all jobs together. If one fails, run them again, each in a savepoint, so that it fails alone.
 
         A savepoint copies every page that is changed after it: a third of the cost of a batch.
         """
@@ -203,17 +196,17 @@ class Writer:
             self._check_foreign_writes(connection)
             transaction = Transaction(connection, is_careful=True)
             for job in jobs:
-                self._run_apart(job, transaction)
-        for rider in self._riders:
-            rider.board(transaction)
+                self._run_alone(job, transaction)
+        for piggyback in self._piggybacks:
+            piggyback.write_pending(transaction)
 
-    def _run_apart(self, job: Job, transaction: Transaction) -> None:
+    def _run_alone(self, job: WriteJob, transaction: Transaction) -> None:
         transaction.execute("SAVEPOINT job")
         try:
             job.result = job.work(transaction)
         except apsw.Error:
             raise
-        except Refused as refused:  # decided before anything that is remembered was touched
+        except Refused as refused:  # refused before it changed what is remembered
             job.error = refused
             transaction.undo_to("job")
         except Exception as error:
@@ -222,8 +215,8 @@ class Writer:
             _call(self._undo)
         transaction.execute("RELEASE job")
 
-    def look(self) -> None:
-        """Between transactions: has another program written?"""
+    def check_for_foreign_writes(self) -> None:
+        """Between transactions: notice that another program has written."""
         if self._committing is None and self.available:
             try:
                 self._check_foreign_writes(self._database.writer)
@@ -245,17 +238,18 @@ class Writer:
             return
         self._retry = self._loop.call_later(BUSY_RETRY_SECONDS, self._begin)
 
-    def _commit(self) -> None:
-        """In the thread: wait for the disk, then tell the loop."""
-        started = self._metrics.now()
-        error: Exception | None = None
-        try:
-            self._database.writer.execute("COMMIT")
-        except apsw.Error as failure:
-            error = failure
-        seconds = self._metrics.now() - started
-        with contextlib.suppress(RuntimeError):  # the loop is gone: so is everybody who waits
-            self._loop.call_soon_threadsafe(self._committed, error, seconds)
+    def _run_commits(self) -> None:
+        """In the thread: commit whenever asked to, wait for the disk, and tell the loop."""
+        while self._commits.get():
+            started = self._metrics.now()
+            error: Exception | None = None
+            try:
+                self._database.writer.execute("COMMIT")
+            except apsw.Error as failure:
+                error = failure
+            seconds = self._metrics.now() - started
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and with it every caller
+                self._loop.call_soon_threadsafe(self._committed, error, seconds)
 
     def _committed(self, error: Exception | None, seconds: float) -> None:
         jobs, self._committing = self._committing or [], None
@@ -264,8 +258,8 @@ class Writer:
             return
         self._reach("after_commit_before_ack")
         self._metrics.commit_seconds.observe(seconds)
-        for rider in self._riders:
-            rider.arrived()
+        for piggyback in self._piggybacks:
+            piggyback.committed()
         if any(job.error is not None and not isinstance(job.error, Refused) for job in jobs):
             _call(self._undo)  # what was read since the job failed is older than this commit
         for job in jobs:
@@ -275,12 +269,13 @@ class Writer:
         self._begin_if_idle()
 
     def _roll_back(self, error: apsw.Error) -> None:
-        """A statement failed before COMMIT: nothing was written, and everybody may try again."""
+        """A statement failed before COMMIT: nothing was written, and every caller may try again."""
         jobs, self._committing = self._committing or [], None
         if (more := self._metrics.lines.admit("store write failed", self._loop.time())) is not None:
             log.error("store write failed", error=str(error), **more)
         _call(self._forget)
-        self._turn_riders_back()
+        for piggyback in self._piggybacks:
+            piggyback.failed()
         for job in jobs:
             _settle(job.done, None, StoreUnavailable(f"the store cannot write: {error}"))
         try:
@@ -294,17 +289,18 @@ class Writer:
         else:
             self._give_up(error)
 
-    def _lose(self, jobs: list[Job], error: Exception) -> None:
-        """COMMIT failed: perhaps written. Tell exactly that, and trust nothing until reopened."""
+    def _lose(self, jobs: list[WriteJob], error: Exception) -> None:
+        """COMMIT failed, and may have written: say so, and use nothing until the store is reopened."""
         log.critical("commit failed, outcome unknown", error=str(error), jobs=len(jobs))
         self._metrics.commit_failures.inc()
-        self._turn_riders_back()
+        for piggyback in self._piggybacks:
+            piggyback.failed()
         for job in jobs:
             _settle(job.done, None, OutcomeUnknown(f"the commit failed: {error}"))
         self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
-        """Refuse what waits and reopen the store until that works."""
+        """Refuse what is queued, and try to reopen the store until that works."""
         self._fail_queued(StoreUnavailable(f"the store cannot write: {error}"))
         if self._reopening is None and not self._closed:
             self._reopening = self._loop.create_task(self._reopen())
@@ -325,27 +321,19 @@ class Writer:
         log.warning("store reopened")
         self._begin_if_idle()
 
-    def _turn_riders_back(self) -> None:
-        for rider in self._riders:
-            rider.turned_back()
-
     def _fail_queued(self, error: Exception) -> None:
         jobs, self._queued = self._queued, []
         for job in jobs:
             _settle(job.done, None, error)
 
-    def _serve_commits(self) -> None:
-        while (commit := self._commits.get()) is not None:
-            commit()
-
     async def close(self) -> None:
-        """Finish what was queued, then let go of the file."""
+        """Finish what was queued, then close the file."""
         with contextlib.suppress(ParleyError):
             await self.run(lambda _: None)
         self._closed = True
         if self._reopening is not None:
             self._reopening.cancel()
-        self._commits.put(None)
+        self._commits.put(False)
         await self._loop.run_in_executor(None, self._thread.join)
         self._database.close()
 
@@ -357,7 +345,7 @@ def _call(hooks: list[Callable[[], None]]) -> None:
 
 def _settle(done: asyncio.Future[object], result: object, error: Exception | None) -> None:
     if done.done():
-        return  # whoever waited has gone
+        return  # the caller was cancelled
     if error is not None:
         done.set_exception(error)
     else:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 from parley.store.sqlite.log import SEAL_AFTER_MS
-from parley.testing.clients import Answer, Frame
+from tests.harness.clients import Answer, Frame
 from tests.integration.gateway.people_model.events import Acked, Holds, Muted, Read, SendsReads, ShowsTo
 from tests.integration.gateway.people_model.town import PEOPLE, Device, Entries, Town
 from tests.integration.gateway.people_model.world import Chat
@@ -199,7 +199,7 @@ async def open_chat(town: Town) -> None:
     """A new group, or the direct chat of two people, of which there is one; not with who blocks one."""
     one, other, third = town.random.sample(PEOPLE, 3)
     if town.random.random() < 0.5 and len(town.chats) < CHATS_MAX:
-        await town.create("group", one, other, third)
+        await _open_group(town, one, other, third)
         return
     pair = {town.user_id(one), town.user_id(other)}
     known = [chat for chat in town.chats if chat.type == "direct" and set(chat.members()) == pair]
@@ -214,6 +214,16 @@ async def open_chat(town: Town) -> None:
         assert (answer.status, answer.body["chat_id"]) == (200, known[0].chat_id), answer
 
 
+async def _open_group(town: Town, owner: str, *others: str) -> None:
+    """Not with whoever blocks the one who opens it."""
+    ids = [town.user_id(name) for name in others]
+    if not any(town.world.blocks(user, town.user_id(owner)) for user in ids):
+        await town.create("group", owner, *others)
+        return
+    answer = await town.http(owner).post("/v1/chats", {"type": "group", "member_ids": ids})
+    _check_refused(answer, "blocked")
+
+
 async def come_or_go(town: Town) -> None:
     """Who is in a group leaves it or is removed; who is not joins or is added. Others go on talking."""
     chat = town.random.choice(town.groups())
@@ -223,6 +233,9 @@ async def come_or_go(town: Town) -> None:
     path, http = f"/v1/chats/{chat.chat_id}/members", town.http(actor)
     town.pass_time()
     answer = await (http.post(path, {"user_id": user}) if comes else http.delete(f"{path}/{user}"))
+    if comes and by_owner and town.world.blocks(user, town.user_id(actor)):
+        _check_refused(answer, "blocked")
+        return
     assert answer.status in (200, 201), answer
     action = "joined" if comes else "removed" if by_owner else "left"
     body = {"action": action, "user_id": user, "role": "member"}

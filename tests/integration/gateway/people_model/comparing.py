@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, TypeVar
 
-from parley.testing.clients import Answer, Frame, RawClient
+from tests.harness.clients import Answer, Frame, RawClient
 from tests.integration.gateway.people_model.town import DEVICES, PEOPLE, Device, Listed, Town
 from tests.integration.gateway.people_model.world import Chat
 

@@ -8,9 +8,9 @@ from random import Random
 from typing import NamedTuple
 
 from parley.clock import iso
-from parley.store.sqlite.beside import connect_beside, writing
-from parley.testing.clients import Frame, HttpClient, Person, RawClient
-from parley.testing.clock import VirtualClock
+from parley.store.sqlite.command_connection import command_connection, writing
+from tests.harness.clients import Frame, HttpClient, Person, RawClient
+from tests.harness.clock import VirtualClock
 from tests.integration.gateway.people_model.events import Came, LoggedIn, Revoked, Went
 from tests.integration.gateway.people_model.world import Chat, World
 from tests.integration.gateway.serving import Place, Served
@@ -227,7 +227,7 @@ class Town:
         """A process takes the next number of a chat and dies before it writes anything there."""
         assert isinstance(self._place, Place)
         number = chat.head + len(chat.taken) + 1
-        with connect_beside(self._place.folder, read_only=False) as connection, writing(connection):
+        with command_connection(self._place.folder, read_only=False) as connection, writing(connection):
             connection.execute(
                 "UPDATE chat_counters SET sequence_counter = ? WHERE chat_id = ?", (number, chat.chat_id)
             )

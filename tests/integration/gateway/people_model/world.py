@@ -1,7 +1,7 @@
 """What people may notice of each other, worked out anew each time from the logs and what was said since.
 
 Slow and obvious: no position, count or mark is kept, every answer goes through all events from the first.
-It shares no code with the server.
+It shares no code with the server, and so it is not the engine in memory: that one decides by the same `core`.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from parley.testing.clients import Frame
+from tests.harness.clients import Frame
 from tests.integration.gateway.people_model.events import (
     Acked,
     Came,
@@ -152,9 +152,8 @@ class World:
     def sees(self, viewer: str, user: str) -> bool:
         """Whether one sees when the other is there."""
         shared = [chat for chat in self.chats.values() if {viewer, user} <= chat.members().keys()]
-        are_contacts = self.holds(viewer, user, "contacts") or self.holds(user, viewer, "contacts")
-        are_acquainted = bool(shared) or are_contacts
-        return viewer == user or (are_acquainted and self.shows(user, viewer) and self.shows(viewer, user))
+        is_known = bool(shared) or self.holds(user, viewer, "contacts")
+        return viewer == user or (is_known and self.shows(user, viewer) and self.shows(viewer, user))
 
     def shown_reads(self, viewer: str, reader: str) -> bool:
         return viewer == reader or (self.sends_reads(viewer) and self.sends_reads(reader))

@@ -1,4 +1,4 @@
-"""The token of an overview: it says again exactly what was told, and nothing hostile gets through."""
+"""The token of an overview: it gives back exactly what was sent, and refuses what no overview has made."""
 
 import base64
 
@@ -7,36 +7,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.errors import Refused
-from parley.store.dynamodb.overview_token import (
+from parley.store.dynamodb.overview import (
     LEFT_REMEMBERED_MAX,
     TAG_BYTES,
-    Told,
-    pack,
+    Versions,
+    decode_token,
+    encode_token,
     tag_of,
-    unpack,
 )
 from parley.wire.limits import FRAME_BYTES_MAX, SEQUENCE_MAX, USER_CHATS_MAX
 
 
-def understood(token: str) -> Told | str:
+def understood(token: str) -> Versions | str:
     """What a token says, or the code that it is refused with."""
     try:
-        return unpack(token)
+        return decode_token(token)
     except Refused as refused:
         return refused.refusal.code
 
 
 numbers = st.integers(0, 2**62)
-told = st.dictionaries(
+sent = st.dictionaries(
     st.binary(min_size=TAG_BYTES, max_size=TAG_BYTES), st.tuples(numbers, numbers, numbers), max_size=50
 )
 
 
-@given(told)
-def test_a_token_says_what_was_told_in_its_order(said: Told) -> None:
-    """Packing and unpacking give the same chats and stamps, in the same order, in plain letters."""
-    token = pack(said)
-    assert list(unpack(token).items()) == list(said.items())
+@given(sent)
+def test_a_token_says_what_was_told_in_its_order(said: Versions) -> None:
+    """Encoding and decoding give the same chats and versions, in the same order, in plain letters."""
+    token = encode_token(said)
+    assert list(decode_token(token).items()) == list(said.items())
     assert token.replace("-", "a").replace("_", "a").isalnum()
 
 
@@ -62,7 +62,7 @@ def test_any_bytes_behind_a_token_are_understood_or_refused(packed: bytes) -> No
         "12.4611686018427387904",
         "AQ==",
         "AQ ",
-        pack({tag_of("chat"): (1, 1, 1)})[:-1],
+        encode_token({tag_of("chat"): (1, 1, 1)})[:-1],
         "Ag",
         base64.urlsafe_b64encode(b"\x01" + b"t" * TAG_BYTES + b"\xff" * 200).decode().rstrip("="),
         "A" * (FRAME_BYTES_MAX + 1),
@@ -71,7 +71,7 @@ def test_any_bytes_behind_a_token_are_understood_or_refused(packed: bytes) -> No
 def test_what_is_no_token_is_refused(token: str) -> None:
     """Empty, cut short, foreign, of another version, endless and too long tokens are refused."""
     with pytest.raises(Refused):
-        unpack(token)
+        decode_token(token)
 
 
 def test_the_longest_usual_token_fits_in_a_frame_comfortably() -> None:
@@ -81,10 +81,10 @@ def test_the_longest_usual_token_fits_in_a_frame_comfortably() -> None:
         for number in range(USER_CHATS_MAX + LEFT_REMEMBERED_MAX)
     }
     assert len(chats) == USER_CHATS_MAX + LEFT_REMEMBERED_MAX
-    assert len(pack(chats)) < FRAME_BYTES_MAX * 3 // 4
+    assert len(encode_token(chats)) < FRAME_BYTES_MAX * 3 // 4
 
 
 def test_the_highest_sequence_fits() -> None:
     """No head that a log can have is cut."""
     said = {tag_of("chat"): (1, SEQUENCE_MAX, 2**53)}
-    assert unpack(pack(said)) == said
+    assert decode_token(encode_token(said)) == said

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from parley.store.dynamodb.actions import Action, Check, Put, Update
-from parley.store.dynamodb.pricing import item_bytes, write_units
-from parley.store.dynamodb.values import Item, to_item
+from bench.dynamodb.pricing import item_bytes, write_units
+from parley.dynamodb import Action, ConditionCheck, Item, Put, UpdateItem, to_item
 
 
 @pytest.mark.parametrize(
@@ -36,10 +35,10 @@ def test_a_transaction_is_paid_twice() -> None:
     """Each action of a transaction costs what it would cost alone, twice, checks included."""
     actions: list[Action] = [
         Put("t", {"a": "x" * 1500}),
-        Update("t", {"a": "y"}, "SET b = :b"),
-        Check("t", {"a": "z"}, "b = :b"),
+        UpdateItem("t", {"a": "y"}, "SET b = :b"),
+        ConditionCheck("t", {"a": "z"}, "b = :b"),
     ]
-    request: dict[str, Any] = {"TransactItems": [action.request(str) for action in actions]}
+    request: dict[str, Any] = {"TransactItems": [action.request("") for action in actions]}
     assert write_units("TransactWriteItems", request) == 2 * (2 + 1 + 1)
 
 

@@ -2,14 +2,14 @@
 
 import pytest
 
-from parley.store.dynamodb.answers import Answer
+from parley.dynamodb import Response
 from parley.store.dynamodb.schema import is_recoverable
-from tests.unit.store.dynamodb.scripted import Script, refused, scripted
+from tests.unit.dynamodb.scripted import Script, refused, scripted
 
 
-def described(status: str) -> Answer:
+def described(status: str) -> Response:
     recovery = {"PointInTimeRecoveryDescription": {"PointInTimeRecoveryStatus": status}}
-    return Answer(200, {"ContinuousBackupsDescription": recovery})
+    return Response(200, {"ContinuousBackupsDescription": recovery})
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ def described(status: str) -> Answer:
         (refused("UnknownOperationException"), None),
     ],
 )
-async def test_an_endpoint_without_recovery_is_told_apart(answer: Answer, recoverable: bool | None) -> None:
+async def test_an_endpoint_without_recovery_is_told_apart(answer: Response, recoverable: bool | None) -> None:
     """Off is something to switch on; where there is none, nobody can."""
     async with scripted(Script(answer)) as dynamo:
         assert await is_recoverable(dynamo) is recoverable

@@ -1,7 +1,7 @@
 """What a node remembers of a chat, as its item is seen again."""
 
-from parley.store.dynamodb.states import ChatState
-from parley.store.dynamodb.values import Item
+from parley.dynamodb import Item
+from parley.store.dynamodb.chat_state import DynamoChatState
 
 
 def chat(epoch: int, last: int, resolved: int, trimmed: int = 0) -> Item:
@@ -19,14 +19,14 @@ def chat(epoch: int, last: int, resolved: int, trimmed: int = 0) -> Item:
 
 async def test_what_is_seen_late_takes_nothing_back() -> None:
     """An older item of the same log lowers nothing that is known of it."""
-    state = ChatState(chat(1, 9, 8, 3))
+    state = DynamoChatState(chat(1, 9, 8, 3))
     state.see(chat(1, 5, 4, 2))
     assert (state.head, state.resolved, state.trimmed, state.is_stale) == (9, 8, 3, False)
 
 
 async def test_nothing_of_a_log_is_known_in_its_next_epoch() -> None:
     """A log that was rebuilt starts over: neither its end, nor keys, nor what was resolved still counts."""
-    state = ChatState(chat(1, 9, 8, 3))
+    state = DynamoChatState(chat(1, 9, 8, 3))
     state.last_keys["user_1"] = b"key"
     state.see(chat(2, 1, 1))
     assert (state.epoch, state.head, state.resolved, state.trimmed) == (2, 1, 1, 0)

@@ -1,0 +1,171 @@
+"""The store and the use cases for commands, without a server.
+
+Commands use the same use cases as the server and may run at the same time. They do not do its jobs: no lock,
+no sealing, no checkpoint. A running server notices what they wrote: on SQLite within a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import pwd
+import random
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from typing import Any, TypeVar
+
+from parley import ids
+from parley.app.engines import make_engine
+from parley.bus.embedded import EmbeddedBus
+from parley.chats.accounts import AccountManager, check_device
+from parley.chats.deletions import AccountDeletions
+from parley.chats.invitations import InvitationService
+from parley.chats.membership import Membership
+from parley.chats.pending import PendingSends
+from parley.chats.sender import LocalSender
+from parley.chats.user_admin import COMMAND_LINE, OperatorCall, UserAdmin
+from parley.cli.names import require_user
+from parley.cli.places import Place
+from parley.clock import wall_clock
+from parley.ephemeral.local import LocalSignals
+from parley.model import Session
+from parley.store.ports import Engine
+from parley.telemetry import Metrics, configure_logs
+
+DEVICE_NAME = "parley command line"
+
+T = TypeVar("T")
+
+
+def ask(place: Place, question: Callable[[Engine], Awaitable[T]]) -> T:
+    """Use the engine of a place without `Engine.open`: enough for listing, inspection and repairs."""
+
+    async def answer() -> T:
+        _require_store(place)
+        engine = make_offline_engine(place)
+        try:
+            return await question(engine)
+        finally:
+            await engine.close()
+
+    return run(answer())
+
+
+def _require_store(place: Place) -> None:
+    """CommandFailed if there is no store: only `store init` and a server create one."""
+    if not place.is_shared:
+        place.require_store()
+
+
+def make_offline_engine(
+    place: Place, make_ids: ids.Ids | None = None, metrics: Metrics | None = None
+) -> Engine:
+    """The engine of a place, not opened."""
+    return make_engine(
+        place.settings,
+        clock=wall_clock,
+        ids=make_ids or ids.Ids(random.SystemRandom().getrandbits),
+        metrics=metrics or Metrics(wall_clock),
+        environment=os.environ,
+        beside=True,
+    )
+
+
+class OfflineServices:
+    """The use cases that commands need, over one open engine."""
+
+    def __init__(self, place: Place) -> None:
+        make_ids = ids.Ids(random.SystemRandom().getrandbits)
+        metrics = Metrics(wall_clock)
+        _require_store(place)
+        self.engine = engine = make_offline_engine(place, make_ids, metrics)
+        bus = EmbeddedBus()
+        self.sending = LocalSender(engine.log, bus, PendingSends(), metrics, engine.batching)
+        self.people = AccountManager(
+            engine.accounts,
+            engine.cursors,
+            bus,
+            wall_clock,
+            make_ids,
+            secrets.token_bytes,
+            place.settings.password_letters_min,
+            refuses_common=place.settings.refuses_common_passwords,
+        )
+        self.membership = Membership(engine.directory, self.sending, bus, wall_clock, make_ids)
+        self.deletions = AccountDeletions(
+            engine.account_admin,
+            engine.directory,
+            engine.relations,
+            engine.invitations,
+            self.membership,
+            wall_clock,
+        )
+        self.user_admin = UserAdmin(
+            self.people,
+            engine.accounts,
+            engine.account_admin,
+            engine.audit,
+            self.deletions,
+            wall_clock,
+            make_ids,
+        )
+        self.invitations = InvitationService(
+            self.membership,
+            engine.directory,
+            engine.invitations,
+            engine.relations,
+            LocalSignals(),  # frames to connected people come from servers alone
+            wall_clock,
+        )
+
+
+@contextlib.asynccontextmanager
+async def open_services(place: Place) -> AsyncIterator[OfflineServices]:
+    services = OfflineServices(place)
+    await services.engine.open()
+    services.sending.start()
+    try:
+        yield services
+    finally:
+        await services.sending.stop()
+        services.people.close()
+        await services.engine.close()
+
+
+def who_acts() -> OperatorCall:
+    """For the audit log: the user of the operating system, by name or number."""
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        name = str(os.geteuid())
+    return OperatorCall(f"{COMMAND_LINE}{name}")
+
+
+def make_token(place: Place, name: str, device_id: str) -> tuple[str, Session]:
+    """A new session of a person, and its token."""
+    check_device(device_id)
+
+    async def open_session() -> tuple[str, Session]:
+        async with open_services(place) as services:
+            user_id = await require_user(services.engine.listing, name)
+            async with services.user_admin.audited(who_acts(), "user.token", user_id, device_id):
+                return await services.people.open_session(user_id, device_id, DEVICE_NAME)
+
+    return run(open_session())
+
+
+def end_session(place: Place, session: Session) -> None:
+    """End a session that a command created for itself."""
+
+    async def end() -> None:
+        async with open_services(place) as services:
+            await services.engine.accounts.end_sessions(session.user_id, [session.session_id])
+
+    run(end())
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run an asynchronous command; its log goes to stderr as text."""
+    configure_logs("warning", as_json=False)
+    return asyncio.run(work)

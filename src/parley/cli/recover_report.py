@@ -1,0 +1,136 @@
+"""The report of `parley recover`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from parley.cli.check_report import print_breach
+from parley.cli.output import note, print_json, print_table
+from parley.cli.problems import complain, explain
+from parley.errors import InconsistentCounterError, StoreError
+from parley.store import recovery as store_recovery
+from parley.store.invariants import Breach
+from parley.store.ports import Engine
+from parley.store.recovery import Recovery
+
+
+class ChatReport(Struct, omit_defaults=True):
+    """What `recover --json` prints for each chat."""
+
+    chat_id: str
+    status: str
+    applied: bool
+    found: dict[str, int | None] | None = None
+    sequence_counter: int | None = None
+    voids: list[tuple[int, int]] = []
+    breaches: list[Breach] = []
+    error: str | None = None
+
+
+async def recover(
+    engine: Engine, chat_ids: Sequence[str] | None, *, apply: bool, seal_holes: bool, as_json: bool
+) -> bool:
+    """Examine each chat and, with `apply`, repair it. Returns whether all are, or would be, repaired."""
+    chosen = await engine.repairs.chats_without_counter() if chat_ids is None else list(chat_ids)
+    if not chosen and not as_json:
+        print("Every chat has its counter.")
+    outcomes = [await _recover_one(engine, chat_id, apply, seal_holes, as_json) for chat_id in chosen]
+    if as_json:
+        print_json({"chats": outcomes})
+    return all(outcome.error is None and not outcome.breaches for outcome in outcomes)
+
+
+async def _recover_one(
+    engine: Engine, chat_id: str, apply: bool, seal_holes: bool, as_json: bool
+) -> ChatReport:
+    try:
+        recovery = await store_recovery.recover(engine, chat_id, apply=apply, seal_holes=seal_holes)
+    except StoreError as error:
+        if not as_json:
+            complain(f"{chat_id}: {explain(error)}{_next_step(error, engine, chat_id)}")
+        return ChatReport(
+            chat_id,
+            "inconsistent" if isinstance(error, InconsistentCounterError) else "failed",
+            applied=False,
+            error=str(error),
+        )
+    if not as_json:
+        _print_recovery(recovery, apply, seal_holes)
+    return _outcome(recovery)
+
+
+def _outcome(recovery: Recovery) -> ChatReport:
+    traces = recovery.traces
+    status = (
+        "fine"
+        if not recovery.is_lost and not recovery.voids
+        else "recovered"
+        if recovery.applied
+        else "missing"
+    )
+    return ChatReport(
+        traces.chat_id,
+        status,
+        applied=recovery.applied,
+        found=_sources(recovery),
+        sequence_counter=recovery.counter,
+        voids=recovery.voids,
+        breaches=recovery.breaches,
+    )
+
+
+def _sources(recovery: Recovery) -> dict[str, int | None]:
+    traces = recovery.traces
+    trimmed = {"trimmed_through": traces.trimmed} if traces.trimmed else {}
+    return {
+        "sequence_counter": traces.counter,
+        "entries": traces.entries,
+        "voids": traces.voids,
+        "open_allocations": traces.open_allocations,
+        "idempotency_keys": traces.keys,
+        "user_device_cursors": traces.device_cursors,
+        "delivery_state": traces.delivery_state,
+        **trimmed,
+    }
+
+
+def _next_step(error: StoreError, engine: Engine, chat_id: str) -> str:
+    if not isinstance(error, InconsistentCounterError):
+        return ""
+    return (
+        "\nAn existing counter is never overwritten. Find out what lowered it (a restored backup?), then:"
+        f"\n{engine.repairs.how_to_delete_counter(chat_id)}"
+    )
+
+
+def _print_recovery(recovery: Recovery, apply: bool, seal_holes: bool) -> None:
+    traces = recovery.traces
+    print(traces.chat_id)
+    rows = [
+        (name, "missing" if value is None else value or "-") for name, value in _sources(recovery).items()
+    ]
+    print_table(["HIGHEST NUMBER IN", ""], rows)
+    print()
+    done = "written" if recovery.applied else "would write"
+    if recovery.is_lost:
+        print(f"{done}: sequence_counter = {recovery.counter}; the next message gets {recovery.counter + 1}")
+    for first, last in recovery.voids:
+        numbers = f"{first}" if first == last else f"{first} to {last}"
+        print(f"{done}: void {numbers}")
+    if not recovery.is_lost and not recovery.voids:
+        print(
+            "The counter exists and is not behind its log: nothing to do." if not seal_holes else "No holes."
+        )
+        _warn_about_cursors(recovery)
+    elif not apply:
+        note("Nothing was changed. To write this, add --apply.")
+    for breach in recovery.breaches:
+        print()
+        print_breach(breach)
+
+
+def _warn_about_cursors(recovery: Recovery) -> None:
+    if recovery.traces.maximum > recovery.counter:
+        note("Some cursors are beyond it: parley check lists them.")

@@ -1,0 +1,12 @@
+"""The HTTP API, `/v1`: every route with its handler. See docs/PROTOCOL.md."""
+
+from parley.gateway.api import accounts, admin, chats, invitations, messages, people
+
+ROUTES = [
+    *accounts.routes.declared,
+    *people.routes.declared,
+    *chats.routes.declared,
+    *invitations.routes.declared,
+    *messages.routes.declared,
+    *admin.routes.declared,
+]

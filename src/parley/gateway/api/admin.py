@@ -1,0 +1,194 @@
+"""What operators do to people when something happens. All of it needs an operator's token."""
+
+from __future__ import annotations
+
+from parley.chats.user_admin import OperatorCall
+from parley.clock import iso
+from parley.errors import BAD_REQUEST, BUSY, FORBIDDEN, LAST_OPERATOR, NO_SUCH_USER, NOT_FOUND, Refused
+from parley.gateway.calls import REQUEST_ID, Call
+from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter, page_parameters
+from parley.model import User
+from parley.wire import bodies, limits
+
+NO_ERASURE = BAD_REQUEST.because(
+    "this version deletes accounts and not what they wrote; leave erase out, and the messages stay"
+)
+USERS, USER = "/v1/admin/users", "/v1/admin/users/{user_id}"
+SESSIONS, SESSION = f"{USER}/sessions", f"{USER}/sessions/{{session_id}}"
+
+routes = Routes("Operators")
+
+
+@routes.route(
+    "GET",
+    USERS,
+    "Find people",
+    {200: bodies.UserInfoPage},
+    query=(
+        Parameter(
+            "q", str, "A username or user id, or a part of a username or display name; everybody without it."
+        ),
+        *page_parameters("people"),
+    ),
+    refusals=(FORBIDDEN,),
+    needs="operator",
+)
+async def find_users(call: Call) -> Answer:
+    """In pages. A page may be short although others follow: go on while there is a `next_after`."""
+    limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
+    page = await call.services.user_admin.find(call.text("q"), call.text("after"), limit)
+    return 200, bodies.UserInfoPage([_info(user) for user in page.users], page.next_after)
+
+
+@routes.route(
+    "POST",
+    f"{USER}/disable",
+    "Disable an account",
+    {200: bodies.UserInfo},
+    refusals=(FORBIDDEN, NO_SUCH_USER, LAST_OPERATOR),
+    needs="operator",
+)
+async def disable_user(call: Call) -> Answer:
+    """From the answer on nothing that the person sends is stored. Their sessions end, their sockets close on
+    every node, and they cannot log in. They stay a member of their chats. May be repeated.
+    """
+    return 200, _info(await call.services.user_admin.disable(_by(call), call.path("user_id")))
+
+
+@routes.route(
+    "POST",
+    f"{USER}/enable",
+    "Enable an account again",
+    {200: bodies.UserInfo},
+    refusals=(FORBIDDEN, NO_SUCH_USER),
+    needs="operator",
+)
+async def enable_user(call: Call) -> Answer:
+    """The person may log in again. May be repeated. A deleted account stays deleted."""
+    return 200, _info(await call.services.user_admin.enable(_by(call), call.path("user_id")))
+
+
+@routes.route(
+    "POST",
+    f"{USER}/password",
+    "Set a person's password; their sessions end",
+    {204: None},
+    body=bodies.PasswordReset,
+    refusals=(FORBIDDEN, NO_SUCH_USER, BUSY),
+    needs="operator",
+    hashes=True,
+)
+async def reset_password(call: Call) -> Answer:
+    """The person logs in with it on each device again."""
+    password = (await call.body(bodies.PasswordReset)).password
+    await call.services.user_admin.set_password(_by(call), call.path("user_id"), password)
+    return 204, None
+
+
+@routes.route(
+    "DELETE",
+    USER,
+    "Delete an account",
+    {202: bodies.UserInfo},
+    query=(Parameter("erase", str, "Not supported yet: what the person wrote stays."),),
+    refusals=(FORBIDDEN, NO_SUCH_USER, LAST_OPERATOR),
+    needs="operator",
+)
+async def delete_user(call: Call) -> Answer:
+    """From the answer on the account cannot be used, and its username is free. The person leaves their groups
+    one by one, which the server goes on with whatever happens. Messages stay, under an author called
+    `deleted`. This cannot be undone. May be repeated.
+    """
+    if "erase" in call.request.query:
+        raise Refused(NO_ERASURE)
+    return 202, _info(await call.services.user_admin.delete(_by(call), call.path("user_id")))
+
+
+@routes.route(
+    "GET",
+    SESSIONS,
+    "A person's sessions",
+    {200: bodies.UserSessionList},
+    refusals=(FORBIDDEN, NO_SUCH_USER),
+    needs="operator",
+)
+async def list_user_sessions(call: Call) -> Answer:
+    """Last used first."""
+    found = [
+        bodies.UserSession(
+            session_id=session.session_id,
+            device_id=session.device_id,
+            device_name=session.device_name,
+            created_at=iso(session.created_at_ms),
+            last_used_at=iso(session.last_used_at_ms),
+            expires_at=iso(session.expires_at_ms),
+        )
+        for session in await call.services.user_admin.sessions(call.path("user_id"))
+    ]
+    return 200, bodies.UserSessionList(found)
+
+
+@routes.route(
+    "DELETE",
+    SESSIONS,
+    "Revoke all sessions of a person",
+    {204: None},
+    refusals=(FORBIDDEN, NO_SUCH_USER),
+    needs="operator",
+)
+async def end_user_sessions(call: Call) -> Answer:
+    """Their tokens are refused from now on, and their sockets close at once. The person may log in again."""
+    await call.services.user_admin.end_sessions(_by(call), call.path("user_id"))
+    return 204, None
+
+
+@routes.route(
+    "DELETE",
+    SESSION,
+    "Revoke a session of a person",
+    {204: None},
+    refusals=(FORBIDDEN, NOT_FOUND),
+    needs="operator",
+)
+async def end_user_session(call: Call) -> Answer:
+    """Its token is refused from now on, and its sockets close at once."""
+    session_id = call.path("session_id")
+    await call.services.user_admin.end_sessions(_by(call), call.path("user_id"), session_id)
+    return 204, None
+
+
+@routes.route(
+    "GET",
+    "/v1/admin/audit",
+    "What operators did, newest first",
+    {200: bodies.AuditList},
+    query=(
+        Parameter("before", str, "The `next` of the page before; the newest without it."),
+        limit_parameter(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX),
+    ),
+    refusals=(FORBIDDEN,),
+    needs="operator",
+)
+async def list_audit(call: Call) -> Answer:
+    """Every action of these routes that changes something, and those of `parley user` and `parley token`. An
+    action is recorded before it begins and gets its outcome when it ends; `begun` stays if the server died.
+    """
+    limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
+    records = await call.services.user_admin.records(call.text("before"), limit)
+    return 200, bodies.AuditList(records, records[-1].audit_id if len(records) == limit else None)
+
+
+def _by(call: Call) -> OperatorCall:
+    return OperatorCall(call.user_id, call.request[REQUEST_ID])
+
+
+def _info(user: User) -> bodies.UserInfo:
+    return bodies.UserInfo(
+        user_id=user.user_id,
+        username=user.username,
+        display_name=user.display_name,
+        state=user.state,
+        is_operator=user.is_operator,
+        created_at=user.created_at,
+        last_seen=user.last_seen,
+    )

@@ -1,0 +1,208 @@
+"""Profiles and settings, presence, contacts and blocks."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from parley.errors import BAD_REQUEST, NO_SUCH_USER, Refused
+from parley.gateway.calls import Call
+from parley.gateway.fields import OTHER_ID
+from parley.gateway.routes import Answer, Parameter, Routes, page_parameters
+from parley.model import Relation, User
+from parley.people.contacts import RelatedProfile
+from parley.wire import bodies, limits
+
+PEOPLE_PER_COST = 10
+"""The presence of so many people costs as much as an ordinary request."""
+NO_USERNAME = BAD_REQUEST.because("say whom you look for: ?username=")
+CONTACTS, CONTACT = "/v1/contacts", "/v1/contacts/{user_id}"
+BLOCKS, BLOCK = "/v1/blocks", "/v1/blocks/{user_id}"
+
+routes = Routes("People")
+
+
+# Profiles
+
+
+@routes.route("GET", "/v1/me", "Your profile and settings", {200: bodies.Me})
+async def show_me(call: Call) -> Answer:
+    """At first `last_seen_privacy` and `who_may_add` are `everyone`, and `send_read_receipts` is true."""
+    return 200, _me(await call.services.accounts.user(call.user_id))
+
+
+@routes.route("PATCH", "/v1/me", "Change profile or settings", {200: bodies.Me}, body=bodies.ProfileChange)
+async def change_me(call: Call) -> Answer:
+    """Only the fields that you name change."""
+    wanted = await call.body(bodies.ProfileChange)
+    user = await call.services.accounts.update(
+        call.user_id,
+        display_name=wanted.display_name,
+        about=wanted.about,
+        last_seen_privacy=wanted.last_seen_privacy,
+        send_read_receipts=wanted.send_read_receipts,
+        who_may_add=wanted.who_may_add,
+    )
+    return 200, _me(user)
+
+
+def _me(user: User) -> bodies.Me:
+    return bodies.Me(
+        user_id=user.user_id,
+        username=user.username,
+        display_name=user.display_name,
+        about=user.about,
+        last_seen_privacy=user.last_seen_privacy,
+        send_read_receipts=user.send_read_receipts,
+        who_may_add=user.who_may_add,
+    )
+
+
+@routes.route(
+    "GET",
+    "/v1/users",
+    "Find a person by exact username",
+    {200: bodies.Profile},
+    query=(Parameter("username", str, "The whole username.", "ben", is_required=True),),
+    refusals=(NO_SUCH_USER,),
+)
+async def find_user(call: Call) -> Answer:
+    """There is no search by parts of a name."""
+    username = call.text("username")
+    if not username:
+        raise Refused(NO_USERNAME)
+    return 200, await _profile(call, await call.services.contacts.find(username))
+
+
+@routes.route(
+    "GET", "/v1/users/{user_id}", "A person's profile", {200: bodies.Profile}, refusals=(NO_SUCH_USER,)
+)
+async def show_user(call: Call) -> Answer:
+    """Presence and `last_seen` are there as far as you may see them."""
+    return 200, await _profile(call, await call.services.accounts.user(call.path("user_id")))
+
+
+async def _profile(call: Call, user: User) -> bodies.Profile:
+    (presence,) = await call.services.presence.query(call.user_id, [user.user_id])
+    return bodies.Profile(
+        user_id=user.user_id,
+        username=user.username,
+        display_name=user.display_name,
+        about=user.about,
+        status=presence.status,
+        last_seen=presence.last_seen,
+    )
+
+
+@routes.route(
+    "GET",
+    "/v1/presence",
+    "Who is online, of up to 500 people you know",
+    {200: bodies.PresenceList},
+    query=(
+        Parameter(
+            "user_ids",
+            Annotated[list[str], Meta(max_length=limits.PRESENCE_BATCH_MAX)],
+            "The people, separated by commas; the parameter may also be repeated.",
+            [OTHER_ID],
+        ),
+    ),
+)
+async def show_presences(call: Call) -> Answer:
+    """A person whom you do not know, or who hides from you, is offline and "unavailable"."""
+    listed = ",".join(call.request.query.getall("user_ids", []))
+    asked = [user_id for user_id in listed.split(",") if user_id]
+    call.charge(len(asked) // PEOPLE_PER_COST)
+    return 200, bodies.PresenceList(await call.services.presence.query(call.user_id, asked))
+
+
+# Contacts and blocks
+
+
+@routes.route("GET", CONTACTS, "Your contacts", {200: bodies.ContactList}, query=page_parameters("contacts"))
+async def list_contacts(call: Call) -> Answer:
+    """In pages. Only you see them."""
+    found, next_after = await _listed(call, Relation.CONTACT)
+    return 200, bodies.ContactList(found, next_after)
+
+
+@routes.route(
+    "POST",
+    CONTACTS,
+    "Add a contact",
+    {201: bodies.Related},
+    body=bodies.NewRelation,
+    refusals=(NO_SUCH_USER,),
+)
+async def name_contact(call: Call) -> Answer:
+    """May be repeated. The person is not told."""
+    return 201, await _add(call, Relation.CONTACT, (await call.body(bodies.NewRelation)).user_id)
+
+
+@routes.route("PUT", CONTACT, "Add a contact", {200: bodies.Related}, refusals=(NO_SUCH_USER,))
+async def add_contact(call: Call) -> Answer:
+    """The same as `POST /v1/contacts`, without a body."""
+    return 200, await _add(call, Relation.CONTACT, call.path("user_id"))
+
+
+@routes.route("DELETE", CONTACT, "Remove a contact", {204: None})
+async def remove_contact(call: Call) -> Answer:
+    """The person is not told."""
+    await call.services.contacts.remove(call.user_id, call.path("user_id"), Relation.CONTACT)
+    return 204, None
+
+
+@routes.route(
+    "GET", BLOCKS, "The people you have blocked", {200: bodies.BlockList}, query=page_parameters("people")
+)
+async def list_blocks(call: Call) -> Answer:
+    """In pages. Only you see them."""
+    found, next_after = await _listed(call, Relation.BLOCK)
+    return 200, bodies.BlockList(found, next_after)
+
+
+@routes.route(
+    "POST",
+    BLOCKS,
+    "Block a person",
+    {201: bodies.Related},
+    body=bodies.NewRelation,
+    refusals=(NO_SUCH_USER,),
+)
+async def name_block(call: Call) -> Answer:
+    """A person you block can neither open the direct chat with you nor write to it, cannot add you to chats
+    or invite you, and sees nothing of your presence, typing and receipts. Their invitations end. May be
+    repeated. The person is not told.
+    """
+    return 201, await _add(call, Relation.BLOCK, (await call.body(bodies.NewRelation)).user_id)
+
+
+@routes.route("PUT", BLOCK, "Block a person", {200: bodies.Related}, refusals=(NO_SUCH_USER,))
+async def add_block(call: Call) -> Answer:
+    """The same as `POST /v1/blocks`, without a body."""
+    return 200, await _add(call, Relation.BLOCK, call.path("user_id"))
+
+
+@routes.route("DELETE", BLOCK, "Unblock a person", {204: None})
+async def remove_block(call: Call) -> Answer:
+    """The person is not told."""
+    await call.services.contacts.remove(call.user_id, call.path("user_id"), Relation.BLOCK)
+    return 204, None
+
+
+async def _listed(call: Call, relation: Relation) -> tuple[list[bodies.Related], str | None]:
+    limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
+    found = await call.services.contacts.listed(call.user_id, relation, call.text("after"), limit)
+    return [_related(one) for one in found], found[-1].user.user_id if len(found) == limit else None
+
+
+async def _add(call: Call, relation: Relation, user_id: str) -> bodies.Related:
+    added = await call.services.contacts.add(call.user_id, user_id, relation)
+    if relation is Relation.BLOCK:
+        await call.services.invitations.decline_from(call.user_id, user_id)
+    return _related(added)
+
+
+def _related(one: RelatedProfile) -> bodies.Related:
+    return bodies.Related(one.user.user_id, one.user.username, one.user.display_name, one.since)

@@ -1,0 +1,251 @@
+"""One TCP connection under aiohttp: what comes in is checked and timed, and one can wait for room.
+
+aiohttp parses the frames of a WebSocket as they come in, also those that it never shows: empty fragments, and
+what follows a close. It takes frames that are not masked. `FrameReader` stands before its parser for both.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from aiohttp import WSCloseCode, web
+from aiohttp.http import WebSocketReader
+
+from parley.gateway.outbox import FIN_CLOSE
+from parley.gateway.turns import SLICE_SECONDS, LoopShare, LoopTurns
+from parley.http_server import HttpProtocol
+
+TIMED_BYTES_MIN = 1024
+"""What comes in smaller pieces is parsed too fast to be worth timing."""
+PIECE_BYTES = 4 * 1024
+"""So much is parsed before the time is looked at: of frames without payload, less than a millisecond."""
+MASKED = 0x80
+LENGTH_16_BITS = 126
+LENGTH_64_BITS = 127
+MASK_BYTES = 4
+GO_ON = (False, b"")
+"""To aiohttp: this is no error, and nothing is left over."""
+
+
+class FrameHeaders:
+    """Follows the headers of frames. A client's must say that they are masked (RFC 6455 section 5.1)."""
+
+    __slots__ = ("_head", "_left_bytes", "is_closed")
+
+    def __init__(self) -> None:
+        self._head = b""
+        """The beginning of a header, whose end is still to come."""
+        self._left_bytes = 0
+        """What is still to come of the frame under way."""
+        self.is_closed = False
+        """Whether a close frame was among them."""
+
+    def are_masked(self, data: bytes) -> bool:
+        """Whether every frame that begins in the next bytes of the stream is."""
+        if self._head:
+            data = self._head + data
+            self._head = b""
+        at, size = self._left_bytes, len(data)
+        while at < size:
+            if size - at < 2:
+                return self._wait(data[at:])
+            second = data[at + 1]
+            if second < MASKED:
+                return False
+            if data[at] == FIN_CLOSE:
+                self.is_closed = True
+            length = second - MASKED
+            if length < LENGTH_16_BITS:
+                at += 2 + MASK_BYTES + length
+                continue
+            body = at + (4 if length == LENGTH_16_BITS else 10)
+            if size < body:
+                return self._wait(data[at:])
+            at = body + MASK_BYTES + int.from_bytes(data[at + 2 : body], "big")
+        self._left_bytes = at - size
+        return True
+
+    def _wait(self, head: bytes) -> bool:
+        self._head, self._left_bytes = head, 0
+        return True
+
+
+class FrameReader:
+    """What comes in, to aiohttp's parser; after our own close, only until the peer's.
+
+    A client that has used its slice of the loop is not read from until its turn comes.
+    """
+
+    def __init__(self, parser: WebSocketReader, protocol: ClientProtocol, turns: LoopTurns) -> None:
+        self._parser = parser
+        self._protocol = protocol
+        self._turns = turns
+        self._headers = FrameHeaders()
+        self._unread = b""
+        self._is_broken = False
+        self.is_ended = False
+        """Whether our close is written: nothing that comes is looked at any more."""
+        self.is_resting = False
+        self.feed_eof = parser.feed_eof
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        """Called by aiohttp with what came in."""
+        return self._read(data) if len(data) < TIMED_BYTES_MIN else self._read_timed(data)
+
+    def _read(self, data: bytes) -> tuple[bool, bytes]:
+        if self._is_broken:
+            return GO_ON
+        if not self._headers.are_masked(data):
+            self._is_broken = True
+            self._protocol.broken()
+        elif not self.is_ended:
+            return self._parser.feed_data(data)
+        elif self._headers.is_closed:
+            self._protocol.end()
+        return GO_ON
+
+    def _read_timed(self, data: bytes) -> tuple[bool, bytes]:
+        """Piece by piece; the rest waits when the client has used its slice."""
+        turns, share = self._turns, self._protocol.share
+        turns.begin(share)
+        for start in range(0, len(data), PIECE_BYTES):
+            began = turns.now()
+            has_failed, left = self._read(data[start : start + PIECE_BYTES])
+            share.spent += turns.now() - began
+            if has_failed:
+                return has_failed, left
+            if share.spent > SLICE_SECONDS:
+                self._unread = data[start + PIECE_BYTES :]
+                self._rest(share)
+                break
+        return GO_ON
+
+    def _rest(self, share: LoopShare) -> None:
+        self.is_resting = True
+        self._protocol.hold_reading()
+        self._turns.wait(share, self._go_on)
+
+    def _go_on(self) -> None:
+        data, self._unread = self._unread, b""
+        self.is_resting = False
+        if data:
+            has_failed, _ = self._read_timed(data)
+            if has_failed:
+                self._protocol.close()
+        self._protocol.release_reading()
+
+
+def _ignore() -> None:
+    """Nothing is to be done."""
+
+
+class ClientProtocol(HttpProtocol):
+    """`lost` is called once, when the connection is."""
+
+    __slots__ = ("_frames", "_gone", "_is_full", "_lost", "_turns", "_writable", "broken", "share")
+
+    def __init__(
+        self,
+        server: web.Server,
+        headers: Mapping[str, str],
+        turns: LoopTurns,
+        lost: Callable[[], None],
+        **options: Any,
+    ) -> None:
+        super().__init__(server, headers, **options)
+        self._turns = turns
+        self._lost = lost
+        self._frames: FrameReader | None = None
+        self._is_full = False
+        """Whether aiohttp holds more frames than it wants to."""
+        self._writable: asyncio.Future[None] | None = None
+        self._gone: asyncio.Future[None] | None = None
+        self.share = LoopShare()
+        """Whose account the parsing is on."""
+        self.broken: Callable[[], None] = _ignore
+        """Called when a client does not mask its frames."""
+
+    # Bytes in
+
+    def set_parser(self, parser: WebSocketReader, data_received_cb: Callable[[], None] | None = None) -> None:
+        self._frames = FrameReader(parser, self, self._turns)
+        super().set_parser(self._frames, data_received_cb)  # type: ignore[arg-type] # it is one as far as needed
+
+    def hold_reading(self) -> None:
+        if self.transport is not None:
+            self.transport.pause_reading()
+
+    def release_reading(self) -> None:
+        """Unless somebody else still holds it."""
+        is_resting = self._frames is not None and self._frames.is_resting
+        if self.transport is not None and not is_resting and not self._is_full:
+            self.transport.resume_reading()
+
+    def pause_reading(self) -> None:
+        self._is_full = True
+        super().pause_reading()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        self._is_full = False
+        super().resume_reading(resume_parser)
+        if self._frames is not None and self._frames.is_resting:
+            self.hold_reading()
+
+    def ignore(self) -> None:
+        """Our close is written: look at nothing any more that comes in, but for the peer's close."""
+        self.share = LoopShare()
+        if self._frames is not None:
+            self._frames.is_ended = True
+            self._is_full = False
+            self.release_reading()
+
+    def end(self) -> None:
+        """Close when everything is written."""
+        if self.transport is not None:
+            self.transport.close()
+
+    # Bytes out, and the end
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        _wake(self._writable)
+
+    async def wait_writable(self) -> None:
+        """Until the peer has read so much that the transport takes more, or is gone."""
+        while self.writing_paused and self.transport is not None:
+            self._writable = asyncio.get_running_loop().create_future()
+            await self._writable
+
+    async def wait_lost(self) -> None:
+        """Until the connection is gone."""
+        while self.transport is not None:
+            self._gone = asyncio.get_running_loop().create_future()
+            await self._gone
+
+    def connection_lost(self, error: BaseException | None) -> None:
+        super().connection_lost(error)
+        self._frames = None
+        self.broken = _ignore
+        _wake(self._writable)
+        _wake(self._gone)
+        self._lost()
+
+
+class ClientSocket(web.WebSocketResponse[Literal[False]]):
+    """Receives frames. What is written, and how the connection ends, is the affair of `Connection`.
+
+    aiohttp would close the transport at once, and what the peer has not read would be lost.
+    """
+
+    async def close(self, *, code: int = WSCloseCode.OK, message: bytes = b"", drain: bool = True) -> bool:
+        return False
+
+    async def write_eof(self) -> None:  # type: ignore[override] # as aiohttp's own
+        return
+
+
+def _wake(waiting: asyncio.Future[None] | None) -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)

@@ -1,0 +1,187 @@
+"""One declaration for each HTTP route.
+
+The router, the OpenAPI document and docs/PROTOCOL.md are made from it: method, path, parameters, bodies,
+answers and refusals are written nowhere else. A handler's docstring is the description that users read.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct
+
+from parley.errors import (
+    BAD_REQUEST,
+    INTERNAL,
+    OUTCOME_UNKNOWN,
+    RATE_LIMITED,
+    SHUTTING_DOWN,
+    STORE_UNAVAILABLE,
+    TOO_LARGE,
+    UNAUTHENTICATED,
+    UNSUPPORTED_MEDIA,
+    Refusal,
+)
+from parley.gateway import fields
+from parley.gateway.calls import Call
+from parley.wire import limits
+from parley.wire.frames import Limit, Sequence
+
+JSON = "application/json"
+
+Answer = tuple[int, Struct | None]
+Handler = Callable[[Call], Awaitable[Answer]]
+
+
+class Parameter(Struct, frozen=True):
+    """A value in the path, the query or a header. `kind` is its type, with its limits.
+
+    One that may be left out has an example only if a request with it gets a good answer.
+    """
+
+    name: str
+    kind: Any
+    description: str
+    example: Any = UNSET
+    default: Any = UNSET
+    is_required: bool = False
+
+
+class Operation(Struct, frozen=True, kw_only=True):
+    """What one method of one path does: what it takes, what it answers, and who may ask.
+
+    `answers` has the body of each good status; the first is the usual one. `refusals` are those of this
+    operation; the ones that every such request can meet are added.
+    """
+
+    method: str
+    path: str
+    tag: str
+    summary: str
+    description: str
+    answers: Mapping[int, Any]
+    name: str
+    body: Any = None
+    path_parameters: tuple[Parameter, ...] = ()
+    query: tuple[Parameter, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    needs: str = "token"
+    media: str = JSON
+    cost: int = 0
+    """What it takes of the person's budget, or of the address's if it needs no session; rows that a request
+    asks for come on top (`Call.limit`). 0: it is free."""
+
+    @property
+    def parameters(self) -> dict[str, list[Parameter]]:
+        """By where they stand."""
+        known = PATH_PARAMETERS | {one.name: one for one in self.path_parameters}
+        in_path = [known[name] for name in re.findall(r"{(\w+)}", self.path)]
+        return {"path": in_path, "query": list(self.query), "header": [REQUEST_ID]}
+
+    @property
+    def all_refusals(self) -> list[Refusal]:
+        """Its own refusals and those of every request like it."""
+        found = [BAD_REQUEST, *self.refusals, INTERNAL, STORE_UNAVAILABLE, SHUTTING_DOWN]
+        if self.cost:
+            found.append(RATE_LIMITED)
+        if self.needs != "nothing":
+            found.append(UNAUTHENTICATED)
+        if self.body is not None:
+            found += [TOO_LARGE, UNSUPPORTED_MEDIA]
+        if self.method != "GET":
+            found.append(OUTCOME_UNKNOWN)
+        return found
+
+
+class Route(Operation, frozen=True, kw_only=True):
+    """An operation with its handler. `hashes`: it waits for its turn to hash a password."""
+
+    handler: Handler
+    hashes: bool = False
+
+
+class Routes:
+    """Collects the routes of one part of the API, in the order of their handlers."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.declared: list[Route] = []
+
+    def route(
+        self,
+        method: str,
+        path: str,
+        summary: str,
+        answers: Mapping[int, Any],
+        *,
+        body: Any = None,
+        query: tuple[Parameter, ...] = (),
+        refusals: tuple[Refusal, ...] = (),
+        needs: str = "token",
+        hashes: bool = False,
+        cost: int = 1,
+    ) -> Callable[[Handler], Handler]:
+        """Declare the route of the handler below."""
+
+        def declare(handler: Handler) -> Handler:
+            declared = Route(
+                method=method,
+                path=path,
+                tag=self.tag,
+                summary=summary,
+                description=inspect.getdoc(handler) or "",
+                answers=answers,
+                name=handler.__name__,
+                body=body,
+                query=query,
+                refusals=refusals,
+                needs=needs,
+                cost=cost,
+                handler=handler,
+                hashes=hashes,
+            )
+            self.declared.append(declared)
+            return handler
+
+        return declare
+
+
+def page_parameters(what: str) -> tuple[Parameter, Parameter]:
+    """The parameters of a list in pages, ordered by `user_id`."""
+    after = Parameter("after", str, f"The `next_after` of the page before; the first {what} without it.")
+    return after, limit_parameter(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
+
+
+def limit_parameter(default: int, most: int) -> Parameter:
+    return Parameter(
+        "limit", Limit, f"How many at most. A number above {most:,} counts as {most:,}.", default=default
+    )
+
+
+PATH_PARAMETERS = {
+    one.name: one
+    for one in (
+        Parameter("chat_id", str, "The chat.", fields.CHAT_ID, is_required=True),
+        Parameter("user_id", str, "The person.", fields.OTHER_ID, is_required=True),
+        Parameter("session_id", str, "The session.", fields.SESSION_ID, is_required=True),
+        Parameter("device_id", str, "The device, as named at login.", "phone", is_required=True),
+        Parameter("sequence", Sequence, "The message's position in its chat.", 47, is_required=True),
+        Parameter(
+            "client_message_id",
+            str,
+            "The id that the client gave the message.",
+            fields.CLIENT_MESSAGE_ID,
+            is_required=True,
+        ),
+    )
+}
+REQUEST_ID_LETTERS_MAX = 64
+REQUEST_ID = Parameter(
+    "X-Request-Id",
+    Annotated[str, Meta(max_length=REQUEST_ID_LETTERS_MAX)],
+    "A name for this request, printable ASCII. The answer and the server's log lines carry it; without one"
+    " the server makes one.",
+)

@@ -1,0 +1,85 @@
+"""Connections that belong together, of one user or from one address: their number, and what they share."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from parley.gateway.turns import LoopShare
+from parley.wire.codes import Close
+from parley.wire.limits import OUTBOX_BYTES_MAX, USER_OUTBOX_BYTES_MAX
+
+
+class OutgoingSocket(Protocol):
+    """A connection, as far as the others of its group concern it."""
+
+    @property
+    def outbox_bytes(self) -> int:
+        """What it has not read yet."""
+        ...
+
+    def close(self, close: Close) -> None:
+        """End the connection with a code."""
+        ...
+
+
+class SocketGroup:
+    """Its connections share one part of the loop, and memory for what they have not read.
+
+    While they are few, each may fill a whole outbox. Of many, each may fill its part of
+    `USER_OUTBOX_BYTES_MAX` in any case, and more as long as the others leave theirs.
+    """
+
+    __slots__ = ("outbox_bytes_max", "share", "sockets")
+
+    def __init__(self) -> None:
+        self.sockets: set[OutgoingSocket] = set()
+        self.share = LoopShare()
+        self.outbox_bytes_max = OUTBOX_BYTES_MAX
+
+    def add(self, socket: OutgoingSocket) -> None:
+        self.sockets.add(socket)
+        self._divide()
+
+    def discard(self, socket: OutgoingSocket) -> None:
+        self.sockets.discard(socket)
+        self._divide()
+
+    def _divide(self) -> None:
+        self.outbox_bytes_max = min(OUTBOX_BYTES_MAX, USER_OUTBOX_BYTES_MAX // max(1, len(self.sockets)))
+
+    def slowest(self, more_bytes: int) -> OutgoingSocket | None:
+        """The one with most unread, if with so many bytes more all of them together have too much."""
+        sizes = {socket: socket.outbox_bytes for socket in self.sockets}
+        if sum(sizes.values()) + more_bytes <= USER_OUTBOX_BYTES_MAX:
+            return None
+        return max(sizes, key=sizes.__getitem__)
+
+
+class SocketGroups:
+    """The groups of this node that have a connection, by user id or by address."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, SocketGroup] = {}
+
+    def count(self, key: str) -> int:
+        group = self._groups.get(key)
+        return 0 if group is None else len(group.sockets)
+
+    def share_of(self, key: str) -> LoopShare:
+        """For work that is done without a connection: the share of the group, or one of its own."""
+        group = self._groups.get(key)
+        return LoopShare() if group is None else group.share
+
+    def join(self, key: str, socket: OutgoingSocket) -> SocketGroup:
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = SocketGroup()
+        group.add(socket)
+        return group
+
+    def leave(self, key: str, socket: OutgoingSocket) -> None:
+        group = self._groups.get(key)
+        if group is not None:
+            group.discard(socket)
+            if not group.sockets:
+                del self._groups[key]

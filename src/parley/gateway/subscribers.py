@@ -1,0 +1,136 @@
+"""Who is connected to this node, and who of them hears which chat.
+
+The hub decides in which order a chat's entries go out; here is only to whom. Use cases that tell something in
+passing (typing, receipts, presence) reach clients through it: it is their `people.audience`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+from parley.gateway.outbox import framed
+from parley.model import StoredEntry
+from parley.wire.codec import Codec
+from parley.wire.codes import Close
+from parley.wire.frames import ServerFrame
+
+Key = TypeVar("Key")
+
+
+class Subscriber(Protocol):
+    """A connection as the hub sees it."""
+
+    user_id: str
+    session_id: str
+    live: bool
+    codec: Codec
+    chats: dict[str, LiveChat]
+
+    def offer(self, data: bytes) -> None:
+        """Queue bytes for the socket; a reader that is too slow is closed instead."""
+        ...
+
+    def close(self, close: Close) -> None:
+        """End the connection with a code."""
+        ...
+
+    async def verify(self) -> None:
+        """Read the session again; if it may not be used any more, Refused, and the connection ends."""
+        ...
+
+
+class LiveChat:
+    """A chat that a connected client is a member of: its listeners, and how far they were sent."""
+
+    __slots__ = ("chat_id", "epoch", "filler", "holders", "listeners", "pending", "sent_through", "target")
+
+    def __init__(self, chat_id: str) -> None:
+        self.chat_id = chat_id
+        self.epoch = 0
+        self.sent_through = -1
+        """Listeners have every entry up to here; below 0 until the head is known."""
+        self.target = 0
+        self.pending: dict[int, StoredEntry] = {}
+        self.filler: asyncio.Task[None] | None = None
+        self.holders = 0
+        self.listeners: dict[Codec, set[Subscriber]] = {}
+
+
+class Subscribers:
+    """The connections of this node, by user and by chat."""
+
+    def __init__(self) -> None:
+        self.chats: dict[str, LiveChat] = {}
+        self._users: dict[str, set[Subscriber]] = {}
+
+    def add(self, subscriber: Subscriber) -> None:
+        self._users.setdefault(subscriber.user_id, set()).add(subscriber)
+
+    def remove(self, subscriber: Subscriber) -> None:
+        """It hears nothing any more."""
+        _discard(self._users, subscriber.user_id, subscriber)
+        for chat_id in list(subscriber.chats):
+            self.leave_chat(subscriber, chat_id)
+
+    def join_chat(self, subscriber: Subscriber, chat_id: str) -> LiveChat:
+        chat = self.chats.get(chat_id)
+        if chat is None:
+            chat = self.chats[chat_id] = LiveChat(chat_id)
+        if chat_id not in subscriber.chats:
+            subscriber.chats[chat_id] = chat
+            chat.holders += 1
+            if subscriber.live:
+                chat.listeners.setdefault(subscriber.codec, set()).add(subscriber)
+        return chat
+
+    def leave_chat(self, subscriber: Subscriber, chat_id: str) -> None:
+        chat = subscriber.chats.pop(chat_id, None)
+        if chat is None:
+            return
+        chat.holders -= 1
+        _discard(chat.listeners, subscriber.codec, subscriber)
+        if not chat.holders and self.chats.get(chat_id) is chat:
+            del self.chats[chat_id]
+
+    def user_ids(self) -> list[str]:
+        return list(self._users)
+
+    def of_user(self, user_id: str) -> list[Subscriber]:
+        return list(self._users.get(user_id, ()))
+
+    def people_in(self, chat_id: str) -> set[str]:
+        chat = self.chats.get(chat_id)
+        if chat is None:
+            return set()
+        return {listener.user_id for listeners in chat.listeners.values() for listener in listeners}
+
+    def tell_chat(self, chat_id: str, frame: ServerFrame, receives: Callable[[str], bool]) -> None:
+        chat = self.chats.get(chat_id)
+        if chat is not None:
+            listeners = [one for some in chat.listeners.values() for one in some]
+            self.tell_some((one for one in listeners if receives(one.user_id)), frame)
+
+    def tell_people(self, user_ids: Iterable[str], frame: ServerFrame) -> None:
+        found = [one for user_id in user_ids for one in self._users.get(user_id, ())]
+        self.tell_some((one for one in found if one.live), frame)
+
+    @staticmethod
+    def tell_some(subscribers: Iterable[Subscriber], frame: ServerFrame) -> None:
+        """One frame to these, encoded once per codec."""
+        encoded: dict[Codec, bytes] = {}
+        for subscriber in subscribers:
+            codec = subscriber.codec
+            data = encoded.get(codec)
+            if data is None:
+                data = encoded[codec] = framed(codec.encode(frame), codec.binary)
+            subscriber.offer(data)
+
+
+def _discard(groups: dict[Key, set[Subscriber]], key: Key, subscriber: Subscriber) -> None:
+    group = groups.get(key)
+    if group is not None:
+        group.discard(subscriber)
+        if not group:
+            del groups[key]

@@ -1,0 +1,135 @@
+"""Turns of the event loop: a client that has used its slice of it waits until others had theirs.
+
+The loop runs one thing at a time, so what one client makes it do delays everybody. Each client has a
+`LoopShare`: a user with all of their connections, or a connection before its hello. What the loop does for it
+is timed. A client that has used more than `SLICE_SECONDS` waits in line; each turn of the loop repays
+`REPAID_SECONDS` to the one in front. A turn with nothing else to do takes microseconds, so a client that is
+alone is hardly slowed down, and one that is not gets a small part of each turn. See docs/fairness.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Generic, TypeVar
+
+from parley.telemetry import Tally
+
+T = TypeVar("T")
+
+SLICE_SECONDS = 0.001
+"""What a client may use of the loop at a stretch."""
+REPAID_SECONDS = 0.0001
+"""What one turn of the loop repays of what the client in front of the line has used."""
+assert REPAID_SECONDS < SLICE_SECONDS
+
+
+class LoopShare:
+    """What a client has used of the loop, in seconds, since its turn began or since it waited."""
+
+    __slots__ = ("spent", "turn", "waiting")
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+        self.turn = -1
+        self.waiting: list[Callable[[], None]] = []
+
+
+class LoopTurns:
+    """Counts the turns of the loop, and keeps the line of clients that have used their slice.
+
+    `waits` counts how often a client waited. `now`: seconds; the loop's own time stands still in a turn.
+    """
+
+    def __init__(self, waits: Tally, now: Callable[[], float] = time.perf_counter) -> None:
+        self.now = now
+        self.number = 0
+        """Another one in another turn of the loop, as far as `begin` was called in the last."""
+        self._waits = waits
+        self._line: deque[LoopShare] = deque()
+        self._is_counting = False
+
+    def begin(self, share: LoopShare) -> None:
+        """A client's first work in this turn; what it used before counts no more, unless it waits in line."""
+        if share.turn != self.number:
+            share.turn = self.number
+            if not share.waiting:
+                share.spent = 0.0
+            self._count()
+
+    def wait(self, share: LoopShare, wake: Callable[[], None]) -> None:
+        """Call `wake` when this client has repaid what it used and those before it in line had their turn."""
+        self._waits.inc()
+        share.waiting.append(wake)
+        if len(share.waiting) == 1:
+            self._line.append(share)
+            self._count()
+
+    async def give_way(self, share: LoopShare) -> None:
+        """Wait in line."""
+        turn = asyncio.get_running_loop().create_future()
+        self.wait(share, lambda: None if turn.done() else turn.set_result(None))
+        await turn
+
+    def metered(self, share: LoopShare, work: Awaitable[T]) -> MeteredWork[T]:
+        """To be awaited: as `work`, on this client's account."""
+        self.begin(share)
+        return MeteredWork(self, share, work)
+
+    def _count(self) -> None:
+        if not self._is_counting:
+            self._is_counting = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+
+    def _end_turn(self) -> None:
+        self.number += 1
+        self._is_counting = False
+        if not self._line:
+            return
+        share = self._line[0]
+        share.spent -= REPAID_SECONDS
+        if share.spent <= 0.0:
+            self._line.popleft()
+            wake = share.waiting.pop(0)
+            if share.waiting:  # another connection of the same client
+                self._line.append(share)
+            wake()
+        if self._line:
+            self._count()
+
+
+class MeteredWork(Generic[T]):
+    """Work whose time on the loop is counted, step by step.
+
+    Where it offers to give way (`asyncio.sleep(0)`) it goes on at once while its client has time left, and
+    waits in line when it has not.
+    """
+
+    __slots__ = ("_share", "_turns", "_work")
+
+    def __init__(self, turns: LoopTurns, share: LoopShare, work: Awaitable[T]) -> None:
+        self._turns = turns
+        self._share = share
+        self._work = work
+
+    def __await__(self) -> Generator[Any, None, T]:
+        share, now, steps = self._share, self._turns.now, self._work.__await__()
+        error: BaseException | None = None
+        while True:
+            began = now()
+            try:
+                awaited = steps.send(None) if error is None else steps.throw(error)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return] # of a coroutine that returns T
+            finally:
+                share.spent += now() - began
+                error = None
+            try:
+                if awaited is not None:
+                    yield awaited
+                elif share.spent > SLICE_SECONDS:
+                    yield from self._turns.give_way(share).__await__()
+            except BaseException as thrown:  # a cancellation: the work hears of it where it waits
+                error = thrown

@@ -1,0 +1,492 @@
+"""How the drafts of one chat become entries: what both ways of taking a number have in common.
+
+    ChatAppend     the drafts of one append, and what became of each
+    Planner.plan   decides about the next drafts, and answers or refuses those that are not written
+    Plan           the drafts of one transaction
+    commit         does the transaction, and finds out what became of it when the answer is lost
+    Planner.settle tells what was written
+
+Optimistic: nothing is looked up for a draft that is new, and the conditions of the write catch what is not.
+What they catch is noted (`ChatAppend.originals`), and the drafts are planned again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol, cast
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from parley.clock import Clock, iso
+from parley.core.append import (
+    NO_CHAT,
+    AppendFacts,
+    Decision,
+    Missing,
+    StoredBy,
+    Verdict,
+    answer_again,
+    decide_append,
+    stored_by,
+)
+from parley.dynamodb import Action, CancellationReason, Dynamo, Item, TransactionCanceled
+from parley.errors import OUTCOME_UNKNOWN, OutcomeUnknown, Refusal, StoreError, StoreUnavailable
+from parley.model import Appended, Draft, Outcome, Persisted, Role, StoredEntry
+from parley.store.dynamodb import changes
+from parley.store.dynamodb.chat_state import (
+    PEOPLE_REMEMBERED_MAX,
+    DynamoChatState,
+    DynamoChatStates,
+    KnownMembers,
+)
+from parley.store.dynamodb.entries import (
+    CHANCE_BITS,
+    FAILED,
+    encode_entry,
+    encode_json,
+    entry_in,
+    entry_of,
+    is_live,
+    key_of,
+    message_id,
+    original_in,
+    put_entry,
+    put_key,
+    sequence_of,
+)
+from parley.store.dynamodb.schema import KEYS, MESSAGES
+from parley.wire.frames import Entry
+from parley.wire.limits import KIB, MESSAGE_BYTES_MAX
+
+MESSAGES_PER_TRANSACTION_MAX = 49
+"""100 actions: the fence, 49 entries, 49 keys, and one that a change of the fence may need."""
+TRANSACTION_BYTES_MAX = 4_000_000
+CONTENT_BYTES_PER_TRANSACTION_MAX = 3_300_000
+"""As it travels: a control character is six bytes in JSON, and too long a request is not even read."""
+ITEM_BYTES_BESIDE_CONTENT_MAX = 6 * KIB
+"""Ids of up to 1 KiB each, names, times and types."""
+assert MESSAGES_PER_TRANSACTION_MAX * (MESSAGE_BYTES_MAX + 2) <= CONTENT_BYTES_PER_TRANSACTION_MAX
+assert (
+    CONTENT_BYTES_PER_TRANSACTION_MAX + 2 * MESSAGES_PER_TRANSACTION_MAX * ITEM_BYTES_BESIDE_CONTENT_MAX
+    < TRANSACTION_BYTES_MAX
+), "the entries and the keys of a full transaction fit"
+
+RESOLVE_SECONDS_MAX = 4.0
+RESOLVE_PAUSE_SECONDS = 0.05
+
+
+class ChatAppend:
+    """One append to one chat: what is still to do, and what became of the rest."""
+
+    def __init__(self, chat_id: str, drafts: list[Draft]) -> None:
+        self.chat_id = chat_id
+        self.drafts = drafts
+        self.todo = deque(range(len(drafts)))
+        self.outcomes: dict[int, Outcome] = {}
+        self.positions: list[StoredEntry] = []
+        self.epoch = 0
+        self.published: int | None = None
+        self.conflicts = 0
+        self.originals: dict[bytes, Item] = {}
+        """Ids that are in the log already, with their keys: they stay there, however often this is tried."""
+        self.trouble: Refusal | None = None
+        """Why the allocator gives no numbers."""
+
+    def decide_without_chat(self) -> None:
+        """There is no such chat: the decision itself says what its drafts are refused with."""
+        for index, draft in enumerate(self.drafts):
+            decision = decide_append(draft, NO_CHAT)
+            assert isinstance(decision, Refusal), "there is nothing to place it in, and no original"
+            self.outcomes[index] = decision
+        self.todo.clear()
+
+    def refuse_rest(self, refusal: Refusal) -> None:
+        """Refuse every draft without an outcome. They were certainly not written: see `leave_open`."""
+        for index in range(len(self.drafts)):
+            self.outcomes.setdefault(index, refusal)
+        self.todo.clear()
+
+    def leave_open(self, placed: list[Placed]) -> None:
+        """The outcome of these is unknown: neither acknowledged nor refused."""
+        for one in placed:
+            self.outcomes[one.index] = OUTCOME_UNKNOWN
+
+    def put_back(self, indices: list[int]) -> None:
+        """These are to be done again, in their old order."""
+        self.todo = deque(sorted([*indices, *self.todo]))
+
+    @property
+    def news(self) -> Persisted | None:
+        if not self.positions:
+            return None
+        positions = sorted(self.positions, key=lambda at: at.sequence)
+        return Persisted(self.chat_id, self.epoch, positions, self.published)
+
+
+class Twin(Struct):
+    """A draft whose id an earlier one of the same plan uses: what it hears if that one is written."""
+
+    index: int
+    first: int
+    decision: Decision
+
+
+class Plan(NamedTuple):
+    """The next drafts that go into one transaction, and those that depend on them."""
+
+    indices: list[int]
+    twins: list[Twin]
+    membership: KnownMembers
+    join: changes.JoinWrites | None = None
+    """Of the change, if it is a join."""
+
+
+class Placed(Struct):
+    """A draft with its position in the log, not yet written."""
+
+    index: int
+    draft: Draft
+    entry: Entry
+
+
+class Planner:
+    """Decides about drafts, and reads what that needs."""
+
+    def __init__(
+        self, dynamo: Dynamo, states: DynamoChatStates, clock: Clock, random_bits: Callable[[int], int]
+    ) -> None:
+        self.dynamo = dynamo
+        self.states = states
+        self.clock = clock
+        self._random_bits = random_bits
+
+    async def plan(self, append: ChatAppend, state: DynamoChatState) -> Plan:
+        """Decide about the next drafts, until a transaction is full or a change wants its own."""
+        first = append.drafts[append.todo[0]]
+        is_fresh = first.change is not None or state.is_stale
+        if is_fresh:
+            await self.states.refresh(state)  # what a change may do must not rest on memory
+        membership = await self.states.membership(state, _people(append))
+        plan = Plan([], [], membership)
+        facts_of = FactFinder(self, append, state, membership)
+        answered: list[int] = []
+        content_bytes = 0
+        while append.todo and len(plan.indices) < MESSAGES_PER_TRANSACTION_MAX:
+            index = append.todo[0]
+            draft = append.drafts[index]
+            if draft.change is not None and (plan.indices or not is_fresh):
+                break
+            content_bytes += len(encode_json(draft.content))
+            if content_bytes > CONTENT_BYTES_PER_TRANSACTION_MAX and plan.indices:
+                break
+            append.todo.popleft()
+            twin = facts_of.planned.get(draft.client_key) if draft.client_key is not None else None
+            decision = await facts_of.decide(draft)
+            if twin is not None:
+                plan.twins.append(Twin(index, twin, decision))
+            elif isinstance(decision, Refusal):
+                append.outcomes[index] = decision
+            elif decision is Verdict.ANSWER:
+                answered.append(index)
+            else:
+                plan.indices.append(index)
+                if draft.client_key is not None:
+                    facts_of.planned[draft.client_key] = index
+                if draft.change is not None:
+                    break
+        if answered:
+            await self._answer(append, state, answered)
+        return plan._replace(join=facts_of.join)
+
+    async def find_keys(self, chat_id: str, keys: Iterable[bytes]) -> dict[bytes, Item]:
+        """The idempotency keys that still count, read strongly in one request."""
+        by_name = {cast(str, key_of(chat_id, key)["client_message_id"]): key for key in keys}
+        places: list[Item] = [{"chat_id": chat_id, "client_message_id": name} for name in sorted(by_name)]
+        return {
+            by_name[cast(str, item["client_message_id"])]: item
+            for item in await self.dynamo.batch_get(KEYS, places)
+            if is_live(item, self.clock())
+        }
+
+    async def note_originals(
+        self, append: ChatAppend, keyed: Sequence[Placed], reasons: Sequence[CancellationReason]
+    ) -> list[int]:
+        """Remember the ids that a write has met in the log. Returns the drafts that this was about."""
+        indices: list[int] = []
+        unseen: set[bytes] = set()
+        for one, reason in zip(keyed, reasons, strict=False):
+            key = one.draft.client_key
+            if reason.code == FAILED and key is not None:
+                indices.append(one.index)
+                if reason.item is not None:
+                    append.originals[key] = reason.item
+                else:
+                    unseen.add(key)
+        if unseen:
+            append.originals |= await self.find_keys(append.chat_id, unseen)
+        return [index for index in indices if append.drafts[index].client_key in append.originals]
+
+    async def answer_retries(
+        self, append: ChatAppend, state: DynamoChatState, indices: Iterable[int]
+    ) -> list[int]:
+        """Answer those of these drafts whose sender has stored them already; that needs no other fact."""
+        answered = []
+        for index in indices:
+            draft = append.drafts[index]
+            found = append.originals.get(draft.client_key) if draft.client_key is not None else None
+            if found is not None:
+                facts = replace(NO_CHAT, original=stored_by(cast(str, found["sender_id"]), draft))
+                if decide_append(draft, facts) is Verdict.ANSWER:
+                    answered.append(index)
+        if answered:
+            await self._answer(append, state, answered)
+        return answered
+
+    async def _answer(self, append: ChatAppend, state: DynamoChatState, indices: list[int]) -> None:
+        """Answer drafts with their originals.
+
+        They are read together: one by one, a store that answers late takes longer than a sender waits.
+        """
+        keys = {index: append.originals[cast(bytes, append.drafts[index].client_key)] for index in indices}
+        numbers = sorted({sequence_of(key) for key in keys.values()})
+        places: list[Item] = [{"chat_id": state.chat_id, "sequence": number} for number in numbers]
+        items = {sequence_of(item): item for item in await self.dynamo.batch_get(MESSAGES, places)}
+        for index, key in keys.items():
+            draft, item = append.drafts[index], items.get(sequence_of(key))
+            original = entry_in(item) if item is not None else None
+            if original is None:  # its entry has been trimmed: the key still knows where it was
+                original = original_in(key, draft, state.epoch)
+            append.outcomes[index] = answer_again(draft, original)
+
+    def place(
+        self, append: ChatAppend, state: DynamoChatState, indices: list[int], numbers: list[int]
+    ) -> list[Placed]:
+        """Give drafts their positions and everything that travels with them."""
+        now_ms = self.clock()
+        created_at = iso(now_ms)
+        state.id_ms = max(state.id_ms, now_ms)
+        placed = []
+        for index, sequence in zip(indices, numbers, strict=True):
+            draft = append.drafts[index]
+            name = message_id(state.id_ms, state.tag, sequence, self._random_bits(CHANCE_BITS))
+            placed.append(Placed(index, draft, entry_of(draft, sequence, state.epoch, name, created_at)))
+        return placed
+
+    def puts(self, placed: list[Placed]) -> list[Action]:
+        """Entries, then keys. `keyed` knows this order."""
+        now_ms = self.clock()
+        entries: list[Action] = [put_entry(one.entry) for one in placed]
+        keys: list[Action] = [
+            put_key(one.draft, one.draft.client_key, one.entry, now_ms)
+            for one in placed
+            if one.draft.client_key is not None
+        ]
+        return entries + keys
+
+    def settle(
+        self, append: ChatAppend, state: DynamoChatState, plan: Plan, placed: Sequence[Placed] = ()
+    ) -> None:
+        """`placed` is durable, and nothing else of the plan is: tell the drafts, and their twins."""
+        append.epoch, append.published = state.epoch, state.published
+        if len(state.last_keys) > PEOPLE_REMEMBERED_MAX:
+            state.last_keys.clear()
+        written: dict[int, Entry] = {}
+        for one in placed:
+            draft, entry = one.draft, one.entry
+            written[one.index] = entry
+            append.outcomes[one.index] = Appended(
+                message_id=entry.message_id,
+                sequence=entry.sequence,
+                epoch=entry.epoch,
+                created_at=entry.created_at,
+            )
+            append.positions.append(
+                StoredEntry(entry.sequence, encode_entry(entry), draft.change, draft.request_id)
+            )
+            if draft.client_key is not None:
+                state.last_keys[draft.sender_id] = draft.client_key
+        for twin in plan.twins:
+            if twin.first not in written:
+                is_open = append.outcomes.get(twin.first) is OUTCOME_UNKNOWN
+                if is_open and twin.decision is Verdict.ANSWER:
+                    append.outcomes[twin.index] = OUTCOME_UNKNOWN
+                else:
+                    append.put_back([twin.index])
+            elif isinstance(twin.decision, Refusal):
+                append.outcomes[twin.index] = twin.decision
+            else:
+                append.outcomes[twin.index] = answer_again(append.drafts[twin.index], written[twin.first])
+
+
+class FactFinder:
+    """Gathers the facts about the drafts of one plan.
+
+    The ids that they ask for are read together: one by one, a store that answers late takes too long.
+    """
+
+    def __init__(
+        self, planner: Planner, append: ChatAppend, state: DynamoChatState, membership: KnownMembers
+    ) -> None:
+        self._planner = planner
+        self._append = append
+        self._state = state
+        self._membership = membership
+        self._looked_up = set(append.originals)
+        self.planned: dict[bytes, int] = {}
+        """Ids of the drafts that are planned so far."""
+        self.join: changes.JoinWrites | None = None
+        """What the last draft writes, if it is a join."""
+
+    async def decide(self, draft: Draft) -> Decision:
+        membership, state = self._membership, self._state
+        facts = AppendFacts(
+            role=membership.roles.get(draft.sender_id), trouble=self._append.trouble or state.trouble
+        )
+        if membership.accounts:
+            facts.account = membership.account(draft.sender_id)
+            facts.is_peer_deleted = any(
+                membership.is_deleted(peer) for peer in state.pair if peer != draft.sender_id
+            )
+        if draft.sender_id in membership.blocked:
+            facts.role, facts.is_blocked = Role.MEMBER, True
+        if draft.client_key is not None:
+            facts.original = self._known(draft, draft.client_key)
+        if draft.after_key is not None:
+            is_last = state.last_keys.get(draft.sender_id) == draft.after_key
+            facts.predecessor = StoredBy.SENDER if is_last else self._known(draft, draft.after_key)
+        if draft.change is not None:
+            facts.change = changes.change_facts(draft.change, state, membership)
+        while isinstance(decision := decide_append(draft, facts), Missing):
+            match decision:
+                case Missing.ORIGINAL:
+                    facts.original = await self._look_up(draft, cast(bytes, draft.client_key), self._own())
+                case Missing.PREDECESSOR:
+                    after = cast(bytes, draft.after_key)
+                    facts.predecessor = await self._look_up(draft, after, self._predecessors())
+                case Missing.JOIN:
+                    assert facts.change is not None
+                    facts.change.join, self.join = await changes.join_facts(
+                        self._planner.dynamo, draft, state, self._planner.clock()
+                    )
+        return decision
+
+    def _known(self, draft: Draft, key: bytes) -> StoredBy:
+        """Who has used an id, as far as that is known without a lookup."""
+        first, original = self.planned.get(key), self._append.originals.get(key)
+        if first is not None:
+            return stored_by(self._append.drafts[first].sender_id, draft)
+        if original is not None:
+            return stored_by(cast(str, original["sender_id"]), draft)
+        return StoredBy.NOBODY if key in self._looked_up else StoredBy.UNKNOWN
+
+    async def _look_up(self, draft: Draft, key: bytes, others: set[bytes]) -> StoredBy:
+        """The same with a lookup, together with other ids that will be asked for."""
+        wanted = {key, *others} - self._looked_up
+        self._append.originals |= await self._planner.find_keys(self._state.chat_id, wanted)
+        self._looked_up |= wanted
+        return self._known(draft, key)
+
+    def _own(self) -> set[bytes]:
+        """One draft cannot be written, so perhaps no draft can: then it counts which are stored already."""
+        return {draft.client_key for draft in self._append.drafts if draft.client_key is not None}
+
+    def _predecessors(self) -> set[bytes]:
+        """Ids to follow that neither memory nor these drafts know."""
+        own, last_keys = self._own(), self._state.last_keys
+        return {
+            after
+            for draft in self._append.drafts
+            if (after := draft.after_key) is not None
+            and after not in own
+            and last_keys.get(draft.sender_id) != after
+        }
+
+
+def keyed(placed: list[Placed]) -> list[Placed]:
+    """Those with a client's id, in the order of their keys in `Planner.puts`."""
+    return [one for one in placed if one.draft.client_key is not None]
+
+
+def _people(append: ChatAppend) -> set[str]:
+    """Whose roles the next drafts ask for."""
+    people: set[str] = set()
+    for index in append.todo:
+        draft = append.drafts[index]
+        people.add(draft.sender_id)
+        if draft.change is not None and draft.change.user_id:
+            people.add(draft.change.user_id)
+    return people
+
+
+class UnsavedMarks(Protocol):
+    """How far each chat is on the bus, as far as it is not in the store yet."""
+
+    def take_mark(self, chat_id: str) -> int | None:
+        """The newest mark of a chat, if there is one that the store does not have."""
+        ...
+
+
+def mark_unpublished(marks: UnsavedMarks, state: DynamoChatState, values: Item) -> str:
+    """More to set in the fence: that there is news, and how far older news is published."""
+    values[":shard"] = state.shard
+    mark = marks.take_mark(state.chat_id)
+    if mark is None:
+        return ", unpublished = :shard"
+    values[":mark"] = mark
+    return ", unpublished = :shard, published_through = :mark"
+
+
+class PositionTaken(StoreError):
+    """The transaction was not done and never will be: another entry stands at one of its positions."""
+
+
+async def commit(dynamo: Dynamo, actions: list[Action], token: str, entries: Sequence[Entry]) -> None:
+    """Done when it returns. Not done: `TransactionCanceled`, `PositionTaken` or `StoreUnavailable`.
+
+    If the answer is lost, the log is asked: the entries stand there exactly if all of it was done. If they
+    do not, the request may still be on its way, so the identical one goes out again under the same token,
+    which DynamoDB does at most once. Only when that leads nowhere in time is it `OutcomeUnknown`.
+    """
+    time = asyncio.get_running_loop().time
+    deadline = time() + RESOLVE_SECONDS_MAX
+    was_lost = False
+    while True:
+        canceled: TransactionCanceled | None = None
+        try:
+            return await dynamo.transact(actions, token)
+        except OutcomeUnknown:
+            was_lost = True
+        except TransactionCanceled as error:
+            canceled = error
+        except StoreUnavailable:
+            if not was_lost:
+                raise
+        if canceled is not None and not was_lost:
+            raise canceled
+        standing = await _standing(dynamo, entries)
+        if standing == len(entries):
+            return None
+        if canceled is not None and standing == 0:
+            raise canceled
+        if time() > deadline:
+            raise OutcomeUnknown("DynamoDB did not say what became of a transaction")
+        await asyncio.sleep(RESOLVE_PAUSE_SECONDS)
+
+
+async def _standing(dynamo: Dynamo, entries: Sequence[Entry]) -> int | None:
+    """How many of these are at their positions, None if that cannot be read; `PositionTaken` for others.
+
+    Compared as wholes: two nodes may give the same id to different messages at one position.
+    """
+    ours = {entry.sequence: put_entry(entry).item for entry in entries}
+    places: list[Item] = [{"chat_id": e.chat_id, "sequence": e.sequence} for e in entries]
+    try:
+        found = await dynamo.batch_get(MESSAGES, places)
+    except StoreUnavailable:
+        return None
+    if any(item != ours[sequence_of(item)] for item in found):
+        raise PositionTaken("another entry stands at this position")
+    return len(found)

@@ -1,0 +1,368 @@
+"""What a node remembers of each chat between transactions. It may be forgotten at any time.
+
+Every write compares it with the items: the head and the membership's revision. So a stale memory costs a
+retry, never an entry. Who is *not* a member, is blocked, or has a disabled account is never remembered: no
+write would notice that this has changed. Whatever takes a right away gives the chat a new revision: `fence`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, cast
+
+from parley.dynamodb import (
+    Action,
+    ConditionCheck,
+    Dynamo,
+    Item,
+    ItemPage,
+    UpdateItem,
+    is_valid_key,
+    number,
+)
+from parley.errors import (
+    COUNTER_INCONSISTENT,
+    COUNTER_MISSING,
+    InconsistentCounterError,
+    Refusal,
+    StoreUnavailable,
+)
+from parley.model import AccountState, ChatType, Role
+from parley.store.dynamodb.accounts import account_state
+from parley.store.dynamodb.entries import sequence_of, shard_of, tag_of
+from parley.store.dynamodb.schema import CHATS, COUNTERS, MEMBERSHIPS, MESSAGES, USERS
+from parley.store.rules import STRAY_POSITIONS_MAX
+
+IS_BLOCKED = "is_blocked"
+"""The mark on a membership of a direct chat: the other one has blocked this one."""
+CHATS_REMEMBERED_MAX = 20_000
+PEOPLE_REMEMBERED_MAX = 10_000
+POSITIONS_PER_LOOK_MAX = 1_000
+LOOK_AGAIN_SECONDS = (0.02, 0.1, 0.0)
+"""The items of one transaction do not appear at the same instant: what looks wrong is looked at again."""
+
+
+class DynamoChatState:
+    """One chat: where its log stands, and the roles that were asked for under one revision."""
+
+    __slots__ = (
+        "chat_id",
+        "chat_type",
+        "epoch",
+        "head",
+        "id_ms",
+        "is_stale",
+        "last_keys",
+        "lock",
+        "members",
+        "open_to_join",
+        "owners",
+        "pair",
+        "published",
+        "resolved",
+        "revision",
+        "roles",
+        "shard",
+        "stray_through",
+        "tag",
+        "trimmed",
+        "trouble",
+    )
+
+    def __init__(self, chat: Item) -> None:
+        self.chat_id = cast(str, chat["chat_id"])
+        self.tag = tag_of(self.chat_id)
+        self.shard = shard_of(self.tag)
+        self.lock = asyncio.Lock()
+        self.id_ms = 0
+        """The time in the last id that was made here: those of a chat ascend, whatever the clock does."""
+        self.is_stale = False
+        """Something was written that is not remembered here: load it before it is used again."""
+        self.head = 0
+        """The end of the log in atomic; in two_phase the highest number known to be in it."""
+        self.resolved = 0
+        """How far every position is known to be resolved; kept up in two_phase only."""
+        self.stray_through: int | None = None
+        """Up to where a counter that is not whole gave numbers: no atomic writer will write them."""
+        self.trimmed = 0
+        self.published: int | None = None
+        """Up to where the log was on the bus when this was read; None if it was not read."""
+        self.epoch = number(chat, "epoch")
+        self.trouble: Refusal | None = None
+        self.last_keys: dict[str, bytes] = {}
+        self.take(chat)
+
+    def take(self, chat: Item) -> None:
+        """What the chat's item says now; roles of another revision are forgotten."""
+        self.see(chat)
+        self.chat_type = ChatType(cast(str, chat["chat_type"]))
+        self.open_to_join = bool(chat.get("open_to_join"))
+        self.pair = [person for person in str(chat.get("direct_key") or "").split("|") if person]
+        """The people of a direct chat."""
+        self.members = number(chat, "member_count")
+        self.owners = number(chat, "owner_count")
+        self.revision = cast(str, chat["membership_revision"])
+        self.roles: dict[str, Role] = {}
+
+    def see(self, chat: Item) -> None:
+        """What the chat's item says of the log alone. It may be older than what is known here."""
+        epoch = number(chat, "epoch")
+        if epoch != self.epoch:  # the log was rebuilt: nothing that was known of the old one counts
+            self.epoch, self.head, self.resolved, self.trimmed = epoch, 0, 0, 0
+            self.last_keys.clear()
+            self.is_stale = True
+        self.trimmed = max(self.trimmed, number(chat, "trimmed_through"))
+        self.resolved = max(self.resolved, self.trimmed, number(chat, "resolved_through"))
+        self.head = max(self.head, self.trimmed, number(chat, "last_sequence"))
+
+
+class KnownMembers(NamedTuple):
+    """Who has which role, as of one revision of the membership; `blocked` have none, and may not write.
+
+    `accounts`: the people of these roles, and of a direct chat, whose accounts are not active.
+    """
+
+    revision: str
+    roles: dict[str, Role]
+    blocked: frozenset[str] = frozenset()
+    accounts: Mapping[str, AccountState] = MappingProxyType({})
+
+    def account(self, user_id: str) -> AccountState:
+        return self.accounts.get(user_id, AccountState.ACTIVE)
+
+    def is_deleted(self, user_id: str) -> bool:
+        return self.account(user_id) is AccountState.DELETED
+
+    def lets_write(self, user_id: str, pair: list[str]) -> bool:
+        """Whether no account forbids it: their own, or that of the other person of a direct chat."""
+        is_peer_deleted = any(self.is_deleted(peer) for peer in pair if peer != user_id)
+        return self.account(user_id) is AccountState.ACTIVE and not is_peer_deleted
+
+
+class DynamoChatStates:
+    """The chats that this node remembers. `is_atomic`: their heads are their counters."""
+
+    def __init__(self, dynamo: Dynamo, is_atomic: bool) -> None:
+        self._dynamo = dynamo
+        self._is_atomic = is_atomic
+        self._states: dict[str, DynamoChatState] = {}
+
+    def known(self, chat_id: str) -> DynamoChatState | None:
+        return self._states.get(chat_id)
+
+    def forget(self, chat_id: str) -> None:
+        self._states.pop(chat_id, None)
+
+    def doubt(self, chat_id: str) -> None:
+        """Its membership has changed: look before it is used again, rather than let a write fail."""
+        state = self._states.get(chat_id)
+        if state is not None:
+            state.is_stale = True
+
+    async def get(self, chat_id: str) -> DynamoChatState | None:
+        """A chat, as remembered or as it is; None for one that does not exist."""
+        state = self._states.get(chat_id)
+        if state is None or state.is_stale or state.trouble is not None:
+            return await self.load(chat_id)
+        self._states[chat_id] = self._states.pop(chat_id)  # the last used is the last to be forgotten
+        return state
+
+    async def load(self, chat_id: str) -> DynamoChatState | None:
+        """A chat as it is, read strongly; None for one that does not exist."""
+        chat, counter = await asyncio.gather(self._chat(chat_id), self._counter(chat_id))
+        if chat is None:
+            self.forget(chat_id)
+            return None
+        state = self.adopt(chat)
+        await self._fill(state, chat, counter)
+        return state
+
+    async def refresh(self, state: DynamoChatState) -> None:
+        """The same for a memory that is in use, whether or not the chat is still remembered."""
+        chat, counter = await asyncio.gather(self._chat(state.chat_id), self._counter(state.chat_id))
+        if chat is None:
+            raise StoreUnavailable(f"the chat {state.chat_id} is gone")
+        await self._fill(state, chat, counter)
+
+    async def look(self, state: DynamoChatState) -> None:
+        """What the chat's item says of the log by now."""
+        chat = await self._chat(state.chat_id)
+        if chat is not None:
+            state.see(chat)
+
+    async def _fill(self, state: DynamoChatState, chat: Item, counter: Item | None) -> None:
+        state.take(chat)
+        marked = counter if self._is_atomic else chat
+        state.published = number(marked, "published_through") if marked is not None else None
+        if self._is_atomic:
+            await self._place(state, counter)
+        elif state.is_stale:
+            state.head = max(state.head, await self.last_position(state.chat_id))
+        state.is_stale = False
+
+    async def _chat(self, chat_id: str) -> Item | None:
+        return await self._dynamo.get(CHATS, {"chat_id": chat_id})
+
+    async def _counter(self, chat_id: str) -> Item | None:
+        return await self._dynamo.get(COUNTERS, {"chat_id": chat_id}) if self._is_atomic else None
+
+    def adopt(self, chat: Item) -> DynamoChatState:
+        """The memory of a chat whose item was just read; the rest of it is loaded before it is written to."""
+        state = self._states.get(cast(str, chat["chat_id"]))
+        if state is None:
+            if len(self._states) >= CHATS_REMEMBERED_MAX:
+                self._states.pop(next(iter(self._states)))
+            state = DynamoChatState(chat)
+            state.is_stale = True
+            self._states[state.chat_id] = state
+        else:
+            state.see(chat)
+        return state
+
+    async def _place(self, state: DynamoChatState, counter: Item | None) -> None:
+        """Where the log ends by its counter, or by its entries if the counter does not say."""
+        if counter is not None and is_whole(counter):
+            state.head, state.stray_through = number(counter, "sequence_counter"), None
+            state.trouble = None
+        else:
+            await self.look_closely(state)
+
+    async def look_closely(self, state: DynamoChatState) -> None:
+        """Compare the log with its counter, for atomic: is there one, and is it not behind?"""
+        last, counter = 0, Item()
+        for pause in LOOK_AGAIN_SECONDS:
+            last = max(state.trimmed, await self.last_position(state.chat_id))
+            counter = await self._counter(state.chat_id) or {}  # after the log: it cannot be behind it
+            state.trouble = trouble_of(counter, last)
+            if state.trouble is None:
+                break
+            await asyncio.sleep(pause)
+        state.head, state.stray_through = last, None
+        if state.trouble is not None:
+            return
+        state.head = given = number(counter, "sequence_counter")
+        if not is_whole(counter):
+            known = min(given, max(state.resolved, number(counter, "written_through")))
+            state.head, state.stray_through = await self._dense_end(state.chat_id, known, given), given
+
+    async def _dense_end(self, chat_id: str, start: int, until: int) -> int:
+        """Up to where no position is missing."""
+        end = start
+        while end < until:
+            page = await self.positions(chat_id, end, until)
+            found = [sequence_of(item) for item in page.items]
+            reached = dense_end(end, found)
+            if reached < end + len(found) or page.next_key is None:
+                return reached
+            end = reached
+        return end
+
+    async def positions(self, chat_id: str, after: int, until: int) -> ItemPage:
+        """A page of the numbers that exist in a stretch of the log, read strongly."""
+        return await self._dynamo.query(
+            MESSAGES,
+            "chat_id = :chat AND #s BETWEEN :first AND :last",
+            {":chat": chat_id, ":first": after + 1, ":last": until},
+            names={"#s": "sequence"},
+            projection="#s",
+            limit=POSITIONS_PER_LOOK_MAX,
+        )
+
+    async def last_position(self, chat_id: str) -> int:
+        """The highest number in the log, read strongly; there may be holes below it in two_phase."""
+        values: Item = {":chat": chat_id}
+        page = await self._dynamo.query(
+            MESSAGES,
+            "chat_id = :chat",
+            values,
+            forward=False,
+            limit=1,
+            projection="#s",
+            names={"#s": "sequence"},
+        )
+        return sequence_of(page.items[0]) if page.items else 0
+
+    async def membership(self, state: DynamoChatState, user_ids: Iterable[str]) -> KnownMembers:
+        """Roles, and a revision that is not newer than they are: a write that still finds it is right."""
+        revision, roles = state.revision, state.roles
+        asked = {user_id for user_id in user_ids if is_valid_key(user_id)}
+        unknown = sorted(asked - roles.keys())
+        if len(roles) + len(unknown) > PEOPLE_REMEMBERED_MAX:  # others may still hold the old ones
+            roles = state.roles = {user_id: roles[user_id] for user_id in asked & roles.keys()}
+        if not unknown:
+            return KnownMembers(revision, roles)
+        rows, accounts = await asyncio.gather(
+            self._rows(state.chat_id, unknown), self._inactive({*unknown, *state.pair})
+        )
+        blocked = frozenset(user_id for user_id, row in rows.items() if row.get(IS_BLOCKED))
+        found = {
+            person: Role(cast(str, row["role"])) for person, row in rows.items() if person not in blocked
+        }
+        if not accounts:
+            roles |= found
+            return KnownMembers(revision, roles, blocked)
+        if state.chat_type is not ChatType.DIRECT:
+            roles |= {person: role for person, role in found.items() if person not in accounts}
+        return KnownMembers(revision, roles | found, blocked, accounts)
+
+    async def _rows(self, chat_id: str, user_ids: Iterable[str]) -> dict[str, Item]:
+        keys: list[Item] = [{"chat_id": chat_id, "user_id": user_id} for user_id in user_ids]
+        return {cast(str, row["user_id"]): row for row in await self._dynamo.batch_get(MEMBERSHIPS, keys)}
+
+    async def _inactive(self, user_ids: Iterable[str]) -> dict[str, AccountState]:
+        """Those of these whose accounts are not active."""
+        keys: list[Item] = [{"user_id": user_id} for user_id in sorted(user_ids)]
+        found = {
+            cast(str, user["user_id"]): account_state(user)
+            for user in await self._dynamo.batch_get(USERS, keys)
+        }
+        return {user_id: state for user_id, state in found.items() if state is not AccountState.ACTIVE}
+
+    async def joined(self, state: DynamoChatState, user_ids: Iterable[str]) -> dict[str, int]:
+        """Since which position each of these is a member, for those who are."""
+        keys: list[Item] = [{"chat_id": state.chat_id, "user_id": user_id} for user_id in user_ids]
+        rows = await self._dynamo.batch_get(MEMBERSHIPS, keys)
+        return {cast(str, row["user_id"]): number(row, "joined_sequence") for row in rows}
+
+
+def fence(chat_id: str, revision: str, counter: Item | None) -> list[Action]:
+    """A new revision of a chat's membership, with which no append goes on from memory. `counter`: its item.
+
+    Both items get it, also in two_phase: appends of `atomic` compare that of the counter, and the mode may be
+    changed.
+    """
+    key: Item = {"chat_id": chat_id}
+    exists, expression = "attribute_exists(chat_id)", "SET membership_revision = :revision"
+    values: Item = {":revision": revision}
+    chat = UpdateItem(CHATS, key, expression, values, exists)
+    if counter is None:
+        return [chat, ConditionCheck(COUNTERS, key, "attribute_not_exists(chat_id)")]
+    return [chat, UpdateItem(COUNTERS, key, expression, values, exists)]
+
+
+def dense_end(start: int, found: Iterable[int]) -> int:
+    """The last of the numbers that follow each other from `start` on."""
+    end = start
+    for sequence in found:
+        if sequence != end + 1:
+            break
+        end = sequence
+    return end
+
+
+def is_whole(counter: Item) -> bool:
+    """Whether only whole transactions have moved this counter."""
+    return counter.get("sequence_counter") == counter.get("written_through") is not None
+
+
+def trouble_of(counter: Item, last: int) -> Refusal | None:
+    if counter.get("sequence_counter") is None:
+        return COUNTER_MISSING
+    value = number(counter, "sequence_counter")
+    if value < last:
+        return COUNTER_INCONSISTENT.because(str(InconsistentCounterError(value, last)))
+    if value - last > STRAY_POSITIONS_MAX:
+        return COUNTER_INCONSISTENT.because(f"Counter is {value} but the log ends at {last}")
+    return None

@@ -1,0 +1,69 @@
+"""The `MemberStates` port on DynamoDB: how far the members of a chat are, and who has muted it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from parley.dynamodb import ConditionFailed, Dynamo, Item, is_valid_key, number, retry_unknown
+from parley.model import MemberCursor
+from parley.store.dynamodb.schema import CHATS, DELIVERY, MEMBERSHIPS
+
+
+class DynamoMemberStates:
+    def __init__(self, dynamo: Dynamo) -> None:
+        self._dynamo = dynamo
+
+    async def cursors(self, chat_id: str) -> list[MemberCursor]:
+        if not is_valid_key(chat_id):
+            return []
+        members = await self._dynamo.query_all(
+            MEMBERSHIPS,
+            "chat_id = :chat",
+            {":chat": chat_id},
+            projection="user_id, joined_sequence, early",
+        )
+        if any(row.get("early") for row in members) and await self._is_missing(chat_id):
+            return []
+        keys: list[Item] = [{"user_id": row["user_id"], "chat_id": chat_id} for row in members]
+        states = {state["user_id"]: state for state in await self._dynamo.batch_get(DELIVERY, keys)}
+        return [_member_cursor(row, states.get(row["user_id"], {})) for row in members]
+
+    async def _is_missing(self, chat_id: str) -> bool:
+        return await self._dynamo.get(CHATS, {"chat_id": chat_id}) is None
+
+    async def mute(self, user_id: str, chat_id: str, until: str | None) -> None:
+        if not is_valid_key(user_id, chat_id):
+            return
+        setting = "SET muted_until = :until" if until is not None else "REMOVE muted_until"
+        values: Item = {":one": 1, ":left": True}
+        if until is not None:
+            values[":until"] = until
+        try:
+            await retry_unknown(
+                lambda: self._dynamo.update(
+                    DELIVERY,
+                    {"user_id": user_id, "chat_id": chat_id},
+                    f"{setting} ADD revision :one",
+                    values,
+                    condition="attribute_exists(user_id) AND has_left <> :left",
+                )
+            )
+        except ConditionFailed:
+            return  # a person who is not in the chat cannot mute it
+
+    async def muted_until(self, user_id: str, chat_id: str) -> str | None:
+        if not is_valid_key(user_id, chat_id):
+            return None
+        row = await self._dynamo.get(DELIVERY, {"user_id": user_id, "chat_id": chat_id}) or {}
+        return None if row.get("has_left") else cast("str | None", row.get("muted_until"))
+
+
+def _member_cursor(member: Item, state: Item) -> MemberCursor:
+    return MemberCursor(
+        user_id=cast(str, member["user_id"]),
+        joined_sequence=number(member, "joined_sequence"),
+        delivered_up_to=number(state, "last_acked_sequence"),
+        delivered_at=cast("str | None", state.get("delivered_at")),
+        read_up_to=number(state, "read_up_to"),
+        read_at=cast("str | None", state.get("read_at")),
+    )

@@ -1,0 +1,211 @@
+"""What the log remembers of each chat between transactions. It may be forgotten at any time.
+
+Numbers here count only after COMMIT (`head`) or inside the open transaction (`allocated`); the write
+itself compares them with the rows, so a stale memory can refuse, never corrupt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import apsw
+
+from parley.errors import COUNTER_INCONSISTENT, COUNTER_MISSING, InconsistentCounterError, Refusal
+from parley.model import AccountState, ChatType, Persisted, Role
+from parley.store.rules import STRAY_POSITIONS_MAX
+
+Execute = Callable[..., apsw.Cursor]
+Row = tuple[Any, ...]
+
+CHATS_REMEMBERED_MAX = 20_000
+SENDERS_REMEMBERED_MAX = 10_000
+
+
+SENDER = """
+SELECT role, user_no, account_state, ?3 AND EXISTS (
+    SELECT 1 FROM chat_memberships AS peer JOIN relations ON relations.user_id = peer.user_id
+    WHERE peer.chat_id = ?1 AND relations.other_id = ?2 AND relations.blocked_since IS NOT NULL
+), ?3 AND EXISTS (
+    SELECT 1 FROM chat_memberships AS peer JOIN users ON users.user_id = peer.user_id
+    WHERE peer.chat_id = ?1 AND peer.user_id <> ?2 AND users.account_state = 'deleted'
+)
+FROM chat_memberships JOIN users USING (user_id) WHERE chat_id = ?1 AND user_id = ?2
+"""
+
+
+class ChatSender(NamedTuple):
+    """A member, as far as an append must know them."""
+
+    role: Role
+    number: int
+    account: AccountState
+    is_blocked: bool
+    """By the other one of a direct chat."""
+    is_peer_deleted: bool
+    """The account of the other one of a direct chat."""
+
+
+class SqliteChatState:
+    """One chat: where its log stands, and the roles that were asked for."""
+
+    __slots__ = (
+        "allocated",
+        "chat_id",
+        "chat_no",
+        "chat_type",
+        "epoch",
+        "head",
+        "last_keys",
+        "open",
+        "open_to_join",
+        "senders",
+        "trouble",
+    )
+
+    def __init__(
+        self, chat_id: str, chat_no: int, epoch: int, chat_type: ChatType, open_to_join: bool
+    ) -> None:
+        self.chat_id = chat_id
+        self.chat_no = chat_no
+        self.epoch = epoch
+        self.chat_type = chat_type
+        self.open_to_join = open_to_join
+        self.allocated = 0
+        self.head = 0
+        self.open: set[int] = set()
+        self.trouble: Refusal | None = None
+        self.senders: dict[str, ChatSender | None] = {}
+        self.last_keys: dict[str, bytes] = {}
+
+    def settle(self) -> None:
+        """The transaction is durable: the head is the end of the resolved prefix."""
+        self.head = min(self.open) - 1 if self.open else self.allocated
+
+    def sender(self, execute: Execute, user_id: str) -> ChatSender | None:
+        """A member, as of the open transaction."""
+        try:
+            return self.senders[user_id]
+        except KeyError:
+            pass
+        if len(self.senders) >= SENDERS_REMEMBERED_MAX:
+            self.senders.clear()
+            self.last_keys.clear()
+        is_direct = self.chat_type is ChatType.DIRECT
+        row: Row | None = execute(SENDER, (self.chat_id, user_id, is_direct)).fetchone()
+        found = None
+        if row is not None:
+            role, user_number, account, is_blocked, is_peer_deleted = row
+            found = ChatSender(
+                Role(role), user_number, AccountState(account), bool(is_blocked), bool(is_peer_deleted)
+            )
+        self.senders[user_id] = found
+        return found
+
+
+class SqliteChatStates:
+    """The chats that are remembered. Forgetting all of them is always right."""
+
+    def __init__(self, read: Execute) -> None:
+        self._read = read
+        self._states: dict[str, SqliteChatState] = {}
+        self._touched: set[str] = set()
+
+    def forget_all(self) -> None:
+        self._states.clear()
+
+    def forget_touched(self) -> None:
+        """Forget the chats that the open transaction has asked for."""
+        for chat_id in self._touched:
+            self._states.pop(chat_id, None)
+
+    def forget_sender(self, chat_id: str, user_id: str) -> None:
+        """What the open transaction has changed about a member is read again before they append."""
+        state = self._states.get(chat_id)
+        if state is not None:
+            state.senders.pop(user_id, None)
+
+    def forget_person(self, user_id: str) -> None:
+        """The same for a person in every chat, and for whoever writes to them directly."""
+        for state in self._states.values():
+            if state.chat_type is ChatType.DIRECT:
+                state.senders.clear()
+            else:
+                state.senders.pop(user_id, None)
+
+    def known(self, chat_id: str) -> SqliteChatState | None:
+        return self._states.get(chat_id)
+
+    def get(self, chat_id: str) -> SqliteChatState | None:
+        """The chat as committed; None for one that does not exist."""
+        state = self._states.get(chat_id)
+        if state is None:
+            state = load(self._read, chat_id)
+            if state is not None:
+                self._states[chat_id] = state
+        return state
+
+    def within(self, execute: Execute, chat_id: str) -> SqliteChatState | None:
+        """The chat as the open transaction sees it; its head stays what is committed."""
+        self._touched.add(chat_id)
+        state = self._states.get(chat_id)
+        if state is None:
+            state = load(execute, chat_id)
+            if state is not None:
+                committed = load(self._read, chat_id)
+                state.head = committed.head if committed is not None else 0
+                self._states[chat_id] = state
+        return state
+
+    def settle(self, persisted: Iterable[Persisted]) -> None:
+        """A transaction is durable: the heads of its chats rise, and memory stays within bounds."""
+        for news in persisted:
+            state = self._states.get(news.chat_id)
+            if state is not None:
+                if state.open:
+                    state.open.difference_update(stored.sequence for stored in news.positions)
+                state.settle()
+        self._touched.clear()
+        if len(self._states) > CHATS_REMEMBERED_MAX:
+            self._states.clear()
+
+
+def user_no(execute: Execute, user_id: str) -> int:
+    """The number of a person who is no member yet."""
+    number: Any = execute("SELECT user_no FROM users WHERE user_id = ?", (user_id,)).get
+    return int(number)
+
+
+def load(execute: Execute, chat_id: str) -> SqliteChatState | None:
+    row: Row | None = execute(
+        "SELECT chat_no, epoch, chat_type, open_to_join,"
+        " (SELECT sequence_counter FROM chat_counters WHERE chat_counters.chat_id = chats.chat_id),"
+        " (SELECT max(sequence) FROM entries WHERE entries.chat_no = chats.chat_no)"
+        " FROM chats WHERE chat_id = ?",
+        (chat_id,),
+    ).fetchone()
+    if row is None:
+        return None
+    chat_no, epoch, chat_type, open_to_join, counter, last = row
+    state = SqliteChatState(chat_id, chat_no, epoch, ChatType(chat_type), bool(open_to_join))
+    rows: list[Row] = execute(
+        "SELECT sequence FROM open_allocations WHERE chat_no = ?", (chat_no,)
+    ).fetchall()
+    state.open = {sequence for (sequence,) in rows}
+    _place(state, counter, last or 0)
+    state.settle()
+    return state
+
+
+def _place(state: SqliteChatState, counter: int | None, last: int) -> None:
+    """Where the log stands, from its counter and its last entry; trouble if they cannot both be right."""
+    state.allocated = max({last, *state.open})
+    if counter is None:
+        state.trouble = COUNTER_MISSING
+    elif counter < last:
+        state.trouble = COUNTER_INCONSISTENT.because(str(InconsistentCounterError(counter, last)))
+    elif counter - last > STRAY_POSITIONS_MAX:
+        state.trouble = COUNTER_INCONSISTENT.because(f"Counter is {counter} but the log ends at {last}")
+    else:
+        state.open.update(range(last + 1, counter + 1))
+        state.allocated = counter

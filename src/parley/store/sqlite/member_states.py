@@ -1,0 +1,39 @@
+"""The `MemberStates` port on SQLite."""
+
+from __future__ import annotations
+
+from parley.model import MemberCursor
+from parley.store.sqlite.reads import Reads
+from parley.store.sqlite.writer import Transaction, Writer
+
+MARKS = """
+SELECT m.user_id, m.joined_sequence, coalesce(d.last_acked_sequence, 0), d.delivered_at,
+    coalesce(d.read_up_to, 0), d.read_at
+FROM chat_memberships AS m LEFT JOIN delivery_state AS d ON d.user_id = m.user_id AND d.chat_id = m.chat_id
+WHERE m.chat_id = ? ORDER BY m.user_id
+"""
+MUTE = (
+    "UPDATE delivery_state SET muted_until = ?1, change = ?2"
+    " WHERE user_id = ?3 AND chat_id = ?4 AND NOT has_left AND muted_until IS NOT ?1"
+)
+
+
+class SqliteMemberStates:
+    def __init__(self, reads: Reads, writer: Writer) -> None:
+        self._reads = reads
+        self._writer = writer
+
+    async def cursors(self, chat_id: str) -> list[MemberCursor]:
+        return [MemberCursor(*row) for row in self._reads.rows(MARKS, (chat_id,))]
+
+    async def mute(self, user_id: str, chat_id: str, until: str | None) -> None:
+        def work(tx: Transaction) -> None:
+            tx.execute(MUTE, (until, tx.change, user_id, chat_id))
+
+        await self._writer.run(work)
+
+    async def muted_until(self, user_id: str, chat_id: str) -> str | None:
+        row = self._reads.row(
+            "SELECT muted_until FROM delivery_state WHERE user_id = ? AND chat_id = ?", (user_id, chat_id)
+        )
+        return row[0] if row else None

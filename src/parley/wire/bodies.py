@@ -1,0 +1,417 @@
+"""The bodies of HTTP requests and responses, for the server, the SDK and the OpenAPI document.
+
+The response to a send is `frames.Receipt`, and a page of a log is `frames.Batch`: they have the fields of
+the frames `ack` and `message_batch`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from parley.model import (
+    AccountState,
+    AuditRecord,
+    ChatType,
+    DeliveryStatus,
+    MemberCursor,
+    Privacy,
+    ReadReceipts,
+    Role,
+    SeenBy,
+)
+from parley.wire import limits
+from parley.wire.frames import OverviewChat, PresenceView
+
+Title = Annotated[str, Meta(min_length=1, max_length=limits.TITLE_LETTERS_MAX)]
+OnlineStatus = Literal["online", "offline"]
+
+
+class Problem(Struct):
+    """Every refusal: a stable code, a reason for people, and whether a retry helps."""
+
+    code: str
+    reason: str
+    temporary: bool
+    retry_after_ms: int | UnsetType = UNSET
+
+
+class Health(Struct):
+    """The state of the server, in words."""
+
+    status: str
+
+
+# Accounts, sessions and devices
+
+
+class NewAccount(Struct):
+    """An account to create."""
+
+    username: str
+    password: str
+
+
+class Account(Struct):
+    """An account that was created."""
+
+    user_id: str
+    username: str
+
+
+class NewSession(Struct):
+    """A login on one device."""
+
+    username: str
+    password: str
+    device_id: str
+    device_name: str = ""
+
+
+class SessionGranted(Struct):
+    """A new session of a device. The token is shown this once."""
+
+    token: str
+    user_id: str
+    session_id: str
+    device_id: str
+    expires_at: str
+
+
+class SessionInfo(Struct):
+    """A session of yours; `current` marks the one that this token belongs to."""
+
+    session_id: str
+    device_id: str
+    device_name: str
+    last_used_at: str
+    expires_at: str
+    current: bool
+
+
+class SessionList(Struct):
+    """Your sessions."""
+
+    sessions: list[SessionInfo]
+
+
+class Device(Struct):
+    """A device that may act for you, with the number of its sessions."""
+
+    device_id: str
+    device_name: str
+    last_used_at: str
+    sessions: int
+    current: bool
+
+
+class DeviceList(Struct):
+    """Your devices, last used first."""
+
+    devices: list[Device]
+
+
+class NewPassword(Struct):
+    """A change of your password."""
+
+    old_password: str
+    new_password: str
+
+
+# Operators
+
+
+class UserInfo(Struct):
+    """A person, as operators see them."""
+
+    user_id: str
+    username: str
+    display_name: str
+    state: AccountState
+    is_operator: bool
+    created_at: str
+    last_seen: str | None
+
+
+class UserInfoPage(Struct):
+    """A page of people; `next_after` is the `after` of the next page, null on the last one."""
+
+    users: list[UserInfo]
+    next_after: str | None
+
+
+class PasswordReset(Struct):
+    """A new password for somebody else."""
+
+    password: str
+
+
+class UserSession(Struct):
+    """A session of a person."""
+
+    session_id: str
+    device_id: str
+    device_name: str
+    created_at: str
+    last_used_at: str
+    expires_at: str
+
+
+class UserSessionList(Struct):
+    """The sessions of a person, last used first."""
+
+    sessions: list[UserSession]
+
+
+class AuditList(Struct):
+    """A page of what operators did, newest first; `next` is the `before` of the next page."""
+
+    records: list[AuditRecord]
+    next: str | None
+
+
+# People
+
+
+class Me(Struct):
+    """Your profile and settings."""
+
+    user_id: str
+    username: str
+    display_name: str
+    about: str
+    last_seen_privacy: Privacy
+    send_read_receipts: bool
+    who_may_add: Privacy = Privacy.EVERYONE
+
+
+class ProfileChange(Struct):
+    """What to change in your profile and settings; a field that is null or left out stays as it is."""
+
+    display_name: Annotated[str, Meta(min_length=1, max_length=limits.DISPLAY_NAME_LETTERS_MAX)] | None = None
+    about: Annotated[str, Meta(max_length=limits.ABOUT_LETTERS_MAX)] | None = None
+    last_seen_privacy: Privacy | None = None
+    send_read_receipts: bool | None = None
+    who_may_add: Privacy | None = None
+
+
+class Profile(Struct):
+    """A person, as far as you may see them. `last_seen` is "unavailable" if you may not."""
+
+    user_id: str
+    username: str
+    display_name: str
+    about: str
+    status: OnlineStatus
+    last_seen: str | None
+
+
+class NewRelation(Struct):
+    """The person to add to your contacts or blocks."""
+
+    user_id: str
+
+
+class Related(Struct):
+    """A contact of yours, or a person you have blocked."""
+
+    user_id: str
+    username: str
+    display_name: str
+    since: str
+
+
+class ContactList(Struct):
+    """A page of your contacts; `next_after` is the `after` of the next page, null on the last one."""
+
+    contacts: list[Related]
+    next_after: str | None
+
+
+class BlockList(Struct):
+    """A page of the people you have blocked; `next_after` as for contacts."""
+
+    blocks: list[Related]
+    next_after: str | None
+
+
+class PresenceList(Struct):
+    """Who is online, of the people you asked about."""
+
+    presences: list[PresenceView]
+
+
+# Chats and members
+
+
+class NewChat(Struct):
+    """A chat to create. You are its owner, whether `member_ids` names you or not."""
+
+    type: ChatType
+    member_ids: Annotated[list[str], Meta(max_length=limits.CHAT_MEMBERS_MAX)]
+    title: Title | None = None
+    open_to_join: bool = False
+
+
+class ChatInfo(Struct):
+    """A chat as you see it: `role`, `muted` and `muted_until` are yours."""
+
+    chat_id: str
+    type: ChatType
+    title: str | None
+    created_by: str
+    created_at: str
+    updated_at: str
+    epoch: int
+    head: int
+    role: Role
+    member_count: int
+    open_to_join: bool
+    read_receipts: ReadReceipts
+    muted: bool
+    muted_until: str | None
+    added: list[str] | UnsetType = UNSET
+    invited: list[str] | UnsetType = UNSET
+
+
+class ChatChange(Struct):
+    """What to change in a chat. `muted_until` is a setting of yours alone: a time, or null to unmute."""
+
+    title: Title | None = None
+    read_receipts: ReadReceipts | None = None
+    muted_until: str | UnsetType | None = UNSET
+
+
+class ChatList(Struct):
+    """A page of your chats; `token` is the next `changed_since`."""
+
+    chats: list[OverviewChat]
+    token: str
+    complete: bool
+
+
+class NewMember(Struct):
+    """The person to add, or several in `user_ids`."""
+
+    user_id: str = ""
+    user_ids: list[str] = []
+    role: Role = Role.MEMBER
+
+
+class MemberInfo(Struct):
+    """A member of a chat."""
+
+    user_id: str
+    role: Role
+    joined_at: str
+    joined_sequence: int
+    username: str
+    display_name: str
+    status: OnlineStatus
+    last_seen: str | None
+
+
+class MemberList(Struct):
+    """A page of a chat's members; `next_after` is the `after` of the next page, null on the last one."""
+
+    members: list[MemberInfo]
+    next_after: str | None
+
+
+class MemberChange(Struct):
+    """The new role of a member."""
+
+    role: Role
+
+
+class AppendedChange(Struct):
+    """Where a change of a chat is in its log."""
+
+    chat_id: str
+    sequence: int
+    message_id: str
+    user_id: str | UnsetType = UNSET
+
+
+class MembersAdded(Struct):
+    """Who was added, who was invited instead, and where the last addition is in the log.
+
+    `sequence` and `message_id` are null if nobody was added.
+    """
+
+    chat_id: str
+    sequence: int | None
+    message_id: str | None
+    user_id: str
+    added: list[str]
+    invited: list[str]
+
+
+class InvitationInfo(Struct):
+    """An invitation to a chat. A name is null if the account is gone."""
+
+    chat_id: str
+    title: str | None
+    role: Role
+    user_id: str
+    username: str | None
+    by: str
+    by_username: str | None
+    by_display_name: str | None
+    invited_at: str
+    expires_at: str
+
+
+class InvitationList(Struct):
+    """A page of invitations; `next_after` is the `after` of the next page, null on the last one."""
+
+    invitations: list[InvitationInfo]
+    next_after: str | None
+
+
+# Messages and receipts
+
+
+class NewMessage(Struct):
+    """A message to send. Sent again with the same `client_message_id`, it is stored once."""
+
+    client_message_id: str
+    content: str
+    content_type: str = "text/plain"
+    display_time: str | None = None
+    after_client_message_id: str | None = None
+
+
+class SendFound(Struct):
+    """Where a message of yours is stored."""
+
+    status: Literal["stored"]
+    chat_id: str
+    client_message_id: str
+    message_id: str
+    sequence: int
+    epoch: int
+    created_at: str
+
+
+class Receipts(Struct):
+    """Who has received and read one message; `member_count` is the number of members it was for."""
+
+    sequence: int
+    member_count: int
+    mode: ReadReceipts
+    status: DeliveryStatus
+    delivered: list[SeenBy]
+    read: list[SeenBy]
+
+
+class ChatMarks(Struct):
+    """How far each member has received and read; 0 where you may not see it.
+
+    `read_by_anybody` is how far others have read, in a chat that does not say who.
+    """
+
+    mode: ReadReceipts
+    marks: list[MemberCursor]
+    read_by_anybody: int

@@ -1,0 +1,225 @@
+"""The `Cursors` and `MemberStates` ports in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from msgspec import structs
+
+from parley.clock import MS_PER_DAY, iso
+from parley.errors import Refused
+from parley.model import ChatSummary, CursorMove, Kind, MemberCursor, OverviewPage, ReceiptKind
+from parley.store.rules import NO_TOKEN
+from parley.wire.limits import PAGE_BYTES_MAX, SESSION_DAYS, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
+from tests.memory.tables import ChatRecord, StateRecord, Tables
+
+COMMIT_SECONDS = 0.05
+TOKEN = re.compile(r"([0-9]{1,18})@([0-9]{1,18})", re.ASCII)
+"""The last listed change, and the last change when the list began."""
+
+log = structlog.get_logger("parley.store")
+
+
+@dataclass(frozen=True)
+class Noted:
+    """A reported position; `device_id` is None for a read position."""
+
+    user_id: str
+    chat_id: str
+    sequence: int
+    at: str
+    device_id: str | None
+
+
+class MemoryCursors:
+    rides_with_appends = True
+
+    def __init__(self, tables: Tables) -> None:
+        self._listeners: list[Callable[[list[CursorMove]], None]] = []
+        self._tables = tables
+        self._noted: list[Noted] = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def subscribe(self, notify: Callable[[list[CursorMove]], None]) -> None:
+        self._listeners.append(notify)
+
+    def note_acked(self, user_id: str, device_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
+        self._note(Noted(user_id, chat_id, sequence, iso(now_ms), device_id))
+
+    def note_read(self, user_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
+        self._note(Noted(user_id, chat_id, sequence, iso(now_ms), None))
+
+    def note_used(self, token_hash: bytes, now_ms: int) -> None:
+        session = self._tables.sessions.get(token_hash)
+        if session is not None and session.last_used_at_ms < now_ms:
+            expires_at_ms = now_ms + SESSION_DAYS * MS_PER_DAY
+            self._tables.sessions[token_hash] = structs.replace(
+                session, last_used_at_ms=now_ms, expires_at_ms=expires_at_ms
+            )
+
+    def note_seen(self, user_id: str, now_ms: int) -> None:
+        user = self._tables.users.get(user_id)
+        if user is not None and (user.last_seen or "") < iso(now_ms):
+            self._tables.users[user_id] = structs.replace(user, last_seen=iso(now_ms))
+
+    def _note(self, noted: Noted) -> None:
+        self._noted.append(noted)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(COMMIT_SECONDS, self.commit)
+
+    def commit(self) -> None:
+        """Make all notes durable, and call the listener once with each position that rose."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        noted, self._noted = self._noted, []
+        rises: dict[tuple[str, str, ReceiptKind], CursorMove] = {}
+        for one in noted:
+            for move in self._raise(one):
+                rises[move.user_id, move.chat_id, move.kind] = move
+        if rises:
+            self._notify_all(sorted(rises.values(), key=lambda move: move.kind))
+
+    def _raise(self, noted: Noted) -> list[CursorMove]:
+        """The moves that this note causes; a read position also counts as delivered."""
+        user_id, chat_id, sequence = noted.user_id, noted.chat_id, noted.sequence
+        device_moved = False
+        if noted.device_id is not None:
+            device = user_id, noted.device_id, chat_id
+            device_moved = sequence > self._tables.devices.get(device, 0)
+            if device_moved:
+                self._tables.devices[device] = sequence
+        state = self._tables.states.get((user_id, chat_id))
+        if state is None:
+            return []
+        moves = []
+        if sequence > state.delivered[0]:
+            state.delivered = sequence, noted.at
+            moves.append(CursorMove(user_id, chat_id, ReceiptKind.DELIVERED, sequence, noted.at))
+        if noted.device_id is None and sequence > state.read[0]:
+            state.read = sequence, noted.at
+            moves.append(CursorMove(user_id, chat_id, ReceiptKind.READ, sequence, noted.at))
+        if (moves or device_moved) and state.left_at is None:
+            state.change = self._tables.next_change()
+        return moves
+
+    def _notify_all(self, moves: list[CursorMove]) -> None:
+        """An error of the listener must not reach the caller: the positions are durable."""
+        for notify in self._listeners:
+            try:
+                notify(moves)
+            except Exception:
+                log.exception("a listener failed on moved positions", positions=len(moves))
+
+    async def flush(self, user_id: str | None = None) -> None:
+        self.commit()
+
+    async def forget_device(self, user_id: str, device_id: str) -> None:
+        self.commit()
+        devices = self._tables.devices
+        for device in [device for device in devices if device[:2] == (user_id, device_id)]:
+            del devices[device]
+
+    async def position(self, user_id: str, device_id: str, chat_id: str) -> int:
+        """Includes notes."""
+        device = user_id, device_id, chat_id
+        noted = [one.sequence for one in self._noted if (one.user_id, one.device_id, one.chat_id) == device]
+        return max([*noted, self._tables.devices.get(device, 0)])
+
+
+class MemoryOverviews:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def changed(
+        self, user_id: str, device_id: str, after: str | None, limit: int, brief: bool = False
+    ) -> OverviewPage:
+        last = self._tables.changes
+        change, began = (-1, last) if after is None else _parse(after)
+        found: list[tuple[int, ChatSummary]] = []
+        size = 0
+        for latest, chat, state in self._changed(user_id, change, began):
+            at = self._summary(user_id, device_id, chat, state, brief)
+            size += len(at.last_entry or b"")
+            if len(found) == limit or (found and size > PAGE_BYTES_MAX):
+                return OverviewPage([at for _, at in found], f"{found[-1][0]}@{began}", False)
+            found.append((latest, at))
+        return OverviewPage([at for _, at in found], f"{max(last, change)}@0", True)
+
+    def _changed(self, user_id: str, change: int, began: int) -> list[tuple[int, ChatRecord, StateRecord]]:
+        """A person's chats that changed after this change, in the order of changes.
+
+        Leaves out chats that the person left before the list began.
+        """
+        found = []
+        for (person, chat_id), state in self._tables.states.items():
+            chat, has_left = self._tables.chats[chat_id], state.left_at is not None
+            latest = state.change if has_left else max(state.change, chat.change)
+            if person == user_id and latest > change and not (has_left and state.change <= began):
+                found.append((latest, chat, state))
+        return sorted(found, key=lambda one: one[0])
+
+    def _summary(
+        self, user_id: str, device_id: str, chat: ChatRecord, state: StateRecord, brief: bool
+    ) -> ChatSummary:
+        record, has_left = chat.chat, state.left_at is not None
+        unread, more = (0, False) if has_left else _unread(user_id, chat, state.read[0])
+        entries = [] if brief or has_left else [at for at in chat.wires if at <= chat.head]
+        return ChatSummary(
+            chat_id=record.chat_id,
+            epoch=record.epoch,
+            head=chat.head if state.left_at is None else state.left_at,
+            last_acked_sequence=self._tables.devices.get((user_id, device_id, record.chat_id), 0),
+            read_up_to=state.read[0],
+            unread=unread,
+            unread_more=more,
+            left=has_left,
+            chat_type=record.chat_type,
+            title=None if has_left else record.title,
+            peer_id=next((person for person in chat.pair if person != user_id), None),
+            last_entry=chat.wires[max(entries)] if entries else None,
+            muted_until=state.muted_until,
+        )
+
+
+class MemoryMemberStates:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def cursors(self, chat_id: str) -> list[MemberCursor]:
+        chat = self._tables.chats.get(chat_id)
+        found = []
+        for user_id, member in sorted(chat.members.items()) if chat is not None else ():
+            state = self._tables.states.get((user_id, chat_id), StateRecord(0))
+            found.append(MemberCursor(user_id, member.joined_sequence, *state.delivered, *state.read))
+        return found
+
+    async def mute(self, user_id: str, chat_id: str, until: str | None) -> None:
+        state = self._tables.states.get((user_id, chat_id))
+        if state is not None and state.left_at is None and state.muted_until != until:
+            state.muted_until, state.change = until, self._tables.next_change()
+
+    async def muted_until(self, user_id: str, chat_id: str) -> str | None:
+        state = self._tables.states.get((user_id, chat_id))
+        return None if state is None else state.muted_until
+
+
+def _unread(user_id: str, chat: ChatRecord, read_up_to: int) -> tuple[int, bool]:
+    """How many messages of others are unread, and whether there may be more."""
+    after = max(read_up_to, chat.head - UNREAD_LOOKED_AT_MAX)
+    entries = [chat.entries[sequence] for sequence in range(after + 1, chat.head + 1)]
+    found = sum(
+        entry is not None and entry.kind == Kind.MESSAGE and entry.sender_id != user_id for entry in entries
+    )
+    return min(found, UNREAD_MAX), found > UNREAD_MAX or read_up_to < after
+
+
+def _parse(token: str) -> tuple[int, int]:
+    found = TOKEN.fullmatch(token)
+    if found is None:
+        raise Refused(NO_TOKEN)
+    return int(found[1]), int(found[2])

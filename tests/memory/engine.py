@@ -1,0 +1,100 @@
+"""The engine in memory: every port over the same tables."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+
+from parley.clock import Clock
+from parley.ids import Ids
+from parley.store.ports import Batching, Job, Subscriptions
+from parley.store.rows import Finding
+from parley.telemetry import Metrics
+from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews
+from tests.memory.log import Hold, MemoryLog, hold_nothing
+from tests.memory.maintenance import MemoryInspection, MemoryListing, MemoryRepairs
+from tests.memory.people import (
+    MemoryAccountAdmin,
+    MemoryAccounts,
+    MemoryAuditLog,
+    MemoryDirectory,
+    MemoryInvitations,
+    MemoryRelations,
+)
+from tests.memory.tables import Tables
+
+FOREVER_MS = 2**62
+
+
+class MemoryOutbox:
+    def __init__(self, tables: Tables) -> None:
+        self._chats = tables.chats
+        self.marks = tables.published
+
+    def note_published(self, chat_id: str, through: int) -> None:
+        self.marks[chat_id] = max(through, self.marks.get(chat_id, 0))
+
+    async def unpublished(self) -> dict[str, int]:
+        marks = {chat_id: self.marks.get(chat_id, 0) for chat_id in self._chats}
+        return {chat_id: mark for chat_id, mark in marks.items() if mark < self._chats[chat_id].head}
+
+    async def flush(self) -> None:
+        """Nothing to write."""
+
+
+class MemoryStore:
+    """An `Engine`. `tables` may be those of an earlier instance."""
+
+    batching = Batching(per_chat=False, appends_at_once_max=1)
+    feed = None
+    allocator = None
+    available = True
+
+    def __init__(
+        self,
+        tables: Tables,
+        *,
+        clock: Clock,
+        ids: Ids,
+        metrics: Metrics,
+        sequencing: str = "atomic",
+        hold: Hold = hold_nothing,
+    ) -> None:
+        self.accounts = MemoryAccounts(tables)
+        self.account_admin = MemoryAccountAdmin(tables)
+        self.audit = MemoryAuditLog(tables)
+        self.relations = MemoryRelations(tables)
+        self.directory = MemoryDirectory(tables)
+        self.invitations = MemoryInvitations(tables, clock)
+        self.member_states = MemoryMemberStates(tables)
+        self.cursors = MemoryCursors(tables)
+        self.overviews = MemoryOverviews(tables)
+        self.outbox = MemoryOutbox(tables)
+        self.listing = MemoryListing(tables, clock)
+        self.inspection = MemoryInspection(tables)
+        self.repairs = MemoryRepairs(tables)
+        self.log = MemoryLog(
+            tables,
+            clock,
+            make_ids=ids,
+            metrics=metrics,
+            is_atomic=sequencing == "atomic",
+            commit=self.cursors.commit,
+            hold=hold,
+        )
+
+    async def create(self, report: Callable[[str], None]) -> list[str]:
+        """The caller creates the tables."""
+        return []
+
+    async def diagnose(self) -> AsyncIterator[Finding]:
+        yield Finding("ok", "store", "in memory")
+
+    async def open(self) -> None:
+        """Seals every open number: no process can write it any more."""
+        self.log.seal_before(FOREVER_MS)
+
+    def jobs(self, subscriptions: Subscriptions) -> list[Job]:
+        return []
+
+    async def close(self) -> None:
+        self.cursors.commit()

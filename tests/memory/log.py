@@ -1,0 +1,367 @@
+"""The `Log` port in memory, with both sequencing modes.
+
+`atomic`: one step allocates a number and writes the entry. `two_phase`: one step allocates, other tasks may
+run, and a second step writes the entry, or a void when the draft may no longer be stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import assert_never
+
+from msgspec import structs
+
+from parley import ids
+from parley.clock import Clock, iso
+from parley.core.append import (
+    NO_CHAT,
+    AppendFacts,
+    ChangeFacts,
+    JoinFacts,
+    Verdict,
+    answer_again,
+    decide_append,
+    stored_by,
+)
+from parley.errors import (
+    COUNTER_INCONSISTENT,
+    COUNTER_MISSING,
+    InconsistentCounterError,
+    Refusal,
+)
+from parley.model import (
+    AccountState,
+    Action,
+    Appended,
+    AppendResult,
+    Change,
+    ChatMember,
+    Draft,
+    Head,
+    Outcome,
+    Page,
+    Persisted,
+    Role,
+    StoredEntry,
+)
+from parley.store.log_telemetry import (
+    NOT_TRACED,
+    count_appended,
+    count_resolved,
+    trace_allocated,
+    trace_heads,
+    trace_races,
+)
+from parley.store.rules import STRAY_POSITIONS_MAX, expired_invitations
+from parley.telemetry import Metrics
+from parley.wire.frames import Entry
+from parley.wire.limits import PAGE_BYTES_MAX
+from tests.memory.tables import ChatRecord, StateRecord, Tables
+
+SEAL_AFTER_MS = 2_000
+
+Hold = Callable[[str], Awaitable[None] | None]
+"""Called at labelled points of an append, so that tests can wait or fail there."""
+
+News = dict[str, Persisted]
+"""What an append has made durable so far, by chat."""
+
+
+def hold_nothing(_: str) -> None:
+    """Never wait."""
+
+
+class MemoryLog:
+    """Without `metrics` it counts and logs nothing."""
+
+    def __init__(
+        self,
+        tables: Tables,
+        clock: Clock,
+        *,
+        make_ids: ids.Ids | None = None,
+        metrics: Metrics | None = None,
+        is_atomic: bool = True,
+        commit: Callable[[], None] = lambda: None,
+        hold: Hold = hold_nothing,
+    ) -> None:
+        self._tables = tables
+        self._clock = clock
+        self._ids = make_ids or ids.Ids(lambda _: 0)
+        self._metrics = metrics
+        self._is_atomic = is_atomic
+        self._commit = commit
+        self._hold = hold
+        self._under_way: set[tuple[str, int]] = set()
+        """Numbers that this process has allocated and will resolve itself."""
+
+    # Appending
+
+    async def append(self, drafts: Sequence[Draft]) -> AppendResult:
+        heads = trace_heads(drafts, self._head_of) if self._is_atomic and self._metrics else NOT_TRACED
+        await self._reach("before_write")
+        news: News = {}
+        if self._is_atomic:
+            outcomes = [self._append_atomic(draft, news) for draft in drafts]
+        else:
+            outcomes = [await self._append_two_phase(draft, news) for draft in drafts]
+        self._commit()
+        for persisted in news.values():
+            persisted.positions.sort(key=lambda position: position.sequence)
+        result = AppendResult(outcomes, self._count(news))
+        if self._metrics is not None:
+            count_appended(self._metrics, drafts, result, self._is_atomic, heads)
+        return result
+
+    def _count(self, news: News) -> list[Persisted]:
+        """Count what became durable, and return it."""
+        persisted = list(news.values())
+        if self._metrics is not None:
+            count_resolved(self._metrics, persisted, are_voids_sealed=True)
+        return persisted
+
+    async def _reach(self, label: str) -> None:
+        """Let other tasks run, as a disk would."""
+        await asyncio.sleep(0)
+        held = self._hold(label)
+        if held is not None:
+            await held
+
+    def _append_atomic(self, draft: Draft, news: News) -> Outcome:
+        decided = self._decide(draft)
+        if not isinstance(decided, ChatRecord):
+            return decided
+        return self._place(decided, self._take(decided, draft, news), draft, news)
+
+    async def _append_two_phase(self, draft: Draft, news: News) -> Outcome:
+        """Retries with another number when this one was sealed, or overtaken by a change, meanwhile."""
+        while True:
+            chat = self._decide(draft)
+            if not isinstance(chat, ChatRecord):
+                return chat
+            sequence = self._take(chat, draft, news)
+            self._under_way.add((draft.chat_id, sequence))
+            try:
+                await self._reach("after_allocate")
+            finally:
+                self._under_way.discard((draft.chat_id, sequence))
+            if sequence in chat.entries:
+                continue
+            decided = self._decide(draft)
+            is_overtaken = draft.change is not None and chat.last > sequence
+            if isinstance(decided, ChatRecord) and not is_overtaken:
+                return self._place(chat, sequence, draft, news)
+            self._resolve(chat, sequence, None, news)
+            if not isinstance(decided, ChatRecord):
+                if self._metrics is not None:
+                    trace_races([draft], [sequence], [decided])
+                return decided
+
+    def _take(self, chat: ChatRecord, draft: Draft, news: News) -> int:
+        """Allocate the next number. First turns abandoned numbers into voids, so that nothing waits."""
+        started = self._metrics.now() if self._metrics is not None else 0.0
+        for sequence in chat.open:
+            if (draft.chat_id, sequence) not in self._under_way:
+                self._resolve(chat, sequence, None, news)
+        assert chat.counter is not None
+        chat.counter += 1
+        chat.taken[chat.counter] = self._clock()
+        if self._metrics is not None:
+            self._metrics.time_allocation(self._metrics.now() - started)
+            if not self._is_atomic:
+                trace_allocated([draft], [chat.counter])
+        return chat.counter
+
+    def _decide(self, draft: Draft) -> ChatRecord | Outcome:
+        """The chat if the draft may be placed, its original if it is a retry, or the refusal."""
+        chat = self._tables.chats.get(draft.chat_id)
+        original = chat.find(draft.client_key) if chat is not None else None
+        decision = decide_append(draft, self._facts(draft, chat, original) if chat is not None else NO_CHAT)
+        if isinstance(decision, Refusal):
+            return decision
+        assert chat is not None
+        if decision is Verdict.ANSWER:
+            assert original is not None
+            return answer_again(draft, original)
+        return chat
+
+    def _facts(self, draft: Draft, chat: ChatRecord, original: Entry | None) -> AppendFacts:
+        before, role = chat.find(draft.after_key), chat.role(draft.sender_id)
+        return AppendFacts(
+            role=role,
+            account=self._tables.account(draft.sender_id) if role is not None else AccountState.ACTIVE,
+            is_peer_deleted=self._tables.is_peer_deleted(chat, draft.sender_id),
+            is_blocked=role is not None and self._tables.is_blocked(chat, draft.sender_id),
+            original=stored_by(original.sender_id if original else None, draft),
+            predecessor=stored_by(before.sender_id if before else None, draft),
+            change=self._change_facts(draft, draft.change, chat) if draft.change is not None else None,
+            trouble=_trouble_of(chat),
+        )
+
+    def _change_facts(self, draft: Draft, change: Change, chat: ChatRecord) -> ChangeFacts:
+        account = self._tables.account(change.user_id)
+        return ChangeFacts(
+            chat_type=chat.chat.chat_type,
+            open_to_join=chat.chat.open_to_join,
+            owners=sum(member.role is Role.OWNER for member in chat.members.values()),
+            members=len(chat.members),
+            target=chat.role(change.user_id),
+            is_target_deleted=account is AccountState.DELETED,
+            join=self._join_facts(draft.sender_id, change.user_id, chat),
+        )
+
+    def _join_facts(self, actor_id: str, user_id: str, chat: ChatRecord) -> JoinFacts:
+        tables = self._tables
+        if not tables.is_living(user_id):
+            return JoinFacts(user_exists=False)
+        invitation = tables.invitations.get((user_id, chat.chat.chat_id))
+        is_pending = invitation is not None and invitation.invited_at > expired_invitations(self._clock())
+        return JoinFacts(
+            chat_members=len(chat.members),
+            is_disabled=tables.account(user_id) is AccountState.DISABLED,
+            user_chats=len(tables.chats_of(user_id)),
+            consent=tables.consent(actor_id, user_id),
+            invited_as=invitation.role if invitation is not None and is_pending else None,
+        )
+
+    # Writing
+
+    def _place(self, chat: ChatRecord, sequence: int, draft: Draft, news: News) -> Appended:
+        """Write a draft at its number, and apply its change."""
+        now = iso(self._clock())
+        entry = Entry(
+            chat_id=draft.chat_id,
+            sequence=sequence,
+            epoch=chat.chat.epoch,
+            kind=draft.kind,
+            message_id=self._ids.next(ids.MESSAGE, self._clock()),
+            sender_id=draft.sender_id,
+            client_message_id=draft.client_message_id,
+            content=draft.content,
+            content_type=draft.content_type,
+            created_at=now,
+            server_timestamp=now,
+            display_time=draft.display_time,
+        )
+        if draft.client_key is not None:
+            chat.keys[draft.client_key] = sequence
+        self._resolve(chat, sequence, entry, news, draft)
+        if draft.change is not None:
+            self._apply(chat, draft, sequence, now)
+        return Appended(message_id=entry.message_id, sequence=sequence, epoch=chat.chat.epoch, created_at=now)
+
+    def _resolve(
+        self, chat: ChatRecord, sequence: int, entry: Entry | None, news: News, draft: Draft | None = None
+    ) -> None:
+        """Write an entry or a void; the chat counts as changed."""
+        position = StoredEntry(sequence, chat.resolve(sequence, entry))
+        chat.change = self._tables.next_change()
+        if draft is not None:
+            position.change, position.request_id = draft.change, draft.request_id
+        told = news.setdefault(chat.chat.chat_id, Persisted(chat.chat.chat_id, chat.chat.epoch, []))
+        told.positions.append(position)
+
+    def _apply(self, chat: ChatRecord, draft: Draft, sequence: int, now: str) -> None:
+        change, states = draft.change, self._tables.states
+        assert change is not None
+        user_id, place = change.user_id, (change.user_id, draft.chat_id)
+        match change.action:
+            case Action.JOINED:
+                chat.members[user_id] = ChatMember(user_id, change.role, now, sequence)
+                is_own = user_id == draft.sender_id
+                if not is_own and not self._tables.consent(draft.sender_id, user_id).is_contact:
+                    chat.unasked.add(user_id)
+                self._tables.invitations.pop(place, None)
+                state = states.setdefault(place, StateRecord(0))
+                state.left_at, state.change = None, self._tables.next_change()
+            case Action.LEFT | Action.REMOVED:
+                del chat.members[user_id]
+                chat.unasked.discard(user_id)
+                states[place].left_at, states[place].change = sequence, self._tables.next_change()
+            case Action.ROLE:
+                chat.members[user_id] = structs.replace(chat.members[user_id], role=change.role)
+            case Action.RENAMED:
+                chat.chat = structs.replace(chat.chat, title=change.title, updated_at=now)
+            case Action.READ_RECEIPTS:
+                assert change.read_receipts is not None
+                chat.chat = structs.replace(chat.chat, read_receipts=change.read_receipts, updated_at=now)
+            case _:
+                assert_never(change.action)
+
+    async def seal(self) -> list[Persisted]:
+        return self.seal_before(self._clock() - SEAL_AFTER_MS)
+
+    def seal_before(self, taken_ms: int) -> list[Persisted]:
+        """Turn open numbers that were allocated until then into voids."""
+        news: News = {}
+        for chat in self._tables.chats.values():
+            for sequence in chat.open:
+                if chat.taken.get(sequence, 0) <= taken_ms:
+                    self._resolve(chat, sequence, None, news)
+        return self._count(news)
+
+    # Reading
+
+    async def read(self, chat_id: str, after: int, limit: int) -> Page:
+        head = self._head_of(chat_id) or 0
+        return self._page(chat_id, range(after + 1, min(after + limit, head) + 1), after)
+
+    async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
+        end = max(1, min(before, (self._head_of(chat_id) or 0) + 1))
+        return self._page(chat_id, range(end - 1, max(0, end - 1 - limit), -1), end - 1)
+
+    def _page(self, chat_id: str, wanted: range, after: int) -> Page:
+        """The first of these positions that fit into a page, and always one."""
+        chat = self._tables.chats.get(chat_id)
+        if chat is None:
+            return Page(chat_id, 0, [], [], after + 1, after, 0)
+        found: list[int] = []
+        size = 0
+        for sequence in wanted:
+            size += len(chat.wires.get(sequence, b""))
+            if found and size > PAGE_BYTES_MAX:
+                break
+            found.append(sequence)
+        found.sort()
+        return Page(
+            chat_id=chat_id,
+            epoch=chat.chat.epoch,
+            entries=[chat.wires[sequence] for sequence in found if sequence in chat.wires],
+            voids=[sequence for sequence in found if sequence not in chat.wires],
+            from_sequence=found[0] if found else after + 1,
+            to_sequence=found[-1] if found else after,
+            head=chat.head,
+        )
+
+    async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
+        rows = {chat_id: self._tables.chats.get(chat_id) for chat_id in chat_ids}
+        return {chat_id: Head(row.chat.epoch, row.head) for chat_id, row in rows.items() if row is not None}
+
+    async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
+        chat = self._tables.chats.get(chat_id)
+        return None if chat is None else chat.wires.get(chat.keys.get(client_key, 0))
+
+    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
+        for chat_id in chat_ids:
+            chat = self._tables.chats.get(chat_id)
+            for sequence, entry in chat.entries.items() if chat is not None else ():
+                if entry is not None and entry.message_id == message_id:
+                    return chat_id, sequence
+        return None
+
+    def _head_of(self, chat_id: str) -> int | None:
+        chat = self._tables.chats.get(chat_id)
+        return None if chat is None else chat.head
+
+
+def _trouble_of(chat: ChatRecord) -> Refusal | None:
+    """Why a chat cannot allocate: its counter is missing, or does not match its log."""
+    counter, last = chat.counter, chat.last
+    if counter is None:
+        return COUNTER_MISSING
+    if counter < last:
+        return COUNTER_INCONSISTENT.because(str(InconsistentCounterError(counter, last)))
+    if counter - last > STRAY_POSITIONS_MAX:
+        return COUNTER_INCONSISTENT.because(f"Counter is {counter} but the log ends at {last}")
+    return None

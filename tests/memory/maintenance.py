@@ -1,0 +1,259 @@
+"""The ports of an operator in memory: `Listing`, `Inspection` and `Repairs`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TypeVar
+
+from parley.clock import Clock
+from parley.errors import CounterMissingError
+from parley.store.invariants import Breach
+from parley.store.recovery import NoSuchChat
+from parley.store.rows import (
+    ChatRow,
+    CounterRow,
+    EntryRow,
+    KeyRow,
+    ListedChat,
+    ListedMember,
+    ListedUser,
+    LogChunk,
+    MemberRow,
+    PositionRow,
+    Repair,
+    Traces,
+)
+from parley.store.rules import SAME_TITLE_MAX, direct_key
+from tests.memory.tables import ChatRecord, StateRecord, Tables
+
+ROWS_PER_PAGE = 500
+
+T = TypeVar("T")
+
+
+def pages(rows: list[T]) -> Iterator[list[T]]:
+    for start in range(0, len(rows), ROWS_PER_PAGE):
+        yield rows[start : start + ROWS_PER_PAGE]
+
+
+class MemoryListing:
+    def __init__(self, tables: Tables, clock: Clock) -> None:
+        self._tables = tables
+        self._clock = clock
+
+    async def users(self) -> list[ListedUser]:
+        sessions = [one for one in self._tables.sessions.values() if one.expires_at_ms > self._clock()]
+        return [
+            ListedUser(
+                user.user_id,
+                user.username,
+                user.display_name,
+                user.is_operator,
+                user.state.value,
+                user.created_at,
+                len(self._tables.chats_of(user.user_id)),
+                sum(session.user_id == user.user_id for session in sessions),
+            )
+            for user in sorted(self._tables.users.values(), key=lambda user: user.username)
+        ]
+
+    async def user_id_of(self, name: str) -> str | None:
+        users = self._tables.users.values()
+        return next((user.user_id for user in users if name in (user.username, user.user_id)), None)
+
+    async def chats(self, of_user_id: str | None = None) -> list[ListedChat]:
+        records = self._tables.chats.values()
+        found = [
+            ListedChat(
+                record.chat.chat_id,
+                record.chat.chat_type.value,
+                record.chat.title if not record.is_direct else ", ".join(self._names(record)),
+                len(record.members),
+                record.counter,
+                record.chat.created_at,
+            )
+            for record in records
+            if of_user_id is None or of_user_id in record.members
+        ]
+        return sorted(found, key=lambda chat: (chat.created_at, chat.chat_id))
+
+    def _names(self, record: ChatRecord) -> list[str]:
+        users = self._tables.users
+        return sorted(users[user_id].username for user_id in record.members if user_id in users)
+
+    async def find_chats(self, name: str) -> list[ListedChat]:
+        records, chats = self._tables.chats, await self.chats()
+        titles = {chat_id: (record.chat.title or "").casefold() for chat_id, record in records.items()}
+        people = {await self.user_id_of(part.strip()) for part in name.split(",")}
+        return (
+            [chat for chat in chats if chat.chat_id == name]
+            or [chat for chat in chats if titles[chat.chat_id] == name.casefold() != ""][:SAME_TITLE_MAX]
+            or [chat for chat in chats if "," in name and {*records[chat.chat_id].pair} == people]
+        )
+
+    async def members(self, chat_id: str) -> list[ListedMember]:
+        users, found = self._tables.users, []
+        record = self._tables.chats.get(chat_id)
+        for member in record.members.values() if record is not None else ():
+            state = self._tables.states.get((member.user_id, chat_id), StateRecord(0))
+            user = users.get(member.user_id)
+            found.append(
+                ListedMember(
+                    member.user_id,
+                    None if user is None else user.username,
+                    member.role.value,
+                    member.joined_at,
+                    member.joined_sequence,
+                    state.delivered[0],
+                    state.read[0],
+                )
+            )
+        return sorted(found, key=lambda member: (member.joined_sequence, member.username or ""))
+
+
+class MemoryInspection:
+    not_shown = frozenset({"schema", "file_integrity", "references"})
+    chats_at_once_max = 1
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def chat_count(self) -> int | None:
+        return len(self._tables.chats)
+
+    async def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:
+        rows = [
+            ChatRow(
+                chat_id=record.chat.chat_id,
+                chat_type=record.chat.chat_type.value,
+                epoch=record.chat.epoch,
+                direct_key=direct_key(list(record.pair)) if record.pair else None,
+                is_keyed=bool(record.pair),
+            )
+            for record in self._tables.chats.values()
+            if chat_ids is None or record.chat.chat_id in chat_ids
+        ]
+        for page in pages(rows):
+            yield page
+
+    async def members(self, chat: ChatRow) -> AsyncIterator[list[MemberRow]]:
+        tables = self._tables
+        rows = [
+            MemberRow(
+                user_id=user_id,
+                role=member.role.value,
+                joined_sequence=member.joined_sequence,
+                has_account=user_id in tables.users,
+                in_overview=(user_id, chat.chat_id) in tables.states,
+            )
+            for user_id, member in sorted(tables.chats[chat.chat_id].members.items())
+        ]
+        for page in pages(rows):
+            yield page
+
+    async def log(self, chat: ChatRow) -> AsyncIterator[LogChunk]:
+        record = self._tables.chats[chat.chat_id]
+        keys = {sequence: key for key, sequence in record.keys.items()}
+        rows = [
+            EntryRow(sequence, True)
+            if entry is None
+            else EntryRow(
+                sequence,
+                False,
+                entry.kind,
+                entry if sequence in record.wires else None,
+                message_id=entry.message_id,
+                sender_id=entry.sender_id,
+                client_key=keys.get(sequence),
+            )
+            for sequence, entry in sorted(record.entries.items())
+        ]
+        end = CounterRow(record.counter, change=record.change, change_last=self._tables.changes)
+        chunks = [LogChunk(page, open=dict(record.taken)) for page in pages(rows)]
+        for chunk in chunks[:-1]:
+            yield chunk
+        yield LogChunk(chunks[-1].rows if chunks else [], open=dict(record.taken), end=end)
+
+    async def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
+        for page in pages(sorted(self._tables.chats[chat.chat_id].keys.items())):
+            yield [KeyRow(*one) for one in page]
+
+    async def positions(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[PositionRow]]:
+        chosen = self._tables.chats.keys() & (self._tables.chats if chat_ids is None else chat_ids)
+        devices = [
+            self._position("user_device_cursors", chat_id, f"{user_id}/{device_id}", acked, 0)
+            for (user_id, device_id, chat_id), acked in self._tables.devices.items()
+            if chat_id in chosen
+        ]
+        people = [
+            self._position("delivery_state", chat_id, user_id, state.delivered[0], state.read[0])
+            for (user_id, chat_id), state in self._tables.states.items()
+            if chat_id in chosen
+        ]
+        for page in pages(devices + people):
+            yield page
+
+    def _position(self, table: str, chat_id: str, whose: str, acked: int, read: int) -> PositionRow:
+        record = self._tables.chats[chat_id]
+        is_stored = acked < 1 or acked in record.entries
+        return PositionRow(table, chat_id, whose, acked, read, is_stored, record.last)
+
+    async def own_breaches(self, chat_ids: Sequence[str] | None, *, whole: bool) -> AsyncIterator[Breach]:
+        for breach in list[Breach]():
+            yield breach
+
+
+class MemoryRepairs:
+    may_raise = False
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def _record(self, chat_id: str) -> ChatRecord:
+        record = self._tables.chats.get(chat_id)
+        if record is None:
+            raise NoSuchChat(f"there is no chat {chat_id}")
+        return record
+
+    async def chats_without_counter(self) -> list[str]:
+        return [chat_id for chat_id, record in self._tables.chats.items() if record.counter is None]
+
+    async def traces(self, chat_id: str) -> Traces:
+        record = self._record(chat_id)
+        states = [state for (_, at), state in self._tables.states.items() if at == chat_id]
+        devices = [acked for (_, _, at), acked in self._tables.devices.items() if at == chat_id]
+        entries = max((at for at, entry in record.entries.items() if entry is not None), default=0)
+        return Traces(
+            chat_id=chat_id,
+            counter=record.counter,
+            entries=entries,
+            voids=record.last if record.last > entries else 0,
+            open_allocations=max(record.taken, default=0),
+            keys=max(record.keys.values(), default=0),
+            device_cursors=max(devices, default=0),
+            delivery_state=max([max(state.delivered[0], state.read[0]) for state in states], default=0),
+        )
+
+    async def holes(self, chat_id: str, first: int, last: int) -> list[tuple[int, int]]:
+        record, found = self._record(chat_id), list[tuple[int, int]]()
+        for at in range(first, last + 1):
+            if at in record.entries or at in record.taken:
+                continue
+            start = found.pop()[0] if found and found[-1][1] == at - 1 else at
+            found.append((start, at))
+        return found
+
+    async def write(self, repair: Repair) -> int:
+        record = self._record(repair.chat_id)
+        if repair.counter_is_lost != (record.counter is None):
+            raise CounterMissingError("the counter came back, or was lost, meanwhile; run this again")
+        if record.counter is None:
+            record.counter = repair.counter
+        for first, last in repair.voids:
+            for sequence in {*range(first, last + 1)} - record.entries.keys():
+                record.resolve(sequence, None)
+        record.change = self._tables.next_change()
+        return record.counter
+
+    def how_to_delete_counter(self, chat_id: str) -> str:
+        return f"tables.chats[{chat_id!r}].counter = None"

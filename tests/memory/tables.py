@@ -1,0 +1,168 @@
+"""The tables of the engine in memory, as plain dictionaries. They outlive the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from parley.core.consent import ConsentFacts
+from parley.model import (
+    AccountState,
+    AuditRecord,
+    ChatMember,
+    ChatType,
+    Invitation,
+    Relation,
+    Role,
+    Session,
+    StoredChat,
+    User,
+)
+from parley.wire.frames import Entry
+
+
+@dataclass
+class ChatRecord:
+    """One chat: its members and its log."""
+
+    chat: StoredChat
+    pair: tuple[str, ...] = ()
+    """The two people of a direct chat."""
+    counter: int | None = 0
+    """The last allocated number; None when it is lost."""
+    members: dict[str, ChatMember] = field(default_factory=dict)
+    unasked: set[str] = field(default_factory=set)
+    """Members whom somebody put here who was not a contact of theirs."""
+    entries: dict[int, Entry | None] = field(default_factory=dict)
+    """Every resolved position; None is a void."""
+    wires: dict[int, bytes] = field(default_factory=dict)
+    """The JSON of the entries."""
+    keys: dict[bytes, int] = field(default_factory=dict)
+    """Where each client's id is stored."""
+    taken: dict[int, int] = field(default_factory=dict)
+    """Numbers that `two_phase` has allocated and not resolved, and when, in milliseconds."""
+    head: int = 0
+    """Where the resolved prefix ends."""
+    last: int = 0
+    """The highest resolved position."""
+    change: int = 0
+    """The number of the last change that its members' overviews must show."""
+
+    @property
+    def open(self) -> list[int]:
+        """Numbers that were allocated and are not resolved."""
+        given = {*self.taken, *range(self.head + 1, (self.counter or 0) + 1)}
+        return sorted(given - self.entries.keys())
+
+    @property
+    def is_direct(self) -> bool:
+        return self.chat.chat_type is ChatType.DIRECT
+
+    def role(self, user_id: str) -> Role | None:
+        member = self.members.get(user_id)
+        return None if member is None else member.role
+
+    def find(self, client_key: bytes | None) -> Entry | None:
+        """The entry stored under a client's id."""
+        return None if client_key is None else self.entries.get(self.keys.get(client_key, 0))
+
+    def resolve(self, sequence: int, entry: Entry | None) -> bytes | None:
+        """Write a position, once. Returns the JSON of the entry."""
+        assert sequence not in self.entries, "a position is written once"
+        self.entries[sequence] = entry
+        if entry is not None:
+            self.wires[sequence] = msgspec.json.encode(entry)
+        self.taken.pop(sequence, None)
+        self.last = max(self.last, sequence)
+        while self.head + 1 in self.entries:
+            self.head += 1
+        return self.wires.get(sequence)
+
+
+@dataclass
+class StateRecord:
+    """The state of one person in one chat. It stays when they leave."""
+
+    change: int
+    left_at: int | None = None
+    """The position at which they left."""
+    delivered: tuple[int, str | None] = (0, None)
+    """A position, and when it got there."""
+    read: tuple[int, str | None] = (0, None)
+    muted_until: str | None = None
+
+
+@dataclass
+class Tables:
+    users: dict[str, User] = field(default_factory=dict)
+    passwords: dict[str, str] = field(default_factory=dict)
+    """Hashes, by user."""
+    sessions: dict[bytes, Session] = field(default_factory=dict)
+    """By the token's hash."""
+    deletions: dict[str, int] = field(default_factory=dict)
+    """Accounts that were deleted and may still be in chats, and since when, in milliseconds."""
+    audit: dict[str, AuditRecord] = field(default_factory=dict)
+    relations: dict[tuple[str, Relation], dict[str, str]] = field(default_factory=dict)
+    """The people whom a person lists like this, and since when."""
+    chats: dict[str, ChatRecord] = field(default_factory=dict)
+    states: dict[tuple[str, str], StateRecord] = field(default_factory=dict)
+    """By person and chat."""
+    devices: dict[tuple[str, str, str], int] = field(default_factory=dict)
+    """How far each device is, by person, device and chat."""
+    published: dict[str, int] = field(default_factory=dict)
+    """How far each chat is on the bus."""
+    invitations: dict[tuple[str, str], Invitation] = field(default_factory=dict)
+    """By person and chat; those that have expired may be among them."""
+    changes: int = 0
+
+    def next_change(self) -> int:
+        """The number of the next change, of a chat or of a person's state in one."""
+        self.changes += 1
+        return self.changes
+
+    def add_chat(self, chat: StoredChat, people: Sequence[str]) -> ChatRecord:
+        """A chat with its counter at 0; `created_by` is the owner."""
+        row = ChatRecord(chat, tuple(people) if chat.chat_type is ChatType.DIRECT else ())
+        row.change = self.next_change()
+        for person in people:
+            role = Role.OWNER if person == chat.created_by else Role.MEMBER
+            row.members[person] = ChatMember(person, role, chat.created_at, 0)
+            if person != chat.created_by and chat.created_by not in self.held(person, Relation.CONTACT):
+                row.unasked.add(person)
+            self.states[person, chat.chat_id] = StateRecord(row.change)
+        self.chats[chat.chat_id] = row
+        return row
+
+    def held(self, user_id: str, relation: Relation) -> dict[str, str]:
+        """The people whom a person lists like this, and since when."""
+        return self.relations.get((user_id, relation), {})
+
+    def consent(self, actor_id: str, user_id: str) -> ConsentFacts:
+        """What a person who exists says to being added."""
+        return ConsentFacts(
+            who_may_add=self.users[user_id].who_may_add,
+            is_contact=actor_id in self.held(user_id, Relation.CONTACT),
+            has_blocked=actor_id in self.held(user_id, Relation.BLOCK),
+            unasked_chats=sum(user_id in row.unasked for row in self.chats.values()),
+        )
+
+    def is_blocked(self, chat: ChatRecord, user_id: str) -> bool:
+        """Whether the other person of a direct chat has blocked this one."""
+        return any(user_id in self.held(peer, Relation.BLOCK) for peer in chat.pair)
+
+    def is_living(self, user_id: str) -> bool:
+        """Whether a person exists and is not deleted."""
+        return user_id in self.users and self.users[user_id].state is not AccountState.DELETED
+
+    def account(self, user_id: str) -> AccountState:
+        user = self.users.get(user_id)
+        return AccountState.ACTIVE if user is None else user.state
+
+    def is_peer_deleted(self, chat: ChatRecord, user_id: str) -> bool:
+        """The account of the other one of a direct chat."""
+        return any(self.account(peer) is AccountState.DELETED for peer in chat.pair if peer != user_id)
+
+    def chats_of(self, user_id: str) -> list[str]:
+        return [chat_id for chat_id, row in self.chats.items() if user_id in row.members]

@@ -1,0 +1,1 @@
+"""Attacks by name, each shown to fail."""

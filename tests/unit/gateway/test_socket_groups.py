@@ -1,0 +1,50 @@
+"""Connections of one user: what they may leave unread together."""
+
+from parley.gateway.socket_groups import SocketGroup, SocketGroups
+from parley.wire.codes import Close
+from parley.wire.limits import OUTBOX_BYTES_MAX, USER_OUTBOX_BYTES_MAX
+
+
+class UnreadSocket:
+    """A connection that has so much unread."""
+
+    def __init__(self, outbox_bytes: int) -> None:
+        self.outbox_bytes = outbox_bytes
+
+    def close(self, close: Close) -> None:
+        raise AssertionError("a group closes nobody by itself")
+
+
+def group_of(*unread: int) -> tuple[SocketGroup, list[UnreadSocket]]:
+    group, sockets = SocketGroup(), [UnreadSocket(size) for size in unread]
+    for socket in sockets:
+        group.add(socket)
+    return group, sockets
+
+
+def test_few_sockets_have_a_whole_outbox_each() -> None:
+    """As long as all of them fit, none is asked to have less."""
+    group, _ = group_of(*[0] * (USER_OUTBOX_BYTES_MAX // OUTBOX_BYTES_MAX))
+    assert group.outbox_bytes_max == OUTBOX_BYTES_MAX
+
+
+def test_many_sockets_have_a_part_each() -> None:
+    """What each may have unasked is never more than all may have together."""
+    group, sockets = group_of(*[0] * 100)
+    assert group.outbox_bytes_max * len(sockets) <= USER_OUTBOX_BYTES_MAX
+
+
+def test_the_fullest_goes_when_all_have_too_much() -> None:
+    """Exactly at the limit nobody has to go; one byte more, and it is the one with most unread."""
+    fullest = OUTBOX_BYTES_MAX
+    group, sockets = group_of(1, fullest, USER_OUTBOX_BYTES_MAX - fullest - 3)
+    assert (group.slowest(2), group.slowest(3)) == (None, sockets[2])
+
+
+def test_a_group_without_sockets_is_forgotten() -> None:
+    """Users who have left leave nothing behind."""
+    groups, socket = SocketGroups(), UnreadSocket(0)
+    groups.join("ann", socket)
+    counted = groups.count("ann")
+    groups.leave("ann", socket)
+    assert (counted, groups.count("ann"), groups._groups) == (1, 0, {})
