@@ -2,12 +2,14 @@
 
 import asyncio
 import random
+from collections.abc import Callable, Coroutine
 from functools import partial
 
 import pytest
 import structlog
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.conn import AIOKafkaConnection
 
 from parley.bus import events
 from parley.bus.events import PERSISTED
@@ -219,3 +221,46 @@ async def set_limit(client: AIOKafkaAdminClient, topic: str, size: int) -> None:
         return bool(answer.resources[0][4][0][1] == str(size))
 
     await eventually(is_set)
+
+
+async def enter_admin(kafka: KafkaConfig) -> None:
+    async with admin_of(kafka):
+        pass
+
+
+async def enter_node(kafka: KafkaConfig) -> None:
+    async with node(kafka, "one", ScriptedLog()):
+        pass
+
+
+STARTS = {
+    "feed": lambda kafka: feed_of(kafka).consume("workers", Worker()),
+    "bus": enter_node,
+    "admin": enter_admin,
+}
+
+
+@pytest.mark.parametrize("start", STARTS.values(), ids=STARTS)
+async def test_a_start_that_is_cancelled_leaves_no_connection(
+    start: Callable[[KafkaConfig], Coroutine[None, None, None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that ends while its first request is under way closes what it has opened."""
+    kafka = await fresh_topics()
+    opened: list[AIOKafkaConnection] = []
+    asked = asyncio.Event()
+    send = AIOKafkaConnection.send
+
+    def watched(connection: AIOKafkaConnection, request: object, **options: object) -> object:
+        if connection not in opened:
+            opened.append(connection)
+        elif not asked.is_set():
+            asked.set()  # the first request was for the versions, this one is for the brokers
+        return send(connection, request, **options)
+
+    monkeypatch.setattr(AIOKafkaConnection, "send", watched)
+    starting = asyncio.create_task(start(kafka))
+    await asked.wait()
+    starting.cancel()
+    await asyncio.wait([starting])
+    assert starting.cancelled()
+    assert [connection.connected() for connection in opened] == [False] * len(opened)

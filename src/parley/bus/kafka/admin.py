@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
-from parley.bus.kafka.client import options
+from parley.bus.kafka.client import options, start_client
 from parley.bus.topics import BATCH_BYTES_MAX, INSYNC_REPLICAS_MIN, Topic, check_topic_settings
 from parley.config import KafkaConfig, is_loopback
 from parley.errors import ConfigError
@@ -28,7 +28,7 @@ async def admin_of(kafka: KafkaConfig) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(**options(kafka))
     brokers = ", ".join(kafka.brokers)
     try:
-        await admin.start()
+        await start_client(admin)
         yield admin
     except (KafkaError, TimeoutError, OSError) as error:
         reason = str(error) or type(error).__name__

@@ -20,7 +20,7 @@ from aiokafka.partitioner import DefaultPartitioner
 
 from parley.bus.embedded import EmbeddedBus
 from parley.bus.events import PROOF, Record
-from parley.bus.kafka.client import options
+from parley.bus.kafka.client import options, start_client
 from parley.bus.kafka.live_reader import LiveReader
 from parley.bus.publisher import NotPublished, Publisher
 from parley.bus.topics import BATCH_BYTES_MAX
@@ -115,7 +115,7 @@ class KafkaSink:
                     max_batch_size=BATCH_BYTES_MAX - BATCH_BYTES_MARGIN,
                 )
                 try:
-                    await producer.start()
+                    await start_client(producer)
                 except BaseException as error:
                     await producer.stop()
                     if isinstance(error, KafkaError):

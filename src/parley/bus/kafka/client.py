@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 from aiokafka import AIOKafkaConsumer
@@ -19,6 +19,8 @@ METADATA_MS_MAX = 30_000
 """How soon clients notice a new partition."""
 RETRY_MS = 100
 CLOSE_SECONDS_MAX = 5.0
+FIRST_ANSWER_SECONDS_MAX = 1.0
+"""How long a start that is cancelled still waits for the answer to the client's first request."""
 
 PROTOCOLS = {"plaintext": "PLAINTEXT", "tls": "SSL", "sasl_tls": "SASL_SSL"}
 
@@ -50,6 +52,24 @@ def _tls(authorities: str) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=authorities or None)
     except OSError as error:
         raise ConfigError(f"kafka.ca cannot be used: {authorities}: {error.strerror or error}") from error
+
+
+class Startable(Protocol):
+    """A consumer, a producer or an admin client of aiokafka."""
+
+    async def start(self) -> None: ...
+
+
+async def start_client(client: Startable) -> None:
+    """Cancelled during its first request, aiokafka would leave that connection open: so let it end first."""
+    starting = asyncio.ensure_future(client.start())
+    try:
+        await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await asyncio.wait([starting], timeout=FIRST_ANSWER_SECONDS_MAX)
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        raise
 
 
 async def close_consumer(consumer: AIOKafkaConsumer) -> None:

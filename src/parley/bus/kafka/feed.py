@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from parley.bus import events
-from parley.bus.kafka.client import close_consumer, options
+from parley.bus.kafka.client import close_consumer, options, start_client
 from parley.bus.kafka.records import RecordReader
 from parley.config import KafkaConfig
 from parley.core.backoff import JITTER_SHARE, backoff
@@ -110,7 +110,7 @@ class GroupMember(ConsumerRebalanceListener):  # type: ignore[misc]
         committing = asyncio.create_task(self._commit_often())
         try:
             self._consumer.subscribe([self._topic], listener=self)
-            await self._consumer.start()
+            await start_client(self._consumer)
             while True:
                 found = await self._consumer.getmany(timeout_ms=POLL_MS)
                 for partition, records in found.items():

@@ -14,7 +14,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from aiokafka.errors import KafkaError
 
 from parley.bus import events
-from parley.bus.kafka.client import close_consumer, options
+from parley.bus.kafka.client import close_consumer, options, start_client
 from parley.bus.kafka.records import RecordReader
 from parley.config import KafkaConfig
 from parley.core.cluster_keys import ClusterKeys
@@ -59,7 +59,7 @@ class LiveReader:
         )
         self._consumer.assign([TopicPartition(self._topic, 0)])
         try:
-            await self._consumer.start()
+            await start_client(self._consumer)
             self._next = await self._consumer.end_offsets(self._known())
         except BaseException:
             await close_consumer(self._consumer)
