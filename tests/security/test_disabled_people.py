@@ -10,7 +10,7 @@ from parley.errors import Refused
 from parley.model import AccountState, Draft
 from tests.harness.clients import HttpClient, Person, RawClient
 from tests.harness.server import ServerProcess
-from tests.integration.cli.running import succeed
+from tests.integration.cli.running import parley, succeed
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
 from tests.integration.gateway.two_nodes import TwoNodes
 
@@ -130,6 +130,23 @@ async def test_sockets_on_another_node_close_at_once(tmp_path: Path) -> None:
             assert (await client.until_ended()).code == 4102
         answer = await two.as_(ann).post(f"/v1/chats/{chat}/messages", message())
         assert_refused(answer, 401, "unauthenticated")
+
+
+@pytest.mark.timeout(120)
+async def test_a_command_beside_nodes_closes_sockets_at_once(tmp_path: Path) -> None:
+    """`parley user disable` on a shared store tells every node before it returns: no heartbeat is needed."""
+    nodes = TwoNodes(tmp_path, {"PARLEY_STORE_SEQUENCING": "atomic"})
+    async with nodes.serving() as served:
+        (ann,) = await served.people("ann")
+        chat = await served.as_(ann).create_group()
+        async with served.nodes[0].client(ann) as one, served.nodes[1].client(ann) as two:
+            for client in (one, two):
+                assert (await client.send_message(chat, "warm"))["type"] == "ack"
+            disabling = await asyncio.to_thread(
+                parley, "user", "disable", "ann", data=tmp_path, environment=nodes.settings
+            )
+            assert disabling.status == 0, disabling.stderr
+            assert [(await client.until_ended()).code for client in (one, two)] == [4102, 4102]
 
 
 async def test_a_command_beside_a_server_closes_sockets(tmp_path: Path) -> None:

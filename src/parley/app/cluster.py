@@ -16,10 +16,11 @@ from parley.cluster.calls import SignedCalls
 from parley.cluster.notices import NoticeSender
 from parley.cluster.peers import ClusterPeers
 from parley.cluster.server import NodeServer
-from parley.cluster.trust import client_tls, server_tls
+from parley.cluster.trust import client_tls, cluster_keys, server_tls
 from parley.config import Config
 from parley.core.cluster_keys import ClusterKeys
 from parley.ephemeral.ports import Ephemeral
+from parley.ephemeral.redis.engine import RedisEphemeral
 from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.sequencing.service import Sequencer
@@ -27,6 +28,8 @@ from parley.store.ports import Engine
 from parley.telemetry import Metrics
 
 RUN_BYTES = 8
+COMMAND_SECONDS_MAX = 3.0
+"""How long a command waits for gateways to acknowledge what it tells them."""
 
 
 class ClusterNode:
@@ -91,6 +94,29 @@ class ClusterNode:
         await self._peers.stop()
         await self._server.close()
         await self._calls.close()
+
+
+class CommandNotices:
+    """Tells the gateways what a command has changed. The command itself is no node: it has no lease."""
+
+    def __init__(self, config: Config, clock: Clock, make_ids: Ids, metrics: Metrics) -> None:
+        keys = cluster_keys(config.cluster, config.cluster.host)
+        self._ephemeral = RedisEphemeral(config.redis.url, keys, clock, prefix=config.redis.prefix)
+        self._calls = SignedCalls(
+            keys, clock=clock, random_bytes=secrets.token_bytes, tls=client_tls(config.cluster)
+        )
+        peers = ClusterPeers("", (), self._ephemeral.nodes, self._calls, metrics)
+        self._notices = NoticeSender(peers, metrics, clock, make_ids)
+
+    @property
+    def listener(self) -> Listener:
+        return self._notices
+
+    async def close(self) -> None:
+        """Wait until every gateway has acknowledged, within limits: a gateway also finds out by reading."""
+        await self._notices.stop(COMMAND_SECONDS_MAX)
+        await self._calls.close()
+        await self._ephemeral.close()
 
 
 def sequencer_routes(

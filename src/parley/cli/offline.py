@@ -1,7 +1,8 @@
 """The store and the use cases for commands, without a server.
 
 Commands use the same use cases as the server and may run at the same time. They do not do its jobs: no lock,
-no sealing, no checkpoint. A running server notices what they wrote: on SQLite within a second.
+no sealing, no checkpoint. A running server notices what they wrote: on SQLite within a second, and nodes that
+share a store are told.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import pwd
 import random
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from parley import ids
 from parley.app.engines import make_engine
@@ -28,10 +29,14 @@ from parley.chats.user_admin import COMMAND_LINE, OperatorCall, UserAdmin
 from parley.cli.names import require_user
 from parley.cli.places import Place
 from parley.clock import wall_clock
+from parley.config import Config
 from parley.ephemeral.local import LocalSignals
 from parley.model import Session
 from parley.store.ports import Engine
 from parley.telemetry import Metrics, configure_logs
+
+if TYPE_CHECKING:
+    from parley.app.cluster import CommandNotices
 
 DEVICE_NAME = "parley command line"
 
@@ -81,6 +86,9 @@ class OfflineServices:
         _require_store(place)
         self.engine = engine = make_offline_engine(place, make_ids, metrics)
         bus = EmbeddedBus()
+        self.notices = _notices(place.settings, make_ids, metrics)
+        if self.notices is not None:
+            bus.subscribe(self.notices.listener)
         self.sending = LocalSender(engine.log, bus, PendingSends(), metrics, engine.batching)
         self.people = AccountManager(
             engine.accounts,
@@ -120,6 +128,15 @@ class OfflineServices:
         )
 
 
+def _notices(config: Config, make_ids: ids.Ids, metrics: Metrics) -> CommandNotices | None:
+    """On a shared store nodes hear of ended sessions and new chats from the one who made them."""
+    if config.store.engine == "sqlite" or not config.redis.url or not config.cluster.secret:
+        return None
+    from parley.app.cluster import CommandNotices
+
+    return CommandNotices(config, wall_clock, make_ids, metrics)
+
+
 @contextlib.asynccontextmanager
 async def open_services(place: Place) -> AsyncIterator[OfflineServices]:
     services = OfflineServices(place)
@@ -129,6 +146,8 @@ async def open_services(place: Place) -> AsyncIterator[OfflineServices]:
         yield services
     finally:
         await services.sending.stop()
+        if services.notices is not None:
+            await services.notices.close()
         services.people.close()
         await services.engine.close()
 

@@ -8,6 +8,7 @@ chats of their users in turn.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Coroutine
 
 import structlog
@@ -68,10 +69,12 @@ class NoticeSender:
     def sessions_ended(self, session_ids: list[str]) -> None:
         self._add(SessionsEnded(self._new_id(), session_ids))
 
-    async def stop(self) -> None:
-        """Wait a moment for notices that are under way, then drop them."""
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=STOP_SECONDS_MAX)
+    async def stop(self, seconds: float = STOP_SECONDS_MAX) -> None:
+        """Wait so long for notices that are under way, then drop them."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._tasks:  # one that reads the list starts one for each node
+                    await asyncio.wait(self._tasks)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
