@@ -6,7 +6,7 @@ the client's bytes. The servers for clients, for nodes and for sequences run on 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,9 +20,6 @@ SERVER_NAME = "Parley"
 SHUTDOWN_SECONDS = 60.0
 """How long cleaning up waits for handlers, as aiohttp does by default."""
 NO_HTTP = BAD_REQUEST.because("this is not a well-formed HTTP request")
-EXPECTATION_FAILED = 417
-
-Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 class HttpRunner(web.AppRunner):
@@ -46,27 +43,23 @@ class HttpRunner(web.AppRunner):
 
     async def _add_headers(self, request: web.Request, response: web.StreamResponse) -> None:
         response.headers.update(self.headers)
+        if isinstance(response, web.HTTPExpectationFailed):  # aiohttp's own, with the client's text in it
+            response.content_type = "application/json"
+            response.body = _problem_body(response.status)
 
     async def _make_server(self) -> web.Server:
         return _Server(await super()._make_server(), self.headers)
 
 
 class _Server(web.Server):
-    """aiohttp's server of an application, with our own answers where the application is not asked."""
+    """aiohttp's server of an application, with our own protocol."""
 
     def __init__(self, made: web.Server, headers: Mapping[str, str]) -> None:
-        super().__init__(self._handle, request_factory=made.request_factory, **made._kwargs)
-        self._application = made.request_handler
+        super().__init__(made.request_handler, request_factory=made.request_factory, **made._kwargs)
         self._headers = headers
 
     def __call__(self) -> RequestHandler:
         return HttpProtocol(self, self._headers, loop=self._loop, **self._kwargs)
-
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        try:
-            return await self._application(request)
-        except web.HTTPExpectationFailed:  # raised before any middleware, with the client's text in it
-            return _problem(EXPECTATION_FAILED, self._headers)
 
 
 class HttpProtocol(RequestHandler):
@@ -92,6 +85,10 @@ class HttpProtocol(RequestHandler):
 
 
 def _problem(status: int, headers: Mapping[str, str]) -> web.Response:
-    refusal = NO_HTTP if status < INTERNAL.status else INTERNAL
-    body = msgspec.json.encode(Problem(refusal.code, refusal.reason, refusal.temporary))
+    body = _problem_body(status)
     return web.Response(status=status, body=body, content_type="application/json", headers=headers)
+
+
+def _problem_body(status: int) -> bytes:
+    refusal = NO_HTTP if status < INTERNAL.status else INTERNAL
+    return msgspec.json.encode(Problem(refusal.code, refusal.reason, refusal.temporary))

@@ -3,12 +3,16 @@
 The old code delayed each of these by several seconds. The bound leaves room for a busy machine.
 """
 
+import asyncio
 import contextlib
 
 import msgspec
+import pytest
 from aiohttp import ClientSession
 
 from parley.core import rates
+from parley.gateway.client_protocol import TIMED_BYTES_MIN
+from parley.gateway.turns import FRAME_SECONDS, SLICE_SECONDS
 from tests.harness.clients import Frame, HttpClient, Person, RawClient
 from tests.harness.clock import VirtualClock
 from tests.harness.server import ServerProcess
@@ -23,6 +27,8 @@ __all__ = ["server"]
 DELAYED_SECONDS_MAX = 1.0
 ANSWERS = 5
 CHATS = 400
+BUFFERED_PIECES = 24
+PONG = 10
 OVERVIEW = masked(TEXT, msgspec.json.encode({"type": "sync_overview", "limit": 1_000}))
 FORWARDED = {"X-Forwarded-For": "203.0.113.7"}
 
@@ -76,6 +82,39 @@ async def test_many_flooding_sockets_of_one_user_have_one_share(server: ServerPr
             for _ in range(10):
                 floods.enter_context(flooding(flood_socket(server.port, eve), OVERVIEW * 200))
             assert await slowest_send(crowd) < DELAYED_SECONDS_MAX
+
+
+async def test_frames_that_wait_behind_a_slow_request_are_taken_in_turns(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came in meanwhile, a little at a time, is not taken in one go when the request is answered."""
+    async with place.serving() as served:
+        ann, ben = await served.people("ann", "ben")
+        goes_on = asyncio.Event()
+
+        async def slow(*_: object) -> list[object]:
+            await goes_on.wait()
+            return []
+
+        monkeypatch.setattr(served.app.social.presence, "query", slow)
+        bare = BareSocket(served.port)
+        await bare.open()
+        await bare.hello(ann, live=False)
+        bare.send([{"type": "presence_query", "user_ids": []}])
+        pings = (TIMED_BYTES_MIN - 1) // len(masked(PING, b""))
+        async with served.client(ben) as other:
+            for _ in range(BUFFERED_PIECES):
+                bare.send_raw(masked(PING, b"") * pings)
+                await other.heartbeat()  # the server has read what came before
+            waits = served.metric("parley_turn_waits_total")
+            goes_on.set()
+            while (await bare.part())[0] != PONG:
+                pass
+            for _ in range(BUFFERED_PIECES * pings - 1):
+                await bare.part()
+        slices = BUFFERED_PIECES * pings * FRAME_SECONDS / SLICE_SECONDS
+        assert served.metric("parley_turn_waits_total") - waits >= int(slices) - 1 > 0
+        bare.close()
 
 
 async def test_pings_count_as_frames(place: Place) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from aiohttp import WSCloseCode, web
 from aiohttp.http import WebSocketReader
@@ -59,11 +59,12 @@ class FrameHeaders:
             length = second - MASKED
             if length < LENGTH_16_BITS:
                 at += 2 + MASK_BYTES + length
-                continue
-            body = at + (4 if length == LENGTH_16_BITS else 10)
-            if size < body:
+            elif length == LENGTH_16_BITS and size - at >= 4:
+                at += 4 + MASK_BYTES + (data[at + 2] << 8 | data[at + 3])
+            elif length == LENGTH_64_BITS and size - at >= 10:
+                at += 10 + MASK_BYTES + int.from_bytes(data[at + 2 : at + 10], "big")
+            else:
                 return self._wait(data[at:])
-            at = body + MASK_BYTES + int.from_bytes(data[at + 2 : body], "big")
         self._left_bytes = at - size
         return True
 
@@ -78,6 +79,17 @@ class FrameReader:
     A client that has used its slice of the loop is not read from until its turn comes.
     """
 
+    __slots__ = (
+        "_headers",
+        "_is_broken",
+        "_parser",
+        "_protocol",
+        "_turns",
+        "_unread",
+        "is_ended",
+        "is_resting",
+    )
+
     def __init__(self, parser: WebSocketReader, protocol: ClientProtocol, turns: LoopTurns) -> None:
         self._parser = parser
         self._protocol = protocol
@@ -88,7 +100,10 @@ class FrameReader:
         self.is_ended = False
         """Whether our close is written: nothing that comes is looked at any more."""
         self.is_resting = False
-        self.feed_eof = parser.feed_eof
+
+    def feed_eof(self) -> None:
+        """Called by aiohttp when nothing more will come."""
+        self._parser.feed_eof()
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Called by aiohttp with what came in."""
@@ -99,7 +114,8 @@ class FrameReader:
             return GO_ON
         if not self._headers.are_masked(data):
             self._is_broken = True
-            self._protocol.broken()
+            if self._protocol.owner is not None:
+                self._protocol.owner.refuse_unmasked()
         elif not self.is_ended:
             return self._parser.feed_data(data)
         elif self._headers.is_closed:
@@ -113,7 +129,7 @@ class FrameReader:
         for start in range(0, len(data), PIECE_BYTES):
             began = turns.now()
             has_failed, left = self._read(data[start : start + PIECE_BYTES])
-            share.spent += turns.now() - began
+            turns.charge(share, began)
             if has_failed:
                 return has_failed, left
             if share.spent > SLICE_SECONDS:
@@ -137,14 +153,16 @@ class FrameReader:
         self._protocol.release_reading()
 
 
-def _ignore() -> None:
-    """Nothing is to be done."""
+class ProtocolOwner(Protocol):
+    def refuse_unmasked(self) -> None:
+        """The client does not mask its frames."""
+        ...
 
 
 class ClientProtocol(HttpProtocol):
     """`lost` is called once, when the connection is."""
 
-    __slots__ = ("_frames", "_gone", "_is_full", "_lost", "_turns", "_writable", "broken", "share")
+    __slots__ = ("_frames", "_gone", "_is_full", "_lost", "_turns", "_writable", "owner", "share")
 
     def __init__(
         self,
@@ -164,8 +182,8 @@ class ClientProtocol(HttpProtocol):
         self._gone: asyncio.Future[None] | None = None
         self.share = LoopShare()
         """Whose account the parsing is on."""
-        self.broken: Callable[[], None] = _ignore
-        """Called when a client does not mask its frames."""
+        self.owner: ProtocolOwner | None = None
+        """The connection above it, once there is one."""
 
     # Bytes in
 
@@ -227,7 +245,7 @@ class ClientProtocol(HttpProtocol):
     def connection_lost(self, error: BaseException | None) -> None:
         super().connection_lost(error)
         self._frames = None
-        self.broken = _ignore
+        self.owner = None
         _wake(self._writable)
         _wake(self._gone)
         self._lost()

@@ -66,8 +66,6 @@ ACKS_SECONDS_MAX = 1.0
 """How long a close waits for the answers to sends that were taken."""
 ABORT_AFTER_SECONDS = 1.5
 """How long a client that was told of the close has to end its half."""
-FRAME_SECONDS = 1e-6
-"""What it costs to take a frame that came in, beside what is done with it."""
 REQUEST_SECONDS_MAX = 4.5
 """A request that the store has not answered by then is refused."""
 FLUSH_SECONDS_MAX = 1.25
@@ -181,7 +179,7 @@ class Connection:
         self._transport = transport
         transport.set_write_buffer_limits(high=UNREAD_BYTES_MAX, low=UNREAD_BYTES_LOW)
         self._share = protocol.share
-        protocol.broken = self._refuse_unmasked
+        protocol.owner = self
         self._outbox = ConnectionOutbox(transport, services.flusher)
         self._loop = asyncio.get_running_loop()
         self._session = ConnectionProtocol(codec)
@@ -213,41 +211,38 @@ class Connection:
     # Bytes in
 
     async def run(self) -> None:
-        """Serve until the peer or the server ends it."""
+        """Serve until the peer or the server ends it. After our close only wait for the peer's."""
         self._timer = self._loop.call_later(limits.HELLO_SECONDS_MAX, self._expect_hello)
+        turns, receive = self._services.turns, self._socket.receive
         try:
-            await self._end_with_peer(await self._serve())
+            while True:
+                message = await receive()
+                kind, share = message.type, self._share
+                began = 0.0
+                if share.turn == turns.number:
+                    began = turns.now()
+                else:
+                    turns.begin(share)
+                waiting = None
+                if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
+                    if self._closing is None:
+                        waiting = self._receive(message.data)
+                elif kind is WSMsgType.PING or kind is WSMsgType.PONG:
+                    self._receive_control(kind, message.data)
+                else:
+                    break
+                if began:  # the first frame of a turn is not worth timing
+                    turns.charge(share, began)
+                if waiting is not None:
+                    await turns.metered(share, waiting)
+                if share.spent > SLICE_SECONDS:
+                    await turns.give_way(share)
+            await self._end_with_peer(message)
         finally:
             self._leave()
             self._services.users.leave(self.user_id, self)
             if self._protocol.transport is None:
                 self._forget_timer()
-
-    async def _serve(self) -> WSMessageNoDecodeText:
-        """Take what comes until the peer ends, and return how it did. After our close only wait for that."""
-        turns, receive = self._services.turns, self._socket.receive
-        while True:
-            message = await receive()
-            kind, share = message.type, self._share
-            began = 0.0
-            if share.turn == turns.number:
-                began = turns.now()
-            else:
-                turns.begin(share)
-            waiting = None
-            if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
-                if self._closing is None:
-                    waiting = self._receive(message.data)
-            elif kind is WSMsgType.PING or kind is WSMsgType.PONG:
-                self._receive_control(kind, message.data)
-            else:
-                return message
-            if began:  # the first frame of a turn is not worth timing
-                share.spent += turns.now() - began + FRAME_SECONDS
-            if waiting is not None:
-                await turns.metered(share, waiting)
-            if share.spent > SLICE_SECONDS:
-                await turns.give_way(share)
 
     async def _end_with_peer(self, message: WSMessageNoDecodeText) -> None:
         """The peer has ended its half, has broken the rules of the protocol, or is gone."""
@@ -287,7 +282,7 @@ class Connection:
         if self._session.state in (State.NEW, State.GREETED):
             self.close(codes.HELLO_TIMEOUT)
 
-    def _refuse_unmasked(self) -> None:
+    def refuse_unmasked(self) -> None:
         self.close(UNMASKED)
 
     def _receive_control(self, kind: WSMsgType, payload: bytes) -> None:

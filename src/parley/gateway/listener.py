@@ -72,6 +72,8 @@ class ClientListener:
         self._refused = 0
         self._refusing = 0
         self._is_short = False
+        self._lost = self._closed
+        """One for all connections."""
 
     async def start(self, host: str, port: int, tls: SSLContext | None = None) -> int:
         """Listen; returns the port, which matters when 0 was asked for."""
@@ -96,7 +98,7 @@ class ClientListener:
     def _accept(self) -> asyncio.Protocol:
         if self._open < self.connections_max:
             self._open += 1
-            return self._make_protocol(self._closed)
+            return self._make_protocol(self._lost)
         self._refused += 1
         self._metrics.connections_refused.labels("descriptors").inc()
         if not self._is_short:

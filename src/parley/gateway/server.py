@@ -399,6 +399,7 @@ class Gateway:
             autoclose=False,
         )
         await socket.prepare(request)
+        socket.headers.clear()  # they are sent: thousands of idle connections would keep them
         protocol, transport = request.protocol, request.transport
         if transport is None or not isinstance(protocol, ClientProtocol):
             return socket

@@ -32,16 +32,18 @@ class SocketGroup:
     __slots__ = ("outbox_bytes_max", "share", "sockets")
 
     def __init__(self) -> None:
-        self.sockets: set[OutgoingSocket] = set()
+        self.sockets: list[OutgoingSocket] = []
+        """Nearly always one: a list is smaller than a set."""
         self.share = LoopShare()
         self.outbox_bytes_max = OUTBOX_BYTES_MAX
 
     def add(self, socket: OutgoingSocket) -> None:
-        self.sockets.add(socket)
+        self.sockets.append(socket)
         self._divide()
 
     def discard(self, socket: OutgoingSocket) -> None:
-        self.sockets.discard(socket)
+        if socket in self.sockets:
+            self.sockets.remove(socket)
         self._divide()
 
     def _divide(self) -> None:

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from parley.gateway.outbox import framed
 from parley.model import StoredEntry
 from parley.wire.codec import Codec
 from parley.wire.codes import Close
 from parley.wire.frames import ServerFrame
-
-Key = TypeVar("Key")
 
 
 class Subscriber(Protocol):
@@ -63,14 +61,19 @@ class Subscribers:
 
     def __init__(self) -> None:
         self.chats: dict[str, LiveChat] = {}
-        self._users: dict[str, set[Subscriber]] = {}
+        self._users: dict[str, list[Subscriber]] = {}
+        """Nearly always one each: a list is smaller than a set."""
 
     def add(self, subscriber: Subscriber) -> None:
-        self._users.setdefault(subscriber.user_id, set()).add(subscriber)
+        self._users.setdefault(subscriber.user_id, []).append(subscriber)
 
     def remove(self, subscriber: Subscriber) -> None:
         """It hears nothing any more."""
-        _discard(self._users, subscriber.user_id, subscriber)
+        own = self._users.get(subscriber.user_id, [])
+        if subscriber in own:
+            own.remove(subscriber)
+            if not own:
+                del self._users[subscriber.user_id]
         for chat_id in list(subscriber.chats):
             self.leave_chat(subscriber, chat_id)
 
@@ -90,7 +93,11 @@ class Subscribers:
         if chat is None:
             return
         chat.holders -= 1
-        _discard(chat.listeners, subscriber.codec, subscriber)
+        listeners = chat.listeners.get(subscriber.codec)
+        if listeners is not None:
+            listeners.discard(subscriber)
+            if not listeners:
+                del chat.listeners[subscriber.codec]
         if not chat.holders and self.chats.get(chat_id) is chat:
             del self.chats[chat_id]
 
@@ -126,11 +133,3 @@ class Subscribers:
             if data is None:
                 data = encoded[codec] = framed(codec.encode(frame), codec.binary)
             subscriber.offer(data)
-
-
-def _discard(groups: dict[Key, set[Subscriber]], key: Key, subscriber: Subscriber) -> None:
-    group = groups.get(key)
-    if group is not None:
-        group.discard(subscriber)
-        if not group:
-            del groups[key]

@@ -24,6 +24,8 @@ SLICE_SECONDS = 0.001
 REPAID_SECONDS = 0.0001
 """What one turn of the loop repays of what the client in front of the line has used."""
 assert REPAID_SECONDS < SLICE_SECONDS
+FRAME_SECONDS = 1e-6
+"""What it costs to take a piece or a frame that came in, beside what is timed."""
 
 
 class LoopShare:
@@ -34,7 +36,7 @@ class LoopShare:
     def __init__(self) -> None:
         self.spent = 0.0
         self.turn = -1
-        self.waiting: list[Callable[[], None]] = []
+        self.waiting: list[Callable[[], None]] | None = None
 
 
 class LoopTurns:
@@ -59,11 +61,20 @@ class LoopTurns:
                 share.spent = 0.0
             self._count()
 
+    def charge(self, share: LoopShare, began: float) -> None:
+        """A frame was taken since `began`. That takes microseconds: what lasted longer than a slice was a
+        pause of the whole process, and it is not the client's fault.
+        """
+        seconds = self.now() - began
+        share.spent += min(seconds, SLICE_SECONDS) + FRAME_SECONDS
+
     def wait(self, share: LoopShare, wake: Callable[[], None]) -> None:
         """Call `wake` when this client has repaid what it used and those before it in line had their turn."""
         self._waits.inc()
-        share.waiting.append(wake)
-        if len(share.waiting) == 1:
+        if share.waiting:
+            share.waiting.append(wake)
+        else:
+            share.waiting = [wake]
             self._line.append(share)
             self._count()
 
@@ -92,6 +103,7 @@ class LoopTurns:
         share.spent -= REPAID_SECONDS
         if share.spent <= 0.0:
             self._line.popleft()
+            assert share.waiting, "a share is in line while something of it waits"
             wake = share.waiting.pop(0)
             if share.waiting:  # another connection of the same client
                 self._line.append(share)

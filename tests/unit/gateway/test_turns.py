@@ -62,6 +62,16 @@ async def test_who_works_little_passes_those_who_work_much() -> None:
     assert counted >= (STEPS - 1) * SLICE_SECONDS / REPAID_SECONDS
 
 
+async def test_a_pause_of_the_process_is_not_on_a_clients_account() -> None:
+    """A frame during which the machine stood still for a second costs its client no more than one slice."""
+    turns, watch = make()
+    share = LoopShare()
+    began = turns.now()
+    watch.seconds += 1.0
+    turns.charge(share, began)
+    assert SLICE_SECONDS < share.spent < 2 * SLICE_SECONDS
+
+
 async def test_work_that_fits_its_slice_never_waits() -> None:
     """An offer to give way is not taken while there is time left: it ends in the turn in which it began."""
     turns, watch = make()

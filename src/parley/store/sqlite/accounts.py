@@ -96,6 +96,11 @@ class SqliteAccounts:
         return await self._writer.run(work)
 
 
+PRIVACIES = {privacy.value: privacy for privacy in Privacy}
+ACCOUNT_STATES = {state.value: state for state in AccountState}
+"""Faster than to call the enumeration: presence reads many people at once."""
+
+
 def user_of(row: Row) -> User:
     """A person, from a row that begins with `USER_COLUMNS`."""
     (
@@ -118,11 +123,11 @@ def user_of(row: Row) -> User:
         about,
         bool(is_operator),
         created_at,
-        Privacy(privacy),
+        PRIVACIES[privacy],
         bool(sends),
         last_seen,
-        AccountState(state),
-        Privacy(may_add),
+        ACCOUNT_STATES[state],
+        PRIVACIES[may_add],
     )
 
 

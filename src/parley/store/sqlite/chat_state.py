@@ -23,15 +23,15 @@ SENDERS_REMEMBERED_MAX = 10_000
 
 
 SENDER = """
-SELECT role, user_no, account_state, ?3 AND EXISTS (
-    SELECT 1 FROM chat_memberships AS peer JOIN relations ON relations.user_id = peer.user_id
-    WHERE peer.chat_id = ?1 AND relations.other_id = ?2 AND relations.blocked_since IS NOT NULL
-), ?3 AND EXISTS (
-    SELECT 1 FROM chat_memberships AS peer JOIN users ON users.user_id = peer.user_id
-    WHERE peer.chat_id = ?1 AND peer.user_id <> ?2 AND users.account_state = 'deleted'
-)
-FROM chat_memberships JOIN users USING (user_id) WHERE chat_id = ?1 AND user_id = ?2
+SELECT own.role, users.user_no, users.account_state,
+    relations.blocked_since IS NOT NULL, others.account_state IS 'deleted'
+FROM chat_memberships AS own JOIN users ON users.user_id = own.user_id
+    LEFT JOIN chat_memberships AS peer ON ?3 AND peer.chat_id = own.chat_id AND peer.user_id <> own.user_id
+    LEFT JOIN users AS others ON others.user_id = peer.user_id
+    LEFT JOIN relations ON relations.user_id = peer.user_id AND relations.other_id = own.user_id
+WHERE own.chat_id = ?1 AND own.user_id = ?2
 """
+"""A direct chat has one other member at most, so there is one row at most."""
 
 
 class ChatSender(NamedTuple):
