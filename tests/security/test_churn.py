@@ -5,6 +5,9 @@ import gc
 import socket
 import struct
 
+import pytest
+
+from parley.gateway.turns import LoopShare, LoopTurns
 from tests.harness.clients import Person
 from tests.integration.gateway.serving import Place, Served
 from tests.security.flooding import flood_socket
@@ -29,6 +32,32 @@ async def test_a_connection_that_is_reset_leaves_no_cycle(place: Place) -> None:
         finally:
             gc.enable()
     assert left < LEFT_EACH_MAX * RESETS
+
+
+async def test_a_client_that_is_gone_before_its_turn_costs_no_more(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hello, and a reset while the server makes it wait: its chats are not read any more."""
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        entered, goes_on = asyncio.Event(), asyncio.Event()
+        subscribed: list[object] = []
+
+        async def enter(self: LoopTurns, share: LoopShare, seconds: float) -> None:
+            entered.set()
+            await goes_on.wait()
+
+        monkeypatch.setattr(LoopTurns, "enter", enter)
+        monkeypatch.setattr(served.app.hub, "subscribe", subscribed.append)
+        wire = await asyncio.to_thread(flood_socket, served.port, ann)
+        await entered.wait()
+        (connection,) = served.app.gateway.connections
+        wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
+        wire.close()
+        await eventually(lambda: connection._protocol.transport is None)
+        goes_on.set()
+        await eventually(lambda: not served.app.gateway.connections)
+        assert subscribed == []
 
 
 async def reset(served: Served, person: Person, count: int) -> None:

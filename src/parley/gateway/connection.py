@@ -49,7 +49,7 @@ from parley.gateway.hub import Hub
 from parley.gateway.outbox import ConnectionOutbox, Flusher, closing, framed, pong
 from parley.gateway.socket_groups import SocketGroups
 from parley.gateway.subscribers import LiveChat
-from parley.gateway.turns import SLICE_SECONDS, LoopShare, LoopTurns
+from parley.gateway.turns import CONNECT_SECONDS, SLICE_SECONDS, LoopShare, LoopTurns
 from parley.model import Draft, Outcome, Page
 from parley.people.chat_list import ChatListService
 from parley.people.presence import PresenceService
@@ -60,6 +60,10 @@ from parley.wire.codec import Codec, Misread
 from parley.wire.codes import Close
 from parley.wire.frames import RequestId, ServerFrame, answer_to, refused
 
+IN_FLIGHT_LETTERS_MAX = 256 * 1024
+"""What a connection may have under way, beside its number of sends: all chats share the way to the log, and
+what waits there in front of a message delays it."""
+assert IN_FLIGHT_LETTERS_MAX > 2 * limits.MESSAGE_BYTES_MAX
 REFUSED_FRAMES_MAX = 1_000
 """A client that goes on at full speed, so many more frames refused than taken, is not worth answering."""
 ACKS_SECONDS_MAX = 1.0
@@ -130,6 +134,7 @@ class Connection:
         "_closing",
         "_frame_count",
         "_in_flight",
+        "_in_flight_letters",
         "_is_ended",
         "_is_listed",
         "_is_released",
@@ -183,7 +188,7 @@ class Connection:
         self._outbox = ConnectionOutbox(transport, services.flusher)
         self._loop = asyncio.get_running_loop()
         self._session = ConnectionProtocol(codec)
-        self._in_flight = 0
+        self._in_flight = self._in_flight_letters = 0
         self._is_released = False
         self._is_listed = False
         """Whether the device counts as connected."""
@@ -252,7 +257,7 @@ class Connection:
             if not self._is_ended:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(ACKS_SECONDS_MAX):
-                        await self._wait_for_outcomes(0)
+                        await self._wait_for_outcomes()
                 self._end()
         elif isinstance(message.data, WebSocketError):
             self.close(Close(message.data.code, str(message.data)))
@@ -303,8 +308,8 @@ class Connection:
             if self._noted and not self._services.reader.rides_with_sends:
                 return self._flush_and_send(request)
             self._send_message(request)
-            if self._in_flight >= limits.IN_FLIGHT_MAX:
-                return self._wait_for_outcomes(limits.IN_FLIGHT_MAX // 2)
+            if self._in_flight >= limits.IN_FLIGHT_MAX or self._in_flight_letters >= IN_FLIGHT_LETTERS_MAX:
+                return self._wait_for_room()
         elif isinstance(request, Close):
             self.close(request)
         elif isinstance(request, Misread):
@@ -346,6 +351,7 @@ class Connection:
                 self._refuse(RATE_LIMITED.after(wait_ms), request.id)
                 return
         self._in_flight += 1
+        self._in_flight_letters += len(draft.content)
         self._services.sender.submit(draft, request.id, self._sent)
 
     async def _flush_and_send(self, request: frames.SendMessage) -> None:
@@ -358,12 +364,12 @@ class Connection:
             return
         self._noted = False
         self._send_message(request)
-        if self._in_flight >= limits.IN_FLIGHT_MAX:
-            await self._wait_for_outcomes(limits.IN_FLIGHT_MAX // 2)
+        await self._wait_for_room()
 
     def _sent(self, draft: Draft, request_id: RequestId, outcome: Outcome) -> None:
         """The store has answered: durable, refused, or unknown."""
         self._in_flight -= 1
+        self._in_flight_letters -= len(draft.content)
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         if isinstance(outcome, Refusal):
@@ -385,11 +391,22 @@ class Connection:
         if self._closing is not None and not self._in_flight:
             self._end()
 
-    async def _wait_for_outcomes(self, in_flight_max: int) -> None:
-        """Stop reading until no more than so many sends are under way."""
-        while self._in_flight > in_flight_max:
-            self._room = self._loop.create_future()
-            await self._room
+    async def _wait_for_room(self) -> None:
+        """Stop reading until half of what may be under way is answered."""
+        while (
+            self._in_flight > limits.IN_FLIGHT_MAX // 2
+            or self._in_flight_letters > IN_FLIGHT_LETTERS_MAX // 2
+        ):
+            await self._wait_for_outcome()
+
+    async def _wait_for_outcomes(self) -> None:
+        """Stop reading until every send is answered."""
+        while self._in_flight:
+            await self._wait_for_outcome()
+
+    async def _wait_for_outcome(self) -> None:
+        self._room = self._loop.create_future()
+        await self._room
         self._room = None
 
     # Other requests
@@ -430,11 +447,11 @@ class Connection:
     async def _wait_for_sends_before(self, request: frames.Request) -> None:
         """Sends before a request are answered before it; a heartbeat does not wait for slow ones."""
         if type(request) is not frames.Heartbeat:
-            await self._wait_for_outcomes(0)
+            await self._wait_for_outcomes()
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(BARRIER_SECONDS_MAX):
-                await self._wait_for_outcomes(0)
+                await self._wait_for_outcomes()
 
     async def _wait_for_reader(self, patience: asyncio.Timeout) -> None:
         """A client that asks for much is answered as fast as it reads; live frames still find it too slow."""
@@ -533,7 +550,10 @@ class Connection:
         services.devices.arrived(self.user_id, self.device_id)
         services.arrived(self.user_id)
         self._outbox.hold()
-        await services.hub.subscribe(self)
+        await services.turns.enter(group.share, CONNECT_SECONDS)
+        if self._protocol.transport is None:
+            return  # it is gone already
+        await services.turns.metered(group.share, services.hub.subscribe(self))
         if self._closing is not None:
             return
         if not self.live:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from parley.gateway.socket_groups import SocketGroup
+from parley.gateway.turns import LoopShare
 from parley.wire.codes import Close
 
 FIN_TEXT = 0x81
@@ -28,7 +29,7 @@ class ConnectionOutbox:
         self._frames: list[bytes] = []
         self._gathered_bytes = 0
         self._is_held = False
-        self.group = SocketGroup()
+        self.group = SocketGroup(LoopShare())
         """Of the user, once it is known."""
 
     def hold(self) -> None:

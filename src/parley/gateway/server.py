@@ -56,7 +56,7 @@ from parley.gateway.services import ApiServices
 from parley.gateway.shared_rates import SharedRates
 from parley.gateway.socket_groups import SocketGroups
 from parley.gateway.system import WEBSOCKET, Serve, System, json_response
-from parley.gateway.turns import SLICE_SECONDS
+from parley.gateway.turns import REQUEST_SECONDS, SLICE_SECONDS, LoopShare
 from parley.http_server import HttpRunner
 from parley.telemetry import Metrics
 from parley.wire import bodies, codes, limits
@@ -374,7 +374,8 @@ class Gateway:
         call.charge(route.cost)
         if call.session is not None and route.needs == "operator":
             await check_operator(call.session, self._api)
-        share = self._live.users.share_of(call.session.user_id if call.session is not None else "")
+        share = self._live.users.share_of(call.session.user_id) if call.session is not None else LoopShare()
+        await self._live.turns.enter(share, REQUEST_SECONDS)
         status, body = await self._live.turns.metered(share, route.handler(call))
         if share.spent > SLICE_SECONDS:
             await self._live.turns.give_way(share)

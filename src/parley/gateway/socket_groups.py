@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from parley.gateway.turns import LoopShare
 from parley.wire.codes import Close
@@ -31,10 +32,10 @@ class SocketGroup:
 
     __slots__ = ("outbox_bytes_max", "share", "sockets")
 
-    def __init__(self) -> None:
+    def __init__(self, share: LoopShare) -> None:
         self.sockets: list[OutgoingSocket] = []
         """Nearly always one: a list is smaller than a set."""
-        self.share = LoopShare()
+        self.share = share
         self.outbox_bytes_max = OUTBOX_BYTES_MAX
 
     def add(self, socket: OutgoingSocket) -> None:
@@ -62,20 +63,27 @@ class SocketGroups:
 
     def __init__(self) -> None:
         self._groups: dict[str, SocketGroup] = {}
+        self._shares: WeakValueDictionary[str, LoopShare] = WeakValueDictionary()
+        """Without a connection: of requests under way, and of what still waits in line."""
 
     def count(self, key: str) -> int:
         group = self._groups.get(key)
         return 0 if group is None else len(group.sockets)
 
     def share_of(self, key: str) -> LoopShare:
-        """For work that is done without a connection: the share of the group, or one of its own."""
+        """What all connections and requests under one key share, for as long as there is one."""
         group = self._groups.get(key)
-        return LoopShare() if group is None else group.share
+        if group is not None:
+            return group.share
+        share = self._shares.get(key)
+        if share is None:
+            share = self._shares[key] = LoopShare()
+        return share
 
     def join(self, key: str, socket: OutgoingSocket) -> SocketGroup:
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = SocketGroup()
+            group = self._groups[key] = SocketGroup(self.share_of(key))
         group.add(socket)
         return group
 
@@ -85,3 +93,4 @@ class SocketGroups:
             group.discard(socket)
             if not group.sockets:
                 del self._groups[key]
+                self._shares[key] = group.share

@@ -26,12 +26,17 @@ REPAID_SECONDS = 0.0001
 assert REPAID_SECONDS < SLICE_SECONDS
 FRAME_SECONDS = 1e-6
 """What it costs to take a piece or a frame that came in, beside what is timed."""
+REQUEST_SECONDS = 0.0003
+"""What an HTTP request costs beside what is timed: parsing, finding its session, writing the answer."""
+CONNECT_SECONDS = 0.0005
+"""What a connection costs beside what is timed, from being accepted to being cleaned up."""
+assert REQUEST_SECONDS < CONNECT_SECONDS < SLICE_SECONDS
 
 
 class LoopShare:
     """What a client has used of the loop, in seconds, since its turn began or since it waited."""
 
-    __slots__ = ("spent", "turn", "waiting")
+    __slots__ = ("__weakref__", "spent", "turn", "waiting")
 
     def __init__(self) -> None:
         self.spent = 0.0
@@ -77,6 +82,13 @@ class LoopTurns:
             share.waiting = [wake]
             self._line.append(share)
             self._count()
+
+    async def enter(self, share: LoopShare, seconds: float) -> None:
+        """A client begins something that costs so much beside what is timed: it waits if that is too much."""
+        self.begin(share)
+        share.spent += seconds
+        if share.spent > SLICE_SECONDS:
+            await self.give_way(share)
 
     async def give_way(self, share: LoopShare) -> None:
         """Wait in line."""

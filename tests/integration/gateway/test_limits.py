@@ -9,7 +9,7 @@ import pytest
 from aiohttp import ClientSession
 
 from parley.core import rates
-from parley.gateway.connection import REFUSED_FRAMES_MAX, Connection
+from parley.gateway.connection import IN_FLIGHT_LETTERS_MAX, REFUSED_FRAMES_MAX, Connection
 from parley.wire import codes, limits
 from parley.wire.limits import OUTBOX_BYTES_MAX
 from tests.harness.clients import Answer, Disconnected, HttpClient
@@ -195,6 +195,26 @@ async def test_too_much_in_flight_stops_the_reading(place: Place, monkeypatch: p
             assert in_flight(connection) == 8
         answers = await bare.frames(100)
         assert [(answer["type"], answer["re"]) for answer in answers] == [("ack", n) for n in range(100)]
+        bare.close()
+
+
+async def test_large_messages_in_flight_stop_the_reading_sooner(place: Place) -> None:
+    """A connection does not fill the way to the log, which all chats share, with large messages."""
+    content = "x" * (IN_FLIGHT_LETTERS_MAX // 4)
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        chat = await served.as_(ann).create_group()
+        bare = BareSocket(served.port)
+        await bare.open()
+        await bare.hello(ann, live=False)
+        connection = only(served)
+        with held_lock(served.sqlite.database.path):
+            bare.send([send(chat, id=number, content=content) for number in range(12)])
+            await eventually(lambda: in_flight(connection) == 4)
+            assert (await served.http.get("/healthz")).status == 200
+            assert in_flight(connection) == 4
+        answers = await bare.frames(12)
+        assert [(answer["type"], answer["re"]) for answer in answers] == [("ack", n) for n in range(12)]
         bare.close()
 
 

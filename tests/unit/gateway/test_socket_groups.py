@@ -1,6 +1,7 @@
 """Connections of one user: what they may leave unread together."""
 
 from parley.gateway.socket_groups import SocketGroup, SocketGroups
+from parley.gateway.turns import LoopShare
 from parley.wire.codes import Close
 from parley.wire.limits import OUTBOX_BYTES_MAX, USER_OUTBOX_BYTES_MAX
 
@@ -16,7 +17,7 @@ class UnreadSocket:
 
 
 def group_of(*unread: int) -> tuple[SocketGroup, list[UnreadSocket]]:
-    group, sockets = SocketGroup(), [UnreadSocket(size) for size in unread]
+    group, sockets = SocketGroup(LoopShare()), [UnreadSocket(size) for size in unread]
     for socket in sockets:
         group.add(socket)
     return group, sockets
@@ -48,3 +49,28 @@ def test_a_group_without_sockets_is_forgotten() -> None:
     counted = groups.count("ann")
     groups.leave("ann", socket)
     assert (counted, groups.count("ann"), groups._groups) == (1, 0, {})
+
+
+def test_requests_and_connections_of_a_user_share_the_loop() -> None:
+    """A request under way, a connection that opens meanwhile and a request after it are one client."""
+    groups, socket = SocketGroups(), UnreadSocket(0)
+    request = groups.share_of("ann")
+    group = groups.join("ann", socket)
+    assert group.share is request
+    assert groups.share_of("ann") is request
+    assert groups.share_of("ben") is not request
+
+
+def test_what_a_user_owes_outlives_their_connection() -> None:
+    """Who resets a connection and comes back is still the client that waits in line."""
+    groups, socket = SocketGroups(), UnreadSocket(0)
+    owed = groups.join("ann", socket).share
+    groups.leave("ann", socket)
+    assert groups.join("ann", socket).share is owed
+
+
+def test_a_share_that_nobody_holds_is_forgotten() -> None:
+    """Requests that are over leave nothing behind."""
+    groups = SocketGroups()
+    groups.share_of("ann").spent = 1.0
+    assert (len(groups._shares), groups.share_of("ann").spent) == (0, 0.0)

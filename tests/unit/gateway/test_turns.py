@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from parley.gateway.turns import REPAID_SECONDS, SLICE_SECONDS, LoopShare, LoopTurns
+from parley.gateway.turns import REPAID_SECONDS, REQUEST_SECONDS, SLICE_SECONDS, LoopShare, LoopTurns
 from parley.telemetry import Tally
 
 STEPS = 20
@@ -70,6 +70,24 @@ async def test_a_pause_of_the_process_is_not_on_a_clients_account() -> None:
     watch.seconds += 1.0
     turns.charge(share, began)
     assert SLICE_SECONDS < share.spent < 2 * SLICE_SECONDS
+
+
+async def test_many_requests_of_one_client_at_once_wait_for_each_other() -> None:
+    """Those that fit into its slice begin in one turn, the others later; another client does not wait."""
+    turns, _ = make()
+    share, entered = LoopShare(), []
+    at_once = int(SLICE_SECONDS / REQUEST_SECONDS)
+
+    async def request(client: LoopShare, name: str) -> None:
+        await turns.enter(client, REQUEST_SECONDS)
+        entered.append(name)
+
+    requests = [asyncio.ensure_future(request(share, "flood")) for _ in range(at_once * 3)]
+    other = asyncio.ensure_future(request(LoopShare(), "other"))
+    await asyncio.sleep(0)
+    assert entered == ["flood"] * at_once + ["other"]
+    await asyncio.gather(*requests, other)
+    assert entered == ["flood"] * at_once + ["other"] + ["flood"] * at_once * 2
 
 
 async def test_work_that_fits_its_slice_never_waits() -> None:
