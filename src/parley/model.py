@@ -300,7 +300,7 @@ class ChatMember(Struct, frozen=True):
 
 
 class Invitation(Struct, frozen=True):
-    """A person is asked to join a chat, as somebody may not simply add them."""
+    """A person was asked to join a chat by a member who may not add them."""
 
     user_id: str
     chat_id: str

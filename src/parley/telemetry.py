@@ -378,7 +378,7 @@ class ForeignRecords(logging.Handler):
 
 
 def escape_controls(_: object, __: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """What a client said must not move the cursor of whoever reads the log, nor begin a line of its own."""
+    """Escape control characters: client text must not move a terminal's cursor or start a new log line."""
     return {name: _escaped(value) if isinstance(value, str) else value for name, value in line.items()}
 
 

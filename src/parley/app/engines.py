@@ -66,7 +66,7 @@ async def seal_regularly(log: Log, publish: Callable[[list[Persisted]], None]) -
 
 
 async def end_expired_sessions(admin: AccountAdmin, clock: Clock) -> None:
-    """Sessions that nobody used for 30 days are not even rows any more."""
+    """Delete sessions that were not used for 30 days."""
     pause = EXPIRED_FIRST_SECONDS
     while True:
         await asyncio.sleep(pause)

@@ -333,7 +333,7 @@ class App:
 
 
 def _make_keys(config: Config) -> ClusterKeys:
-    """On a store that no other node shares, a node believes nobody but itself."""
+    """On a store that no other node shares, a node trusts only itself."""
     if config.store.engine == "sqlite":
         return ClusterKeys(secrets.token_hex(KEY_BYTES))
     from parley.cluster.trust import cluster_keys

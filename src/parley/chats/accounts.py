@@ -140,7 +140,7 @@ class AccountManager:
             origin=origin_of(user_id, address),
         )
         await self._accounts.add_session(session, hash_token(token))
-        # Read after it is durable: whoever disables the account ends the sessions that are there by then.
+        # Read after it is durable: disabling the account ends the sessions that are stored by then.
         user = await self._accounts.user(user_id)
         if user is None or user.state is not AccountState.ACTIVE:
             await self.end_sessions(user_id, [session.session_id])
@@ -151,7 +151,7 @@ class AccountManager:
         return token, session
 
     async def is_known_address(self, username: str, address: str) -> bool:
-        """Whether somebody logged in to this account from there and still has the session."""
+        """Whether this account has a session that was opened from this address."""
         found = await self._accounts.user_by_name(username) if len(username) <= USERNAME_LETTERS_MAX else None
         if found is None:
             return False

@@ -107,7 +107,7 @@ class AccountDeletions:
     async def _heir(self, chat_id: str, user_id: str) -> str | None:
         """Who owns the group from now on: an admin before a member, and the one who joined first.
 
-        None if there is another owner, or nobody who could be.
+        None if there is another owner, or no other member.
         """
         best: tuple[bool, int, str] | None = None
         after = ""

@@ -104,7 +104,7 @@ class UserAdmin:
             await self._manager.set_password(user_id, password)
 
     async def delete(self, call: OperatorCall, user_id: str) -> User:
-        """At once nobody can use the account, and its name is free. The groups are left one by one."""
+        """The account cannot be used from now on, and its name is free. It leaves its groups one by one."""
         async with self.audited(call, "user.delete", user_id):
             witness = await self._witness(call, user_id)
             user = await self._admin.delete_user(user_id, witness, self._clock())

@@ -124,7 +124,7 @@ def passwd(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Set somebody's password, and end all their sessions. Asks for it like parley user add."""
+    """Set a person's password, and end all their sessions. Asks for it like parley user add."""
     from parley.cli.output import note
 
     place = _place(data, config)
@@ -152,7 +152,7 @@ def disable(name: Person, data: Data = None, config: ConfigFile = None, json: As
 
 @app.command("enable")
 def enable(name: Person, data: Data = None, config: ConfigFile = None, json: AsJson = False) -> None:
-    """Let somebody log in again."""
+    """Let a disabled person log in again."""
 
     async def act(services: OfflineServices, call: OperatorCall, user_id: str) -> None:
         await services.user_admin.enable(call, user_id)
@@ -184,7 +184,7 @@ def delete(
 
 @app.command("sessions")
 def sessions(name: Person, data: Data = None, config: ConfigFile = None, json: AsJson = False) -> None:
-    """List somebody's sessions, the last used first."""
+    """List a person's sessions, the last used first."""
     from parley.cli.output import print_json, print_table
     from parley.clock import iso
 
@@ -223,7 +223,7 @@ def revoke(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """End somebody's sessions: their tokens are refused from now on. They may log in again."""
+    """End a person's sessions: their tokens are refused from now on. They may log in again."""
 
     async def act(services: OfflineServices, call: OperatorCall, user_id: str) -> None:
         await services.user_admin.end_sessions(call, user_id, session)

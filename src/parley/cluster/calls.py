@@ -211,7 +211,7 @@ def trusted(
         reason = verifier.why_refused(proof, NodeCall(target, request.method, path, body), clock())
         if reason is None:
             return _proven(call_keys, path, proof, await _answer(request, handler))
-        if reason == WRONG_TARGET and not target:  # the caller asks for the name of whoever answers here
+        if reason == WRONG_TARGET and not target:  # the caller asks which process answers here
             return _proven(call_keys, path, proof, _refusal(reason, name))
         refused()
         now = asyncio.get_running_loop().time()

@@ -29,7 +29,7 @@ class ConsentFacts(Struct, frozen=True):
     has_blocked: bool = False
     """They have blocked the other one."""
     unasked_chats: int = 0
-    """How many chats they are in because somebody put them there who was not a contact of theirs."""
+    """How many chats they are in because a member who was not their contact added them."""
 
 
 def decide_adding(facts: ConsentFacts) -> Refusal | None:

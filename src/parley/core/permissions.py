@@ -28,7 +28,7 @@ class JoinFacts(Struct, frozen=True):
     user_chats: int = 0
     is_disabled: bool = False
     consent: ConsentFacts = ConsentFacts()
-    """Of the person to whoever adds them."""
+    """Of the person who is added to the member who adds them."""
     invited_as: Role | None = None
     """The role in the person's pending invitation to this chat."""
 
@@ -54,7 +54,7 @@ def joins_alone(change: Change, actor_id: str) -> bool:
 
 
 def may_join_alone(change: Change, facts: ChangeFacts) -> bool | None:
-    """Whether the chat is open, or the person was invited to it; None while nobody has looked."""
+    """Whether the chat is open, or the person was invited to it; None while it is unknown."""
     if facts.open_to_join and change.role is Role.MEMBER:
         return True
     return None if facts.join is None else facts.join.invited_as is change.role

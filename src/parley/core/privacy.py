@@ -1,7 +1,7 @@
 """What people may see of each other, decided from settings and relations.
 
 Hiding is mutual: a person who hides from another does not see the other either. A block counts as hiding.
-Knowing somebody is not: to have a person as a contact shows oneself to them, and nothing of them.
+A contact is one-sided: adding a person as a contact shows you to them, and shows you nothing of them.
 """
 
 from __future__ import annotations

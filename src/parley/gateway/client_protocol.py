@@ -1,7 +1,7 @@
-"""One TCP connection under aiohttp: what comes in is checked and timed, and one can wait for room.
+"""One TCP connection under aiohttp: incoming bytes are checked and timed, and a writer can wait for room.
 
-aiohttp parses the frames of a WebSocket as they come in, also those that it never shows: empty fragments, and
-what follows a close. It takes frames that are not masked. `FrameReader` stands before its parser for both.
+aiohttp parses all frames of a WebSocket, also those that it never returns: empty fragments, and frames behind
+a close. It accepts frames that are not masked. `FrameReader` in front of its parser handles both.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from parley.gateway.turns import SLICE_SECONDS, LoopShare, LoopTurns
 from parley.http_server import HttpProtocol
 
 TIMED_BYTES_MIN = 1024
-"""What comes in smaller pieces is parsed too fast to be worth timing."""
+"""Smaller pieces are parsed too fast to be worth timing."""
 PIECE_BYTES = 4 * 1024
-"""So much is parsed before the time is looked at: of frames without payload, less than a millisecond."""
+"""Parsed between two looks at the clock: of frames without payload, less than a millisecond."""
 MASKED = 0x80
 LENGTH_16_BITS = 126
 LENGTH_64_BITS = 127
 MASK_BYTES = 4
 GO_ON = (False, b"")
-"""To aiohttp: this is no error, and nothing is left over."""
+"""The answer to aiohttp: no error, and no bytes left over."""
 
 
 class FrameHeaders:
@@ -36,14 +36,14 @@ class FrameHeaders:
 
     def __init__(self) -> None:
         self._head = b""
-        """The beginning of a header, whose end is still to come."""
+        """The first bytes of a header that is not complete yet."""
         self._left_bytes = 0
-        """What is still to come of the frame under way."""
+        """Bytes of the current frame that have not come yet."""
         self.is_closed = False
-        """Whether a close frame was among them."""
+        """Whether one of the frames was a close."""
 
     def are_masked(self, data: bytes) -> bool:
-        """Whether every frame that begins in the next bytes of the stream is."""
+        """Whether every frame that begins in these bytes is masked."""
         if self._head:
             data = self._head + data
             self._head = b""
@@ -74,9 +74,9 @@ class FrameHeaders:
 
 
 class FrameReader:
-    """What comes in, to aiohttp's parser; after our own close, only until the peer's.
+    """Passes bytes to aiohttp's parser. After our own close it only waits for the peer's.
 
-    A client that has used its slice of the loop is not read from until its turn comes.
+    A client that has used its slice of the loop is not read until its turn comes.
     """
 
     __slots__ = (
@@ -98,7 +98,7 @@ class FrameReader:
         self._unread = b""
         self._is_broken = False
         self.is_ended = False
-        """Whether our close is written: nothing that comes is looked at any more."""
+        """Whether our close is written: bytes that come now are ignored."""
         self.is_resting = False
 
     def feed_eof(self) -> None:
@@ -106,7 +106,7 @@ class FrameReader:
         self._parser.feed_eof()
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
-        """Called by aiohttp with what came in."""
+        """Called by aiohttp with the bytes that came in."""
         return self._read(data) if len(data) < TIMED_BYTES_MIN else self._read_timed(data)
 
     def _read(self, data: bytes) -> tuple[bool, bytes]:
@@ -123,7 +123,7 @@ class FrameReader:
         return GO_ON
 
     def _read_timed(self, data: bytes) -> tuple[bool, bytes]:
-        """Piece by piece; the rest waits when the client has used its slice."""
+        """Parse piece by piece; the rest waits when the client has used its slice."""
         turns, share = self._turns, self._protocol.share
         turns.begin(share)
         for start in range(0, len(data), PIECE_BYTES):
@@ -181,7 +181,7 @@ class ClientProtocol(HttpProtocol):
         self._writable: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] | None = None
         self.share = LoopShare()
-        """Whose account the parsing is on."""
+        """The account that parsing is charged to."""
         self.owner: ProtocolOwner | None = None
         """The connection above it, once there is one."""
 
@@ -196,7 +196,7 @@ class ClientProtocol(HttpProtocol):
             self.transport.pause_reading()
 
     def release_reading(self) -> None:
-        """Unless somebody else still holds it."""
+        """Resume reading, unless another part still holds it."""
         is_resting = self._frames is not None and self._frames.is_resting
         if self.transport is not None and not is_resting and not self._is_full:
             self.transport.resume_reading()
@@ -212,7 +212,7 @@ class ClientProtocol(HttpProtocol):
             self.hold_reading()
 
     def ignore(self) -> None:
-        """Our close is written: look at nothing any more that comes in, but for the peer's close."""
+        """Our close is written: ignore everything that comes in but the peer's close."""
         self.share = LoopShare()
         if self._frames is not None:
             self._frames.is_ended = True

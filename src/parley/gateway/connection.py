@@ -61,11 +61,11 @@ from parley.wire.codes import Close
 from parley.wire.frames import RequestId, ServerFrame, answer_to, refused
 
 IN_FLIGHT_LETTERS_MAX = 256 * 1024
-"""What a connection may have under way, beside its number of sends: all chats share the way to the log, and
-what waits there in front of a message delays it."""
+"""The size of the unanswered sends of a connection. All chats share one queue to the log, so large messages
+of one client would delay the others."""
 assert IN_FLIGHT_LETTERS_MAX > 2 * limits.MESSAGE_BYTES_MAX
 REFUSED_FRAMES_MAX = 1_000
-"""A client that goes on at full speed, so many more frames refused than taken, is not worth answering."""
+"""A client with so many more refused frames than accepted ones is closed."""
 ACKS_SECONDS_MAX = 1.0
 """How long a close waits for the answers to sends that were taken."""
 ABORT_AFTER_SECONDS = 1.5

@@ -147,7 +147,7 @@ class DeviceLeases:
         try:
             self._gone(gone)
         except Exception:  # a failing listener must not end the renewing of everybody's leases
-            log.exception("nobody noted who went offline")
+            log.exception("devices that went offline were not noted")
 
 
 def _taken(devices: dict[Device, None]) -> list[Device]:

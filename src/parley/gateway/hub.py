@@ -106,10 +106,10 @@ class Hub:
             self._pending_sends.after_answers(item.chat_id, through, partial(self._deliver_told, item))
 
     def _deliver_told(self, news: Persisted) -> None:
-        """An event may come again, whenever somebody puts it on the bus: of old ones nothing is taken.
+        """An event may be published again at any time: ignore old ones.
 
-        Positions that were sent, and those of an epoch that ended, bring nothing. In a chat that nobody hears
-        yet every change of members may be an old one: the store says who is a member now.
+        Positions that were sent, and those of an ended epoch, bring nothing new. In a chat without
+        subscribers every change of members may be an old one: the store says who is a member now.
         """
         chat = self._chats.get(news.chat_id)
         if chat is not None and news.epoch < chat.epoch:

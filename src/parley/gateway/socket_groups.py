@@ -1,4 +1,4 @@
-"""Connections that belong together, of one user or from one address: their number, and what they share."""
+"""Connections of one user or from one address: how many there are, and what they share."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ class SocketGroups:
     def __init__(self) -> None:
         self._groups: dict[str, SocketGroup] = {}
         self._shares: WeakValueDictionary[str, LoopShare] = WeakValueDictionary()
-        """Without a connection: of requests under way, and of what still waits in line."""
+        """Of keys without a connection: held by requests under way, and by what waits in line."""
 
     def count(self, key: str) -> int:
         group = self._groups.get(key)
         return 0 if group is None else len(group.sockets)
 
     def share_of(self, key: str) -> LoopShare:
-        """What all connections and requests under one key share, for as long as there is one."""
+        """The share of all connections and requests under one key, for as long as there is one."""
         group = self._groups.get(key)
         if group is not None:
             return group.share

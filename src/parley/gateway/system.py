@@ -129,7 +129,7 @@ class System:
         return await self.report(request)
 
     async def report(self, request: web.Request) -> web.StreamResponse:
-        """The metrics, for whoever may read them."""
+        """The metrics, for callers that may read them."""
         metrics = self._metrics
         metrics.connections.set(len(self._connections))
         metrics.outbox_bytes.set(sum(connection.outbox_bytes for connection in self._connections))

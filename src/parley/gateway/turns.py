@@ -1,6 +1,6 @@
-"""Turns of the event loop: a client that has used its slice of it waits until others had theirs.
+"""Turns of the event loop: a client that has used its slice waits until other clients had theirs.
 
-The loop runs one thing at a time, so what one client makes it do delays everybody. Each client has a
+The loop runs one thing at a time, so work for one client delays all others. Each client has a
 `LoopShare`: a user with all of their connections, or a connection before its hello. What the loop does for it
 is timed. A client that has used more than `SLICE_SECONDS` waits in line; each turn of the loop repays
 `REPAID_SECONDS` to the one in front. A turn with nothing else to do takes microseconds, so a client that is
@@ -20,16 +20,16 @@ from parley.telemetry import Tally
 T = TypeVar("T")
 
 SLICE_SECONDS = 0.001
-"""What a client may use of the loop at a stretch."""
+"""How long a client may use the loop without waiting."""
 REPAID_SECONDS = 0.0001
-"""What one turn of the loop repays of what the client in front of the line has used."""
+"""How much each turn of the loop repays for the client at the front of the line."""
 assert REPAID_SECONDS < SLICE_SECONDS
 FRAME_SECONDS = 1e-6
-"""What it costs to take a piece or a frame that came in, beside what is timed."""
+"""The untimed cost of receiving a piece or a frame."""
 REQUEST_SECONDS = 0.0003
-"""What an HTTP request costs beside what is timed: parsing, finding its session, writing the answer."""
+"""The untimed cost of an HTTP request: parsing, finding its session, writing the answer."""
 CONNECT_SECONDS = 0.0005
-"""What a connection costs beside what is timed, from being accepted to being cleaned up."""
+"""The untimed cost of a connection, from being accepted to being cleaned up."""
 assert REQUEST_SECONDS < CONNECT_SECONDS < SLICE_SECONDS
 
 
@@ -67,8 +67,9 @@ class LoopTurns:
             self._count()
 
     def charge(self, share: LoopShare, began: float) -> None:
-        """A frame was taken since `began`. That takes microseconds: what lasted longer than a slice was a
-        pause of the whole process, and it is not the client's fault.
+        """Charge the time since `began` for one frame, at most a slice.
+
+        A frame takes microseconds. A longer time was a pause of the whole process, not the client's work.
         """
         seconds = self.now() - began
         share.spent += min(seconds, SLICE_SECONDS) + FRAME_SECONDS
@@ -84,7 +85,7 @@ class LoopTurns:
             self._count()
 
     async def enter(self, share: LoopShare, seconds: float) -> None:
-        """A client begins something that costs so much beside what is timed: it waits if that is too much."""
+        """Charge the untimed cost of what a client begins, and wait in line if it has used its slice."""
         self.begin(share)
         share.spent += seconds
         if share.spent > SLICE_SECONDS:

@@ -216,7 +216,7 @@ class AccountAdmin(Protocol):
     async def delete_user(self, user_id: str, witness_id: str, now_ms: int) -> User:
         """Delete an account: as disabled, and its username is free, its profile and password are gone.
 
-        From then on nobody can append to a direct chat with them (`USER_DELETED`) or let them join a chat.
+        From then on appends to a direct chat with them are refused (`USER_DELETED`), and they join no chat.
         They may only leave chats, and make another member owner before. Listed by `deletions` until
         `finish_deletion`. Refused as in `set_state`. May be repeated.
         """
@@ -231,7 +231,7 @@ class AccountAdmin(Protocol):
         ...
 
     async def end_expired_sessions(self, now_ms: int) -> int:
-        """Delete the sessions that have run out by then; returns how many. In steps that hold up nobody."""
+        """Delete the sessions that have expired by then, in small steps; returns how many."""
         ...
 
 

@@ -142,7 +142,7 @@ class UserInfoPage(Struct):
 
 
 class PasswordReset(Struct):
-    """A new password for somebody else."""
+    """A new password that an operator sets."""
 
     password: str
 
@@ -337,7 +337,7 @@ class AppendedChange(Struct):
 class MembersAdded(Struct):
     """Who was added, who was invited instead, and where the last addition is in the log.
 
-    `sequence` and `message_id` are null if nobody was added.
+    `sequence` and `message_id` are null if no person was added.
     """
 
     chat_id: str

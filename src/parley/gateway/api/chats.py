@@ -178,7 +178,7 @@ def _member_info(member: ChatMember, person: UserView) -> bodies.MemberInfo:
 )
 async def add_member(call: Call) -> Answer:
     """Each person is an entry of the log; the answer names the last. Name yourself to join an open group.
-    People who do not let you add them (`who_may_add`) are invited; 202 says that nobody was added.
+    People who do not let you add them (`who_may_add`) are invited; 202 says that no person was added.
     """
     wanted = await call.body(bodies.NewMember)
     people = [wanted.user_id] if wanted.user_id else wanted.user_ids

@@ -20,7 +20,7 @@ routes = Routes("Chats")
     "GET", MINE, "Your invitations", {200: bodies.InvitationList}, query=page_parameters("invitations")
 )
 async def list_invitations(call: Call) -> Answer:
-    """To chats that somebody wanted to add you to and may not. In pages, ordered by `chat_id`."""
+    """Chats that a member wanted to add you to but may not. In pages, ordered by `chat_id`."""
     limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
     found = await call.services.invitations.mine(call.user_id, call.text("after"), limit)
     next_after = found[-1].invitation.chat_id if len(found) == limit else None

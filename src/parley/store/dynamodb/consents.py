@@ -36,7 +36,7 @@ SINCE = {Relation.CONTACT: CONTACT_SINCE, Relation.BLOCK: BLOCKED_SINCE}
 COUNT = {Relation.CONTACT: "contact_count", Relation.BLOCK: "block_count"}
 """Attributes of the person's own item: how many contacts they have, and how many people they block."""
 IS_UNASKED = "is_unasked"
-"""Of a person's row of a chat: somebody put them there who was not a contact of theirs."""
+"""On a person's row of a chat: a member who was not their contact added them."""
 COUNTS_AT_ONCE_MAX = 16
 CONTENDED_FROM = UNASKED_CHATS_MAX // 2
 
@@ -103,7 +103,7 @@ async def newcomers(dynamo: Dynamo, actor_id: str, user_ids: Sequence[str]) -> d
 
 
 async def count_chats(dynamo: Dynamo, user_id: str) -> tuple[int, int]:
-    """How many chats a person is in, and how many of them unasked. Beyond the limit nobody counts on."""
+    """How many chats a person is in, and how many of them unasked. Stops counting at the limit."""
     total = unasked = 0
     start: Item | None = None
     while True:

@@ -59,7 +59,7 @@ def _count(execute: Execute, where: str, value: str) -> int:
 
 
 def _is_unasked(execute: Execute, draft: Draft) -> bool:
-    """Whether somebody else adds a person who does not have them as a contact."""
+    """Whether the sender adds a person who does not have the sender as a contact."""
     assert draft.change is not None
     user_id = draft.change.user_id
     is_own = user_id == draft.sender_id

@@ -126,7 +126,7 @@ class SqliteChatStates:
             state.senders.pop(user_id, None)
 
     def forget_person(self, user_id: str) -> None:
-        """The same for a person in every chat, and for whoever writes to them directly."""
+        """The same for a person in every chat, and for the other members of their direct chats."""
         for state in self._states.values():
             if state.chat_type is ChatType.DIRECT:
                 state.senders.clear()
