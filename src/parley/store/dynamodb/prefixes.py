@@ -22,7 +22,6 @@ from parley.dynamodb import (
 from parley.errors import StoreUnavailable
 from parley.ids import EVENT, Ids
 from parley.model import Persisted, StoredEntry
-from parley.store.dynamodb.bundles import positions_in
 from parley.store.dynamodb.chat_state import DynamoChatState, DynamoChatStates, dense_end
 from parley.store.dynamodb.entries import FAILED, put_void
 from parley.store.dynamodb.schema import CHATS
@@ -140,6 +139,7 @@ class Prefixes:
     async def _seal_some(self, state: DynamoChatState, positions: list[int]) -> list[StoredEntry]:
         left = [at for at in positions if at > state.trimmed]
         while left:
+            # Again after each attempt that failed: it may have met the first position of a bundle.
             left = sorted(set(left) & set(await self.missing(state, left[0] - 1, left[-1])))
             if not left:
                 break
@@ -186,6 +186,4 @@ def _still_open(state: DynamoChatState, positions: list[int], reasons: list[Canc
         if fence.item is not None:
             state.see(fence.item)
         return [at for at in positions[1:] if at > state.trimmed]
-    held = {at for at, reason in zip(positions, voids, strict=True) if reason.code == FAILED}
-    held.update(positions_in(reason.item for reason in voids if reason.item is not None))
-    return [at for at in positions if at not in held]
+    return [at for at, reason in zip(positions, voids, strict=True) if reason.code != FAILED]

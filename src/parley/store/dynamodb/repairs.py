@@ -23,7 +23,7 @@ from parley.dynamodb import (
     retry_unknown,
 )
 from parley.errors import CounterMissingError, StoreUnavailable
-from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_of, positions_in
+from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_of
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.entries import FAILED, UNPUBLISHED_SHARDS, VOID, put_void, sequence_of, tag_of
 from parley.store.dynamodb.scans import table_pages
@@ -231,7 +231,6 @@ class DynamoRepairs:
             except TransactionCanceled as error:
                 met = zip(ordered, error.reasons, strict=True)
                 held = {at for at, reason in met if reason.code == FAILED}
-                held.update(positions_in(reason.item for reason in error.reasons if reason.item is not None))
                 if not held & left:
                     raise StoreUnavailable(f"voids cannot be written: {error}") from error
                 left -= held
