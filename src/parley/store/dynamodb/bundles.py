@@ -176,8 +176,8 @@ async def bundle_across(dynamo: Dynamo, chat_id: str, sequence: int) -> Item | N
     """The bundle that begins below a position and holds it, read strongly; None if there is none."""
     page = await dynamo.query(
         MESSAGES,
-        "chat_id = :chat AND #s BETWEEN :lowest AND :below",
-        {":chat": chat_id, ":lowest": sequence - BUNDLED_MAX + 1, ":below": sequence - 1},
+        "chat_id = :chat AND #s BETWEEN :first AND :last",
+        {":chat": chat_id, ":first": sequence - BUNDLED_MAX + 1, ":last": sequence - 1},
         names={"#s": "sequence"},
         forward=False,
         limit=1,
@@ -189,8 +189,8 @@ async def bundled_positions(dynamo: Dynamo, chat_id: str, first: int, last: int)
     """The positions between these two that are in bundles, read strongly."""
     items = await dynamo.query_all(
         MESSAGES,
-        "chat_id = :chat AND #s BETWEEN :lowest AND :last",
-        {":chat": chat_id, ":lowest": first - BUNDLED_MAX + 1, ":last": last},
+        "chat_id = :chat AND #s BETWEEN :first AND :last",
+        {":chat": chat_id, ":first": first - BUNDLED_MAX + 1, ":last": last},
         names=SPAN_NAMES,
         projection=SPAN,
     )
