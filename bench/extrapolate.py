@@ -9,6 +9,7 @@ test compares the page with it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import ceil
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -19,6 +20,8 @@ HOURS_PER_MONTH = 730
 MILLION = 1_000_000
 GB = 1_000_000_000
 GIB = 1024**3
+UNIT_BYTES = 1024
+"""Of a write unit."""
 
 
 class Assumed(Struct, frozen=True, kw_only=True):
@@ -61,6 +64,8 @@ class Measured(Struct, frozen=True):
     record_bytes: float = 800
     item_bytes: float = 650
     """An entry of 128 letters and its overhead; keys expire after 7 days."""
+    bundled_bytes: float = 246.6
+    """The same entry in an item that 49 share."""
     frame_bytes: float = 600
     heartbeat_bytes: float = 150
 
@@ -107,8 +112,10 @@ class Load(Struct, frozen=True):
 
     @property
     def append_units(self) -> float:
-        """Write units of a message: entry and key, and its share of the head, twice in a transaction."""
-        return 2 * (2 + 1 / self.assumed.messages_per_transaction)
+        """Write units of a message: its key, its share of an item and of the head, twice in a transaction."""
+        batch = self.assumed.messages_per_transaction
+        entries = 1 if batch == 1 else ceil(batch * self.measured.bundled_bytes / UNIT_BYTES)
+        return 2 * (1 + (entries + 1) / batch)
 
     @property
     def outbox_units(self) -> float:

@@ -10,8 +10,10 @@ from parley.dynamodb import Action, UpdateItem
 from parley.model import Draft
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
 from parley.store.dynamodb.atomic import ADVANCE
-from parley.store.dynamodb.entries import entry_of, message_id, put_entry, put_key, tag_of
+from parley.store.dynamodb.bundles import bundled, put_entries
+from parley.store.dynamodb.entries import entry_of, message_id, put_key, tag_of
 from parley.store.dynamodb.schema import COUNTERS
+from parley.wire.frames import Entry
 
 FULL = MESSAGES_PER_TRANSACTION_MAX
 SENDER_ID = "user_" + "0" * 26
@@ -32,14 +34,14 @@ def actions_of(chat_id: str, head: int, messages: int) -> list[Action]:
     """The advanced head, entries and keys, without the condition on the counter."""
     now_ms = wall_clock()
     now, last = iso(now_ms), head + messages
-    entries: list[Action] = []
+    entries: list[Entry] = []
     keys: list[Action] = []
     for sequence in range(head + 1, last + 1):
         draft = draft_for(chat_id)
         assert draft.client_key is not None
         name = message_id(now_ms, tag_of(chat_id), sequence, 0)
         entry = entry_of(draft, sequence, 1, name, now)
-        entries.append(put_entry(entry))
-        keys.append(put_key(draft, draft.client_key, entry, now_ms))
+        entries.append(entry)
+        keys.append(put_key(draft, draft.client_key, entry, now_ms, head + 1))
     advance = UpdateItem(COUNTERS, {"chat_id": chat_id}, ADVANCE, {":next": last, ":now": now})
-    return [advance, *entries, *keys]
+    return [advance, *(put_entries(share) for share in bundled(entries)), *keys]

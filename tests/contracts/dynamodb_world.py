@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from parley.dynamodb import Item, Request, Response, Send
+from parley.store.dynamodb.bundles import all_unbundled, span_of
 from parley.store.dynamodb.schema import MESSAGES
 from tests.contracts.acting import add_group, add_people
 from tests.contracts.dynamodb_engine import DynamoOpenStore
@@ -79,7 +80,14 @@ class Node(DynamoOpenStore):
     async def items(self) -> dict[int, str]:
         """What stands in the chat's log, resolved or not: contents, or the word void."""
         found = await self.store.dynamo.query_all(MESSAGES, "chat_id = :chat", {":chat": self.chat})
-        return {item["sequence"]: item.get("content", item["kind"]) for item in found}  # type: ignore[misc]
+        plain = all_unbundled(found)
+        assert len({item["sequence"] for item in plain}) == len(plain), "no position has two entries"
+        return {item["sequence"]: item.get("content", item["kind"]) for item in plain}  # type: ignore[misc]
+
+    async def spans(self) -> list[tuple[int, int]]:
+        """The first and the last position of each item of the chat's log."""
+        found = await self.store.dynamo.query_all(MESSAGES, "chat_id = :chat", {":chat": self.chat})
+        return [(span_of(item)[0], span_of(item)[-1]) for item in found]
 
     async def has_written(self, *numbers: int) -> bool:
         return set(numbers) <= (await self.items()).keys()

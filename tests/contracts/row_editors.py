@@ -8,6 +8,7 @@ from msgspec import structs
 
 from parley.dynamodb import Item, from_item, to_item
 from parley.model import Role
+from parley.store.dynamodb.bundles import BUNDLE, span_of, unbundled
 from parley.store.dynamodb.schema import TABLES, device_key
 from tests.memory.tables import Tables
 
@@ -174,10 +175,28 @@ class DynamoRows:
             TableName=self._prefix + table, Key=to_item(key), UpdateExpression=expression, **options
         )
 
+    def _take_apart(self, chat_id: str, sequence: int) -> None:
+        """Entries that share an item with this one get items of their own."""
+        for item in self._items("messages"):
+            if item["chat_id"] == chat_id and item.get("kind") == BUNDLE and sequence in span_of(item):
+                for plain in unbundled(item):
+                    self._client.put_item(TableName=self._prefix + "messages", Item=to_item(plain))
+                self._take_hints(item)
+
+    def _take_hints(self, bundle: Item) -> None:
+        """The keys of these entries name their own items then."""
+        for key in self._items("idempotency_keys"):
+            is_in = key["chat_id"] == bundle["chat_id"] and key["sequence"] in span_of(bundle)
+            if is_in and "item_sequence" in key:
+                place = {name: key[name] for name in ("chat_id", "client_message_id")}
+                self._update("idempotency_keys", place, "REMOVE item_sequence")
+
     def delete_entry(self, chat_id: str, sequence: int) -> None:
+        self._take_apart(chat_id, sequence)
         self._delete("messages", chat_id=chat_id, sequence=sequence)
 
     def delete_body(self, chat_id: str, sequence: int) -> None:
+        self._take_apart(chat_id, sequence)
         self._update("messages", {"chat_id": chat_id, "sequence": sequence}, "REMOVE content")
 
     def delete_keys(self, chat_id: str) -> None:

@@ -10,6 +10,7 @@ from parley.dynamodb import Fault, Faults, Request, Response, Send
 from parley.errors import StoreUnavailable
 from parley.model import Action
 from parley.store.dynamodb import append, chat_state
+from parley.store.dynamodb.bundles import BUNDLE_BYTES_MAX
 from parley.testing.dynamodb_faults import (
     conflict,
     server_error_done,
@@ -371,6 +372,10 @@ async def test_a_change_whose_answer_was_lost_is_made_once(mode: str) -> None:
 # Pages
 
 
+ALONE = "x" * (BUNDLE_BYTES_MAX // 2)
+"""Two of these do not share an item."""
+
+
 def torn(keep: Callable[[int], bool]) -> Fault:
     """A page of messages without some of its items, by their place in it."""
 
@@ -387,7 +392,7 @@ def torn(keep: Callable[[int], bool]) -> Fault:
 async def test_a_page_ends_before_what_is_being_committed(mode: str) -> None:
     """A Query may miss items of a transaction: the page is cut there, and the next one goes on."""
     async with world(mode, 1) as (node,):
-        await node.log.append([message(node.chat, node.ann, f"{n}") for n in range(5)])
+        await node.log.append([message(node.chat, node.ann, ALONE) for _ in range(5)])
         await head_of(node, node.chat)
         looks = [None] if mode == "two_phase" else []
         node.faults.now = Planned(Query=[*looks, torn(lambda place: place != 2)])
@@ -423,7 +428,7 @@ async def test_a_page_that_stays_empty_is_an_error() -> None:
 async def test_a_torn_look_does_not_move_the_head() -> None:
     """In two_phase a look that misses a position stops there, and the next one finds the end."""
     async with world("two_phase") as (node, other):
-        await node.log.append([message(node.chat, node.ann, f"{n}") for n in range(4)])
+        await node.log.append([message(node.chat, node.ann, ALONE) for _ in range(4)])
         other.faults.now = Planned(Query=[torn(lambda place: place != 1)])
         assert await head_of(other, node.chat) == 1
         assert await head_of(other, node.chat) == 4

@@ -201,6 +201,7 @@ async def test_a_number_sealed_in_the_middle_moves_all_that_follow() -> None:
         await one.gate.reached.wait()
         void: Item = {"chat_id": one.chat, "sequence": 2, "epoch": 1, "kind": "void"}
         await two.store.dynamo.put("messages", void)
+        await two.set_chat("last_sequence", 3)  # what is sealed is below something that was written
         one.gate.open()
         outcomes = (await sending).outcomes
         assert [each.sequence for each in outcomes if isinstance(each, Appended)] == [1, 4, 5]

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, cast
 
 from parley.dynamodb import Dynamo, Item, credentials_from
+from parley.store.dynamodb.bundles import all_unbundled
 from parley.store.dynamodb.entries import VOID, sequence_of
 from parley.store.dynamodb.schema import CHATS, COUNTERS, MESSAGES
 from tests.harness.events import Stored, StoredVoid, StoreRead
@@ -49,7 +50,7 @@ class StoreTables:
 
     async def positions(self, chat_id: str) -> list[Item]:
         """Entries and voids of a chat, ascending."""
-        return await self._dynamo.query_all(MESSAGES, "chat_id = :chat", {":chat": chat_id})
+        return all_unbundled(await self._dynamo.query_all(MESSAGES, "chat_id = :chat", {":chat": chat_id}))
 
     async def counter(self, chat_id: str) -> int | None:
         """The last allocated number, if a counter in DynamoDB allocates."""

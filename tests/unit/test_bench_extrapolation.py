@@ -24,11 +24,11 @@ def test_a_read_of_everybody_every_half_minute_is_reckoned_by_hand() -> None:
     assert lines_of(AS_BUILT)["sessions read by heartbeats"] == pytest.approx(86_400 * 0.125)
 
 
-def test_a_message_alone_costs_six_units_and_one_of_many_hardly_more_than_four() -> None:
-    """Entry and key twice, and twice the share of the head."""
+def test_a_message_alone_costs_six_units_and_one_of_many_hardly_more_than_its_key() -> None:
+    """The key twice, and twice the shares of twelve units of entries and of the head."""
     full = Load(replace(AS_BUILT.assumed, messages_per_transaction=49), AS_BUILT.measured)
     assert AS_BUILT.append_units == 6
-    assert full.append_units == pytest.approx(4.04, abs=0.001)
+    assert full.append_units == pytest.approx(2 * (1 + (12 + 1) / 49))
 
 
 def test_what_every_gateway_reads_makes_more_gateways_needed() -> None:

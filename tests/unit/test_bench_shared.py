@@ -33,14 +33,14 @@ def stretch() -> Stretch:
     )
 
 
-@pytest.mark.parametrize("messages", [1, FULL])
-def test_a_transaction_is_charged_for_head_entries_and_keys_twice(messages: int) -> None:
-    """Each message is an entry and a key, the head is one more item, and a transaction counts double."""
+@pytest.mark.parametrize(("messages", "kilobytes"), [(1, 1), (FULL, 12)])
+def test_a_transaction_is_charged_for_head_entries_and_keys_twice(messages: int, kilobytes: int) -> None:
+    """Entries share an item, each has a key, the head is one more item, and a transaction counts double."""
     actions = actions_of(CHAT_ID, head=7, messages=messages)
     meter = Meter()
     meter("TransactWriteItems", {"TransactItems": [action.request("") for action in actions]})
-    assert len(actions) == 1 + 2 * messages
-    assert meter.total == 2 + 4 * messages
+    assert len(actions) == 1 + 1 + messages
+    assert meter.total == 2 * (1 + kilobytes + messages)
 
 
 def test_a_meter_lets_requests_pass() -> None:
@@ -89,15 +89,16 @@ def transaction(head: int, messages: int) -> dict[str, object]:
 
 
 async def test_the_stand_in_remembers_a_log() -> None:
-    """What two transactions have put there is found again, in its order and between two positions."""
+    """What transactions have put there is found again, in its order and between two positions."""
     memory = Memory(nothing_behind)
     await memory.answer("TransactWriteItems", transaction(0, 3))
     await memory.answer("TransactWriteItems", transaction(3, 2))
-    values = {":chat": {"S": CHAT_ID}, ":first": {"N": "2"}, ":last": {"N": "4"}}
+    await memory.answer("TransactWriteItems", transaction(5, 1))
+    values = {":chat": {"S": CHAT_ID}, ":first": {"N": "2"}, ":last": {"N": "6"}}
     query = {"TableName": PREFIX + "messages", "ExpressionAttributeValues": values}
     found = await memory.answer("Query", query)
     assert found is not None
-    assert [item["sequence"]["N"] for item in found["Items"]] == ["2", "3", "4"]
+    assert [item["sequence"]["N"] for item in found["Items"]] == ["4", "6"]
 
 
 async def test_the_stand_in_writes_a_position_once() -> None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from parley.dynamodb.auth import Credentials, FindCredentials, credentials_from, fixed_credentials
 from parley.dynamodb.client import (
+    ACTIONS_MAX,
     ANSWER_SECONDS_MAX,
     BATCH_GET_MAX,
     CONNECT_SECONDS_MAX,
@@ -62,6 +63,7 @@ from parley.dynamodb.responses import (
 )
 
 __all__ = [
+    "ACTIONS_MAX",
     "ANSWER_SECONDS_MAX",
     "BATCH_GET_MAX",
     "CONNECTIONS_MAX",

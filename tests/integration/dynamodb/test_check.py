@@ -60,6 +60,7 @@ BREAKING: dict[str, list[Breaking]] = {
         lambda d: set_in(d, "chat_counters", GROUP, sequence_counter=9, written_through=9),
         lambda d: lose_entry(d, GROUP_ENTRIES),
     ],
+    "sequence_uniqueness": [lambda d: set_in(d, "messages", at(1), kind="bundle", through=2)],
     "idempotency_sequence_consistency": [
         lambda d: change_key(d, sequence=1),
         lose_entry,

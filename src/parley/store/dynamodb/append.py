@@ -32,10 +32,11 @@ from parley.core.append import (
     decide_append,
     stored_by,
 )
-from parley.dynamodb import Action, CancellationReason, Dynamo, Item, TransactionCanceled
+from parley.dynamodb import Action, CancellationReason, Dynamo, Item, Put, TransactionCanceled
 from parley.errors import OUTCOME_UNKNOWN, OutcomeUnknown, Refusal, StoreError, StoreUnavailable
 from parley.model import Appended, Draft, Outcome, Persisted, Role, StoredEntry
 from parley.store.dynamodb import changes
+from parley.store.dynamodb.bundles import BUNDLED_MAX, bundled, items_of_keys, put_entries, span_of
 from parley.store.dynamodb.chat_state import (
     PEOPLE_REMEMBERED_MAX,
     DynamoChatState,
@@ -53,7 +54,6 @@ from parley.store.dynamodb.entries import (
     key_of,
     message_id,
     original_in,
-    put_entry,
     put_key,
     sequence_of,
 )
@@ -68,6 +68,7 @@ CONTENT_BYTES_PER_TRANSACTION_MAX = 3_300_000
 """As it travels: a control character is six bytes in JSON, and too long a request is not even read."""
 ITEM_BYTES_BESIDE_CONTENT_MAX = 6 * KIB
 """Ids of up to 1 KiB each, names, times and types."""
+assert MESSAGES_PER_TRANSACTION_MAX <= BUNDLED_MAX
 assert MESSAGES_PER_TRANSACTION_MAX * (MESSAGE_BYTES_MAX + 2) <= CONTENT_BYTES_PER_TRANSACTION_MAX
 assert (
     CONTENT_BYTES_PER_TRANSACTION_MAX + 2 * MESSAGES_PER_TRANSACTION_MAX * ITEM_BYTES_BESIDE_CONTENT_MAX
@@ -150,6 +151,17 @@ class Placed(Struct):
     index: int
     draft: Draft
     entry: Entry
+
+
+class Puts(NamedTuple):
+    """What a transaction writes for its drafts: their entries first, then their keys."""
+
+    entries: list[Put]
+    keys: list[Put]
+
+    @property
+    def actions(self) -> list[Action]:
+        return [*self.entries, *self.keys]
 
 
 class Planner:
@@ -251,9 +263,7 @@ class Planner:
         They are read together: one by one, a store that answers late takes longer than a sender waits.
         """
         keys = {index: append.originals[cast(bytes, append.drafts[index].client_key)] for index in indices}
-        numbers = sorted({sequence_of(key) for key in keys.values()})
-        places: list[Item] = [{"chat_id": state.chat_id, "sequence": number} for number in numbers]
-        items = {sequence_of(item): item for item in await self.dynamo.batch_get(MESSAGES, places)}
+        items = await items_of_keys(self.dynamo, keys.values())
         for index, key in keys.items():
             draft, item = append.drafts[index], items.get(sequence_of(key))
             original = entry_in(item) if item is not None else None
@@ -275,16 +285,19 @@ class Planner:
             placed.append(Placed(index, draft, entry_of(draft, sequence, state.epoch, name, created_at)))
         return placed
 
-    def puts(self, placed: list[Placed]) -> list[Action]:
-        """Entries, then keys. `keyed` knows this order."""
+    def puts(self, placed: list[Placed], *, may_bundle: bool) -> Puts:
+        """The entries and keys of these drafts. `keyed` knows the order of the keys."""
         now_ms = self.clock()
-        entries: list[Action] = [put_entry(one.entry) for one in placed]
-        keys: list[Action] = [
-            put_key(one.draft, one.draft.client_key, one.entry, now_ms)
+        entries = [one.entry for one in placed]
+        shares = bundled(entries) if may_bundle else ([entry] for entry in entries)
+        items = [put_entries(share) for share in shares]
+        item_of = {sequence: sequence_of(put.item) for put in items for sequence in span_of(put.item)}
+        keys = [
+            put_key(one.draft, one.draft.client_key, one.entry, now_ms, item_of[one.entry.sequence])
             for one in placed
             if one.draft.client_key is not None
         ]
-        return entries + keys
+        return Puts(items, keys)
 
     def settle(
         self, append: ChatAppend, state: DynamoChatState, plan: Plan, placed: Sequence[Placed] = ()
@@ -443,12 +456,13 @@ class PositionTaken(StoreError):
     """The transaction was not done and never will be: another entry stands at one of its positions."""
 
 
-async def commit(dynamo: Dynamo, actions: list[Action], token: str, entries: Sequence[Entry]) -> None:
+async def commit(dynamo: Dynamo, actions: list[Action], token: str, entries: Sequence[Put]) -> None:
     """Done when it returns. Not done: `TransactionCanceled`, `PositionTaken` or `StoreUnavailable`.
 
-    If the answer is lost, the log is asked: the entries stand there exactly if all of it was done. If they
-    do not, the request may still be on its way, so the identical one goes out again under the same token,
-    which DynamoDB does at most once. Only when that leads nowhere in time is it `OutcomeUnknown`.
+    `entries`: those of the actions that put entries. If the answer is lost, the log is asked: they stand
+    there exactly if all of it was done. If they do not, the request may still be on its way, so the identical
+    one goes out again under the same token, which DynamoDB does at most once. Only when that leads nowhere in
+    time is it `OutcomeUnknown`.
     """
     time = asyncio.get_running_loop().time
     deadline = time() + RESOLVE_SECONDS_MAX
@@ -476,13 +490,15 @@ async def commit(dynamo: Dynamo, actions: list[Action], token: str, entries: Seq
         await asyncio.sleep(RESOLVE_PAUSE_SECONDS)
 
 
-async def _standing(dynamo: Dynamo, entries: Sequence[Entry]) -> int | None:
+async def _standing(dynamo: Dynamo, entries: Sequence[Put]) -> int | None:
     """How many of these are at their positions, None if that cannot be read; `PositionTaken` for others.
 
     Compared as wholes: two nodes may give the same id to different messages at one position.
     """
-    ours = {entry.sequence: put_entry(entry).item for entry in entries}
-    places: list[Item] = [{"chat_id": e.chat_id, "sequence": e.sequence} for e in entries]
+    ours = {sequence_of(put.item): put.item for put in entries}
+    places: list[Item] = [
+        {"chat_id": put.item["chat_id"], "sequence": sequence_of(put.item)} for put in entries
+    ]
     try:
         found = await dynamo.batch_get(MESSAGES, places)
     except StoreUnavailable:

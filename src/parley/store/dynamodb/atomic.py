@@ -36,6 +36,7 @@ from parley.store.dynamodb.append import (
     Plan,
     Planner,
     PositionTaken,
+    Puts,
     UnsavedMarks,
     commit,
     keyed,
@@ -132,16 +133,17 @@ class AtomicAppends:
         head = state.head
         numbers = list(range(head + 1, head + 1 + len(plan.indices)))
         placed = self._planner.place(append, state, plan.indices, numbers)
-        revision, actions = self._actions(state, plan, placed, contention.claim)
+        puts = self._planner.puts(placed, may_bundle=True)
+        revision, actions = self._actions(state, plan, placed, puts, contention.claim)
         self._reach("before_write")
         token = self._ids.next(EVENT, self._planner.clock())
         started = self._metrics.now()
         try:
-            await commit(self._dynamo, actions, token, [one.entry for one in placed])
+            await commit(self._dynamo, actions, token, puts.entries)
         except (TransactionCanceled, PositionTaken) as error:
             append.conflicts += 1
             append.put_back(plan.indices)
-            await self._learn(append, state, placed, error, contention)
+            await self._learn(append, state, placed, puts, error, contention)
             self._planner.settle(append, state, plan)
         except OutcomeUnknown:
             append.leave_open(placed)
@@ -158,7 +160,7 @@ class AtomicAppends:
             self._planner.settle(append, state, plan, placed)
 
     def _actions(
-        self, state: DynamoChatState, plan: Plan, placed: list[Placed], claim: str | None
+        self, state: DynamoChatState, plan: Plan, placed: list[Placed], puts: Puts, claim: str | None
     ) -> tuple[str, list[Action]]:
         """The whole transaction, and the membership's revision after it. It ends a claim, if there is one."""
         now, last = iso(self._planner.clock()), placed[-1].entry.sequence
@@ -169,7 +171,9 @@ class AtomicAppends:
             ":revision": plan.membership.revision,
         }
         expression, revision = ADVANCE, plan.membership.revision
-        actions = self._planner.puts(placed)
+        if len(puts.entries) < len(placed):
+            expression += ", bundled_through = :next"
+        actions = puts.actions
         draft = placed[0].draft
         if draft.change is not None:
             writes = change_writes(draft, state, plan.membership.roles, plan.join, last, now)
@@ -192,12 +196,13 @@ class AtomicAppends:
         append: ChatAppend,
         state: DynamoChatState,
         placed: list[Placed],
+        puts: Puts,
         error: TransactionCanceled | PositionTaken,
         contention: Contention,
     ) -> None:
         """Why nothing was written: note what is stored already, or look again where the log ends."""
         reasons = error.reasons if isinstance(error, TransactionCanceled) else []
-        positions, keys = reasons[1 : 1 + len(placed)], reasons[1 + len(placed) :]
+        positions, keys = reasons[1 : 1 + len(puts.entries)], reasons[1 + len(puts.entries) :]
         stored = await self._planner.note_originals(append, keyed(placed), keys)
         if not reasons or reasons[0].code == FAILED:
             await self._look_again(state, reasons[0] if reasons else None, contention)

@@ -17,7 +17,6 @@ from parley.dynamodb import (
     ConditionCheck,
     Dynamo,
     Item,
-    ItemPage,
     UpdateItem,
     is_valid_key,
     number,
@@ -31,7 +30,8 @@ from parley.errors import (
 )
 from parley.model import AccountState, ChatType, Role
 from parley.store.dynamodb.accounts import account_state
-from parley.store.dynamodb.entries import sequence_of, shard_of, tag_of
+from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_of, positions_in
+from parley.store.dynamodb.entries import shard_of, tag_of
 from parley.store.dynamodb.schema import CHATS, COUNTERS, MEMBERSHIPS, MESSAGES, USERS
 from parley.store.rules import STRAY_POSITIONS_MAX
 
@@ -251,24 +251,34 @@ class DynamoChatStates:
         """Up to where no position is missing."""
         end = start
         while end < until:
-            page = await self.positions(chat_id, end, until)
-            found = [sequence_of(item) for item in page.items]
+            found, is_all = await self.positions(chat_id, end, until, is_border=False)
             reached = dense_end(end, found)
-            if reached < end + len(found) or page.next_key is None:
+            if reached < end + len(found) or is_all:
                 return reached
             end = reached
         return end
 
-    async def positions(self, chat_id: str, after: int, until: int) -> ItemPage:
-        """A page of the numbers that exist in a stretch of the log, read strongly."""
-        return await self._dynamo.query(
+    async def positions(
+        self, chat_id: str, after: int, until: int, *, is_border: bool
+    ) -> tuple[list[int], bool]:
+        """Numbers that exist in a stretch of the log, read strongly, and whether these are all of them.
+
+        `is_border`: an item ends at `after`, so a stretch without items is empty. Otherwise a bundle that
+        begins before it is looked for.
+        """
+        page = await self._dynamo.query(
             MESSAGES,
             "chat_id = :chat AND #s BETWEEN :first AND :last",
             {":chat": chat_id, ":first": after + 1, ":last": until},
-            names={"#s": "sequence"},
-            projection="#s",
+            names=SPAN_NAMES,
+            projection=SPAN,
             limit=POSITIONS_PER_LOOK_MAX,
         )
+        found = positions_in(page.items)
+        if after > 0 and (found[0] != after + 1 if found else not is_border):
+            bundle = await bundle_across(self._dynamo, chat_id, after + 1)
+            found = positions_in([] if bundle is None else [bundle]) + found
+        return [sequence for sequence in found if after < sequence <= until], page.next_key is None
 
     async def last_position(self, chat_id: str) -> int:
         """The highest number in the log, read strongly; there may be holes below it in two_phase."""
@@ -279,10 +289,10 @@ class DynamoChatStates:
             values,
             forward=False,
             limit=1,
-            projection="#s",
-            names={"#s": "sequence"},
+            projection=SPAN,
+            names=SPAN_NAMES,
         )
-        return sequence_of(page.items[0]) if page.items else 0
+        return end_of(page.items[0]) if page.items else 0
 
     async def membership(self, state: DynamoChatState, user_ids: Iterable[str]) -> KnownMembers:
         """Roles, and a revision that is not newer than they are: a write that still finds it is right."""
@@ -353,8 +363,12 @@ def dense_end(start: int, found: Iterable[int]) -> int:
 
 
 def is_whole(counter: Item) -> bool:
-    """Whether only whole transactions have moved this counter."""
-    return counter.get("sequence_counter") == counter.get("written_through") is not None
+    """Whether only whole transactions have moved this counter.
+
+    One that was set back into a bundle is not: the positions within have no items to conflict with.
+    """
+    is_below = number(counter, "bundled_through") <= number(counter, "sequence_counter")
+    return is_below and counter.get("sequence_counter") == counter.get("written_through") is not None
 
 
 def trouble_of(counter: Item, last: int) -> Refusal | None:

@@ -16,7 +16,7 @@ import msgspec
 
 from parley import ids
 from parley.clock import MS_PER_DAY
-from parley.dynamodb import ConditionFailed, Dynamo, Item, Put
+from parley.dynamodb import Item, Put
 from parley.model import Draft, StoredEntry
 from parley.store.dynamodb.schema import KEYS, MESSAGES
 from parley.wire.frames import Entry
@@ -72,8 +72,11 @@ def put_void(chat_id: str, sequence: int, epoch: int) -> Put:
     return Put(MESSAGES, item, NEW_POSITION)
 
 
-def put_key(draft: Draft, key: bytes, entry: Entry, now_ms: int) -> Put:
-    """An id is used once; one whose time has run out may still be returned, so the condition looks."""
+def put_key(draft: Draft, key: bytes, entry: Entry, now_ms: int, item_sequence: int) -> Put:
+    """An id is used once; one whose time has run out may still be returned, so the condition looks.
+
+    `item_sequence`: the position whose item holds the entry, if it shares one with others.
+    """
     now = now_ms // MS_PER_SECOND
     item: Item = {
         "chat_id": draft.chat_id,
@@ -84,6 +87,8 @@ def put_key(draft: Draft, key: bytes, entry: Entry, now_ms: int) -> Put:
         "created_at": entry.created_at,
         "ttl": now + KEY_SECONDS,
     }
+    if item_sequence != entry.sequence:
+        item["item_sequence"] = item_sequence
     return Put(KEYS, item, NEW_KEY, {":now": now}, TTL_NAME)
 
 
@@ -133,15 +138,6 @@ def sequence_of(item: Item) -> int:
 def original_in(key: Item, draft: Draft, epoch: int) -> Entry:
     """A draft's original as far as its key tells, when the entry itself is no more."""
     return entry_of(draft, sequence_of(key), epoch, str(key["message_id"]), str(key["created_at"]))
-
-
-async def put_if_new(dynamo: Dynamo, put: Put) -> bool:
-    """Whether it was put; False when another writer was faster: a position is written once."""
-    try:
-        await dynamo.put(put.table, put.item, condition=put.condition)
-    except ConditionFailed:
-        return False
-    return True
 
 
 # Message ids

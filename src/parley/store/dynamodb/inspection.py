@@ -15,8 +15,18 @@ from parley.clock import MS_PER_DAY, Clock, from_iso
 from parley.dynamodb import Dynamo, Item, is_valid_key, number
 from parley.errors import ConfigError
 from parley.model import ChatType
+from parley.store.dynamodb.bundles import (
+    BUNDLE,
+    all_unbundled,
+    bundle_across,
+    end_of,
+    item_at,
+    items_at,
+    items_of_keys,
+    unbundled,
+)
 from parley.store.dynamodb.counters import Counters
-from parley.store.dynamodb.entries import KEY_DAYS, VOID, entry_in, key_of, place_in, sequence_of, tag_of
+from parley.store.dynamodb.entries import KEY_DAYS, VOID, entry_in, key_of, place_in, tag_of
 from parley.store.dynamodb.references import ReferenceCheck
 from parley.store.dynamodb.scans import chat_pages, is_lasting, member_pages, table_pages, text_of
 from parley.store.dynamodb.schema import (
@@ -44,7 +54,6 @@ SEQUENCE = {"#s": "sequence"}
 class DynamoInspection:
     not_shown = frozenset(
         {
-            "sequence_uniqueness",  # guaranteed by the key of the table `messages`
             "allocation_monotonicity",  # an allocated number leaves no trace until it is written
             "add_operation_atomicity",
             "change_order",  # changes of different chats are not numbered
@@ -145,14 +154,17 @@ class DynamoInspection:
         if chat.trimmed_through:
             condition, names = f"{condition} AND #s > :trimmed", SEQUENCE
             values[":trimmed"] = chat.trimmed_through
+        cut = await bundle_across(self._dynamo, chat.chat_id, expected) if chat.trimmed_through else None
+        behind = [] if cut is None else [one for one in unbundled(cut) if number(one, "sequence") >= expected]
         while True:
             page = await self._dynamo.query(MESSAGES, condition, values, names=names, start=start)
             start, after = page.next_key, None
-            through = max([expected - 1, *(number(item, "sequence") for item in page.items)])
+            there, behind = behind + all_unbundled(page.items), []
+            through = max([expected - 1, *(number(item, "sequence") for item in there)])
             if start is None:
                 after = await self._counters.read(chat.chat_id)
                 through = max(through, after.last or 0)
-            items, is_certain = await self._with_missing(chat, page.items, expected, min(through, certain))
+            items, is_certain = await self._with_missing(chat, there, expected, min(through, certain))
             rows = await self._entries(chat, items)
             chunk = LogChunk(rows, certain_through=certain if is_certain else 0)
             expected = through + 1
@@ -179,8 +191,8 @@ class DynamoInspection:
             nonlocal found, is_trimmed
             now = await self._dynamo.get(CHATS, {"chat_id": chat.chat_id}) or {}
             is_trimmed = number(now, "trimmed_through") >= missing[0] or not now
-            keys: list[Item] = [{"chat_id": chat.chat_id, "sequence": sequence} for sequence in missing]
-            found = await self._dynamo.batch_get(MESSAGES, keys)
+            places = [(chat.chat_id, sequence) for sequence in missing]
+            found = list((await items_at(self._dynamo, places)).values())
             return len(found) < len(missing) and not is_trimmed
 
         await is_lasting(is_torn)
@@ -210,15 +222,13 @@ class DynamoInspection:
         start: Item | None = None
         while True:
             page = await self._dynamo.query(KEYS, "chat_id = :chat", {":chat": chat.chat_id}, start=start)
-            sequences = sorted({number(key, "sequence") for key in page.items})
-            places: list[Item] = [{"chat_id": chat.chat_id, "sequence": sequence} for sequence in sequences]
-            found = {item["sequence"]: item for item in await self._dynamo.batch_get(MESSAGES, places)}
+            found = await items_of_keys(self._dynamo, page.items)
             yield [
                 KeyRow(
                     text_of(key, "client_message_id"),
                     number(key, "sequence"),
                     number(key, "sequence") <= chat.trimmed_through
-                    or _agree(key, found.get(key.get("sequence")))
+                    or _agree(key, found.get(number(key, "sequence")))
                     or not await is_lasting(partial(self._differs, key)),
                     text_of(key, "message_id"),
                 )
@@ -229,9 +239,10 @@ class DynamoInspection:
                 return
 
     async def _differs(self, key: Item) -> bool:
-        place: Item = {"chat_id": key["chat_id"], "sequence": number(key, "sequence")}
         again = await self._dynamo.get(KEYS, {n: key[n] for n in ("chat_id", "client_message_id")})
-        return again is not None and not _agree(again, await self._dynamo.get(MESSAGES, place))
+        if again is None:
+            return False
+        return not _agree(again, (await items_of_keys(self._dynamo, [again])).get(number(again, "sequence")))
 
     # Positions
 
@@ -256,12 +267,9 @@ class DynamoInspection:
     async def _positions(self, table: str, items: list[Item]) -> list[PositionRow]:
         rows = [_position(table, item) for item in items]
         claims = {(row.chat_id, at) for row in rows for at in (row.acked, row.read) if at > 0}
-        places: list[Item] = [{"chat_id": chat_id, "sequence": at} for chat_id, at in sorted(claims)]
-        found = {
-            (item["chat_id"], item["sequence"]) for item in await self._dynamo.batch_get(MESSAGES, places)
-        }
+        found = await items_at(self._dynamo, claims)
         missing = {
-            claim for claim in claims - found if await is_lasting(partial(self._is_not_stored, *claim))
+            claim for claim in claims - found.keys() if await is_lasting(partial(self._is_not_stored, *claim))
         }
         for row in rows:
             row.is_stored = (row.chat_id, row.acked) not in missing
@@ -271,7 +279,7 @@ class DynamoInspection:
 
     async def _is_not_stored(self, chat_id: str, sequence: int) -> bool:
         """Whether the position is neither in its log nor trimmed from it."""
-        if await self._dynamo.get(MESSAGES, {"chat_id": chat_id, "sequence": sequence}) is not None:
+        if await item_at(self._dynamo, chat_id, sequence) is not None:
             return False
         chat = await self._dynamo.get(CHATS, {"chat_id": chat_id})
         return chat is not None and sequence > number(chat, "trimmed_through")
@@ -280,7 +288,7 @@ class DynamoInspection:
         page = await self._dynamo.query(
             MESSAGES, "chat_id = :chat", {":chat": chat_id}, forward=False, limit=1
         )
-        return sequence_of(page.items[0]) if page.items else 0
+        return end_of(page.items[0]) if page.items else 0
 
     async def own_breaches(self, chat_ids: Sequence[str] | None, *, whole: bool) -> AsyncIterator[Breach]:
         await self._check_tables()
@@ -296,6 +304,8 @@ def _entry(item: Item, tag: int) -> EntryRow:
     sequence = item.get("sequence")
     if item.get("kind") == VOID:
         return EntryRow(sequence, True, has_content=any(item.get(name) is not None for name in CONTENTS))
+    if item.get("kind") == BUNDLE:
+        return EntryRow(sequence, False, damage="its bundle cannot be read")
     missing = [name for name in FIELDS if not isinstance(item.get(name), str)]
     if missing:
         return EntryRow(sequence, False, damage=f"it has no {' and no '.join(missing)}")

@@ -10,6 +10,7 @@ from parley.errors import STORE_UNAVAILABLE, OutcomeUnknown, StoreError, StoreUn
 from parley.model import AppendResult, Draft, Head, Outcome, Page, Persisted
 from parley.store.dynamodb.append import ChatAppend, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
+from parley.store.dynamodb.bundles import BUNDLED_MAX, all_unbundled, bundle_across, item_at, items_of_keys
 from parley.store.dynamodb.chat_state import DynamoChatStates, is_whole
 from parley.store.dynamodb.entries import encode_entry, entry_in, place_in, sequence_of, stored_in, tag_of
 from parley.store.dynamodb.prefixes import Prefixes
@@ -112,16 +113,21 @@ class DynamoLog:
 
     async def _rows(self, chat_id: str, after: int, until: int, forward: bool) -> list[Row]:
         """Positions between two numbers, one page of the table; a Query may miss what is being committed."""
-        values: Item = {":chat": chat_id, ":first": after + 1, ":last": until}
+        first = after + 1 if forward else max(1, after + 2 - BUNDLED_MAX)
         page = await self._dynamo.query(
             MESSAGES,
             "chat_id = :chat AND #s BETWEEN :first AND :last",
-            values,
+            {":chat": chat_id, ":first": first, ":last": until},
             names={"#s": "sequence"},
             forward=forward,
             limit=until - after,
         )
-        stored = [stored_in(item) for item in page.items]
+        items = page.items
+        if forward and after > 0 and not (items and sequence_of(items[0]) == first):
+            bundle = await bundle_across(self._dynamo, chat_id, first)
+            items = items if bundle is None else [bundle, *items]
+        plain = [one for one in all_unbundled(items) if after < sequence_of(one) <= until]
+        stored = [stored_in(one) for one in sorted(plain, key=sequence_of, reverse=not forward)]
         return [(at.sequence, at.wire) for at in stored]
 
     async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
@@ -167,7 +173,7 @@ class DynamoLog:
         if client_key not in found:
             return None
         key = found[client_key]
-        item = await self._dynamo.get(MESSAGES, {"chat_id": chat_id, "sequence": key["sequence"]})
+        item = (await items_of_keys(self._dynamo, [key])).get(sequence_of(key))
         entry = entry_in(item) if item is not None else None
         return None if entry is None else encode_entry(entry)
 
@@ -179,7 +185,7 @@ class DynamoLog:
         tag, sequence = place
         for chat_id in filter(is_valid_key, chat_ids):
             if tag_of(chat_id) == tag:
-                item = await self._dynamo.get(MESSAGES, {"chat_id": chat_id, "sequence": sequence})
+                item = await item_at(self._dynamo, chat_id, sequence)
                 if item is not None and item.get("message_id") == message_id:
                     return chat_id, sequence_of(item)
         return None

@@ -17,7 +17,8 @@ import structlog
 
 from parley.dynamodb import ConditionFailed, Dynamo, Item, map_concurrently, number, retry_unknown
 from parley.errors import StoreError
-from parley.store.dynamodb.entries import UNPUBLISHED_SHARDS, sequence_of, shard_of, tag_of
+from parley.store.dynamodb.bundles import end_of
+from parley.store.dynamodb.entries import UNPUBLISHED_SHARDS, shard_of, tag_of
 from parley.store.dynamodb.overview import Heads
 from parley.store.dynamodb.schema import MESSAGES
 
@@ -140,7 +141,7 @@ class DynamoOutbox:
         page = await self._dynamo.query(
             MESSAGES, "chat_id = :chat", {":chat": chat_id}, forward=False, limit=1
         )
-        return sequence_of(page.items[0]) if page.items else 0
+        return end_of(page.items[0]) if page.items else 0
 
     async def _update(self, chat_id: str, expression: str, values: Item, condition: str) -> bool:
         key: Item = {"chat_id": chat_id}

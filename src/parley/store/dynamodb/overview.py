@@ -22,7 +22,17 @@ from msgspec import Struct
 from parley.dynamodb import BATCH_GET_MAX, Dynamo, Item, is_valid_key, map_concurrently, number
 from parley.errors import Refused
 from parley.model import ChatSummary, ChatType, Head, Kind, OverviewPage
-from parley.store.dynamodb.entries import VOID, encode_entry, entry_in
+from parley.store.dynamodb.bundles import (
+    BUNDLE,
+    SPAN,
+    SPAN_NAMES,
+    bundle_across,
+    end_of,
+    senders_in,
+    span_of,
+    unbundled,
+)
+from parley.store.dynamodb.entries import VOID, encode_entry, entry_in, sequence_of
 from parley.store.dynamodb.schema import CHATS, DELIVERY, DEVICES, MESSAGES, device_key
 from parley.store.rules import NO_TOKEN
 from parley.wire.limits import (
@@ -240,7 +250,11 @@ class DynamoOverviews:
             if at.head.sequence > 0 and not at.row.has_left
         }
         items = await self._dynamo.batch_get(MESSAGES, list(places.values()))
-        entries = {cast(str, item["chat_id"]): wire for item in items if (wire := _wire(item)) is not None}
+        entries = {
+            cast(str, item["chat_id"]): wire
+            for item in items
+            if (wire := _wire(unbundled(item)[0])) is not None
+        }
         missing = [chat_id for chat_id in places if chat_id not in entries]
         found = await map_concurrently(
             lambda chat_id: self._last_entry(places[chat_id]), missing, READS_AT_ONCE_MAX
@@ -250,25 +264,28 @@ class DynamoOverviews:
         }
 
     async def _last_entry(self, place: Item) -> bytes | None:
-        """The entry at this position, or the last one before a void. A batch may miss an entry."""
-        item = await self._dynamo.get(MESSAGES, place)
-        if item is not None and item["kind"] != VOID:
-            return _wire(item)
-        limit, start = VOIDS_PER_QUERY, cast("Item | None", place)
-        while start is not None:
+        """The entry at this position, or the last one before a void. A batch may miss an entry.
+
+        The first query reads one item: it is nearly always an entry, or the bundle that ends here.
+        """
+        limit, start = 1, cast("Item | None", None)
+        while True:
             page = await self._dynamo.query(
                 MESSAGES,
-                "chat_id = :chat",
-                {":chat": place["chat_id"], ":void": VOID},
+                "chat_id = :chat AND #s <= :last",
+                {":chat": place["chat_id"], ":last": place["sequence"], ":void": VOID},
+                names={"#s": "sequence"},
                 filter="kind <> :void",
                 forward=False,
                 limit=limit,
                 start=start,
             )
             if page.items:
-                return _wire(page.items[0])
-            limit, start = min(2 * limit, VOIDS_PER_QUERY_MAX), page.next_key
-        return None
+                last = sequence_of(place)
+                return _wire([one for one in unbundled(page.items[0]) if sequence_of(one) <= last][-1])
+            limit, start = min(max(2 * limit, VOIDS_PER_QUERY), VOIDS_PER_QUERY_MAX), page.next_key
+            if start is None:
+                return None
 
     def _read_up_to(self, user_id: str, row: Row) -> int:
         return max(row.read_up_to, self._noted.read_of(user_id, row.chat_id))
@@ -279,16 +296,40 @@ class DynamoOverviews:
         if at.row.has_left or read_up_to >= head:
             return 0, False
         after = max(read_up_to, head - UNREAD_LOOKED_AT_MAX)
-        values: Item = {":chat": at.row.chat_id, ":first": after + 1, ":head": head}
-        found = await self._dynamo.count(
-            MESSAGES,
-            "chat_id = :chat AND #sequence BETWEEN :first AND :head",
-            values | {":kind": Kind.MESSAGE.value, ":me": user_id},
-            names={"#sequence": "sequence"},
-            filter="kind = :kind AND sender_id <> :me",
-            maximum=UNREAD_MAX + 1,
-        )
+        found = await self._count_of_others(user_id, at.row.chat_id, after, head)
         return min(found, UNREAD_MAX), found > UNREAD_MAX or after > read_up_to
+
+    async def _count_of_others(self, user_id: str, chat_id: str, after: int, head: int) -> int:
+        """How many messages of others there are between two positions, up to more than `UNREAD_MAX`.
+
+        A bundle has its senders beside its entries, so that its texts need not travel.
+        """
+        counted, at = 0, after
+        while at < head and counted <= UNREAD_MAX:
+            until = min(head, at + UNREAD_MAX + 1 - counted)
+            page = await self._dynamo.query(
+                MESSAGES,
+                "chat_id = :chat AND #s BETWEEN :first AND :last",
+                {":chat": chat_id, ":first": at + 1, ":last": until},
+                names=SPAN_NAMES,
+                projection=f"{SPAN}, kind, sender_id, senders",
+            )
+            items = page.items
+            if at == after > 0 and not (items and sequence_of(items[0]) == after + 1):
+                bundle = await bundle_across(self._dynamo, chat_id, after + 1)
+                items = items if bundle is None else [bundle, *items]
+            counted += sum(_count_of_others(user_id, item, after, head) for item in items)
+            last = end_of(items[-1]) if items else at
+            at = last if page.next_key is not None else max(until, last)
+        return counted
+
+
+def _count_of_others(user_id: str, item: Item, after: int, until: int) -> int:
+    """The same in one item, which may be a bundle across either position."""
+    if item["kind"] == BUNDLE:
+        senders = zip(span_of(item), senders_in(item), strict=False)
+        return sum(after < at <= until and sender_id != user_id for at, sender_id in senders)
+    return item["kind"] == Kind.MESSAGE.value and item.get("sender_id") != user_id
 
 
 def _with_head(row: Row, head: Head) -> RowAndHead:

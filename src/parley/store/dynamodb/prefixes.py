@@ -23,7 +23,7 @@ from parley.errors import StoreUnavailable
 from parley.ids import EVENT, Ids
 from parley.model import Persisted, StoredEntry
 from parley.store.dynamodb.chat_state import DynamoChatState, DynamoChatStates, dense_end
-from parley.store.dynamodb.entries import FAILED, put_void, sequence_of
+from parley.store.dynamodb.entries import FAILED, put_void
 from parley.store.dynamodb.schema import CHATS
 from parley.store.log_telemetry import count_resolved
 from parley.store.rules import STRAY_POSITIONS_MAX
@@ -60,8 +60,11 @@ class Prefixes:
         """Read how far a log is resolved by now."""
         while True:
             start = state.resolved
-            page = await self._states.positions(state.chat_id, start, SEQUENCE_MAX)
-            found = [sequence_of(item) for item in page.items]
+            # A prefix ends where an item does, unless the log was trimmed within a bundle.
+            is_border = start > state.trimmed
+            found, is_all = await self._states.positions(
+                state.chat_id, start, SEQUENCE_MAX, is_border=is_border
+            )
             end = dense_end(start, found)
             state.resolved = max(state.resolved, end)
             state.head = max(state.head, found[-1] if found else 0)
@@ -69,7 +72,7 @@ class Prefixes:
             has_hole = end < start + len(found)
             if has_hole:
                 await self._states.look(state)  # it may be missing because the log was cut off above it
-            if state.resolved == end and (has_hole or page.next_key is None):
+            if state.resolved == end and (has_hole or is_all):
                 return end
 
     def _note(self, chat_id: str, missing: Iterable[int]) -> None:
@@ -83,9 +86,8 @@ class Prefixes:
         """The positions of a stretch that do not exist."""
         missing: list[int] = []
         while after < until:
-            page = await self._states.positions(state.chat_id, after, until)
-            found = [sequence_of(item) for item in page.items]
-            end = until if page.next_key is None else found[-1]
+            found, is_all = await self._states.positions(state.chat_id, after, until, is_border=False)
+            end = until if is_all else found[-1]
             missing += sorted(set(range(after + 1, end + 1)) - set(found))
             after = end
         return missing
@@ -121,6 +123,8 @@ class Prefixes:
     ) -> list[StoredEntry]:
         """Write voids at these positions, except where the log has an entry by now or has been trimmed.
 
+        In ascending order, those that follow each other together: then a bundle that is written late begins
+        at a void, and its condition fails. Only its first position is an item.
         `are_abandoned`: another append took the numbers, and the operator is told that they were sealed.
         """
         sealed: list[StoredEntry] = []
@@ -135,6 +139,10 @@ class Prefixes:
     async def _seal_some(self, state: DynamoChatState, positions: list[int]) -> list[StoredEntry]:
         left = [at for at in positions if at > state.trimmed]
         while left:
+            # Again after each attempt that failed: it may have met the first position of a bundle.
+            left = sorted(set(left) & set(await self.missing(state, left[0] - 1, left[-1])))
+            if not left:
+                break
             try:
                 await self._put_voids(state, left)
             except TransactionCanceled as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import cast
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from msgspec import Struct
 from parley import ids
 from parley.clock import Clock, iso
 from parley.dynamodb import (
+    ACTIONS_MAX,
     ConditionFailed,
     Dynamo,
     Item,
@@ -20,9 +22,10 @@ from parley.dynamodb import (
     number,
     retry_unknown,
 )
-from parley.errors import CounterMissingError
+from parley.errors import CounterMissingError, StoreUnavailable
+from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_of
 from parley.store.dynamodb.counters import Counters
-from parley.store.dynamodb.entries import UNPUBLISHED_SHARDS, VOID, put_if_new, put_void, sequence_of, tag_of
+from parley.store.dynamodb.entries import FAILED, UNPUBLISHED_SHARDS, VOID, put_void, sequence_of, tag_of
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DEVICES, KEYS, MESSAGES
 from parley.store.recovery import NoSuchChat
@@ -30,7 +33,6 @@ from parley.store.rows import Repair, Traces
 
 PUBLISHED_AGAIN = 1_000
 """The mark of the bus is lost with the counter: this many last entries are published again."""
-WRITES_AT_ONCE_MAX = 16
 READS_AT_ONCE_MAX = 16
 POSITIONS_PER_READ = 100
 SEQUENCE = {"#s": "sequence"}
@@ -152,16 +154,16 @@ class DynamoRepairs:
                 MESSAGES,
                 "chat_id = :chat",
                 {":chat": chat_id},
-                names={**SEQUENCE, "#k": "kind"},
-                projection="#s, #k",
+                names={**SPAN_NAMES, "#k": "kind"},
+                projection=f"{SPAN}, #k",
                 forward=False,
                 limit=POSITIONS_PER_READ,
                 start=start,
             )
             for item in page.items:
-                last = max(last, sequence_of(item))
+                last = max(last, end_of(item))
                 if item.get("kind") != VOID:
-                    return last, sequence_of(item)
+                    return last, end_of(item)
             start = page.next_key
             if start is None:
                 return last, 0
@@ -171,19 +173,22 @@ class DynamoRepairs:
         if first > last:
             return []
         found, expected, start = list[tuple[int, int]](), first, cast("Item | None", None)
+        bundle = await bundle_across(self._dynamo, chat_id, first) if first > 1 else None
+        if bundle is not None:
+            expected = end_of(bundle) + 1
         while True:
             page = await self._dynamo.query(
                 MESSAGES,
                 "chat_id = :chat AND #s BETWEEN :first AND :last",
                 {":chat": chat_id, ":first": first, ":last": last},
-                names=SEQUENCE,
-                projection="#s",
+                names=SPAN_NAMES,
+                projection=SPAN,
                 start=start,
             )
-            for sequence in map(sequence_of, page.items):
-                if sequence > expected:
-                    found.append((expected, sequence - 1))
-                expected = sequence + 1
+            for item in page.items:
+                if sequence_of(item) > expected:
+                    found.append((expected, sequence_of(item) - 1))
+                expected = end_of(item) + 1
             start = page.next_key
             if start is None:
                 return [*found, (expected, last)] if expected <= last else found
@@ -194,13 +199,9 @@ class DynamoRepairs:
         """Voids first: no node can write at a void's position any more."""
         chat_id = repair.chat_id
         epoch = number(await self._chat(chat_id), "epoch")
-
-        async def write_void(sequence: int) -> None:
-            void = put_void(chat_id, sequence, epoch)
-            await retry_unknown(lambda: put_if_new(self._dynamo, void))
-
         numbers = [number for first, last in repair.voids for number in range(first, last + 1)]
-        await map_concurrently(write_void, numbers, WRITES_AT_ONCE_MAX)
+        for start in range(0, len(numbers), ACTIONS_MAX):
+            await self._put_voids(chat_id, epoch, numbers[start : start + ACTIONS_MAX])
         if repair.counter_is_lost and self._allocator is not None:
             restored = await self._allocator.restore(chat_id, repair.counter)
             await self._audit(chat_id, restored)
@@ -213,6 +214,28 @@ class DynamoRepairs:
         if counter is None:
             raise CounterMissingError("the counter was lost meanwhile; run this again")
         return counter
+
+    async def _put_voids(self, chat_id: str, epoch: int, positions: list[int]) -> None:
+        """Voids where the log has nothing, in ascending order: then no late bundle can span one of them."""
+        left = set(positions)
+        while left:
+            holes = await self.holes(chat_id, min(left), max(left))
+            left = {at for first, last in holes for at in range(first, last + 1) if at in left}
+            ordered = sorted(left)
+            if not ordered:
+                return
+            actions = [put_void(chat_id, at, epoch) for at in ordered]
+            token = f"{self._random_bits(128):032x}"
+            try:
+                await retry_unknown(partial(self._dynamo.transact, actions, token))
+            except TransactionCanceled as error:
+                met = zip(ordered, error.reasons, strict=True)
+                held = {at for at, reason in met if reason.code == FAILED}
+                if not held & left:
+                    raise StoreUnavailable(f"voids cannot be written: {error}") from error
+                left -= held
+            else:
+                return
 
     def _values(self, counter: int) -> Item:
         now_ms = self._clock()

@@ -15,10 +15,10 @@ from msgspec import Struct
 from parley.dynamodb import ConditionFailed, Dynamo, Item, RequestRejected
 from parley.errors import ConfigError, StoreError, StoreUnavailable
 
-VERSION = 3
+VERSION = 4
 """2: relations; settings of people, read receipts of chats. 3: states of accounts, deletions, the audit log;
 invitations, and who may add a person.
-Items without them have the defaults."""
+Items without them have the defaults. 4: bundles in `messages`, which earlier versions cannot read."""
 MARK: Item = {"name": "parley"}
 """The key of the item in `schema` that holds the version."""
 

@@ -37,11 +37,13 @@ from parley.store.dynamodb.append import (
     Plan,
     Planner,
     PositionTaken,
+    Puts,
     UnsavedMarks,
     commit,
     keyed,
     mark_unpublished,
 )
+from parley.store.dynamodb.bundles import bundled_positions, span_of
 from parley.store.dynamodb.changes import change_writes, is_about_members, set_clauses
 from parley.store.dynamodb.chat_state import DynamoChatState
 from parley.store.dynamodb.entries import FAILED, is_live, key_of, put_void
@@ -58,6 +60,8 @@ VISIBLE_LOOK_SECONDS_MAX = 0.25
 FENCE = (
     "membership_revision = :revision AND (attribute_not_exists(trimmed_through) OR trimmed_through < :first)"
 )
+IS_FIRST = "(attribute_not_exists(last_sequence) OR last_sequence < :first)"
+"""Nothing at its first number or above it has been written: only then may entries share items."""
 IS_LAST = "(attribute_not_exists(last_sequence) OR last_sequence < :last)"
 """Nothing above it has been written. An append that was overtaken leaves this condition out, if it may."""
 
@@ -221,13 +225,17 @@ class TwoPhaseAppends:
                 await self._seal_given_up(append, state, attempt)
                 return
             self._reach("before_write")
-            actions = self._actions(state, attempt)
+            is_overtaken = state.head >= attempt.first
+            if is_overtaken and await self._leave_to_bundles(append, state, attempt):
+                continue
+            puts = self._planner.puts(attempt.placed, may_bundle=not is_overtaken)
+            actions = self._actions(state, attempt, puts)
             token = self._ids.next(EVENT, self._planner.clock())
             try:
-                await commit(self._planner.dynamo, actions, token, [one.entry for one in attempt.placed])
+                await commit(self._planner.dynamo, actions, token, puts.entries)
             except (TransactionCanceled, PositionTaken) as error:
                 append.conflicts += 1
-                await self._reconsider(append, state, attempt, error)
+                await self._reconsider(append, state, attempt, puts, error)
             except OutcomeUnknown:
                 append.leave_open(attempt.placed)
                 self._planner.settle(append, state, attempt.plan)
@@ -238,6 +246,22 @@ class TwoPhaseAppends:
                 self._settle(append, state, attempt)
                 return
         raise StoreUnavailable("the conditions of its write failed too often")
+
+    async def _leave_to_bundles(self, append: ChatAppend, state: DynamoChatState, attempt: Attempt) -> bool:
+        """Give up numbers that a bundle holds: an allocator gave them twice. Returns whether there are any.
+
+        Only the first position of a bundle is an item, so the conditions of a write do not see the others.
+        A bundle is written only above everything else (`IS_FIRST`): what is not in one by now never will be.
+        """
+        last = max([attempt.last, *attempt.voids])
+        in_bundles = await bundled_positions(self._planner.dynamo, state.chat_id, attempt.first, last)
+        held = {one.index for one in attempt.placed if one.entry.sequence in in_bundles}
+        is_held = bool(held) or not in_bundles.isdisjoint(attempt.voids)
+        attempt.voids = [void for void in attempt.voids if void not in in_bundles]
+        if held:
+            state.is_stale = True
+            attempt.sort(append, late=held, taken=held)
+        return is_held
 
     async def _seal_given_up(self, append: ChatAppend, state: DynamoChatState, attempt: Attempt) -> None:
         try:
@@ -255,15 +279,16 @@ class TwoPhaseAppends:
         self._metrics.gaps.add(len(attempt.voids), len(attempt.voids) + len(attempt.placed))
         self._planner.settle(append, state, attempt.plan, attempt.placed)
 
-    def _actions(self, state: DynamoChatState, attempt: Attempt) -> list[Action]:
+    def _actions(self, state: DynamoChatState, attempt: Attempt, puts: Puts) -> list[Action]:
         """The whole transaction: the fence, entries, keys, and voids at the numbers that were given up."""
         values: Item = {":revision": attempt.plan.membership.revision, ":first": attempt.first}
         values[":resolved"] = state.resolved
         expression, condition, names = "SET resolved_through = :resolved", FENCE, None
         if state.head < attempt.last:
             values[":last"] = attempt.last
-            expression, condition = f"{expression}, last_sequence = :last", f"{FENCE} AND {IS_LAST}"
-        actions = self._planner.puts(attempt.placed)
+            is_highest = IS_FIRST if state.head < attempt.first else IS_LAST
+            expression, condition = f"{expression}, last_sequence = :last", f"{FENCE} AND {is_highest}"
+        actions = puts.actions
         actions += [put_void(state.chat_id, void, state.epoch) for void in attempt.voids]
         draft = attempt.placed[0].draft
         if draft.change is not None:
@@ -284,13 +309,14 @@ class TwoPhaseAppends:
         append: ChatAppend,
         state: DynamoChatState,
         attempt: Attempt,
+        puts: Puts,
         error: TransactionCanceled | PositionTaken,
     ) -> None:
         """What is left to write after a condition failed, and which numbers are given up."""
         reasons = error.reasons if isinstance(error, TransactionCanceled) else []
         if reasons and reasons[0].code == FAILED:
             await self._look_at_fence(append, state, attempt, reasons[0].item or {})
-        elif not await self._sort_out(append, state, attempt, reasons[1:]):
+        elif not await self._sort_out(append, state, attempt, puts, reasons[1:]):
             state.is_stale = True  # its first number was sealed, or a member's row is not as it was
             attempt.give_up(append)
 
@@ -327,12 +353,18 @@ class TwoPhaseAppends:
         )
 
     async def _sort_out(
-        self, append: ChatAppend, state: DynamoChatState, attempt: Attempt, reasons: list[CancellationReason]
+        self,
+        append: ChatAppend,
+        state: DynamoChatState,
+        attempt: Attempt,
+        puts: Puts,
+        reasons: list[CancellationReason],
     ) -> bool:
         """Take out what is stored already or was sealed; False when the reasons name neither."""
         placed, with_keys = attempt.placed, keyed(attempt.placed)
-        positions, rest = reasons[: len(placed)], reasons[len(placed) :]
-        sealed = {one.index for one, at in zip(placed, positions, strict=False) if at.code == FAILED}
+        positions, rest = reasons[: len(puts.entries)], reasons[len(puts.entries) :]
+        held = _held(puts, positions)
+        sealed = {one.index for one in placed if one.entry.sequence in held}
         stored = set(await self._planner.note_originals(append, with_keys, rest))
         gone = zip(attempt.voids, rest[len(with_keys) :], strict=False)
         voids_gone = {void for void, at in gone if at.code == FAILED}
@@ -376,3 +408,12 @@ class TwoPhaseAppends:
         for index, outcome in append.outcomes.items():
             if isinstance(outcome, Appended) and outcome.sequence > resolved:
                 append.outcomes[index] = OUTCOME_UNKNOWN
+
+
+def _held(puts: Puts, reasons: list[CancellationReason]) -> set[int]:
+    """The positions that the log has already: where an item met another, and what else that one holds."""
+    held: set[int] = set()
+    for put, reason in zip(puts.entries, reasons, strict=False):
+        if reason.code == FAILED:
+            held.update(span_of(reason.item or {"sequence": put.item["sequence"]}))
+    return held
