@@ -6,7 +6,7 @@ from typing import Protocol
 
 from parley.bus.embedded import EmbeddedBus
 from parley.bus.ports import Bus, Confirm
-from parley.store.ports import Job
+from parley.core.jobs import Job
 
 
 class BusEngine(Protocol):

@@ -18,9 +18,10 @@ from parley.chats.sender import SEND_SECONDS_MAX
 from parley.clock import Clock
 from parley.config import Config
 from parley.core.cluster_keys import ClusterKeys
+from parley.core.jobs import Job
 from parley.errors import ConfigError
 from parley.gateway.hub import Hub
-from parley.store.ports import Engine, Job
+from parley.store.ports import Engine
 from parley.telemetry import Metrics
 
 assert CONFIRM_SECONDS_MAX < SEND_SECONDS_MAX, "a bus that is late is told, not guessed"
@@ -63,7 +64,7 @@ class KafkaBusEngine:
         await self.bus.start()
 
     def jobs(self) -> list[Job]:
-        return [self._sweeper.run()] if "delivery" in self._config.cluster.roles else []
+        return [self._sweeper.job] if "delivery" in self._config.cluster.roles else []
 
     async def stop(self) -> None:
         await self.bus.stop()

@@ -9,12 +9,13 @@ been written. It never raises the errors of its driver.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from parley.core.consent import ConsentFacts
+from parley.core.jobs import Job
 from parley.model import (
     AccountDeletion,
     AccountState,
@@ -63,8 +64,6 @@ DRAFTS_PER_APPEND_MAX = 512
 
 Handle = Callable[[Persisted], Awaitable[None]]
 """A worker's handler: it gets positions of one chat that became durable."""
-Job = Coroutine[None, None, None]
-"""Runs in the background until it is cancelled."""
 
 
 class Batching(Struct, frozen=True, kw_only=True):
@@ -713,7 +712,7 @@ class Engine(Store, Protocol):
         ...
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
-        """The background jobs of the engine, from `open` to `close`. Commands do not run them."""
+        """The background jobs of the engine, from `open` to `close`, supervised. Commands do not run them."""
         ...
 
     async def close(self) -> None:
