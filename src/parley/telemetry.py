@@ -322,6 +322,9 @@ class Metrics:
         self.job_last_success = self._gauge(
             "parley_job_last_success_timestamp_seconds", "When a job of this node last succeeded", "job"
         )
+        self.job_failing = self._computed(
+            "parley_job_failing_runs", "Failures in a row of a job that this node runs", label="job"
+        )
         self.job_overdue = self._computed(
             "parley_job_overdue",
             "1 while a job that this node must run has not succeeded for several intervals",

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from parley.core.jobs import JobOutcome, JobRecord, JobScope
+from parley.core.jobs import JobRecord
 from parley.ephemeral.ports import Ephemeral, Node, Presence
 from parley.ephemeral.signals import MuteSignal, ReceiptSignal, Signal, TypingSignal, UserChangedSignal
-from parley.model import ReceiptKind
+from parley.model import JobOutcome, JobScope, ReceiptKind
 from tests.contracts.ephemeral_engines import WORLDS, World
 
 ANN_PHONE, ANN_LAPTOP, BEN_PHONE = ("usr_ann", "phone"), ("usr_ann", "laptop"), ("usr_ben", "phone")

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from parley.clock import Clock
 from parley.config import Config
-from parley.core.jobs import Job, JobScope
+from parley.core.jobs import Job
 from parley.ids import Ids
-from parley.model import Persisted
+from parley.model import JobScope, Persisted
 from parley.store.ports import AccountAdmin, Engine, Log
 from parley.telemetry import Metrics
 from parley.testing import faults

@@ -7,10 +7,10 @@ import random
 import structlog
 
 from parley.bus.events import PERSISTED
-from parley.bus.kafka.admin import check_topics
+from parley.bus.kafka.admin import check_topics, topic_states
 from parley.bus.kafka.bus import KafkaBus, KafkaSink
 from parley.bus.kafka.live_reader import LiveReader
-from parley.bus.ports import Confirm
+from parley.bus.ports import Confirm, TopicState
 from parley.bus.publisher import CONFIRM_SECONDS_MAX, Publisher
 from parley.bus.sweeper import Sweeper
 from parley.bus.topics import Topic
@@ -19,7 +19,7 @@ from parley.clock import Clock
 from parley.config import Config
 from parley.core.cluster_keys import ClusterKeys
 from parley.core.jobs import Job
-from parley.errors import ConfigError
+from parley.errors import ConfigError, StoreUnavailable
 from parley.gateway.hub import Hub
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
@@ -65,6 +65,13 @@ class KafkaBusEngine:
 
     def jobs(self) -> list[Job]:
         return [self._sweeper.job] if "delivery" in self._config.cluster.roles else []
+
+    async def topics(self) -> list[TopicState]:
+        names = [topic.name_in(self._config.kafka) for topic in TOPICS]
+        try:
+            return await topic_states(self._config.kafka, names)
+        except ConfigError as error:
+            raise StoreUnavailable(str(error)) from error
 
     async def stop(self) -> None:
         await self.bus.stop()

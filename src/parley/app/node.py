@@ -34,6 +34,7 @@ from parley.errors import ConfigError
 from parley.gateway.connection import ConnectionServices
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
+from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
 from parley.gateway.server import CLEANUP_SECONDS_MAX, CLOSE_SECONDS_MAX, Gateway
 from parley.gateway.services import ApiServices
@@ -180,6 +181,18 @@ class App:
         store, social = self.store, self.social
         self.rates = rates = SharedRates(self.ephemeral, self.clock)
         self.devices = devices = DeviceLeases(self.ephemeral.registry, self.node_id, social.note_gone)
+        self._view = OperatorView(
+            self.node_id,
+            self.config.cluster.roles,
+            supervisor=self.supervisor,
+            ephemeral=self.ephemeral,
+            admin=store.account_admin,
+            topics=lambda: self.bus_engine.topics(),
+            connections=lambda: len(self.gateway.connections),
+            store_available=lambda: store.available,
+            metrics=self.metrics,
+            clock=self.clock,
+        )
         api = ApiServices(
             config=self.config,
             clock=self.clock,
@@ -203,6 +216,7 @@ class App:
             contacts=social.contacts,
             chat_list=social.chat_list,
             rates=rates,
+            operator_view=self._view,
         )
         live = ConnectionServices(
             clock=self.clock,
@@ -263,7 +277,7 @@ class App:
 
     def _jobs(self) -> list[Job]:
         """The background jobs of a node with these roles."""
-        jobs = [sealing(self.store.log, self.bus.publish), self.gateway.job]
+        jobs = [sealing(self.store.log, self.bus.publish), self.gateway.job, self._view.job]
         jobs += [*self.store.jobs(self.hub), *self.bus_engine.jobs()]
         if not {"gateway", "delivery"}.isdisjoint(self.config.cluster.roles):
             jobs.append(self.deletions.job)
@@ -377,7 +391,7 @@ def _make_bus_engine(
     clock: Clock,
 ) -> BusEngine:
     if not config.kafka.brokers:
-        return EmbeddedBusEngine()
+        return EmbeddedBusEngine(store.feed)
     from parley.app.kafka import KafkaBusEngine
 
     return KafkaBusEngine(config, node_id, keys, store, hub, metrics, clock)

@@ -8,7 +8,8 @@ import structlog
 
 from parley.bus.publisher import Publisher
 from parley.clock import Clock
-from parley.core.jobs import Job, JobScope
+from parley.core.jobs import Job
+from parley.model import JobScope
 from parley.store.ports import Log, Outbox
 from parley.telemetry import Metrics
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from enum import StrEnum
 
 from msgspec import Struct
 
 from parley.core.backoff import JITTER_SHARE, backoff
+from parley.model import JobOutcome, JobScope
 
 RETRY_SECONDS_MIN = 1.0
 """The first wait after a failure, or the interval if that is shorter."""
@@ -21,22 +21,6 @@ STEADY_SECONDS = 60.0
 """A job that runs for ever and fails after so long begins a new streak of failures."""
 ERROR_LETTERS_MAX = 300
 MS_PER_SECOND = 1_000
-
-
-class JobScope(StrEnum):
-    """`node`: every node runs it. `cluster`: one node at a time, by a lease."""
-
-    NODE = "node"
-    CLUSTER = "cluster"
-
-
-class JobOutcome(StrEnum):
-    """`lease_lost`: another node may have it now, so the run was stopped; that is no failure."""
-
-    OK = "ok"
-    FAILED = "failed"
-    TIMED_OUT = "timed_out"
-    LEASE_LOST = "lease_lost"
 
 
 class Job(Struct, frozen=True, kw_only=True, eq=False):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from parley.clock import MS_PER_SECOND, Clock
-from parley.core.jobs import JobRecord, JobScope
+from parley.core.jobs import JobRecord
 from parley.core.rates import Rate, RateLimiter
 from parley.ephemeral.callbacks import Callbacks
 from parley.ephemeral.ports import (
@@ -28,6 +28,7 @@ from parley.ephemeral.ports import (
     Signals,
 )
 from parley.ephemeral.signals import Signal, SomeSignal
+from parley.model import JobScope
 
 
 class LocalNodes:

@@ -35,13 +35,16 @@ Device = tuple[str, str]
 class Node(Struct, frozen=True):
     """A process of the cluster: where its peers reach it, and what it does.
 
-    `target`: what the proof of a call to it names. It is another one after each start.
+    `target`: what the proof of a call to it names. It is another one after each start. `since_ms`: when it
+    started, by its own clock; 0 if it does not say.
     """
 
     node_id: str
     url: str
     roles: tuple[str, ...]
     target: str = ""
+    version: str = ""
+    since_ms: int = 0
 
 
 class Presence(Struct, frozen=True):

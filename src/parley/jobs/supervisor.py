@@ -16,10 +16,11 @@ from functools import partial
 import structlog
 
 from parley.clock import MS_PER_SECOND, Clock
-from parley.core.jobs import ERROR_LETTERS_MAX, STEADY_SECONDS, Job, JobOutcome, JobRecord, JobScope
+from parley.core.jobs import ERROR_LETTERS_MAX, STEADY_SECONDS, Job, JobRecord
 from parley.ephemeral.ports import NODE_RECORD_SECONDS, JobRecords, Leases
 from parley.errors import ParleyError
 from parley.jobs.lease import JobLease
+from parley.model import JobOutcome, JobScope
 from parley.telemetry import Metrics
 
 REPORT_SECONDS = 5.0
@@ -139,6 +140,7 @@ class Supervisor:
                 self._begin(lease.keep)
             kept = self._jobs[job.name] = SupervisedJob(job, self._node_id, lease, self._clock())
             self._metrics.job_overdue.register(partial(self._is_overdue, kept), job.name)
+            self._metrics.job_failing.register(partial(self._failing_runs, kept), job.name)
             for outcome in JobOutcome:
                 self._metrics.job_runs.labels(job.name, outcome)
             self._begin(partial(self._repeat, kept))
@@ -164,6 +166,9 @@ class Supervisor:
         own = [kept.record() for kept in self._jobs.values() if kept.is_here]
         found |= {record.key: record for record in own}
         return [record for _, record in sorted(found.items())]
+
+    def _failing_runs(self, kept: SupervisedJob) -> int:
+        return kept.streak if kept.is_here else 0
 
     def _is_overdue(self, kept: SupervisedJob) -> bool:
         return kept.is_overdue(self._clock())

@@ -52,6 +52,7 @@ from parley.store.rows import (
     MemberRow,
     PositionRow,
     Repair,
+    StoreCounts,
     Traces,
 )
 from parley.wire.limits import ANSWER_SECONDS_MAX
@@ -223,6 +224,10 @@ class AccountAdmin(Protocol):
 
     async def deletions(self) -> list[AccountDeletion]:
         """The deletions that are not finished."""
+        ...
+
+    async def counts(self) -> StoreCounts:
+        """How many accounts, deleted ones included, and chats there are. It may be some hours old."""
         ...
 
     async def finish_deletion(self, user_id: str) -> None:
@@ -444,6 +449,13 @@ class Allocator(Protocol):
 
 class Feed(Protocol):
     """Every durable position, for workers that must not miss one."""
+
+    async def lags(self) -> dict[str, int]:
+        """How many positions each group that has stored an offset has not done yet, by what is durable.
+
+        StoreUnavailable if that cannot be read now.
+        """
+        ...
 
     async def consume(self, group: str, handle: Handle) -> None:
         """Pass each chat's positions to one member of the group, ascending, until cancelled.

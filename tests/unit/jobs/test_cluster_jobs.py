@@ -2,10 +2,10 @@
 
 import asyncio
 
-from parley.core.jobs import JobOutcome, JobScope
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import JOB_LEASE_SECONDS, JOB_RENEW_SECONDS
 from parley.jobs.supervisor import NO_LEASE, REPORT_SECONDS
+from parley.model import JobOutcome, JobScope
 from tests.harness.clock import VirtualClock, run_virtual
 from tests.unit.jobs.world import INTERVAL_SECONDS, JobNode, Work
 

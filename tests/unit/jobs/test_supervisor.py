@@ -4,8 +4,9 @@ import asyncio
 
 import structlog
 
-from parley.core.jobs import OVERDUE_SECONDS_MIN, Job, JobOutcome
+from parley.core.jobs import OVERDUE_SECONDS_MIN, Job
 from parley.ephemeral.local import LocalEphemeral
+from parley.model import JobOutcome
 from tests.harness.clock import VirtualClock, run_virtual
 from tests.harness.jobs import supervised
 from tests.unit.jobs.world import INTERVAL_SECONDS, TIMEOUT_SECONDS, JobNode, Work

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable
 
 from parley.clock import Clock
-from parley.core.jobs import Job, JobScope
+from parley.core.jobs import Job
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Leases
 from parley.jobs.supervisor import Supervisor
+from parley.model import JobScope
 from parley.telemetry import Metrics
 from tests.harness.jobs import supervisor_on
 
