@@ -54,6 +54,8 @@ class SupervisedJob:
         self.next_run_ms: int | None = None
         self.runs = 0
         self.failures = 0
+        self.elsewhere: JobRecord | None = None
+        """What the node that has the job last said of it."""
 
     @property
     def is_resting(self) -> bool:
@@ -67,7 +69,9 @@ class SupervisedJob:
         return self.lease is None or self.lease.may_run or self.is_resting
 
     def is_overdue(self, now_ms: int) -> bool:
-        return self.is_here and self.record().is_overdue(now_ms)
+        """Also where another node should run it and none does, whoever has the lease."""
+        known = self.record() if self.is_here else self.elsewhere
+        return known is not None and known.is_overdue(now_ms)
 
     def record(self) -> JobRecord:
         return JobRecord(
@@ -190,6 +194,10 @@ class Supervisor:
             here = [kept.record() for kept in self._jobs.values() if kept.is_here and not kept.is_resting]
             if here:
                 await self._records.put(here)
+            if any(kept.lease is not None for kept in self._jobs.values()):
+                known = {record.key: record for record in await self._records.all() or ()}
+                for kept in self._jobs.values():
+                    kept.elsewhere = known.get(kept.job.name, kept.elsewhere)
             await asyncio.sleep(REPORT_SECONDS)
 
     # One job

@@ -154,6 +154,22 @@ def test_each_node_answers_for_all() -> None:
     run_virtual(scenario)
 
 
+def test_a_job_that_nobody_runs_is_overdue_on_every_node() -> None:
+    """Somebody has its lease and does nothing: nodes that could run it tell, by what was last said of it."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        pair = Pair(clock)
+        await asyncio.sleep(15)
+        await pair.one.supervisor.stop()
+        assert await pair.one.line.hold("job:work", "somebody", 1e6) is True
+        await asyncio.sleep(MANY_RUNS_SECONDS)
+        assert pair.runs == (1, 0)
+        assert pair.two.told("parley_job_overdue", job="work") == 1
+        await pair.two.supervisor.stop()
+
+    run_virtual(scenario)
+
+
 def test_a_success_on_another_node_is_not_told_as_ones_own() -> None:
     """A node that no longer has the job shows no last success: an alert on it would be wrong."""
 
