@@ -97,9 +97,9 @@ class App:
         )
         self.ephemeral = ephemeral = _make_ephemeral(config, keys, clock, metrics)
         holder = f"{self.node_id}.{secrets.token_hex(HOLDER_BYTES)}"
-        self.supervisor = Supervisor(
-            self.node_id, holder, ephemeral.leases, ephemeral.job_records, metrics, clock
-        )
+        # Servers with stores of their own may share a Redis: each has its jobs for itself.
+        shared = LocalEphemeral(clock) if config.store.engine == "sqlite" else ephemeral
+        self.supervisor = Supervisor(self.node_id, holder, shared.leases, shared.job_records, metrics, clock)
         metrics.store_available.register(lambda: store.available)
         metrics.ephemeral_available.register(lambda: ephemeral.available)
         metrics.signals_dropped.register(lambda: ephemeral.signals.dropped)

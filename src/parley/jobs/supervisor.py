@@ -27,6 +27,8 @@ REPORT_SECONDS = 5.0
 """How old what other nodes know of this node's jobs may be."""
 assert NODE_RECORD_SECONDS > 2 * REPORT_SECONDS, "one report may be lost"
 RELEASE_SECONDS_MAX = 0.4
+CANCEL_AGAIN_SECONDS = 0.05
+CANCELS_MAX = 20
 NO_LEASE = "Redis cannot be reached, so no node knows which one may run it: it rests until Redis is back"
 ENDED = "it ended, although it should run for ever"
 
@@ -152,9 +154,13 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Cancel what runs, and leave the jobs of the cluster to other nodes at once."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        pending = set(self._tasks)
+        for _ in range(CANCELS_MAX):
+            for task in pending:
+                task.cancel()
+            if pending:
+                # A library may turn a cancellation into an error of its own, and the call goes on.
+                _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_SECONDS)
         leases = [kept.lease for kept in self._jobs.values() if kept.lease is not None and kept.lease.may_run]
         cluster = [kept.record() for kept in self._jobs.values() if kept.lease in leases]
         own = [kept.record().key for kept in self._jobs.values() if kept.lease is None]

@@ -172,3 +172,27 @@ def test_a_record_says_what_happened_and_what_comes() -> None:
         assert (record.next_run_ms, record.runs, record.failures) == (start_ms + 22_000, 1, 0)
 
     run_virtual(scenario)
+
+
+def test_a_stop_is_not_lost_in_a_call_that_swallows_it() -> None:
+    """A library turned the cancellation into an error of its own: the supervisor cancels again, and ends."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        swallowed = 0
+
+        async def run() -> None:
+            nonlocal swallowed
+            try:
+                await asyncio.sleep(1e6)
+            except asyncio.CancelledError as error:
+                swallowed += 1
+                raise ConnectionError("no answer") from error
+
+        job = Job(name="work", run=run, interval_seconds=10.0, timeout_seconds=None)
+        async with supervised(clock, job) as supervisor:
+            await asyncio.sleep(11)
+            async with asyncio.timeout(1):
+                await supervisor.stop()
+        assert swallowed == 1
+
+    run_virtual(scenario)
