@@ -133,7 +133,9 @@ def type_name(kind: inspect.Type) -> str:
     """A type as a reader of the protocol calls it."""
     match kind:
         case inspect.UnionType(types=types):
-            named = [type_name(part) for part in types if not isinstance(part, inspect.FloatType)]
+            has_whole = any(isinstance(part, inspect.IntType) for part in types)
+            shown = [part for part in types if not (has_whole and isinstance(part, inspect.FloatType))]
+            named = [type_name(part) for part in shown]
             return " or ".join(dict.fromkeys(named))
         case inspect.ListType(item_type=item):
             return f"list of {type_name(item)}"
@@ -158,6 +160,7 @@ def type_name(kind: inspect.Type) -> str:
 PLAIN_TYPES: dict[type[inspect.Type], str] = {
     inspect.StrType: "string",
     inspect.IntType: "integer",
+    inspect.FloatType: "number",
     inspect.BoolType: "boolean",
     inspect.NoneType: "null",
     inspect.AnyType: "anything",

@@ -218,6 +218,22 @@ class AccountDeletion(Struct, frozen=True):
     since_ms: int
 
 
+class JobScope(StrEnum):
+    """`node`: every node runs it. `cluster`: one node at a time, by a lease."""
+
+    NODE = "node"
+    CLUSTER = "cluster"
+
+
+class JobOutcome(StrEnum):
+    """`lease_lost`: another node may have it now, so the run was stopped; that is no failure."""
+
+    OK = "ok"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    LEASE_LOST = "lease_lost"
+
+
 class AuditRecord(Struct, frozen=True, kw_only=True):
     """One action of an operator. It is written before the action begins, and again with the outcome.
 

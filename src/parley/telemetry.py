@@ -181,6 +181,7 @@ class Metrics:
         self._declare_cluster()
         self._declare_bus()
         self._declare_people()
+        self._declare_jobs()
 
     def _declare_sequencing(self, clock: Clock) -> None:
         """Metrics with the names that operators' dashboards already use: no prefix, no suffix."""
@@ -281,7 +282,7 @@ class Metrics:
             "parley_unproven",
             "What was passed over because no node of this cluster made it, or not lately",
             "what",
-            watched=("announcement", "call", "event", "signals"),
+            watched=("announcement", "call", "event", "job record", "signals"),
         )
         self.notices_lost = self._counter("parley_notices_lost", "Notices that a node never acknowledged")
 
@@ -316,6 +317,20 @@ class Metrics:
         self.presence_told = self._counter("parley_presence_told", "Presence frames sent to subscribers")
         self.typing_told = self._counter("parley_typing_told", "Typing signals published")
 
+    def _declare_jobs(self) -> None:
+        self.job_runs = self._counter("parley_job_runs", "Runs of jobs, by outcome", "job", "outcome")
+        self.job_last_success = self._gauge(
+            "parley_job_last_success_timestamp_seconds", "When a job of this node last succeeded", "job"
+        )
+        self.job_failing = self._computed(
+            "parley_job_failing_runs", "Failures in a row of a job that this node runs", label="job"
+        )
+        self.job_overdue = self._computed(
+            "parley_job_overdue",
+            "1 while a job that this node must run has not succeeded for several intervals",
+            label="job",
+        )
+
     def time_allocation(self, seconds: float) -> None:
         """Call it once for each allocation; in atomic, for each commit."""
         self.allocation.add(seconds)
@@ -343,8 +358,8 @@ class Metrics:
             counter.labels(value)
         return counter
 
-    def _gauge(self, name: str, text: str) -> Gauge:
-        return Gauge(name, text, registry=self.registry)
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(name, text, labels, registry=self.registry)
 
     def _computed(
         self,

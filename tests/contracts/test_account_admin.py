@@ -7,6 +7,7 @@ from msgspec import structs
 
 from parley.errors import Refused
 from parley.model import AccountDeletion, AccountState, Action, AuditRecord, Relation, Role, User
+from parley.store.rows import StoreCounts
 from tests.contracts.acting import (
     add_direct,
     add_group,
@@ -303,6 +304,16 @@ async def found(store: OpenStore, query: str, limit: int = 10) -> set[str]:
         after = page.next_after
     assert len(people) == len(set(people))
     return set(people)
+
+
+async def test_people_and_chats_are_counted(engine: Engine) -> None:
+    """Every account and every chat, also an account that was deleted."""
+    async with engine.opened() as store:
+        assert await store.account_admin.counts() == StoreCounts(0, 0)
+        ann, ben = await add_person(store, "ann"), await add_person(store, "ben")
+        await add_group(store, ann, ben)
+        await store.account_admin.delete_user(ben, "", store.clock())
+        assert await store.account_admin.counts() == StoreCounts(2, 1)
 
 
 # Sessions

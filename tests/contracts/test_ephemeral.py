@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from parley.core.jobs import JobRecord
 from parley.ephemeral.ports import Ephemeral, Node, Presence
 from parley.ephemeral.signals import MuteSignal, ReceiptSignal, Signal, TypingSignal, UserChangedSignal
-from parley.model import ReceiptKind
+from parley.model import JobOutcome, JobScope, ReceiptKind
 from tests.contracts.ephemeral_engines import WORLDS, World
 
 ANN_PHONE, ANN_LAPTOP, BEN_PHONE = ("usr_ann", "phone"), ("usr_ann", "laptop"), ("usr_ben", "phone")
@@ -80,6 +81,78 @@ async def test_a_node_that_comes_back_elsewhere_is_listed_once(world: World) -> 
         moved = Node("a", "http://127.0.0.1:9", ("gateway",))
         await one.nodes.announce(moved)
         assert await two.nodes.alive() == [moved]
+
+
+# Leases of jobs, and what is said of jobs
+
+
+async def test_a_lease_has_one_holder(world: World) -> None:
+    """Who asks second does not get it; who has it may renew it; each lease is for itself."""
+    async with world.opened() as (one, two):
+        assert await one.leases.hold("sweep", "a.1", world.lease_seconds) is True
+        assert await two.leases.hold("sweep", "b.1", world.lease_seconds) is False
+        assert await one.leases.hold("sweep", "a.1", world.lease_seconds) is True
+        assert await two.leases.hold("expiry", "b.1", world.lease_seconds) is True
+
+
+async def test_a_lease_that_is_not_renewed_is_another_ones(world: World) -> None:
+    """Its holder fell silent: it runs out, and from then on the old holder is refused."""
+    async with world.opened() as (one, two):
+        await one.leases.hold("sweep", "a.1", world.lease_seconds)
+
+        async def is_taken() -> bool:
+            return await two.leases.hold("sweep", "b.1", world.lease_seconds) is True
+
+        await world.until(is_taken)
+        assert await one.leases.hold("sweep", "a.1", world.lease_seconds) is False
+
+
+async def test_a_lease_that_is_renewed_stays(world: World) -> None:
+    """For several times its length, as long as its holder renews it."""
+    async with world.opened() as (one, two):
+        await two.leases.hold("clock", "b.1", 3 * world.lease_seconds)
+
+        async def three_leases_are_over() -> bool:
+            assert await one.leases.hold("sweep", "a.1", world.lease_seconds) is True
+            assert await two.leases.hold("sweep", "b.1", world.lease_seconds) is False
+            return await one.leases.hold("clock", "a.1", 1.0) is True
+
+        await world.until(three_leases_are_over)
+
+
+async def test_a_lease_is_given_back_by_its_holder_only(world: World) -> None:
+    """Then it is free at once; a release by somebody else changes nothing."""
+    async with world.opened() as (one, two):
+        await one.leases.hold("sweep", "a.1", world.lease_seconds)
+        await two.leases.release("sweep", "b.1")
+        assert await two.leases.hold("sweep", "b.1", world.lease_seconds) is False
+        await one.leases.release("sweep", "a.1")
+        assert await two.leases.hold("sweep", "b.1", world.lease_seconds) is True
+
+
+def job_record(name: str, node_id: str, scope: JobScope, runs: int = 1) -> JobRecord:
+    return JobRecord(
+        name=name,
+        scope=scope,
+        node_id=node_id,
+        interval_seconds=5.0,
+        last_started_ms=1,
+        last_outcome=JobOutcome.FAILED,
+        last_error="the table 'a b' is away",
+        runs=runs,
+    )
+
+
+async def test_every_node_reads_what_is_said_of_jobs(world: World) -> None:
+    """One record of a job of the cluster, whoever said it last; one of each node for the others."""
+    async with world.opened() as (one, two):
+        swept_by_b = job_record("sweep", "b", JobScope.CLUSTER, runs=2)
+        sealing = [job_record("sealing", node_id, JobScope.NODE) for node_id in "ab"]
+        await one.job_records.put([job_record("sweep", "a", JobScope.CLUSTER), sealing[0]])
+        await two.job_records.put([swept_by_b, sealing[1]])
+        assert await one.job_records.all() == await two.job_records.all() == [*sealing, swept_by_b]
+        await two.job_records.remove([sealing[1].key])
+        assert await one.job_records.all() == [sealing[0], swept_by_b]
 
 
 # Who is where

@@ -53,6 +53,25 @@ async def test_what_is_handled_does_not_come_again(opened: Open, tmp_path: Path)
         assert (first.of(chat_id), second.of(chat_id)) == ([1, 2, 3], [4, 5])
 
 
+async def test_how_far_a_group_is_behind_is_told(opened: Open, tmp_path: Path) -> None:
+    """Nothing of a group that never was; 0 when all is handled; then what came while nobody worked."""
+    async with opened(tmp_path) as world:
+        chat_id = await world.chat()
+        await world.say(chat_id, "a", "b", "c")
+        assert await world.feed.lags() == {}
+        worker = Worker()
+        async with working(world.feed, worker):
+            await done(worker, 3)
+        (group,) = await world.feed.lags()
+
+        async def is_behind_by(count: int) -> bool:
+            return await world.feed.lags() == {group: count}
+
+        await eventually(lambda: is_behind_by(0))
+        await world.say(chat_id, "d", "e")
+        await eventually(lambda: is_behind_by(2))
+
+
 async def test_what_is_not_handled_comes_again(opened: Open, tmp_path: Path) -> None:
     """A worker that ends in the midst of something loses nothing: the next one begins with it."""
     async with opened(tmp_path) as world:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 
 from parley.clock import Clock
+from parley.core.jobs import Job
 from parley.ids import Ids
-from parley.store.ports import Batching, Job, Subscriptions
+from parley.store.ports import Batching, Subscriptions
 from parley.store.rows import Finding
 from parley.telemetry import Metrics
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews

@@ -27,6 +27,7 @@ from parley.model import (
     UserPage,
     Visibility,
 )
+from parley.store.rows import StoreCounts
 from parley.store.rules import RELATIONS_MAX, TOO_MANY_RELATED, emptied, expired_invitations, no_user
 from parley.wire.limits import INVITATIONS_MAX, INVITATIONS_PER_INVITER_MAX, USER_CHATS_MAX
 from tests.memory.tables import Tables
@@ -135,6 +136,9 @@ class MemoryAccountAdmin:
 
     async def deletions(self) -> list[AccountDeletion]:
         return [AccountDeletion(*one) for one in self._tables.deletions.items()]
+
+    async def counts(self) -> StoreCounts:
+        return StoreCounts(len(self._tables.users), len(self._tables.chats))
 
     async def finish_deletion(self, user_id: str) -> None:
         self._tables.deletions.pop(user_id, None)

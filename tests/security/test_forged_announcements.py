@@ -6,16 +6,19 @@ from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from redis.asyncio import Redis
 
 from parley.clock import MS_PER_SECOND
 from parley.cluster.calls import SignedCalls
 from parley.cluster.peers import ClusterPeers
 from parley.core.cluster_keys import ANNOUNCEMENTS, ClusterKeys
+from parley.core.jobs import JobRecord
 from parley.core.node_trust import CALL_AGE_MS_MAX
 from parley.ephemeral.ports import NODE_LEASE_SECONDS, Node
 from parley.ephemeral.redis.engine import RedisEphemeral
 from parley.ephemeral.redis.nodes import Announcement
+from parley.model import JobScope
 from parley.telemetry import Metrics
 from tests.fakes import KEYS
 from tests.harness.clock import VirtualClock
@@ -31,6 +34,7 @@ class ForgerPlace:
 
     def __init__(self, engine: RedisEphemeral, redis: Redis, key: str, clock: VirtualClock) -> None:
         self.nodes = engine.nodes
+        self.records = engine.job_records
         self.redis = redis
         self.key = key
         self.clock = clock
@@ -161,3 +165,22 @@ async def test_no_draft_goes_to_a_forged_address() -> None:
             await peers.stop()
             await calls.close()
             server.close()
+
+
+async def test_a_job_record_of_somebody_else_is_passed_over() -> None:
+    """It would tell operators that a job is well, and its next runner that it has just run."""
+    async with place_of_forger() as place:
+        key = place.key.removesuffix("nodes") + "job_records"
+        genuine = JobRecord(name="sweep", scope=JobScope.CLUSTER, node_id="one", runs=1)
+        await place.records.put([genuine])
+        forged = msgspec.json.encode(replace(genuine, node_id="two", runs=9)).decode()
+        ends_ms = (await place.redis.time())[0] * MS_PER_SECOND + LEASE_MS
+        kept = await place.redis.hget(key, "sweep")
+        assert isinstance(kept, bytes)
+        taken = kept.decode().split(" ")[1]
+        for tag in ("00" * 16, taken, "no tag"):
+            await place.redis.hset(key, "sweep", f"{ends_ms} {tag} {forged}")
+            assert await place.records.all() == []
+        assert place.passed_over == ["job record"] * 3
+        await place.records.put([genuine])
+        assert await place.records.all() == [genuine]

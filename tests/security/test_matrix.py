@@ -76,6 +76,10 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "DELETE /v1/admin/users/{user_id}/sessions": OPERATOR,
     "DELETE /v1/admin/users/{user_id}/sessions/{session_id}": OPERATOR,
     "GET /v1/admin/audit": OPERATOR,
+    "GET /v1/admin/overview": OPERATOR,
+    "GET /v1/admin/jobs": OPERATOR,
+    "GET /v1/admin/nodes": OPERATOR,
+    "GET /v1/admin/topics": OPERATOR,
 }
 """What a stranger, a removed member and a blocked person get, asking for what is Ann's."""
 CALLERS = ("stranger", "removed", "blocked")

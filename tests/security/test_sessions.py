@@ -4,11 +4,12 @@ import asyncio
 
 import pytest
 
-from parley.app.engines import EXPIRED_FIRST_SECONDS, EXPIRED_SECONDS, end_expired_sessions
+from parley.app.engines import EXPIRED_FIRST_SECONDS, EXPIRED_SECONDS, expired_sessions
 from parley.clock import MS_PER_DAY
 from parley.model import Session
 from parley.wire import limits
 from tests.harness.clock import VirtualClock, run_virtual
+from tests.harness.jobs import supervised
 from tests.integration.gateway.serving import Place, assert_refused
 from tests.memory.people import MemoryAccountAdmin
 from tests.memory.tables import Tables
@@ -45,13 +46,12 @@ def test_expired_sessions_do_not_pile_up() -> None:
 
     async def scenario(clock: VirtualClock) -> None:
         tables = Tables()
-        job = asyncio.create_task(end_expired_sessions(MemoryAccountAdmin(tables), clock))
-        for wait_seconds in (EXPIRED_FIRST_SECONDS, EXPIRED_SECONDS):
-            tables.sessions[b"old"] = session(clock() - 1)
-            tables.sessions[b"new"] = session(clock() + MS_PER_DAY)
-            await asyncio.sleep(wait_seconds + 1)
-            assert list(tables.sessions) == [b"new"]
-        job.cancel()
+        async with supervised(clock, expired_sessions(MemoryAccountAdmin(tables), clock)):
+            for wait_seconds in (EXPIRED_FIRST_SECONDS, EXPIRED_SECONDS):
+                tables.sessions[b"old"] = session(clock() - 1)
+                tables.sessions[b"new"] = session(clock() + MS_PER_DAY)
+                await asyncio.sleep(wait_seconds + 1)
+                assert list(tables.sessions) == [b"new"]
 
     run_virtual(scenario)
 

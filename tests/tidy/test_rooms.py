@@ -14,15 +14,22 @@ from tests.tidy.repository import ROOT
 
 LINT_IMPORTS = str(Path(sys.executable).with_name("lint-imports"))
 
+PORTS_ONLY = "chats, people and jobs await ports and never see a driver"
+
 # A module put into a room, the import in it that the room must not have, and the contract that says so.
 BREACHES = [
     ("errors.py", "parley.model", "Rooms stand in layers: each knows only what is below it"),
     ("wire/breach.py", "parley.ids", "wire knows only model and errors"),
     ("core/breach.py", "parley.clock", "core knows only model, errors, ids and wire"),
     ("client/breach.py", "parley.core", "client knows only the contract and how core reads a log"),
-    ("chats/breach.py", "aiohttp", "chats and people await ports and never see a driver"),
+    ("chats/breach.py", "aiohttp", PORTS_ONLY),
     ("people/breach.py", "parley.chats.sender", "Rooms stand in layers: each knows only what is below it"),
-    ("people/presence.py", "parley.ephemeral.local", "chats and people await ports and never see a driver"),
+    (
+        "people/presence.py",
+        "parley.ephemeral.local",
+        "chats, people and jobs await ports and never see a driver",
+    ),
+    ("jobs/breach.py", "parley.ephemeral.local", PORTS_ONLY),
     ("dynamodb/breach.py", "parley.store.ports", "The client of DynamoDB knows nothing of chats"),
     ("gateway/breach.py", "apsw", "gateway never reaches the disk"),
     ("gateway/server.py", "parley.bus.embedded", "Only the composition root and its tools name an engine"),

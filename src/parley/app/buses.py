@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Protocol
 
 from parley.bus.embedded import EmbeddedBus
-from parley.bus.ports import Bus, Confirm
-from parley.store.ports import Job
+from parley.bus.events import PERSISTED
+from parley.bus.ports import Bus, Confirm, TopicState
+from parley.core.jobs import Job
+from parley.store.ports import Feed
 
 
 class BusEngine(Protocol):
@@ -21,6 +23,8 @@ class BusEngine(Protocol):
 
     def jobs(self) -> list[Job]: ...
 
+    async def topics(self) -> list[TopicState]: ...
+
     async def stop(self) -> None: ...
 
 
@@ -29,14 +33,19 @@ class EmbeddedBusEngine:
 
     confirm: Confirm | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, feed: Feed | None = None) -> None:
         self.bus = EmbeddedBus()
+        self._feed = feed
 
     async def start(self) -> None:
         """There is nothing to connect to."""
 
     def jobs(self) -> list[Job]:
         return []
+
+    async def topics(self) -> list[TopicState]:
+        """The log of all chats, in the order of its commits; none on a store that has no such order."""
+        return [] if self._feed is None else [TopicState(PERSISTED.name, 1, await self._feed.lags())]
 
     async def stop(self) -> None:
         """There is nothing to let go of."""

@@ -60,7 +60,7 @@ class ClusterNode:
             keys, clock=clock, random_bytes=secrets.token_bytes, tls=client_tls(cluster)
         )
         self._peers = peers = ClusterPeers(
-            node_id, cluster.roles, ephemeral.nodes, self._calls, metrics, is_ready, target
+            node_id, cluster.roles, ephemeral.nodes, self._calls, metrics, is_ready, target, clock()
         )
         self._notices = NoticeSender(self._peers, metrics, clock, make_ids)
         self._server = NodeServer(

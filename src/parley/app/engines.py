@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from parley.clock import Clock
 from parley.config import Config
-from parley.errors import StoreError
+from parley.core.jobs import Job
 from parley.ids import Ids
-from parley.model import Persisted
+from parley.model import JobScope, Persisted
 from parley.store.ports import AccountAdmin, Engine, Log
 from parley.telemetry import Metrics
 from parley.testing import faults
 
 SEAL_SECONDS = 0.5
+SEAL_SECONDS_MAX = 60.0
 EXPIRED_FIRST_SECONDS = 60.0
 EXPIRED_SECONDS = 6 * 3600.0
-"""Each look reads every session of a shared store, on every node that delivers."""
+EXPIRED_SECONDS_MAX = 900.0
+"""Each look reads every session of a shared store, so one node of a cluster does it."""
 
 
 def make_engine(
@@ -55,21 +55,23 @@ def make_engine(
     )
 
 
-async def seal_regularly(log: Log, publish: Callable[[list[Persisted]], None]) -> None:
+def sealing(log: Log, publish: Callable[[list[Persisted]], None]) -> Job:
     """Numbers that were taken and abandoned become voids, and readers go on."""
-    while True:
-        await asyncio.sleep(SEAL_SECONDS)
-        with contextlib.suppress(StoreError):  # the store has said it, and it is tried again
-            sealed = await log.seal()
-            if sealed:
-                publish(sealed)
+
+    async def seal() -> None:
+        if sealed := await log.seal():
+            publish(sealed)
+
+    return Job(name="sealing", run=seal, interval_seconds=SEAL_SECONDS, timeout_seconds=SEAL_SECONDS_MAX)
 
 
-async def end_expired_sessions(admin: AccountAdmin, clock: Clock) -> None:
+def expired_sessions(admin: AccountAdmin, clock: Clock) -> Job:
     """Delete sessions that were not used for 30 days."""
-    pause = EXPIRED_FIRST_SECONDS
-    while True:
-        await asyncio.sleep(pause)
-        pause = EXPIRED_SECONDS
-        with contextlib.suppress(StoreError):  # it is tried again
-            await admin.end_expired_sessions(clock())
+    return Job(
+        name="expired_sessions",
+        run=lambda: admin.end_expired_sessions(clock()),
+        interval_seconds=EXPIRED_SECONDS,
+        timeout_seconds=EXPIRED_SECONDS_MAX,
+        first_seconds=EXPIRED_FIRST_SECONDS,
+        scope=JobScope.CLUSTER,
+    )

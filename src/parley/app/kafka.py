@@ -7,10 +7,10 @@ import random
 import structlog
 
 from parley.bus.events import PERSISTED
-from parley.bus.kafka.admin import check_topics
+from parley.bus.kafka.admin import check_topics, topic_states
 from parley.bus.kafka.bus import KafkaBus, KafkaSink
 from parley.bus.kafka.live_reader import LiveReader
-from parley.bus.ports import Confirm
+from parley.bus.ports import Confirm, TopicState
 from parley.bus.publisher import CONFIRM_SECONDS_MAX, Publisher
 from parley.bus.sweeper import Sweeper
 from parley.bus.topics import Topic
@@ -18,9 +18,10 @@ from parley.chats.sender import SEND_SECONDS_MAX
 from parley.clock import Clock
 from parley.config import Config
 from parley.core.cluster_keys import ClusterKeys
-from parley.errors import ConfigError
+from parley.core.jobs import Job
+from parley.errors import ConfigError, StoreUnavailable
 from parley.gateway.hub import Hub
-from parley.store.ports import Engine, Job
+from parley.store.ports import Engine
 from parley.telemetry import Metrics
 
 assert CONFIRM_SECONDS_MAX < SEND_SECONDS_MAX, "a bus that is late is told, not guessed"
@@ -63,7 +64,14 @@ class KafkaBusEngine:
         await self.bus.start()
 
     def jobs(self) -> list[Job]:
-        return [self._sweeper.run()] if "delivery" in self._config.cluster.roles else []
+        return [self._sweeper.job] if "delivery" in self._config.cluster.roles else []
+
+    async def topics(self) -> list[TopicState]:
+        names = [topic.name_in(self._config.kafka) for topic in TOPICS]
+        try:
+            return await topic_states(self._config.kafka, names)
+        except ConfigError as error:
+            raise StoreUnavailable(str(error)) from error
 
     async def stop(self) -> None:
         await self.bus.stop()

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING
 import structlog
 
 from parley.app.buses import BusEngine, EmbeddedBusEngine
-from parley.app.engines import end_expired_sessions, make_engine, seal_regularly
+from parley.app.engines import expired_sessions, make_engine, sealing
 from parley.app.tls import Certificate
 from parley.chats.accounts import AccountManager
 from parley.chats.deletions import AccountDeletions
@@ -26,6 +26,7 @@ from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock, wall_clock
 from parley.config import Config
 from parley.core.cluster_keys import KEY_BYTES, ClusterKeys
+from parley.core.jobs import Job
 from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
@@ -33,6 +34,7 @@ from parley.errors import ConfigError
 from parley.gateway.connection import ConnectionServices
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
+from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
 from parley.gateway.server import CLEANUP_SECONDS_MAX, CLOSE_SECONDS_MAX, Gateway
 from parley.gateway.services import ApiServices
@@ -41,6 +43,7 @@ from parley.gateway.socket_groups import SocketGroups
 from parley.gateway.subscribers import Subscribers
 from parley.gateway.turns import LoopTurns
 from parley.ids import NODE, Ids
+from parley.jobs.supervisor import RELEASE_SECONDS_MAX, Supervisor
 from parley.people.social import Social
 from parley.store.folder import lock_folder
 from parley.store.ports import Engine
@@ -51,6 +54,7 @@ from parley.wire.limits import DRAIN_SECONDS_MAX
 if TYPE_CHECKING:
     from parley.app.cluster import ClusterNode
 
+HOLDER_BYTES = 8
 FINISH_SECONDS_MAX = 4.0
 STORE_CLOSE_SECONDS_MAX = 1.5
 WITHDRAW_SECONDS_MAX = 0.5
@@ -59,6 +63,7 @@ assert (
     + FINISH_SECONDS_MAX
     + CLOSE_SECONDS_MAX
     + CLEANUP_SECONDS_MAX
+    + RELEASE_SECONDS_MAX
     + STORE_CLOSE_SECONDS_MAX
     < DRAIN_SECONDS_MAX - 0.5
 ), "every step of a drain may take its longest"
@@ -91,6 +96,10 @@ class App:
             config, clock=clock, ids=make_ids, metrics=metrics, environment=environment
         )
         self.ephemeral = ephemeral = _make_ephemeral(config, keys, clock, metrics)
+        holder = f"{self.node_id}.{secrets.token_hex(HOLDER_BYTES)}"
+        # Servers with stores of their own may share a Redis: each has its jobs for itself.
+        shared = LocalEphemeral(clock) if config.store.engine == "sqlite" else ephemeral
+        self.supervisor = Supervisor(self.node_id, holder, shared.leases, shared.job_records, metrics, clock)
         metrics.store_available.register(lambda: store.available)
         metrics.ephemeral_available.register(lambda: ephemeral.available)
         metrics.signals_dropped.register(lambda: ephemeral.signals.dropped)
@@ -143,7 +152,6 @@ class App:
             self.membership, store.directory, store.invitations, store.relations, ephemeral.signals, clock
         )
         self.gateway = self._make_gateway()
-        self._jobs: list[asyncio.Task[None]] = []
         self._lock: IO[str] | None = None
         """The folder belongs to this process, also where only its address is kept there."""
 
@@ -173,6 +181,18 @@ class App:
         store, social = self.store, self.social
         self.rates = rates = SharedRates(self.ephemeral, self.clock)
         self.devices = devices = DeviceLeases(self.ephemeral.registry, self.node_id, social.note_gone)
+        self._view = OperatorView(
+            self.node_id,
+            self.config.cluster.roles,
+            supervisor=self.supervisor,
+            ephemeral=self.ephemeral,
+            admin=store.account_admin,
+            topics=lambda: self.bus_engine.topics(),
+            connections=lambda: len(self.gateway.connections),
+            store_available=lambda: store.available,
+            metrics=self.metrics,
+            clock=self.clock,
+        )
         api = ApiServices(
             config=self.config,
             clock=self.clock,
@@ -196,6 +216,7 @@ class App:
             contacts=social.contacts,
             chat_list=social.chat_list,
             rates=rates,
+            operator_view=self._view,
         )
         live = ConnectionServices(
             clock=self.clock,
@@ -247,20 +268,24 @@ class App:
         await self.ephemeral.start()
         self.local_sender.start()
         self.social.start()
-        sealing = seal_regularly(self.store.log, self.bus.publish)
-        jobs = [sealing, *self.store.jobs(self.hub), *self.bus_engine.jobs()]
-        if not {"gateway", "delivery"}.isdisjoint(self.config.cluster.roles):
-            jobs.append(self.deletions.run())
-        if "delivery" in self.config.cluster.roles:
-            jobs.append(end_expired_sessions(self.store.account_admin, self.clock))
-        if self.certificate is not None:
-            jobs.append(self.certificate.watch())
-        self._jobs = [asyncio.create_task(job) for job in jobs]
+        self.supervisor.start(self._jobs())
         self.bus.subscribe(self.hub)
         if self.cluster is not None:
             await self.cluster.start(self.bus)
         server, tls = self.config.server, self.certificate.context if self.certificate is not None else None
         return await self.gateway.start(server.host, server.port, tls)
+
+    def _jobs(self) -> list[Job]:
+        """The background jobs of a node with these roles."""
+        jobs = [sealing(self.store.log, self.bus.publish), self.gateway.job, self._view.job]
+        jobs += [*self.store.jobs(self.hub), *self.bus_engine.jobs()]
+        if not {"gateway", "delivery"}.isdisjoint(self.config.cluster.roles):
+            jobs.append(self.deletions.job)
+        if "delivery" in self.config.cluster.roles:
+            jobs.append(expired_sessions(self.store.account_admin, self.clock))
+        if self.certificate is not None:
+            jobs.append(self.certificate.job)
+        return jobs
 
     async def _check_ephemeral(self) -> None:
         """A Redis that is away may come back; one that can never be used is reported now."""
@@ -277,7 +302,13 @@ class App:
 
     async def _abandon(self) -> None:
         leave = [self.cluster.withdraw, self.cluster.stop] if self.cluster is not None else []
-        for part in (*leave, self._end_jobs, self.bus_engine.stop, self.ephemeral.close, self.store.close):
+        for part in (
+            *leave,
+            self.supervisor.stop,
+            self.bus_engine.stop,
+            self.ephemeral.close,
+            self.store.close,
+        ):
             with contextlib.suppress(Exception):  # the first failure is the one to tell of
                 await part()
         self.accounts.close()
@@ -290,7 +321,7 @@ class App:
         await self.gateway.stop_accepting()
         await _within(FINISH_SECONDS_MAX, self._finish())
         await self.gateway.close()
-        await self._end_jobs()
+        await self.supervisor.stop()
         await self.social.close()
         await self.hub.close()
         self.accounts.close()
@@ -311,11 +342,6 @@ class App:
         if self.cluster is not None:
             await self.cluster.forwarder.stop()
         await self.local_sender.stop()
-
-    async def _end_jobs(self) -> None:
-        for job in self._jobs:
-            job.cancel()
-        await asyncio.gather(*self._jobs, return_exceptions=True)
 
     async def _close(self) -> None:
         if self.cluster is not None:
@@ -365,7 +391,7 @@ def _make_bus_engine(
     clock: Clock,
 ) -> BusEngine:
     if not config.kafka.brokers:
-        return EmbeddedBusEngine()
+        return EmbeddedBusEngine(store.feed)
     from parley.app.kafka import KafkaBusEngine
 
     return KafkaBusEngine(config, node_id, keys, store, hub, metrics, clock)

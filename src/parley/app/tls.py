@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import ssl
 import stat
@@ -11,6 +10,7 @@ from pathlib import Path
 import structlog
 
 from parley.config import TlsConfig
+from parley.core.jobs import Job
 from parley.errors import ConfigError
 
 WATCH_SECONDS = 10.0
@@ -60,12 +60,16 @@ class Certificate:
     def _show_newest(self, connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
         connection.context = self._newest
 
+    @property
+    def job(self) -> Job:
+        return Job(
+            name="certificate_watch", run=self.watch, interval_seconds=WATCH_SECONDS, timeout_seconds=None
+        )
+
     async def watch(self) -> None:
-        """Reload when the files change. A renewal needs no restart, and no signal."""
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            if self._look() != self._stamp:
-                self.reload()
+        """Reload when the files have changed. A renewal needs no restart, and no signal."""
+        if self._look() != self._stamp:
+            self.reload()
 
     def reload(self) -> None:
         """Show what the files hold now; if that cannot be used, log it and keep the old certificate."""

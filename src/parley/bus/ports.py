@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
+from msgspec import Struct
+
 from parley.errors import Refusal
 from parley.model import Head, Persisted
 
@@ -13,6 +15,14 @@ Confirm = Callable[[list[Persisted], dict[str, int]], Awaitable[dict[str, Refusa
 
 Returns a refusal for each chat that is not published in time. The caller may publish the same news again.
 """
+
+
+class TopicState(Struct, frozen=True):
+    """A topic, and how many events each group of consumers has not handled yet."""
+
+    name: str
+    partitions: int
+    groups: dict[str, int]
 
 
 class Listener(Protocol):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import NamedTuple
 
 import structlog
 
 from parley.bus.publisher import Publisher
 from parley.clock import Clock
-from parley.errors import StoreError
+from parley.core.jobs import Job
+from parley.model import JobScope
 from parley.store.ports import Log, Outbox
 from parley.telemetry import Metrics
 
 SWEEP_SECONDS = 5.0
+SWEEP_SECONDS_MAX = 60.0
 SWEEP_AFTER_MS = 15_000
 """Marks are written some seconds late. A mark that has not moved for so long is stalled."""
 CHATS_AT_ONCE_MAX = 500
@@ -39,14 +40,16 @@ class Sweeper:
         self._clock = clock
         self._seen: dict[str, SeenMark] = {}
 
-    async def run(self) -> None:
-        """Until it is cancelled."""
-        while True:
-            await asyncio.sleep(SWEEP_SECONDS)
-            try:
-                await self.sweep(self._clock())
-            except StoreError as error:
-                log.warning("marks cannot be read", error=str(error))
+    @property
+    def job(self) -> Job:
+        """One node of the cluster sweeps: each look reads every mark."""
+        return Job(
+            name="outbox_sweep",
+            run=lambda: self.sweep(self._clock()),
+            interval_seconds=SWEEP_SECONDS,
+            timeout_seconds=SWEEP_SECONDS_MAX,
+            scope=JobScope.CLUSTER,
+        )
 
     async def sweep(self, now_ms: int) -> list[str]:
         """Hand the publisher every chat whose mark is stalled; returns those chats."""

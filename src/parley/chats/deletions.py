@@ -14,13 +14,16 @@ import structlog
 
 from parley.chats.membership import Membership
 from parley.clock import Clock
-from parley.errors import Refused, StoreError
+from parley.core.jobs import Job
+from parley.errors import Refused
 from parley.model import AccountDeletion, AccountState, ChatMember, ChatType, Relation, Role
 from parley.store.ports import AccountAdmin, Directory, Invitations, Relations
 
 FIRST_LOOK_SECONDS = 1.0
 """The other parts of a node start first."""
 LOOK_SECONDS = 60.0
+LOOK_SECONDS_MAX = 900.0
+"""Somebody may have been in thousands of groups; what is done by then is not done again."""
 SETTLED_MS = 120_000
 """A request that let the person in just before the deletion is over by then."""
 CHATS_AT_ONCE_MAX = 8
@@ -55,19 +58,23 @@ class AccountDeletions:
         """There is a new one."""
         self._woken.set()
 
-    async def run(self) -> None:
-        pause = FIRST_LOOK_SECONDS
-        while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._woken.wait()
-            self._woken.clear()
-            pause = LOOK_SECONDS
-            try:
-                for deletion in await self._admin.deletions():
-                    await self.advance(deletion)
-            except (StoreError, Refused) as error:  # it is tried again
-                log.warning("deletion not finished", error=str(error))
+    @property
+    def job(self) -> Job:
+        """On every node, because each begins at once with what was asked of it. Two do each other no harm."""
+        return Job(
+            name="account_deletions",
+            run=self.look,
+            interval_seconds=LOOK_SECONDS,
+            timeout_seconds=LOOK_SECONDS_MAX,
+            first_seconds=FIRST_LOOK_SECONDS,
+            until_woken=self._woken.wait,
+        )
+
+    async def look(self) -> None:
+        """Advance each deletion that is not finished."""
+        self._woken.clear()
+        for deletion in await self._admin.deletions():
+            await self.advance(deletion)
 
     async def advance(self, deletion: AccountDeletion) -> None:
         """Do what is left to do now. The mark goes when nothing was left, long enough after the deletion."""

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from parley import __version__
-from parley.cli import chat, maintenance, people, store, talk
+from parley.cli import chat, maintenance, people, servers, store, talk
 from parley.cli.options import AsJson, Ca, ConfigFile, Data, Url
 
 RUN, PEOPLE, TALK, STORE = "Run", "People and chats", "Messages", "Maintenance"
@@ -134,4 +134,6 @@ app.add_typer(store.app, name="store", rich_help_panel=STORE)
 app.command("check", rich_help_panel=STORE)(maintenance.check)
 app.command("recover", rich_help_panel=STORE)(maintenance.recover)
 app.command("doctor", rich_help_panel=STORE)(doctor)
+app.add_typer(servers.jobs, name="jobs", rich_help_panel=STORE)
+app.add_typer(servers.nodes, name="nodes", rich_help_panel=STORE)
 app.command("bench", rich_help_panel=STORE, context_settings=PASS_ON, add_help_option=False)(bench)

@@ -43,6 +43,7 @@ CLOCK_YEAR_MIN_MS = 1_735_689_600_000
 """The start of 2025: a clock before that was never set."""
 ANSWER_SECONDS_MAX = 5
 MIB = 1024 * 1024
+OVERDUE, FAILING = "parley_job_overdue", "parley_job_failing_runs"
 UNUSABLE = "nothing can be stored until this is right; if a file is damaged, restore a backup"
 MARKS: dict[Health, str] = {"ok": "✓", "look": "!", "wrong": "✗"}
 
@@ -244,11 +245,42 @@ def _server(place: Place, url: str | None, ca: str | None) -> Iterator[Finding]:
 
 async def _ask(url: str, ca: str | None) -> list[Finding]:
     try:
-        async with open_http(ca, ANSWER_SECONDS_MAX) as http, http.get(f"{url}/readyz") as answer:
-            return [_readiness(url, answer.status), *_clock_of(answer.headers.get("Date"))]
+        async with open_http(ca, ANSWER_SECONDS_MAX) as http:
+            async with http.get(f"{url}/readyz") as answer:
+                findings = [_readiness(url, answer.status), *_clock_of(answer.headers.get("Date"))]
+            async with http.get(f"{url}/metrics") as answer:
+                is_told = answer.status == 200  # to this machine, unless the server is exposed
+                return [*findings, *(_jobs_in(await answer.text()) if is_told else ())]
     except (aiohttp.ClientError, OSError, ValueError) as error:
         says = f"{url} does not answer: {str(error) or type(error).__name__}"
         return [Finding("wrong", "address", says, "check --url, and firewalls in between")]
+
+
+def _jobs_in(metrics: str) -> Iterator[Finding]:
+    """The jobs of one server that fail or are late, by its metrics."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    values = {
+        (sample.name, sample.labels["job"]): sample.value
+        for family in text_string_to_metric_families(metrics)
+        if family.name in (OVERDUE, FAILING)
+        for sample in family.samples
+    }
+    names = [job for name, job in values if name == OVERDUE]
+    overdue = [job for job in names if values[OVERDUE, job]]
+    failing = [job for job in names if values.get((FAILING, job)) and job not in overdue]
+    yield from job_findings(len(names), overdue, failing)
+
+
+def job_findings(count: int, overdue: list[str], failing: list[str]) -> Iterator[Finding]:
+    """What to say of so many jobs."""
+    remedy = "parley jobs list --as OPERATOR shows the errors"
+    if overdue:
+        yield Finding("wrong", "jobs", f"not successful for several intervals: {', '.join(overdue)}", remedy)
+    if failing:
+        yield Finding("look", "jobs", f"failing, and tried again: {', '.join(failing)}", remedy)
+    if count and not overdue and not failing:
+        yield Finding("ok", "jobs", f"{count} run, none fails")
 
 
 def _readiness(url: str, status: int) -> Finding:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
+from parley.cli.doctor import job_findings
 from parley.cli.problems import explain
 from parley.clock import CLOCK_MS_OFF_MAX, wall_clock
 from parley.cluster.trust import client_tls, cluster_keys, server_tls
@@ -121,11 +122,18 @@ async def _cluster(config: Config) -> AsyncIterator[Finding]:
 
     ephemeral = RedisEphemeral(config.redis.url, keys, wall_clock, prefix=config.redis.prefix)
     try:
-        nodes = await ephemeral.nodes.alive()
+        nodes, jobs = await ephemeral.nodes.alive(), await ephemeral.job_records.all() or []
     finally:
         await ephemeral.close()
     if nodes:
         listed = ", ".join(f"{node.node_id} ({'+'.join(node.roles)})" for node in nodes)
         yield Finding("ok", "nodes", listed)
+        now_ms = wall_clock()
+        overdue = [f"{job.name} ({job.node_id})" for job in jobs if job.is_overdue(now_ms)]
+        failing = [
+            f"{job.name} ({job.node_id})" for job in jobs if job.is_failing and not job.is_overdue(now_ms)
+        ]
+        for finding in job_findings(len(jobs), overdue, failing):
+            yield finding
     else:
         yield Finding("look", "nodes", "none is alive", "parley serve starts one")

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import structlog
 
+from parley import __version__
 from parley.chats.forwarder import RETRY_WITHIN_SECONDS
 from parley.chats.sender import SEND_SECONDS_MAX
 from parley.cluster import bodies
@@ -52,7 +53,7 @@ class ClusterPeers:
     """The port `Peers` of the forwarder, over the list of live nodes.
 
     `is_ready`: whether this node can append now; while it cannot, it does not list the role. `target`: the
-    name of this process, which calls to it carry.
+    name of this process, which calls to it carry. `since_ms`: when it started.
     """
 
     def __init__(
@@ -64,9 +65,11 @@ class ClusterPeers:
         metrics: Metrics,
         is_ready: Callable[[], bool] = lambda: True,
         target: str = "",
+        since_ms: int = 0,
     ) -> None:
         self._node_id = node_id
         self._target = target
+        self._since_ms = since_ms
         self._roles = tuple(roles)
         self._nodes = nodes
         self._calls = calls
@@ -177,7 +180,8 @@ class ClusterPeers:
             if not self._is_leaving:
                 roles = tuple(role for role in self._roles if role != INGEST or self._is_ready())
                 until = asyncio.get_running_loop().time() + NODE_LEASE_SECONDS
-                if await self._nodes.announce(Node(self._node_id, self._url, roles, self._target)):
+                node = Node(self._node_id, self._url, roles, self._target, __version__, self._since_ms)
+                if await self._nodes.announce(node):
                     self._leased_until = until
         await self.refresh()
         await self._ping_suspected()

@@ -19,6 +19,7 @@ SEQUENCER = "sequencer"
 ANNOUNCEMENTS = "announcements"
 SIGNALS = "signals"
 EVENTS = "events"
+JOB_RECORDS = "job records"
 
 
 def derive_key(secret: bytes, salt: bytes, info: bytes, length: int = KEY_BYTES) -> bytes:

@@ -9,12 +9,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from parley.clock import MS_PER_SECOND, Clock
+from parley.core.jobs import JobRecord
 from parley.core.rates import Rate, RateLimiter
 from parley.ephemeral.callbacks import Callbacks
 from parley.ephemeral.ports import (
+    CLUSTER_RECORD_SECONDS,
     DEVICE_LEASE_SECONDS,
     NODE_LEASE_SECONDS,
+    NODE_RECORD_SECONDS,
     Device,
+    JobRecords,
+    Leases,
     Node,
     Nodes,
     Presence,
@@ -23,6 +28,7 @@ from parley.ephemeral.ports import (
     Signals,
 )
 from parley.ephemeral.signals import Signal, SomeSignal
+from parley.model import JobScope
 
 
 class LocalNodes:
@@ -204,6 +210,49 @@ class LocalSignals:
         return self._subscribers.setdefault(kind, Callbacks()).add(receive)
 
 
+class LocalLeases:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._held: dict[str, tuple[str, int]] = {}
+
+    async def hold(self, name: str, holder: str, seconds: float) -> bool | None:
+        now_ms = self._clock()
+        by, ends_ms = self._held.get(name, ("", 0))
+        if by != holder and ends_ms > now_ms:
+            return False
+        self._held[name] = holder, now_ms + round(seconds * MS_PER_SECOND)
+        return True
+
+    async def release(self, name: str, holder: str) -> None:
+        if self._held.get(name, ("", 0))[0] == holder:
+            del self._held[name]
+
+
+class LocalJobRecords:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: dict[str, tuple[JobRecord, int]] = {}
+
+    async def put(self, records: Sequence[JobRecord]) -> None:
+        now_ms = self._clock()
+        for record in records:
+            self._kept[record.key] = record, now_ms + round(record_seconds(record) * MS_PER_SECOND)
+
+    async def all(self) -> list[JobRecord] | None:
+        now_ms = self._clock()
+        self._kept = {key: kept for key, kept in self._kept.items() if kept[1] > now_ms}
+        return [record for _, (record, _) in sorted(self._kept.items())]
+
+    async def remove(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._kept.pop(key, None)
+
+
+def record_seconds(record: JobRecord) -> float:
+    """How long a record is kept."""
+    return CLUSTER_RECORD_SECONDS if record.scope is JobScope.CLUSTER else NODE_RECORD_SECONDS
+
+
 class LocalEphemeral:
     """Everything in this process. It ends with the process."""
 
@@ -221,6 +270,8 @@ class LocalEphemeral:
         self.registry: Registry = LocalRegistry(clock, device_lease_seconds)
         self.rates: Rates = LocalRates(clock)
         self.signals: Signals = LocalSignals()
+        self.leases: Leases = LocalLeases(clock)
+        self.job_records: JobRecords = LocalJobRecords(clock)
 
     async def start(self) -> None:
         """Nothing to connect to."""

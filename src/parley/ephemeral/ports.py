@@ -11,12 +11,20 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from parley.core.jobs import JobRecord
 from parley.ephemeral.signals import Signal, SomeSignal
 
 NODE_LEASE_SECONDS = 6.0
 NODE_RENEW_SECONDS = 2.0
 DEVICE_LEASE_SECONDS = 60.0
 DEVICE_RENEW_SECONDS = 30.0
+JOB_LEASE_SECONDS = 8.0
+JOB_RENEW_SECONDS = 2.0
+NODE_RECORD_SECONDS = 30.0
+"""How long what a node says of its own jobs is kept after the node fell silent."""
+CLUSTER_RECORD_SECONDS = 7 * 86_400.0
+"""The same for a job of the cluster: its next runner, and an operator, see when it last ran."""
+assert JOB_LEASE_SECONDS > 2 * JOB_RENEW_SECONDS, "one renewal may fail"
 assert NODE_LEASE_SECONDS > 2 * NODE_RENEW_SECONDS, "one renewal may fail"
 assert DEVICE_LEASE_SECONDS >= 2 * DEVICE_RENEW_SECONDS
 
@@ -27,13 +35,16 @@ Device = tuple[str, str]
 class Node(Struct, frozen=True):
     """A process of the cluster: where its peers reach it, and what it does.
 
-    `target`: what the proof of a call to it names. It is another one after each start.
+    `target`: what the proof of a call to it names. It is another one after each start. `since_ms`: when it
+    started, by its own clock; 0 if it does not say.
     """
 
     node_id: str
     url: str
     roles: tuple[str, ...]
     target: str = ""
+    version: str = ""
+    since_ms: int = 0
 
 
 class Presence(Struct, frozen=True):
@@ -144,6 +155,38 @@ class Signals(Protocol):
         ...
 
 
+class Leases(Protocol):
+    """Who may do a thing that one node at a time does. A lease ends by itself unless its holder renews it."""
+
+    async def hold(self, name: str, holder: str, seconds: float) -> bool | None:
+        """Take or renew: True if the holder has the lease for so long, counted from before the call.
+
+        False: another holder has it. None: the engine cannot be reached, and nobody can say. As long as the
+        engine keeps its data, no two holders have the same lease at once.
+        """
+        ...
+
+    async def release(self, name: str, holder: str) -> None:
+        """Give a lease back before its end. Nothing happens if another holder has it."""
+        ...
+
+
+class JobRecords(Protocol):
+    """What the nodes say of their jobs: one record for each `JobRecord.key`. Lossy."""
+
+    async def put(self, records: Sequence[JobRecord]) -> None:
+        """Replace the records of these keys, for `NODE_RECORD_SECONDS` or `CLUSTER_RECORD_SECONDS`."""
+        ...
+
+    async def all(self) -> list[JobRecord] | None:
+        """Every record that is kept, by key; None if the engine cannot be reached."""
+        ...
+
+    async def remove(self, keys: Sequence[str]) -> None:
+        """Forget these records: their node is shutting down."""
+        ...
+
+
 class Ephemeral(Protocol):
     """One engine. `is_shared`: whether several processes share its state."""
 
@@ -152,6 +195,8 @@ class Ephemeral(Protocol):
     registry: Registry
     rates: Rates
     signals: Signals
+    leases: Leases
+    job_records: JobRecords
 
     @property
     def available(self) -> bool:

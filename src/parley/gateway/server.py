@@ -16,6 +16,7 @@ from msgspec import UNSET
 from parley import ids
 from parley.clock import Clock
 from parley.config import Config, is_loopback
+from parley.core.jobs import Job
 from parley.errors import (
     BAD_REQUEST,
     FORBIDDEN,
@@ -63,6 +64,7 @@ from parley.wire import bodies, codes, limits
 from parley.wire.codec import CODECS, JSON_PROTOCOL
 
 IDLE_SWEEP_SECONDS = 5.0
+IDLE_SWEEP_SECONDS_MAX = 300.0
 BACKGROUND_SECONDS_MAX = BODY_SECONDS_MAX + 30.0
 """How long a write goes on after its caller was answered `outcome_unknown`."""
 CLOSE_SECONDS_MAX = 2.0
@@ -116,7 +118,6 @@ class Gateway:
         self._system = System(api, metrics, self.connections, self._why_not_ready)
         self._idle = IdleTimeouts()
         self._writes: set[asyncio.Task[web.StreamResponse]] = set()
-        self._sweeper: asyncio.Task[None] | None = None
         self._runners: list[HttpRunner] = []
         self._addresses = SocketGroups()
         self._clients: HttpRunner | None = None
@@ -147,7 +148,6 @@ class Gateway:
         except BaseException:
             await self._end_runners()
             raise
-        self._sweeper = asyncio.create_task(self._sweep_idle())
         self._devices.start()
         self._rates.start()
         return bound_port
@@ -200,8 +200,6 @@ class Gateway:
 
     async def close(self) -> None:
         """Close every connection with a resumable code, then the listener's remains."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
         for connection in list(self.connections):
             connection.close(codes.GOING_AWAY)
         if self.connections:
@@ -227,23 +225,30 @@ class Gateway:
             async with asyncio.timeout(CLEANUP_SECONDS_MAX):
                 await self._devices.close()
 
+    @property
+    def job(self) -> Job:
+        return Job(
+            name="idle_sweep",
+            run=self._sweep_idle,
+            interval_seconds=IDLE_SWEEP_SECONDS,
+            timeout_seconds=IDLE_SWEEP_SECONDS_MAX,
+        )
+
     async def _sweep_idle(self) -> None:
-        while True:
-            await asyncio.sleep(IDLE_SWEEP_SECONDS)
-            now = asyncio.get_running_loop().time()
-            for connection in list(self.connections):
-                if connection.token and connection.last_heard - connection.renewed_at >= RENEWED_SECONDS_MIN:
-                    connection.renewed_at = connection.last_heard
-                    self._devices.heard(connection.user_id, connection.device_id)
-                if connection.idle_seconds > limits.IDLE_SECONDS_MAX:
-                    connection.close(codes.IDLE)
-                elif connection.token and now - connection.last_verified > limits.IDLE_SECONDS_MAX:
-                    # It sends other frames and no heartbeat: a revocation must reach it all the same.
-                    with contextlib.suppress(Refused, StoreError):
-                        await connection.verify()
-            servers = [runner.server for runner in self._runners if runner.server is not None]
-            open_now = chain.from_iterable(server.connections for server in servers)
-            self._idle.sweep(open_now, asyncio.get_running_loop().time())
+        now = asyncio.get_running_loop().time()
+        for connection in () if self._draining else list(self.connections):
+            if connection.token and connection.last_heard - connection.renewed_at >= RENEWED_SECONDS_MIN:
+                connection.renewed_at = connection.last_heard
+                self._devices.heard(connection.user_id, connection.device_id)
+            if connection.idle_seconds > limits.IDLE_SECONDS_MAX:
+                connection.close(codes.IDLE)
+            elif connection.token and now - connection.last_verified > limits.IDLE_SECONDS_MAX:
+                # It sends other frames and no heartbeat: a revocation must reach it all the same.
+                with contextlib.suppress(Refused, StoreError):
+                    await connection.verify()
+        servers = [runner.server for runner in self._runners if runner.server is not None]
+        open_now = chain.from_iterable(server.connections for server in servers)
+        self._idle.sweep(open_now, asyncio.get_running_loop().time())
 
     # Requests
 

@@ -12,6 +12,7 @@ from parley.chats.sender import Sender
 from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock
 from parley.config import Config
+from parley.gateway.operator_view import OperatorView
 from parley.gateway.shared_rates import SharedRates
 from parley.people.chat_list import ChatListService
 from parley.people.contacts import ContactService
@@ -35,3 +36,4 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     contacts: ContactService
     chat_list: ChatListService
     rates: SharedRates
+    operator_view: OperatorView

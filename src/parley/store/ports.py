@@ -9,12 +9,13 @@ been written. It never raises the errors of its driver.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from parley.core.consent import ConsentFacts
+from parley.core.jobs import Job
 from parley.model import (
     AccountDeletion,
     AccountState,
@@ -51,6 +52,7 @@ from parley.store.rows import (
     MemberRow,
     PositionRow,
     Repair,
+    StoreCounts,
     Traces,
 )
 from parley.wire.limits import ANSWER_SECONDS_MAX
@@ -63,8 +65,6 @@ DRAFTS_PER_APPEND_MAX = 512
 
 Handle = Callable[[Persisted], Awaitable[None]]
 """A worker's handler: it gets positions of one chat that became durable."""
-Job = Coroutine[None, None, None]
-"""Runs in the background until it is cancelled."""
 
 
 class Batching(Struct, frozen=True, kw_only=True):
@@ -224,6 +224,10 @@ class AccountAdmin(Protocol):
 
     async def deletions(self) -> list[AccountDeletion]:
         """The deletions that are not finished."""
+        ...
+
+    async def counts(self) -> StoreCounts:
+        """How many accounts, deleted ones included, and chats there are. It may be some hours old."""
         ...
 
     async def finish_deletion(self, user_id: str) -> None:
@@ -445,6 +449,13 @@ class Allocator(Protocol):
 
 class Feed(Protocol):
     """Every durable position, for workers that must not miss one."""
+
+    async def lags(self) -> dict[str, int]:
+        """How many positions each group that has stored an offset has not done yet, by what is durable.
+
+        StoreUnavailable if that cannot be read now.
+        """
+        ...
 
     async def consume(self, group: str, handle: Handle) -> None:
         """Pass each chat's positions to one member of the group, ascending, until cancelled.
@@ -713,7 +724,7 @@ class Engine(Store, Protocol):
         ...
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
-        """The background jobs of the engine, from `open` to `close`. Commands do not run them."""
+        """The background jobs of the engine, from `open` to `close`, supervised. Commands do not run them."""
         ...
 
     async def close(self) -> None:

@@ -53,6 +53,13 @@ Health = Literal["ok", "look", "wrong"]
 """`look`: it works, and could be better; `wrong`: it does not work, or soon will not."""
 
 
+class StoreCounts(Struct, frozen=True):
+    """How many accounts and chats a store has."""
+
+    people: int
+    chats: int
+
+
 class Finding(Struct, omit_defaults=True):
     """One line of `parley doctor`."""
 

@@ -15,6 +15,8 @@ from parley.model import (
     AuditRecord,
     ChatType,
     DeliveryStatus,
+    JobOutcome,
+    JobScope,
     MemberCursor,
     Privacy,
     ReadReceipts,
@@ -139,6 +141,88 @@ class UserInfoPage(Struct):
 
     users: list[UserInfo]
     next_after: str | None
+
+
+class JobInfo(Struct):
+    """A background job: on one node, or, of the cluster, on the node that runs it.
+
+    `runs` and `failures` count since that node started.
+    """
+
+    name: str
+    scope: JobScope
+    node: str
+    interval_seconds: float | None
+    last_started_at: str | None
+    last_finished_at: str | None
+    last_outcome: JobOutcome | None
+    last_error: str | None
+    next_run_at: str | None
+    runs: int
+    failures: int
+    is_overdue: bool
+
+
+class JobList(Struct):
+    """Every job of every node."""
+
+    jobs: list[JobInfo]
+
+
+class NodeInfo(Struct):
+    """A node that is alive. `is_self`: it is the one that answers."""
+
+    node_id: str
+    url: str | None
+    roles: list[str]
+    since: str | None
+    is_self: bool
+    version: str | None
+
+
+class NodeList(Struct):
+    """The nodes of the cluster; one on one machine."""
+
+    nodes: list[NodeInfo]
+
+
+class GroupLag(Struct):
+    """How far a group of consumers is behind."""
+
+    group: str
+    lag: int
+
+
+class TopicInfo(Struct):
+    """A topic, and the groups that consume it."""
+
+    name: str
+    partitions: int
+    groups: list[GroupLag]
+
+
+class TopicList(Struct):
+    """The topics in use."""
+
+    topics: list[TopicInfo]
+
+
+class ServerOverview(Struct):
+    """What a console shows first."""
+
+    node_id: str
+    version: str
+    people: int
+    chats: int
+    connections: int
+    nodes: int
+    messages_per_second: float
+    lag: int
+    jobs_failing: int
+    jobs_overdue: int
+    store_available: bool
+    ephemeral_available: bool
+    bus_available: bool
 
 
 class PasswordReset(Struct):

@@ -64,7 +64,26 @@ def test_a_healthy_place_passes_the_doctor(server: ServerProcess) -> None:
     seen = {finding["what"]: finding["state"] for finding in report["findings"]}
     assert report["ok"]
     assert {"Python", "packages", "data folder", "disk", "disk sync", "journal", "server"} <= set(seen)
-    assert seen["address"] == "ok"
+    assert (seen["address"], seen["jobs"]) == ("ok", "ok")
+
+
+def test_jobs_and_nodes_are_listed(server: ServerProcess) -> None:
+    """To an operator, as a table or as JSON; somebody else is refused with a sentence."""
+    added = parley(
+        "user", "add", "root", "--operator", "--password-stdin", data=server.data, given="a password\n"
+    )
+    assert added.status == 0, added.stderr
+    table = succeed("jobs", "list", "--as", "root", data=server.data)
+    assert table.lines[0].split()[:3] == ["JOB", "NODE", "SCOPE"]
+    listed = succeed("jobs", "list", "--as", "root", "--json", data=server.data).json["jobs"]
+    assert {"sealing", "account_deletions"} <= {job["name"] for job in listed}
+    assert len(table.lines) == len(listed) + 1
+    (node,) = succeed("nodes", "list", "--as", "root", "--json", data=server.data).json["nodes"]
+    assert node["is_self"]
+    assert node["node_id"] in succeed("nodes", "list", "--as", "root", data=server.data).stdout
+    refused = parley("jobs", "list", "--as", "ann", data=server.data)
+    assert refused.status == 1
+    assert "this needs an operator's token" in refused.stderr
 
 
 def test_what_is_wrong_is_told_with_a_remedy(data: Path) -> None:

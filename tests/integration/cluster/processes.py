@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
-from tests.harness.clients import Frame, HttpClient, Person, RawClient
+from tests.harness.clients import PASSWORD, Frame, HttpClient, Person, RawClient
 from tests.harness.server import ServerProcess, parley_command
 from tests.services import OwnServices, fresh_prefix, service_environment
 from tests.waiting import eventually
@@ -55,6 +55,16 @@ class ThreeNodes:
             [*parley_command(), "store", "init"],
             env={**os.environ, **self._environment},
             check=True,
+            capture_output=True,
+            timeout=INIT_SECONDS_MAX,
+        )
+
+    def add_operator(self, name: str) -> None:
+        subprocess.run(
+            [*parley_command(), "user", "add", name, "--operator", "--password-stdin"],
+            env={**os.environ, **self._environment},
+            check=True,
+            input=PASSWORD.encode(),
             capture_output=True,
             timeout=INIT_SECONDS_MAX,
         )

@@ -267,3 +267,20 @@ async def test_who_renews_in_time_is_not_ended(own_redis: OwnRedis) -> None:
         assert isinstance(one.registry, RedisRegistry)
         await one.registry._ended(["usr_ann", "usr_never_seen"])
         assert [presence.is_online for presence in await one.registry.presences(["usr_ann"])] == [True]
+
+
+async def test_nobody_has_a_lease_while_redis_is_away(own_redis: OwnRedis) -> None:
+    """The answer is that it is not known; when Redis is back, empty, the first to ask gets it."""
+    async with node(own_redis) as one, node(own_redis) as two:
+        assert await one.leases.hold("sweep", "a.1", 60.0) is True
+        await own_redis.kill()
+        assert await one.leases.hold("sweep", "a.1", 60.0) is None
+        assert await two.leases.hold("sweep", "b.1", 60.0) is None
+        assert await two.job_records.all() is None
+        await own_redis.start_empty()
+
+        async def two_has_it() -> bool:
+            return await two.leases.hold("sweep", "b.1", 60.0) is True
+
+        await eventually(two_has_it)
+        assert await one.leases.hold("sweep", "a.1", 60.0) in (False, None)

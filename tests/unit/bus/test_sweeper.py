@@ -7,6 +7,7 @@ import structlog
 
 from parley.bus.sweeper import CHATS_AT_ONCE_MAX, SWEEP_AFTER_MS, SWEEP_SECONDS, Sweeper
 from tests.harness.clock import VirtualClock, run_virtual
+from tests.harness.jobs import supervised
 from tests.unit.bus.world import World
 
 SWEEP_AFTER_SECONDS = SWEEP_AFTER_MS / 1000
@@ -30,16 +31,15 @@ def test_what_a_dead_node_left_behind_is_published() -> None:
     async def scenario(world: World) -> None:
         world.log.store("a", 1, 2, 3)
         world.outbox.marks = {"a": 1}
-        running = asyncio.create_task(sweeper_of(world).run())
-        await asyncio.sleep(SWEEP_AFTER_SECONDS)
-        assert world.sink.records == []
-        await asyncio.sleep(2 * SWEEP_SECONDS)
-        assert (world.sink.sequences("a"), world.sink.nodes("a")) == ([2, 3], [None, None])
-        assert await world.outbox.unpublished() == {}
-        await asyncio.sleep(100)
-        assert world.sink.sequences("a") == [2, 3]
-        assert world.told("parley_chats_swept_total") == 1
-        running.cancel()
+        async with supervised(world.clock, sweeper_of(world).job):
+            await asyncio.sleep(SWEEP_AFTER_SECONDS)
+            assert world.sink.records == []
+            await asyncio.sleep(2 * SWEEP_SECONDS)
+            assert (world.sink.sequences("a"), world.sink.nodes("a")) == ([2, 3], [None, None])
+            assert await world.outbox.unpublished() == {}
+            await asyncio.sleep(100)
+            assert world.sink.sequences("a") == [2, 3]
+            assert world.told("parley_chats_swept_total") == 1
 
     run(scenario)
 
@@ -119,11 +119,10 @@ def test_a_store_that_is_away_is_asked_again() -> None:
     async def scenario(world: World) -> None:
         world.log.store("a", 1)
         world.outbox.is_down = True
-        running = asyncio.create_task(sweeper_of(world).run())
-        await asyncio.sleep(60)
-        world.outbox.is_down = False
-        await asyncio.sleep(60)
-        assert world.sink.sequences("a") == [1]
-        running.cancel()
+        async with supervised(world.clock, sweeper_of(world).job):
+            await asyncio.sleep(60)
+            world.outbox.is_down = False
+            await asyncio.sleep(60)
+            assert world.sink.sequences("a") == [1]
 
     run(scenario)

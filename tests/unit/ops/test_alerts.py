@@ -93,6 +93,10 @@ def stalled(seconds: float) -> Play:
     return lambda scene: scene.metrics.publish_stalled_seconds.register(lambda: seconds)
 
 
+def overdue(is_overdue: bool) -> Play:
+    return lambda scene: scene.metrics.job_overdue.register(lambda: is_overdue, "outbox_sweep")
+
+
 def lagging(events: int) -> Play:
     return lambda scene: scene.metrics.consumer_lag.register(lambda: events, "live")
 
@@ -145,6 +149,7 @@ CASES = [
         lambda scene: scene.metrics.commit_failures.inc(0),
         lambda scene: scene.metrics.commit_failures.inc(1),
     ),
+    Case("ParleyJobOverdue", overdue(False), overdue(True)),
     Case("ParleyWritesRefused", refusals("store_unavailable", 10), refusals("store_unavailable", 11)),
     Case("ParleyCommitsSlow", commits(slow=1, fast=99), commits(slow=2, fast=98)),
     Case("ParleyFanoutSlow", commits(slow=1, fast=99), commits(slow=2, fast=98)),

@@ -7,11 +7,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
-from parley.bus.kafka.client import options, start_client
+from parley.bus.kafka.client import close_consumer, options, start_client
+from parley.bus.ports import TopicState
 from parley.bus.topics import BATCH_BYTES_MAX, INSYNC_REPLICAS_MIN, Topic, check_topic_settings
 from parley.config import KafkaConfig, is_loopback
 from parley.errors import ConfigError
@@ -134,3 +136,38 @@ def _check_settings(kafka: KafkaConfig, topic: str, settings: dict[str, int]) ->
         problem = f"the topic {topic} acknowledges a write that is on {settings[INSYNC]} broker"
         return [f"{problem}: set {INSYNC} to {INSYNC_REPLICAS_MIN}, or one broken disk can lose events"]
     return []
+
+
+async def topic_states(kafka: KafkaConfig, names: Sequence[str]) -> list[TopicState]:
+    """These topics and the lag of each group of this installation; ConfigError if Kafka cannot be asked."""
+    async with admin_of(kafka) as admin:
+        found = await admin.describe_topics(list(names))
+        partitions = {one["topic"]: [p["partition"] for p in one["partitions"]] for one in found}
+        listed = [group for group, *_ in await admin.list_consumer_groups()]
+        groups = [group for group in listed if group.startswith(kafka.prefix)]
+        done = {group: await admin.list_consumer_group_offsets(group) for group in groups}
+        places = [TopicPartition(name, number) for name in names for number in partitions.get(name, ())]
+        first, last = await _ends(kafka, places)
+    states = []
+    for name in names:
+        lags = {}
+        for group, offsets in done.items():
+            own = [place for place in places if place.topic == name]
+            if any(place in offsets for place in own):
+                # Where a group has no offset yet, it will begin with the oldest record.
+                lag = sum(last[p] - (offsets[p].offset if p in offsets else first[p]) for p in own)
+                lags[group.removeprefix(kafka.prefix)] = max(lag, 0)
+        states.append(TopicState(name, len(partitions.get(name, ())), lags))
+    return states
+
+
+async def _ends(
+    kafka: KafkaConfig, places: Sequence[TopicPartition]
+) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
+    """The first and the next offset of each partition."""
+    consumer = AIOKafkaConsumer(**options(kafka))
+    try:
+        await start_client(consumer)
+        return await consumer.beginning_offsets(places), await consumer.end_offsets(places)
+    finally:
+        await close_consumer(consumer)

@@ -17,11 +17,13 @@ from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, ConsumerRecord
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from parley.bus import events
+from parley.bus.kafka.admin import topic_states
 from parley.bus.kafka.client import close_consumer, options, start_client
 from parley.bus.kafka.records import RecordReader
 from parley.config import KafkaConfig
 from parley.core.backoff import JITTER_SHARE, backoff
 from parley.core.cluster_keys import ClusterKeys
+from parley.errors import ConfigError, StoreUnavailable
 from parley.model import Persisted
 from parley.store.ports import Handle
 from parley.telemetry import Metrics
@@ -245,6 +247,13 @@ class KafkaFeed:
             attempt = 0 if member.has_worked else attempt + 1
             jitter = JITTER_SHARE * self._chance()
             await asyncio.sleep(backoff(attempt, RETRY_SECONDS, RETRY_SECONDS_MAX, jitter))
+
+    async def lags(self) -> dict[str, int]:
+        try:
+            (state,) = await topic_states(self._kafka, [self._topic])
+        except ConfigError as error:
+            raise StoreUnavailable(str(error)) from error
+        return state.groups
 
     def _consumer(self, group: str) -> AIOKafkaConsumer:
         settings: dict[str, Any] = {

@@ -5,8 +5,18 @@ from __future__ import annotations
 from parley.clock import Clock
 from parley.core.cluster_keys import ClusterKeys
 from parley.ephemeral.local import LocalRates, LocalRegistry
-from parley.ephemeral.ports import DEVICE_LEASE_SECONDS, NODE_LEASE_SECONDS, Nodes, Rates, Registry, Signals
+from parley.ephemeral.ports import (
+    DEVICE_LEASE_SECONDS,
+    NODE_LEASE_SECONDS,
+    JobRecords,
+    Leases,
+    Nodes,
+    Rates,
+    Registry,
+    Signals,
+)
 from parley.ephemeral.redis.client import PassedOver, RedisChannels, RedisClient
+from parley.ephemeral.redis.jobs import RedisJobRecords, RedisLeases
 from parley.ephemeral.redis.nodes import RedisNodes
 from parley.ephemeral.redis.rates import RedisRates
 from parley.ephemeral.redis.registry import RedisRegistry
@@ -42,6 +52,8 @@ class RedisEphemeral:
         )
         self.rates: Rates = RedisRates(self._client, LocalRates(clock), prefix)
         self.signals: Signals = self._signals
+        self.leases: Leases = RedisLeases(self._client, prefix)
+        self.job_records: JobRecords = RedisJobRecords(self._client, keys, prefix, passed_over)
 
     @property
     def available(self) -> bool:

@@ -4,6 +4,8 @@
     devices:{user_id}   hash     "<device_id>\\x1f<node_id>" → "<connected at> <lease end>", for one lease
     presence:{user_id}  string   {"status": "online", "last_active": …}, for one lease
     presence_leases     zset     user_id → lease end, of everyone who was published as online
+    lease:{name}        string   holder, for one lease
+    job_records         hash     key of a record → "<end> <tag> <record as JSON>"
     rate:{name}:{key}   string   "<level> <updated at>", until it would be full
     presence_channel    channel  [{"user_id": …, "status": "online" | "offline", "last_active": …}, …]
     signals_channel     channel  tag, [publisher, number, time, [signal, …]] as MessagePack; not by scripts
@@ -36,6 +38,31 @@ for i = 1, #all, 2 do
   end
 end
 return alive
+"""
+
+RECORD = f"""{NOW}
+-- ARGV: how long the longest is kept, then key, for how long, and value of each record.
+for i = 2, #ARGV, 3 do
+  redis.call('HSET', KEYS[1], ARGV[i], (now + ARGV[i + 1]) .. ' ' .. ARGV[i + 2])
+end
+redis.call('PEXPIRE', KEYS[1], ARGV[1])
+"""
+"""Read by the script `ALIVE`, which drops what has ended."""
+
+HOLD = """
+local holder, lease = ARGV[1], ARGV[2]
+local held = redis.call('GET', KEYS[1])
+if held and held ~= holder then
+  return 0
+end
+redis.call('SET', KEYS[1], holder, 'PX', lease)
+return 1
+"""
+
+LET_GO = """
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+  redis.call('DEL', KEYS[1])
+end
 """
 
 CHANGES = """

@@ -49,7 +49,9 @@ from parley.store.dynamodb.schema import (
     USER_SESSIONS,
     USERNAMES,
     USERS,
+    item_count,
 )
+from parley.store.rows import StoreCounts
 from parley.store.rules import USERS_LOOKED_AT_MAX, emptied
 
 ATTEMPTS_MAX = 10
@@ -178,6 +180,9 @@ class DynamoAccountAdmin:
             for item in items
         ]
         return sorted(found, key=lambda deletion: deletion.since_ms)
+
+    async def counts(self) -> StoreCounts:
+        return StoreCounts(await item_count(self._dynamo, USERS), await item_count(self._dynamo, CHATS))
 
     async def finish_deletion(self, user_id: str) -> None:
         await retry_unknown(lambda: self._dynamo.delete(DELETIONS, {"user_id": user_id}))

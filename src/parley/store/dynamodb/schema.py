@@ -185,6 +185,12 @@ async def _until_active(dynamo: Dynamo, name: str) -> dict[str, Any]:
         raise StoreUnavailable(f"the table {name} is still not active; {INIT} again later") from error
 
 
+async def item_count(dynamo: Dynamo, table: str) -> int:
+    """How many items a table has, as of DynamoDB's last count: it makes one about every six hours."""
+    described = await _describe(dynamo, dynamo.prefix + table)
+    return int(described["ItemCount"]) if described is not None else 0
+
+
 async def _describe(dynamo: Dynamo, name: str) -> dict[str, Any] | None:
     try:
         answer = await dynamo.call("DescribeTable", {"TableName": name})

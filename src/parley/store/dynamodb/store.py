@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from parley.clock import Clock
+from parley.core.jobs import Job
 from parley.dynamodb import Dynamo
 from parley.errors import ConfigError, StoreError
 from parley.ids import Ids
@@ -33,7 +33,7 @@ from parley.store.dynamodb.relations import DynamoRelations
 from parley.store.dynamodb.repairs import DynamoRepairs
 from parley.store.dynamodb.schema import CHATS, COUNTERS, check_tables, check_version, create_tables
 from parley.store.dynamodb.two_phase import Hold, TwoPhaseAppends
-from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching, Job, Subscriptions
+from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching, Subscriptions
 from parley.store.rows import Finding
 from parley.telemetry import Metrics
 
@@ -46,6 +46,7 @@ PROBE_SECONDS_MAX = 4.0
 """A store that does not answer a read in this time is unavailable."""
 PROBE_CHAT = "chat_probe"
 HEADS_SECONDS = 30.0
+HEADS_SECONDS_MAX = 300.0
 CHECKS_PER_MEMBERSHIP_CHECK = 10
 """Notices and entries report changes of membership; this repairs the loss of a notice."""
 
@@ -118,6 +119,7 @@ class DynamoStore:
         self.inspection = DynamoInspection(dynamo, counters, clock)
         self.repairs = DynamoRepairs(dynamo, self._connect, counters, clock, random_bits)
         self._is_connected = False
+        self._looks = 0
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
         return await self.log.heads(chat_ids)
@@ -148,30 +150,31 @@ class DynamoStore:
                 raise ConfigError(f"the allocator cannot be used: {error}") from error
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
-        return [self._probe(), self._check_heads(subscriptions)]
+        probe = Job(name="store_probe", run=self._probe, interval_seconds=PROBE_SECONDS, timeout_seconds=None)
+        heads = Job(
+            name="heads",
+            run=lambda: self._check_heads(subscriptions),
+            interval_seconds=HEADS_SECONDS,
+            timeout_seconds=HEADS_SECONDS_MAX,
+        )
+        return [probe, heads]
 
     async def _probe(self) -> None:
         """Check whether the store answers: while it does not, this node appends nothing and is not ready."""
-        while True:
-            await asyncio.sleep(PROBE_SECONDS)
-            try:
-                async with asyncio.timeout(PROBE_SECONDS_MAX):
-                    await self.directory.chat(PROBE_CHAT)
-                self.available = True
-            except (StoreError, TimeoutError):
-                self.available = False
+        try:
+            async with asyncio.timeout(PROBE_SECONDS_MAX):
+                await self.directory.chat(PROBE_CHAT)
+            self.available = True
+        except (StoreError, TimeoutError):
+            self.available = False
 
     async def _check_heads(self, subscriptions: Subscriptions) -> None:
         """Find entries whose events were lost, even the last event of a chat."""
-        looks = 0
-        while True:
-            await asyncio.sleep(HEADS_SECONDS)
-            looks += 1
-            with contextlib.suppress(StoreError):  # it is retried
-                if looks % CHECKS_PER_MEMBERSHIP_CHECK:
-                    await subscriptions.check_heads()
-                else:
-                    await subscriptions.catch_up()
+        self._looks += 1
+        if self._looks % CHECKS_PER_MEMBERSHIP_CHECK:
+            await subscriptions.check_heads()
+        else:
+            await subscriptions.catch_up()
 
     async def close(self) -> None:
         await self.cursors.close()

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from parley.errors import LAST_OPERATOR, NO_SUCH_USER, Refused
 from parley.model import AccountDeletion, AccountState, AuditRecord, User, UserPage
+from parley.store.rows import StoreCounts
 from parley.store.rules import USERS_LOOKED_AT_MAX, emptied
 from parley.store.sqlite.accounts import USER, user_of
 from parley.store.sqlite.chat_state import SqliteChatStates
@@ -23,6 +24,7 @@ ORDER BY user_id LIMIT ?3
 """
 LAST_LOOKED_AT = "SELECT user_id FROM users WHERE user_id > ? ORDER BY user_id LIMIT 1 OFFSET ?"
 EXPIRED = f"SELECT session_id FROM sessions WHERE expires_at_ms <= ? LIMIT {SESSIONS_PER_STEP}"
+COUNTS = "SELECT (SELECT count(*) FROM users), (SELECT count(*) FROM chats)"
 WITNESS = "SELECT 1 FROM users WHERE user_id = ? AND is_operator AND account_state = 'active'"
 EMPTY = (
     "UPDATE users SET account_state = ?, username = ?, password_hash = '', display_name = ?, about = ?,"
@@ -97,6 +99,10 @@ class SqliteAccountAdmin:
     async def deletions(self) -> list[AccountDeletion]:
         rows = self._reads.rows("SELECT user_id, since_ms FROM account_deletions ORDER BY since_ms", ())
         return [AccountDeletion(*row) for row in rows]
+
+    async def counts(self) -> StoreCounts:
+        row = self._reads.row(COUNTS)
+        return StoreCounts(*row) if row else StoreCounts(0, 0)
 
     async def finish_deletion(self, user_id: str) -> None:
         def work(tx: Transaction) -> None:

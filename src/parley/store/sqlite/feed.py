@@ -126,6 +126,10 @@ class SqliteFeed:
         finally:
             await self._leave(joined, member, joined.reader)
 
+    async def lags(self) -> dict[str, int]:
+        last = self._rows.last()
+        return {group: max(last - position, 0) for group, position in self._offsets.all().items()}
+
     async def _leave(self, group: ConsumerGroup, member: FeedMember, reader: asyncio.Task[None]) -> None:
         group.members.remove(member)
         await member.leave()
@@ -271,6 +275,10 @@ class Offsets:
         """What is durable; 0 for a new group."""
         row = self._reads.row("SELECT position FROM consumer_offsets WHERE group_name = ?", (group,))
         return int(row[0]) if row else 0
+
+    def all(self) -> dict[str, int]:
+        """What is durable, of every group."""
+        return dict(self._reads.rows("SELECT group_name, position FROM consumer_offsets"))
 
     def note(self, group: str, position: int) -> None:
         """Everything up to here is done."""

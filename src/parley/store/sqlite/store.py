@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 from parley.clock import Clock
-from parley.errors import StoreError
+from parley.core.jobs import Job
 from parley.ids import Ids
-from parley.store.ports import Batching, Job, Subscriptions
+from parley.store.ports import Batching, Subscriptions
 from parley.store.rows import Finding
 from parley.store.sqlite.account_admin import SqliteAccountAdmin, SqliteAuditLog
 from parley.store.sqlite.accounts import SqliteAccounts
@@ -34,6 +33,7 @@ from parley.store.sqlite.writer import Reach, Writer
 from parley.telemetry import Metrics
 
 WATCH_SECONDS = 1.0
+CATCH_UP_SECONDS_MAX = 300.0
 APPENDS_AT_ONCE_MAX = 8
 """With two_phase. An atomic append holds the write lock, so there is only one and the next gathers drafts."""
 
@@ -114,21 +114,26 @@ class SqliteStore:
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
         self.writer.on_foreign_write(self._wrote_elsewhere.set)
-        return [self._watch_file(), self._catch_up(subscriptions)]
+        watch = Job(
+            name="file_watch", run=self._watch_file, interval_seconds=WATCH_SECONDS, timeout_seconds=None
+        )
+        catch_up = Job(
+            name="catch_up",
+            run=lambda: self._catch_up(subscriptions),
+            interval_seconds=None,
+            timeout_seconds=CATCH_UP_SECONDS_MAX,
+            until_woken=self._wrote_elsewhere.wait,
+        )
+        return [watch, catch_up]
 
     async def _watch_file(self) -> None:
         """Notice writes of a command beside the server, even when no message is sent."""
-        while True:
-            await asyncio.sleep(WATCH_SECONDS)
-            self.writer.check_for_foreign_writes()
+        self.writer.check_for_foreign_writes()
 
     async def _catch_up(self, subscriptions: Subscriptions) -> None:
-        while True:
-            await self._wrote_elsewhere.wait()
-            self._wrote_elsewhere.clear()
-            with contextlib.suppress(StoreError):  # it is retried when the store is back
-                await subscriptions.check_sessions()
-                await subscriptions.catch_up()
+        self._wrote_elsewhere.clear()
+        await subscriptions.check_sessions()
+        await subscriptions.catch_up()
 
     @property
     def available(self) -> bool:

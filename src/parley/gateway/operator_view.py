@@ -1,0 +1,109 @@
+"""What operators see of the servers: jobs, nodes, topics, and the numbers that a console shows first."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+
+from parley import __version__
+from parley.bus.ports import TopicState
+from parley.clock import Clock
+from parley.core.jobs import Job, JobRecord
+from parley.ephemeral.ports import Ephemeral, Node
+from parley.jobs.supervisor import Supervisor
+from parley.store.ports import AccountAdmin
+from parley.store.rows import StoreCounts
+from parley.telemetry import Metrics
+
+SAMPLE_SECONDS = 5.0
+SAMPLES_MAX = 13
+"""The rate of messages is that of the last minute."""
+STALLED_SECONDS_MAX = 10.0
+"""A bus that has taken nothing of what waits for so long is not available."""
+STORED = "parley_messages_stored_total"
+
+
+class MessageRate:
+    """Messages that this node stored in a second, over the last minute or since its start."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._samples: deque[tuple[float, float]] = deque(maxlen=SAMPLES_MAX)
+
+    async def sample(self) -> None:
+        stored = self._metrics.registry.get_sample_value(STORED) or 0.0
+        self._samples.append((asyncio.get_running_loop().time(), stored))
+
+    @property
+    def per_second(self) -> float:
+        if len(self._samples) < 2:
+            return 0.0
+        (began, before), (ended, after) = self._samples[0], self._samples[-1]
+        return (after - before) / (ended - began) if ended > began else 0.0
+
+
+class OperatorView:
+    """`connections` and `store_available` are those of this node; so is the rate of messages."""
+
+    def __init__(
+        self,
+        node_id: str,
+        roles: Sequence[str],
+        *,
+        supervisor: Supervisor,
+        ephemeral: Ephemeral,
+        admin: AccountAdmin,
+        topics: Callable[[], Awaitable[list[TopicState]]],
+        connections: Callable[[], int],
+        store_available: Callable[[], bool],
+        metrics: Metrics,
+        clock: Clock,
+    ) -> None:
+        self.node_id = node_id
+        self.topics = topics
+        self.connections = connections
+        self.store_available = store_available
+        self.clock = clock
+        self.rate = MessageRate(metrics)
+        self._itself = Node(node_id, "", tuple(roles), version=__version__, since_ms=clock())
+        self._supervisor = supervisor
+        self._ephemeral = ephemeral
+        self._admin = admin
+        self._metrics = metrics
+
+    @property
+    def job(self) -> Job:
+        return Job(
+            name="message_rate",
+            run=self.rate.sample,
+            interval_seconds=SAMPLE_SECONDS,
+            timeout_seconds=None,
+            first_seconds=0.0,
+        )
+
+    async def jobs(self) -> list[JobRecord]:
+        return await self._supervisor.records()
+
+    async def nodes(self) -> list[Node]:
+        """The nodes of the cluster, by id; this one is among them also where it has no others."""
+        alive = {node.node_id: node for node in await self._ephemeral.nodes.alive()}
+        found = {self.node_id: self._itself} | alive
+        return [node for _, node in sorted(found.items())]
+
+    async def counts(self) -> StoreCounts:
+        return await self._admin.counts()
+
+    @property
+    def lag(self) -> int:
+        """Events that the readers on this node have not handled yet."""
+        return round(sum(lag for _, lag in self._metrics.consumer_lag.values()))
+
+    @property
+    def ephemeral_available(self) -> bool:
+        return self._ephemeral.available
+
+    @property
+    def bus_available(self) -> bool:
+        stalled = self._metrics.publish_stalled_seconds.values()
+        return all(seconds < STALLED_SECONDS_MAX for _, seconds in stalled)

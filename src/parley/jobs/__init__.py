@@ -1,0 +1,1 @@
+"""Background jobs, supervised. See docs/jobs.md."""

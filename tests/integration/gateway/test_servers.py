@@ -1,0 +1,128 @@
+"""What operators see of a server over HTTP: its jobs, its nodes, its topic, and the overview."""
+
+import asyncio
+
+from parley import __version__
+from parley.errors import StoreUnavailable
+from parley.model import Persisted
+from tests.harness.clients import HttpClient
+from tests.integration.gateway.serving import Place, Served
+from tests.waiting import eventually
+
+JOBS = {
+    "account_deletions",
+    "catch_up",
+    "expired_sessions",
+    "file_watch",
+    "idle_sweep",
+    "message_rate",
+    "sealing",
+}
+
+
+async def job(http: HttpClient, name: str) -> dict[str, object]:
+    listed = (await http.get("/v1/admin/jobs")).body["jobs"]
+    found: dict[str, object] = next(one for one in listed if one["name"] == name)
+    return found
+
+
+async def root_of(served: Served) -> HttpClient:
+    return served.as_(await served.operator())
+
+
+async def test_every_job_of_a_server_is_listed(place: Place) -> None:
+    """By name, each with the node that runs it and when it runs next."""
+    async with place.serving() as served:
+        jobs = (await (await root_of(served)).get("/v1/admin/jobs")).body["jobs"]
+        assert {one["name"] for one in jobs} == JOBS
+        assert [one["name"] for one in jobs] == sorted(one["name"] for one in jobs)
+        assert {one["node"] for one in jobs} == {served.app.node_id}
+        assert {one["name"] for one in jobs if one["scope"] == "cluster"} == {"expired_sessions"}
+        assert {one["name"] for one in jobs if one["interval_seconds"] is None} == {"catch_up"}
+        assert not any(one["is_overdue"] for one in jobs)
+
+
+async def test_a_job_that_fails_is_told_and_goes_on(place: Place) -> None:
+    """Its error and its failures are in the list and in the overview, and it runs again when it can."""
+    async with place.serving() as served:
+        http = await root_of(served)
+        real, is_broken = served.app.store.log.seal, True
+
+        async def seal() -> list[Persisted]:
+            if is_broken:
+                raise StoreUnavailable("the disk is full")
+            return await real()
+
+        served.app.store.log.seal = seal  # type: ignore[method-assign]
+
+        async def has_failed_twice() -> bool:
+            told = await job(http, "sealing")
+            return told["last_outcome"] == "failed" and int(str(told["failures"])) >= 2
+
+        await eventually(has_failed_twice)
+        assert (await job(http, "sealing"))["last_error"] == "the disk is full"
+        assert (await http.get("/v1/admin/overview")).body["jobs_failing"] == 1
+        is_broken = False
+
+        async def works_again() -> bool:
+            return (await job(http, "sealing"))["last_outcome"] == "ok"
+
+        await eventually(works_again)
+        assert served.metric("parley_job_runs_total", job="sealing", outcome="failed") >= 2
+
+
+async def test_a_single_server_is_its_only_node(place: Place) -> None:
+    """With its roles and its version."""
+    async with place.serving() as served:
+        (node,) = (await (await root_of(served)).get("/v1/admin/nodes")).body["nodes"]
+        assert (node["node_id"], node["is_self"], node["version"]) == (served.app.node_id, True, __version__)
+        assert node["roles"] == ["gateway", "ingest", "delivery"]
+
+
+async def test_the_topic_of_a_single_server_shows_who_is_behind(place: Place) -> None:
+    """A group that consumes the feed is listed with what it has not handled yet."""
+    async with place.serving() as served:
+        http = await root_of(served)
+        ann, ben = await served.people("ann", "ben")
+        chat = await served.as_(ann).create_group(ben)
+        await served.said(ann, chat, "one")
+        feed, handled = served.app.store.feed, asyncio.Event()
+        assert feed is not None
+
+        async def handle(news: Persisted) -> None:
+            handled.set()
+
+        worker = asyncio.create_task(feed.consume("archive", handle))
+        await asyncio.wait_for(handled.wait(), 10)
+
+        async def lag() -> object:
+            (topic,) = (await http.get("/v1/admin/topics")).body["topics"]
+            assert (topic["name"], topic["partitions"]) == ("messages.persisted", 1)
+            return topic["groups"]
+
+        async def is_up_to_date() -> bool:
+            return await lag() == [{"group": "archive", "lag": 0}]
+
+        await eventually(is_up_to_date)
+        worker.cancel()
+        await asyncio.wait([worker])
+        await served.said(ann, chat, "two", "three")
+        assert await lag() == [{"group": "archive", "lag": 2}]
+
+
+async def test_the_overview_counts_what_is_there(place: Place) -> None:
+    """People, chats, connections, messages per second, and what can be used."""
+    async with place.serving() as served:
+        http = await root_of(served)
+        ann, ben = await served.people("ann", "ben")
+        chat = await served.as_(ann).create_group(ben)
+        async with served.client(ann):
+            view = served.app._view
+            await view.rate.sample()
+            await served.said(ann, chat, *"abcdefgh")
+            await view.rate.sample()
+            told = (await http.get("/v1/admin/overview")).body
+        assert (told["people"], told["chats"], told["connections"], told["nodes"]) == (3, 1, 1, 1)
+        assert told["messages_per_second"] > 0
+        assert [told[f"{part}_available"] for part in ("store", "ephemeral", "bus")] == [True, True, True]
+        assert (told["jobs_failing"], told["jobs_overdue"], told["lag"]) == (0, 0, 0)
