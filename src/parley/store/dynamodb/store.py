@@ -63,6 +63,7 @@ class DynamoStore:
     """
 
     feed = None
+    deliveries = None
 
     def __init__(
         self,

@@ -1,0 +1,170 @@
+"""Replays of dead letters, and their end after 30 days."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Iterable
+from itertools import groupby
+
+import structlog
+from msgspec.structs import replace
+
+from parley.clock import MS_PER_DAY, Clock
+from parley.core.retry import Failure, Fault, RetryPolicy, after_failure
+from parley.delivery.attempts import FAILED, Attempts, read_wires
+from parley.delivery.ports import Channel
+from parley.errors import StoreError
+from parley.store.delivery.ports import DeliveryStore
+from parley.store.delivery.rows import DeadLetter, Event, LetterStatus, Selection
+from parley.store.ports import Log
+from parley.telemetry import Metrics
+
+REPLAYS_PER_SECOND_MAX = 200
+LETTERS_PER_ROUND = 50
+"""Of each recipient and chat."""
+LOOK_SECONDS = 1.0
+"""How soon a replay begins that a command asked for."""
+COUNT_SECONDS = 5.0
+KEEP_DAYS = 30
+EXPIRE_SECONDS = 3_600.0
+DELIVERED = "replayed"
+GONE = Failure(Fault.MALFORMED, "the message is not in the log any more")
+NOBODY = Failure(Fault.NO_RECIPIENT, "the recipient was removed, or wants nothing of this chat any more")
+
+log = structlog.get_logger("parley.delivery")
+
+
+class Replays:
+    """Delivers queued dead letters: in the order of each chat, throttled, each marked when it has arrived."""
+
+    def __init__(
+        self,
+        logs: Log,
+        store: DeliveryStore,
+        channel: Channel,
+        policy: RetryPolicy,
+        clock: Clock,
+        metrics: Metrics,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._log = logs
+        self._letters = store.dead_letters
+        self._channel = channel
+        self._attempts = Attempts(channel, policy, clock)
+        self._policy = policy
+        self._clock = clock
+        self._metrics = metrics
+        self._chance = chance
+        self._free_at = 0.0
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._replay_regularly())
+            tasks.create_task(self._count_regularly())
+            tasks.create_task(self._expire_regularly())
+
+    async def _replay_regularly(self) -> None:
+        while True:
+            try:
+                is_more = await self.replay_some()
+            except StoreError as error:
+                log.warning("dead letters cannot be read", error=str(error))
+                is_more = False
+            if not is_more:
+                await asyncio.sleep(LOOK_SECONDS)
+
+    async def _count_regularly(self) -> None:
+        while True:
+            try:
+                counts = await self._letters.count(Selection(status=LetterStatus.PENDING))
+                self._metrics.dlq_size.set(sum(counts.values()))
+            except StoreError as error:
+                log.warning("dead letters cannot be counted", error=str(error))
+            await asyncio.sleep(COUNT_SECONDS)
+
+    async def _expire_regularly(self) -> None:
+        while True:
+            try:
+                await self.expire()
+            except StoreError as error:
+                log.warning("dead letters cannot be expired", error=str(error))
+            await asyncio.sleep(EXPIRE_SECONDS)
+
+    async def expire(self) -> int:
+        """Delete dead letters whose status was set 30 days ago."""
+        expired = await self._letters.expire(self._clock() - KEEP_DAYS * MS_PER_DAY)
+        if expired:
+            log.info("dead letters expired", count=expired)
+        return expired
+
+    async def replay_some(self) -> bool:
+        """A few of every recipient and chat. Returns whether any was replayed."""
+        queued = await self._letters.queued(LETTERS_PER_ROUND)
+        lanes = groupby(queued, key=lambda letter: (letter.recipient, letter.chat_id))
+        work = [self._replay_lane(list(letters)) for _, letters in lanes]
+        done = await asyncio.gather(*work, return_exceptions=True)
+        for error in done:
+            if isinstance(error, BaseException):
+                raise error
+        return any(done)
+
+    async def _replay_lane(self, letters: Iterable[DeadLetter]) -> bool:
+        """In order: when one must wait, the others of its chat wait too."""
+        is_any = False
+        for letter in letters:
+            if letter.due_ms > self._clock():
+                break
+            await self._throttle()
+            is_any = True
+            if not await self._replay(letter):
+                break
+        return is_any
+
+    async def _throttle(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._free_at = max(now, self._free_at) + 1 / REPLAYS_PER_SECOND_MAX
+        await asyncio.sleep(self._free_at - now)
+
+    async def _replay(self, letter: DeadLetter) -> bool:
+        """Returns whether the next one of its chat may follow."""
+        failure = await self._try(letter)
+        now_ms = self._clock()
+        if failure is None:
+            self._metrics.delivery_outcomes.labels("replayed").inc()
+            arrived = replace(
+                letter,
+                status=LetterStatus.REPLAYED,
+                is_queued=False,
+                last_attempt_ms=now_ms,
+                changed_ms=now_ms,
+                history=(*letter.history, Event(now_ms, DELIVERED)),
+            )
+            await self._letters.settle(arrived)
+            return True
+        event = Event(now_ms, FAILED, failure.fault.value, failure.detail)
+        wait_ms = after_failure(failure, letter.retry_count, self._policy, self._chance())
+        tried = replace(
+            letter,
+            error=failure.fault.value,
+            detail=failure.detail,
+            last_attempt_ms=now_ms,
+            crashes=letter.crashes + (failure.fault is Fault.CRASHED),
+            history=(*letter.history, event),
+        )
+        if wait_ms is None:
+            await self._letters.settle(replace(tried, is_queued=False, changed_ms=now_ms))
+            return True
+        due_ms = now_ms + wait_ms
+        await self._letters.settle(replace(tried, retry_count=letter.retry_count + 1, due_ms=due_ms))
+        return False
+
+    async def _try(self, letter: DeadLetter) -> Failure | None:
+        if letter.recipient not in await self._channel.recipients(letter.chat_id):
+            return NOBODY
+        wires, _ = await read_wires(self._log, letter.chat_id, letter.sequence - 1, 1)
+        wire = wires.get(letter.sequence)
+        if wire is None:
+            return GONE
+        return await self._attempts.attempt(letter.recipient, wire, letter.crashes, is_replay=True)
