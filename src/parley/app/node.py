@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 import structlog
 
 from parley.app.buses import BusEngine, EmbeddedBusEngine
+from parley.app.deliveries import Deliveries, make_desk
 from parley.app.engines import end_expired_sessions, make_engine, seal_regularly
 from parley.app.tls import Certificate
 from parley.chats.accounts import AccountManager
@@ -142,6 +143,7 @@ class App:
         self.invitations = InvitationService(
             self.membership, store.directory, store.invitations, store.relations, ephemeral.signals, clock
         )
+        self.deliveries = Deliveries(config, store, clock, metrics) if store.deliveries is not None else None
         self.gateway = self._make_gateway()
         self._jobs: list[asyncio.Task[None]] = []
         self._lock: IO[str] | None = None
@@ -173,20 +175,22 @@ class App:
         store, social = self.store, self.social
         self.rates = rates = SharedRates(self.ephemeral, self.clock)
         self.devices = devices = DeviceLeases(self.ephemeral.registry, self.node_id, social.note_gone)
+        user_admin = UserAdmin(
+            self.accounts,
+            store.accounts,
+            store.account_admin,
+            store.audit,
+            self.deletions,
+            self.clock,
+            self._ids,
+            social.person_changed,
+        )
         api = ApiServices(
             config=self.config,
             clock=self.clock,
             accounts=self.accounts,
-            user_admin=UserAdmin(
-                self.accounts,
-                store.accounts,
-                store.account_admin,
-                store.audit,
-                self.deletions,
-                self.clock,
-                self._ids,
-                social.person_changed,
-            ),
+            user_admin=user_admin,
+            deliveries=make_desk(self.config, store, user_admin.audited, self.clock, self._ids),
             membership=self.membership,
             invitations=self.invitations,
             sender=self.sender,
@@ -253,6 +257,8 @@ class App:
             jobs.append(self.deletions.run())
         if "delivery" in self.config.cluster.roles:
             jobs.append(end_expired_sessions(self.store.account_admin, self.clock))
+            if self.deliveries is not None:
+                jobs.append(self.deliveries.run())
         if self.certificate is not None:
             jobs.append(self.certificate.watch())
         self._jobs = [asyncio.create_task(job) for job in jobs]

@@ -12,6 +12,7 @@ from parley.chats.sender import Sender
 from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock
 from parley.config import Config
+from parley.delivery.desk import DeliveryDesk
 from parley.gateway.shared_rates import SharedRates
 from parley.people.chat_list import ChatListService
 from parley.people.contacts import ContactService
@@ -34,4 +35,5 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     receipts: ReceiptService
     contacts: ContactService
     chat_list: ChatListService
+    deliveries: DeliveryDesk
     rates: SharedRates

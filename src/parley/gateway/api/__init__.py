@@ -1,6 +1,6 @@
 """The HTTP API, `/v1`: every route with its handler. See docs/PROTOCOL.md."""
 
-from parley.gateway.api import accounts, admin, chats, invitations, messages, people
+from parley.gateway.api import accounts, admin, chats, deliveries, invitations, messages, people
 
 ROUTES = [
     *accounts.routes.declared,
@@ -9,4 +9,5 @@ ROUTES = [
     *invitations.routes.declared,
     *messages.routes.declared,
     *admin.routes.declared,
+    *deliveries.routes.declared,
 ]

@@ -1,0 +1,45 @@
+"""Deliveries of one node: the worker over the engine's feed, the replays, and the desk of operators."""
+
+from __future__ import annotations
+
+import asyncio
+
+from parley.clock import Clock
+from parley.config import Config
+from parley.core.client_address import parse_networks
+from parley.core.retry import RetryPolicy
+from parley.delivery.desk import Audited, DeliveryDesk
+from parley.delivery.replays import Replays
+from parley.delivery.webhooks import WebhookChannel
+from parley.delivery.worker import DeliveryWorker
+from parley.ids import Ids
+from parley.store.ports import Engine
+from parley.telemetry import Metrics
+
+
+class Deliveries:
+    """Only for engines that have what it needs: a feed, and room for lanes and dead letters."""
+
+    def __init__(self, config: Config, store: Engine, clock: Clock, metrics: Metrics) -> None:
+        assert store.deliveries is not None
+        assert store.feed is not None
+        allowed = parse_networks(tuple(config.webhooks.allowed_networks))
+        policy = RetryPolicy(config.delivery.max_retries, config.delivery.too_old_seconds)
+        self._feed = store.feed
+        self._channel = channel = WebhookChannel(store.deliveries.webhooks, allowed, clock)
+        self._worker = DeliveryWorker(store.log, store.deliveries, channel, policy, clock, metrics)
+        self._replays = Replays(store.log, store.deliveries, channel, policy, clock, metrics)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._worker.run(self._feed))
+                tasks.create_task(self._replays.run())
+        finally:
+            await self._channel.close()
+
+
+def make_desk(config: Config, store: Engine, audited: Audited, clock: Clock, make_ids: Ids) -> DeliveryDesk:
+    allowed = parse_networks(tuple(config.webhooks.allowed_networks))
+    return DeliveryDesk(store.deliveries, store.log, audited, allowed, clock, make_ids)
