@@ -6,12 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from parley.store.delivery.ports import DeadLetters
-from parley.store.delivery.rows import DeadLetter, Event, LetterStatus, Selection
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection
 from tests.contracts.engines import Engine
 
 ALL = Selection()
-ASKED = Event(50, "replay", actor="user_1")
-THROWN_AWAY = Event(60, "discard", detail="no use", actor="user_1")
+ASKED = DeliveryEvent(50, "replay", actor="user_1")
+THROWN_AWAY = DeliveryEvent(60, "discard", detail="no use", actor="user_1")
 
 
 def letter(number: int, **values: Any) -> DeadLetter:
@@ -32,7 +32,7 @@ def letter(number: int, **values: Any) -> DeadLetter:
         "changed_ms": number * 10,
         "source_topic": "messages.outbound",
         "source_offset": number,
-        "history": (Event(1, "failed", "timeout"),),
+        "history": (DeliveryEvent(1, "failed", "timeout"),),
     }
     return DeadLetter(**usual | values)
 

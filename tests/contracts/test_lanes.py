@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from parley.store.delivery.rows import Event, Lane, Webhook
+from parley.store.delivery.rows import DeliveryEvent, Lane, Webhook
 from tests.contracts.engines import Engine
 
 
@@ -19,7 +19,7 @@ async def test_a_lane_survives_a_restart(engine: Engine) -> None:
             due_ms=2_000,
             retry_count=1,
             crashes=1,
-            attempts=(Event(1_000, "failed", "timeout", "no answer"),),
+            attempts=(DeliveryEvent(1_000, "failed", "timeout", "no answer"),),
         )
         assert await store.deliveries.lanes.advance(tried)
         await store.reopen()

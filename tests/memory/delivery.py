@@ -7,7 +7,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from parley.store.delivery.rows import DeadLetter, Event, Lane, LetterStatus, Selection, Webhook
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, LetterStatus, Selection, Webhook
 from tests.memory.tables import Tables
 
 
@@ -70,7 +70,7 @@ class MemoryDeadLetters:
         errors = [letter.error for letter in self._selected(selection)]
         return {error: errors.count(error) for error in set(errors)}
 
-    async def queue(self, selection: Selection, job_id: str, event: Event) -> int:
+    async def queue(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
         found = [letter for letter in self._pending(selection) if not letter.is_queued]
         for letter in found:
             self._letters[letter.dlq_id] = replace(
@@ -85,7 +85,7 @@ class MemoryDeadLetters:
             )
         return len(found)
 
-    async def discard(self, selection: Selection, job_id: str, event: Event) -> int:
+    async def discard(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
         found = self._pending(selection)
         for letter in found:
             self._letters[letter.dlq_id] = replace(

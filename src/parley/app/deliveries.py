@@ -12,9 +12,12 @@ from parley.delivery.desk import Audited, DeliveryDesk
 from parley.delivery.replays import Replays
 from parley.delivery.webhooks import WebhookChannel
 from parley.delivery.worker import DeliveryWorker
+from parley.errors import StoreError
 from parley.ids import Ids
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
+
+LOOK_SECONDS = 0.5
 
 
 class Deliveries:
@@ -26,6 +29,7 @@ class Deliveries:
         allowed = parse_networks(tuple(config.webhooks.allowed_networks))
         policy = RetryPolicy(config.delivery.max_retries, config.delivery.too_old_seconds)
         self._feed = store.feed
+        self._webhooks = store.deliveries.webhooks
         self._channel = channel = WebhookChannel(store.deliveries.webhooks, allowed, clock)
         self._worker = DeliveryWorker(store.log, store.deliveries, channel, policy, clock, metrics)
         self._replays = Replays(store.log, store.deliveries, channel, policy, clock, metrics)
@@ -34,10 +38,22 @@ class Deliveries:
         """Until cancelled."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._worker.run(self._feed))
+                tasks.create_task(self._work())
                 tasks.create_task(self._replays.run())
         finally:
             await self._channel.close()
+
+    async def _work(self) -> None:
+        """A server without webhooks spends nothing on the feed; its offset stays, so nothing is missed."""
+        while not await self._has_webhooks():  # noqa: ASYNC110 - a command in another process may add one
+            await asyncio.sleep(LOOK_SECONDS)
+        await self._worker.run(self._feed)
+
+    async def _has_webhooks(self) -> bool:
+        try:
+            return bool(await self._webhooks.all())
+        except StoreError:
+            return False  # it is asked again
 
 
 def make_desk(config: Config, store: Engine, audited: Audited, clock: Clock, make_ids: Ids) -> DeliveryDesk:

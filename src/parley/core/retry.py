@@ -41,7 +41,7 @@ TEMPORARY = frozenset({Fault.UNREACHABLE, Fault.TIMEOUT, Fault.BUSY, Fault.SERVE
 """These may end by themselves. Every other one is permanent: a retry would fail in the same way."""
 
 
-class Failure(Struct, frozen=True):
+class DeliveryFailure(Struct, frozen=True):
     """A delivery that failed. `detail` is for people."""
 
     fault: Fault
@@ -70,16 +70,18 @@ def bucket_of(delay_ms: int) -> str:
     return next(name for name, length_ms in BUCKETS_MS.items() if length_ms >= delay_ms)
 
 
-def after_failure(failure: Failure, retry_count: int, policy: RetryPolicy, chance: float) -> int | None:
+def after_failure(
+    failure: DeliveryFailure, retry_count: int, policy: RetryPolicy, chance: float
+) -> int | None:
     """Milliseconds until the next attempt; None if the message becomes a dead letter."""
     if not failure.is_temporary or retry_count >= policy.max_retries:
         return None
     return delay_of_retry(retry_count, chance)
 
 
-def after_crash(crashes: int, detail: str) -> Failure:
+def after_crash(crashes: int, detail: str) -> DeliveryFailure:
     """What an attempt that raised an error is: poison, once it has happened `CRASHES_MAX` times."""
-    return Failure(Fault.POISON if crashes >= CRASHES_MAX else Fault.CRASHED, detail)
+    return DeliveryFailure(Fault.POISON if crashes >= CRASHES_MAX else Fault.CRASHED, detail)
 
 
 def is_too_old(created_ms: int, now_ms: int, policy: RetryPolicy) -> bool:

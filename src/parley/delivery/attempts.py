@@ -10,10 +10,10 @@ import structlog
 
 from parley import ids
 from parley.clock import Clock, from_iso
-from parley.core.retry import Failure, Fault, RetryPolicy, after_crash, is_too_old
+from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_crash, is_too_old
 from parley.delivery.ports import Channel, Parcel
 from parley.errors import StoreError
-from parley.store.delivery.rows import DeadLetter, Event, Lane
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane
 from parley.store.ports import Log
 from parley.wire.frames import Entry
 
@@ -37,18 +37,18 @@ class Attempts:
 
     async def attempt(
         self, recipient: str, wire: bytes, crashes: int, *, is_replay: bool = False
-    ) -> Failure | None:
+    ) -> DeliveryFailure | None:
         """`crashes`: how often this message has crashed before. A replay may deliver what is old."""
         try:
             entry = decode_entry(wire)
             created_ms = from_iso(entry.created_at)
         except (msgspec.DecodeError, ValueError) as error:
-            return Failure(Fault.MALFORMED, _short(str(error)))
+            return DeliveryFailure(Fault.MALFORMED, _short(str(error)))
         try:
             if not await self._channel.wants(recipient, entry):
                 return None
             if not is_replay and is_too_old(created_ms, self._clock(), self._policy):
-                return Failure(Fault.TOO_OLD, f"from {entry.created_at}")
+                return DeliveryFailure(Fault.TOO_OLD, f"from {entry.created_at}")
             return await self._channel.attempt(Parcel(recipient, entry, wire, event_id_of(entry)))
         except StoreError:
             raise
@@ -72,11 +72,11 @@ def letter_id(recipient: str, chat_id: str, sequence: int, wire: bytes) -> str:
     return dlq_id_of(recipient, chat_id, sequence, _facts(wire)[2])
 
 
-def make_letter(lane: Lane, wire: bytes, failure: Failure, now_ms: int) -> DeadLetter:
+def make_letter(lane: Lane, wire: bytes, failure: DeliveryFailure, now_ms: int) -> DeadLetter:
     """Of the message at the front of a lane. The last of the lane's attempts is the one that failed now."""
     sequence, attempts = lane.next_sequence, lane.attempts
     message_id, sender_id, created_ms = _facts(wire)
-    dead = Event(now_ms, DEAD_LETTERED, failure.fault.value, f"after {lane.retry_count} retries")
+    dead = DeliveryEvent(now_ms, DEAD_LETTERED, failure.fault.value, f"after {lane.retry_count} retries")
     return DeadLetter(
         dlq_id=dlq_id_of(lane.recipient, lane.chat_id, sequence, created_ms),
         chat_id=lane.chat_id,
@@ -105,6 +105,11 @@ async def read_wires(logs: Log, chat_id: str, after: int, limit: int) -> tuple[d
     resolved = range(page.from_sequence, page.to_sequence + 1)
     sequences = [sequence for sequence in resolved if sequence not in voids]
     return dict(zip(sequences, page.entries, strict=False)), max(page.to_sequence, after)
+
+
+def time_of(wire: bytes) -> int | None:
+    """When an entry was stored; None if that cannot be read."""
+    return _facts(wire)[2] or None
 
 
 def _facts(wire: bytes) -> tuple[str, str, int]:

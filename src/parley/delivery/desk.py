@@ -18,7 +18,7 @@ from parley.core.safe_addresses import url_problem
 from parley.delivery.attempts import decode_entry, read_wires
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
 from parley.store.delivery.ports import DeliveryStore
-from parley.store.delivery.rows import DeadLetter, Event, LetterStatus, Selection, Webhook
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection, Webhook
 from parley.store.ports import Log
 
 SECRET_BYTES = 32
@@ -43,7 +43,7 @@ class LetterPage(Struct):
     letters: list[DeadLetter]
 
 
-class Progress(Struct):
+class ReplayProgress(Struct):
     """How far a job is."""
 
     waiting: int
@@ -62,6 +62,7 @@ class DeliveryDesk:
         allowed: Sequence[Network],
         clock: Clock,
         make_ids: ids.Ids,
+        random_text: Callable[[int], str] = secrets.token_urlsafe,
     ) -> None:
         self._kept = store
         self._log = logs
@@ -69,6 +70,7 @@ class DeliveryDesk:
         self._allowed = allowed
         self._clock = clock
         self._ids = make_ids
+        self._random_text = random_text
 
     @property
     def _store(self) -> DeliveryStore:
@@ -109,7 +111,7 @@ class DeliveryDesk:
         dead, now_ms = self._store.dead_letters, self._clock()
         job_id = self._ids.next(ids.JOB, now_ms)
         async with self._audited(call, "dlq.replay", job_id, _told(selection)):
-            event = Event(now_ms, REPLAY, actor=call.actor)
+            event = DeliveryEvent(now_ms, REPLAY, actor=call.actor)
             return await dead.queue(selection, job_id, event), job_id
 
     async def discard(self, call: OperatorCall, selection: Selection, reason: str) -> tuple[int, str]:
@@ -117,10 +119,10 @@ class DeliveryDesk:
         dead, now_ms = self._store.dead_letters, self._clock()
         job_id = self._ids.next(ids.JOB, now_ms)
         async with self._audited(call, "dlq.discard", job_id, f"{reason} {_told(selection)}"):
-            event = Event(now_ms, DISCARD, detail=reason, actor=call.actor)
+            event = DeliveryEvent(now_ms, DISCARD, detail=reason, actor=call.actor)
             return await dead.discard(selection, job_id, event), job_id
 
-    async def progress(self, job_id: str) -> Progress:
+    async def progress(self, job_id: str) -> ReplayProgress:
         dead = self._store.dead_letters
 
         async def count(selection: Selection) -> int:
@@ -131,7 +133,7 @@ class DeliveryDesk:
             raise Refused(NOT_FOUND.because("there is no such job, or nothing is left of it"))
         waiting = await count(Selection(job_id=job_id, is_queued=True))
         replayed = await count(Selection(job_id=job_id, status=LetterStatus.REPLAYED))
-        return Progress(waiting, replayed, everything - waiting - replayed)
+        return ReplayProgress(waiting, replayed, everything - waiting - replayed)
 
     # Webhooks
 
@@ -152,7 +154,7 @@ class DeliveryDesk:
             webhook_id=self._ids.next(ids.WEBHOOK, now_ms),
             url=url,
             events=tuple(events),
-            secret=SECRET_PREFIX + secrets.token_urlsafe(SECRET_BYTES),
+            secret=SECRET_PREFIX + self._random_text(SECRET_BYTES),
             created_ms=now_ms,
             chat_id=chat_id,
         )

@@ -11,12 +11,12 @@ import structlog
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_DAY, Clock
-from parley.core.retry import Failure, Fault, RetryPolicy, after_failure
+from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_failure
 from parley.delivery.attempts import FAILED, Attempts, read_wires
 from parley.delivery.ports import Channel
 from parley.errors import StoreError
 from parley.store.delivery.ports import DeliveryStore
-from parley.store.delivery.rows import DeadLetter, Event, LetterStatus, Selection
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection
 from parley.store.ports import Log
 from parley.telemetry import Metrics
 
@@ -29,8 +29,10 @@ COUNT_SECONDS = 5.0
 KEEP_DAYS = 30
 EXPIRE_SECONDS = 3_600.0
 DELIVERED = "replayed"
-GONE = Failure(Fault.MALFORMED, "the message is not in the log any more")
-NOBODY = Failure(Fault.NO_RECIPIENT, "the recipient was removed, or wants nothing of this chat any more")
+GONE = DeliveryFailure(Fault.MALFORMED, "the message is not in the log any more")
+NOBODY = DeliveryFailure(
+    Fault.NO_RECIPIENT, "the recipient was removed, or wants nothing of this chat any more"
+)
 
 log = structlog.get_logger("parley.delivery")
 
@@ -139,11 +141,11 @@ class Replays:
                 is_queued=False,
                 last_attempt_ms=now_ms,
                 changed_ms=now_ms,
-                history=(*letter.history, Event(now_ms, DELIVERED)),
+                history=(*letter.history, DeliveryEvent(now_ms, DELIVERED)),
             )
             await self._letters.settle(arrived)
             return True
-        event = Event(now_ms, FAILED, failure.fault.value, failure.detail)
+        event = DeliveryEvent(now_ms, FAILED, failure.fault.value, failure.detail)
         wait_ms = after_failure(failure, letter.retry_count, self._policy, self._chance())
         tried = replace(
             letter,
@@ -160,7 +162,7 @@ class Replays:
         await self._letters.settle(replace(tried, retry_count=letter.retry_count + 1, due_ms=due_ms))
         return False
 
-    async def _try(self, letter: DeadLetter) -> Failure | None:
+    async def _try(self, letter: DeadLetter) -> DeliveryFailure | None:
         if letter.recipient not in await self._channel.recipients(letter.chat_id):
             return NOBODY
         wires, _ = await read_wires(self._log, letter.chat_id, letter.sequence - 1, 1)

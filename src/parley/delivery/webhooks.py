@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.core.client_address import Network, parse_address
-from parley.core.retry import Failure, Fault
+from parley.core.retry import DeliveryFailure, Fault
 from parley.core.safe_addresses import is_safe
 from parley.delivery.ports import Parcel
 from parley.store.delivery.ports import Webhooks
@@ -117,9 +117,9 @@ class WebhookChannel:
         }
         self._sessions: dict[str, aiohttp.ClientSession] = {}
 
-    async def recipients(self, chat_id: str) -> list[str]:
-        hooks = await self._webhooks.all()
-        return [hook.webhook_id for hook in hooks if hook.chat_id in ("", chat_id)]
+    async def recipients(self, chat_id: str, until_ms: int | None = None) -> list[str]:
+        hooks = [hook for hook in await self._webhooks.all() if hook.chat_id in ("", chat_id)]
+        return [hook.webhook_id for hook in hooks if until_ms is None or until_ms >= hook.created_ms]
 
     async def wants(self, recipient: str, entry: Entry) -> bool:
         """Only what happened since the webhook was added."""
@@ -128,10 +128,10 @@ class WebhookChannel:
             return False
         return from_iso(entry.created_at) >= hook.created_ms
 
-    async def attempt(self, parcel: Parcel) -> Failure | None:
+    async def attempt(self, parcel: Parcel) -> DeliveryFailure | None:
         hook = await self._hook(parcel.recipient)
         if hook is None:
-            return Failure(Fault.NO_RECIPIENT)
+            return DeliveryFailure(Fault.NO_RECIPIENT)
         entry = parcel.entry
         event = WebhookEvent(
             parcel.event_id, EVENTS[entry.kind], entry.created_at, entry.chat_id, Raw(parcel.wire)
@@ -146,17 +146,17 @@ class WebhookChannel:
         try:
             return await self._post(hook.url, body, headers)
         except ForbiddenAddress as error:
-            return Failure(Fault.FORBIDDEN_ADDRESS, str(error))
+            return DeliveryFailure(Fault.FORBIDDEN_ADDRESS, str(error))
         except aiohttp.InvalidURL as error:
-            return Failure(Fault.MALFORMED, f"not a valid address: {error}")
+            return DeliveryFailure(Fault.MALFORMED, f"not a valid address: {error}")
         except TimeoutError:
-            return Failure(Fault.TIMEOUT, f"no answer within {ATTEMPT_SECONDS_MAX:g} s")
+            return DeliveryFailure(Fault.TIMEOUT, f"no answer within {ATTEMPT_SECONDS_MAX:g} s")
         except (aiohttp.ClientError, OSError) as error:
             if isinstance(error.__cause__, ForbiddenAddress):
-                return Failure(Fault.FORBIDDEN_ADDRESS, str(error.__cause__))
-            return Failure(Fault.UNREACHABLE, str(error) or type(error).__name__)
+                return DeliveryFailure(Fault.FORBIDDEN_ADDRESS, str(error.__cause__))
+            return DeliveryFailure(Fault.UNREACHABLE, str(error) or type(error).__name__)
 
-    async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> Failure | None:
+    async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> DeliveryFailure | None:
         parts = urlsplit(url)
         if parse_address(parts.hostname or "") is not None:
             # The connector does not ask the resolver for an address.
@@ -190,13 +190,13 @@ class WebhookChannel:
             await session.close()
 
 
-def judge(status: int) -> Failure | None:
+def judge(status: int) -> DeliveryFailure | None:
     """What a receiver's answer means: only 2xx is a delivery."""
     if 200 <= status < 300:
         return None
     if status in BUSY_STATUSES:
-        return Failure(Fault.BUSY, f"answered {status}")
+        return DeliveryFailure(Fault.BUSY, f"answered {status}")
     if status >= 500:
-        return Failure(Fault.SERVER_ERROR, f"answered {status}")
+        return DeliveryFailure(Fault.SERVER_ERROR, f"answered {status}")
     what = "a redirect, which is not followed" if 300 <= status < 400 else "so it was refused"
-    return Failure(Fault.REFUSED, f"answered {status}, {what}")
+    return DeliveryFailure(Fault.REFUSED, f"answered {status}, {what}")

@@ -15,13 +15,13 @@ import structlog
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock
-from parley.core.retry import Failure, Fault, RetryPolicy, after_failure
-from parley.delivery.attempts import FAILED, Attempts, letter_id, make_letter, read_wires
+from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_failure
+from parley.delivery.attempts import FAILED, Attempts, letter_id, make_letter, read_wires, time_of
 from parley.delivery.ports import Channel
 from parley.errors import StoreError
 from parley.model import Persisted
 from parley.store.delivery.ports import DeliveryStore
-from parley.store.delivery.rows import Event, Lane, Selection
+from parley.store.delivery.rows import DeliveryEvent, Lane, Selection
 from parley.store.ports import Feed, Log
 from parley.telemetry import Metrics
 
@@ -72,8 +72,11 @@ class DeliveryWorker:
 
     async def handle(self, news: Persisted) -> None:
         """Note durably what is owed to whom."""
-        recipients = await self._channel.recipients(news.chat_id)
-        if recipients and news.positions:
+        if not news.positions:
+            return
+        wires = [stored.wire for stored in news.positions if stored.wire is not None]
+        recipients = await self._channel.recipients(news.chat_id, time_of(wires[-1]) if wires else None)
+        if recipients:
             first, last = news.positions[0].sequence, news.positions[-1].sequence
             await self._lanes.extend(news.chat_id, recipients, first, last)
             self._woken.set()
@@ -189,7 +192,7 @@ class DeliveryWorker:
             run.unnoted += 1
             return True
         now_ms = self._clock()
-        event = Event(now_ms, FAILED, failure.fault.value, failure.detail)
+        event = DeliveryEvent(now_ms, FAILED, failure.fault.value, failure.detail)
         lane = replace(
             lane,
             attempts=(*lane.attempts, event),
@@ -205,7 +208,9 @@ class DeliveryWorker:
         await self._lanes.advance(run.lane)
         return False
 
-    async def _bury(self, run: LaneRun, lane: Lane, wire: bytes, failure: Failure, now_ms: int) -> None:
+    async def _bury(
+        self, run: LaneRun, lane: Lane, wire: bytes, failure: DeliveryFailure, now_ms: int
+    ) -> None:
         letter = make_letter(lane, wire, failure, now_ms)
         await self._letters.add(letter)
         self._metrics.delivery_outcomes.labels("dead_lettered").inc()

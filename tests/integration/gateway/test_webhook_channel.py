@@ -14,7 +14,7 @@ from aiohttp import web
 
 from parley.clock import iso
 from parley.core.client_address import parse_networks
-from parley.core.retry import Failure, Fault
+from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.attempts import event_id_of
 from parley.delivery.ports import Parcel
 from parley.delivery.webhooks import WebhookChannel, resolve_by_system
@@ -151,7 +151,7 @@ async def test_the_own_machine_is_out_of_reach(scheme: str, host: str) -> None:
     """By address, by name, mapped, and in the spellings that a resolver understands."""
     async with receiving() as receiver:
         async with channel_to(f"{scheme}://{host}:{receiver.port}/", allowed=()) as channel:
-            failure: Failure = await channel.attempt(PARCEL)
+            failure: DeliveryFailure = await channel.attempt(PARCEL)
         assert failure.fault in (Fault.FORBIDDEN_ADDRESS, Fault.MALFORMED)
         assert receiver.got == []
 

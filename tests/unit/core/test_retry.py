@@ -4,7 +4,7 @@ import pytest
 
 from parley.core.retry import (
     TEMPORARY,
-    Failure,
+    DeliveryFailure,
     Fault,
     RetryPolicy,
     after_crash,
@@ -56,7 +56,7 @@ def test_a_bucket_is_never_shorter_than_the_wait(delay_ms: int, bucket: str) -> 
 def test_only_temporary_faults_are_tried_again(fault: Fault) -> None:
     """The type of the fault decides; a permanent one is a dead letter at once."""
     temporary = {"unreachable", "timeout", "busy", "server_error", "crashed"}
-    wait = after_failure(Failure(fault), 0, RetryPolicy(), 0.0)
+    wait = after_failure(DeliveryFailure(fault), 0, RetryPolicy(), 0.0)
     assert wait == (1_000 if fault.value in temporary else None)
     assert (fault in TEMPORARY) == (fault.value in temporary)
 
@@ -65,7 +65,7 @@ def test_only_temporary_faults_are_tried_again(fault: Fault) -> None:
 def test_retries_end(max_retries: int, retries: int) -> None:
     """After so many there is no other one."""
     policy = RetryPolicy(max_retries=max_retries)
-    failure = Failure(Fault.TIMEOUT)
+    failure = DeliveryFailure(Fault.TIMEOUT)
     answers = [after_failure(failure, count, policy, 0.0) for count in range(retries + 1)]
     assert [answer is None for answer in answers] == [False] * retries + [True]
 

@@ -3,20 +3,20 @@
 import asyncio
 
 from parley.clock import MS_PER_DAY
-from parley.core.retry import Failure, Fault
+from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.ports import Parcel
 from parley.delivery.replays import REPLAYS_PER_SECOND_MAX
-from parley.store.delivery.rows import Event, LetterStatus, Selection
+from parley.store.delivery.rows import DeliveryEvent, LetterStatus, Selection
 from tests.unit.delivery.world import ALL, DeliveryWorld, away, play
 
-ASKED = Event(0, "replay", actor="user_1")
+ASKED = DeliveryEvent(0, "replay", actor="user_1")
 
 
 async def all_dead(world: DeliveryWorld, chats: int, messages: int) -> list[str]:
     """So many chats with so many messages each, every one a dead letter; then the cause is fixed."""
 
-    async def refuse(parcel: Parcel) -> Failure | None:
-        return Failure(Fault.REFUSED)
+    async def refuse(parcel: Parcel) -> DeliveryFailure | None:
+        return DeliveryFailure(Fault.REFUSED)
 
     world.channel.answer = refuse
     made = [await world.chat() for _ in range(chats)]
@@ -122,7 +122,7 @@ def test_a_kill_in_the_midst_of_a_replay_loses_nothing() -> None:
     async def scenario(world: DeliveryWorld) -> None:
         await all_dead(world, 1, 3)
 
-        async def take_and_hang(parcel: Parcel) -> Failure | None:
+        async def take_and_hang(parcel: Parcel) -> DeliveryFailure | None:
             await world.channel.take(parcel)
             if parcel.entry.content == "1":
                 await asyncio.Event().wait()
@@ -149,7 +149,7 @@ def test_what_was_discarded_meanwhile_is_not_replayed() -> None:
     async def scenario(world: DeliveryWorld) -> None:
         await all_dead(world, 1, 2)
         await queue(world)
-        discard = Event(world.clock(), "discard", detail="no", actor="user_1")
+        discard = DeliveryEvent(world.clock(), "discard", detail="no", actor="user_1")
         await world.store.deliveries.dead_letters.discard(ALL, "job_2", discard)
         async with world.working():
             await asyncio.sleep(10)
@@ -195,7 +195,7 @@ def test_letters_expire_after_thirty_days() -> None:
         first, _ = await all_dead(world, 2, 1)
         await asyncio.sleep(29 * MS_PER_DAY / 1000)
         assert await world.replays.expire() == 0
-        discard = Event(world.clock(), "discard", detail="no", actor="user_1")
+        discard = DeliveryEvent(world.clock(), "discard", detail="no", actor="user_1")
         await world.store.deliveries.dead_letters.discard(Selection(chat_id=first), "job_1", discard)
         await asyncio.sleep(2 * MS_PER_DAY / 1000)
         async with world.working():

@@ -3,7 +3,7 @@
 import asyncio
 
 from parley.clock import MS_PER_DAY
-from parley.core.retry import Failure, Fault, RetryPolicy
+from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.ports import Parcel
 from parley.delivery.worker import LANES_PER_RECIPIENT_MAX
 from parley.store.delivery.rows import LetterStatus
@@ -102,9 +102,9 @@ def test_a_permanent_failure_is_not_retried() -> None:
     """One attempt, and the rest goes on at once."""
 
     async def scenario(world: DeliveryWorld) -> None:
-        async def refuse_b(parcel: Parcel) -> Failure | None:
+        async def refuse_b(parcel: Parcel) -> DeliveryFailure | None:
             if parcel.entry.content == "b":
-                return Failure(Fault.REFUSED, "400")
+                return DeliveryFailure(Fault.REFUSED, "400")
             return await world.channel.take(parcel)
 
         world.channel.answer = refuse_b
@@ -140,7 +140,7 @@ def test_a_kill_between_delivery_and_commit_repeats_the_same_event() -> None:
     """The receiver sees the same event id again; by first sight the order is that of the chat."""
 
     async def scenario(world: DeliveryWorld) -> None:
-        async def take_and_hang(parcel: Parcel) -> Failure | None:
+        async def take_and_hang(parcel: Parcel) -> DeliveryFailure | None:
             await world.channel.take(parcel)
             if parcel.entry.content == "c":
                 await asyncio.Event().wait()
@@ -218,7 +218,7 @@ def test_poison_among_a_thousand() -> None:
     """It crashes its consumer twice, is quarantined with the traceback, and 999 arrive in order."""
 
     async def scenario(world: DeliveryWorld) -> None:
-        async def crash(parcel: Parcel) -> Failure | None:
+        async def crash(parcel: Parcel) -> DeliveryFailure | None:
             if parcel.entry.content == "500":
                 raise ZeroDivisionError("boom")
             return await world.channel.take(parcel)
@@ -261,7 +261,7 @@ def test_a_slow_recipient_leaves_room_for_others() -> None:
     async def scenario(world: DeliveryWorld) -> None:
         world.channel.names = [HOOK, "wh_2"]
 
-        async def hang(parcel: Parcel) -> Failure | None:
+        async def hang(parcel: Parcel) -> DeliveryFailure | None:
             if parcel.recipient == HOOK:
                 await asyncio.Event().wait()
             return await world.channel.take(parcel)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from parley.core.retry import Failure, Fault, RetryPolicy
+from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.ports import Parcel
 from parley.delivery.replays import Replays
 from parley.delivery.worker import DeliveryWorker
@@ -35,19 +35,19 @@ class FakeChannel:
         self.names = list(names or (HOOK,))
         self.got: list[Parcel] = []
         self.tried: list[str] = []
-        self.answer: Callable[[Parcel], Awaitable[Failure | None]] = self.take
+        self.answer: Callable[[Parcel], Awaitable[DeliveryFailure | None]] = self.take
 
-    async def take(self, parcel: Parcel) -> Failure | None:
+    async def take(self, parcel: Parcel) -> DeliveryFailure | None:
         self.got.append(parcel)
         return None
 
-    async def recipients(self, chat_id: str) -> list[str]:
+    async def recipients(self, chat_id: str, until_ms: int | None = None) -> list[str]:
         return self.names
 
     async def wants(self, recipient: str, entry: Entry) -> bool:
         return entry.kind == "message"
 
-    async def attempt(self, parcel: Parcel) -> Failure | None:
+    async def attempt(self, parcel: Parcel) -> DeliveryFailure | None:
         self.tried.append(parcel.entry.content)
         return await self.answer(parcel)
 
@@ -58,9 +58,9 @@ class FakeChannel:
 def away(channel: FakeChannel, when: Callable[[Parcel], bool] = lambda _: True) -> None:
     """The recipient cannot be reached, for parcels of which this holds."""
 
-    async def answer(parcel: Parcel) -> Failure | None:
+    async def answer(parcel: Parcel) -> DeliveryFailure | None:
         if when(parcel):
-            return Failure(Fault.UNREACHABLE, "connection refused")
+            return DeliveryFailure(Fault.UNREACHABLE, "connection refused")
         return await channel.take(parcel)
 
     channel.answer = answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from parley.store.delivery.rows import DeadLetter, Event, Lane, Selection, Webhook
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, Selection, Webhook
 
 
 class Lanes(Protocol):
@@ -57,14 +57,14 @@ class DeadLetters(Protocol):
         """How many are selected, by error."""
         ...
 
-    async def queue(self, selection: Selection, job_id: str, event: Event) -> int:
+    async def queue(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
         """Those selected that are pending and not queued wait for their replay, with retry count 0.
 
         All of them or none, durable before it returns. Returns how many. `event` is added to their history.
         """
         ...
 
-    async def discard(self, selection: Selection, job_id: str, event: Event) -> int:
+    async def discard(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
         """Those selected that are pending have failed permanently, also if they were queued. As `queue`."""
         ...
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 
-class Event(Struct, frozen=True):
+class DeliveryEvent(Struct, frozen=True):
     """Something that happened to a delivery. `actor` is empty for what the server did by itself."""
 
     at_ms: int
@@ -30,7 +30,7 @@ class Lane(Struct, frozen=True, kw_only=True):
     due_ms: int = 0
     retry_count: int = 0
     crashes: int = 0
-    attempts: tuple[Event, ...] = ()
+    attempts: tuple[DeliveryEvent, ...] = ()
 
 
 class LetterStatus(StrEnum):
@@ -69,7 +69,7 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     crashes: int = 0
     job_id: str = ""
     version: int = 1
-    history: tuple[Event, ...] = ()
+    history: tuple[DeliveryEvent, ...] = ()
 
 
 class Selection(Struct, frozen=True, kw_only=True):

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from parley.store.delivery.rows import DeadLetter, Event, Lane, LetterStatus, Selection, Webhook
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, LetterStatus, Selection, Webhook
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
 
 encode = msgspec.json.Encoder().encode
-decode_events = msgspec.json.Decoder(tuple[Event, ...]).decode
+decode_events = msgspec.json.Decoder(tuple[DeliveryEvent, ...]).decode
 
 EXPIRED_PER_STEP = 500
 LANE = "SELECT chat_id, recipient, next_sequence, target, due_ms, retry_count, crashes, attempts FROM lanes"
@@ -142,12 +142,12 @@ class SqliteDeadLetters:
         sql = f"SELECT error, count(*) FROM dead_letters WHERE {where} GROUP BY error"
         return dict(self._reads.rows(sql, tuple(values)))
 
-    async def queue(self, selection: Selection, job_id: str, event: Event) -> int:
+    async def queue(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
         where, values = _where(selection)
         row = (job_id, encode(event).decode(), *values)
         return await self._writer.run(lambda tx: _changes(tx, QUEUE.format(where=where), row))
 
-    async def discard(self, selection: Selection, job_id: str, event: Event) -> int:
+    async def discard(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
         where, values = _where(selection)
         row = (event.at_ms, job_id, encode(event).decode(), *values)
         return await self._writer.run(lambda tx: _changes(tx, DISCARD.format(where=where), row))
