@@ -99,6 +99,23 @@ async def test_a_dead_letter_comes_back(place: Place) -> None:
         assert len(receiver.got) == 2
 
 
+async def test_what_was_owed_survives_a_restart(place: Place) -> None:
+    """The receiver was away when the server stopped: the next one goes on, in order, and misses nothing."""
+    async with receiving() as receiver:
+        async with place.serving(ALLOW) as served:
+            root, (ann,) = await served.operator(), await served.people("ann")
+            group = await served.as_(ann).create_group()
+            await add_hook(served, root, receiver)
+            receiver.status = 503
+            for text in ("one", "two", "three"):
+                await served.as_(ann).post(f"/v1/chats/{group}/messages", message(text))
+            await eventually(lambda: bool(receiver.got))
+        receiver.status, receiver.got = 200, []
+        async with place.serving(ALLOW):
+            await eventually(lambda: len(receiver.got) >= 3)
+        assert contents(receiver) == ["one", "two", "three"]
+
+
 async def test_discarding_is_recorded_with_its_reason(place: Place) -> None:
     """Who did it and why is in the letter's story and in the audit log."""
     async with place.serving(ALLOW) as served, receiving() as receiver:

@@ -139,8 +139,9 @@ async def test_a_redirect_is_not_followed() -> None:
     async with receiving() as inside, receiving() as receiver:
         receiver.status, receiver.location = 307, f"http://127.0.0.1:{inside.port}/secret"
         async with channel_to(f"http://127.0.0.1:{receiver.port}/") as channel:
-            assert (await channel.attempt(PARCEL)).fault is Fault.REFUSED
+            failure = await channel.attempt(PARCEL)
         assert (len(receiver.got), inside.got) == (1, [])
+        assert failure.fault is Fault.REFUSED
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
