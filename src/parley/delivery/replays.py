@@ -21,6 +21,8 @@ from parley.store.ports import Log
 from parley.telemetry import Metrics
 
 REPLAYS_PER_SECOND_MAX = 200
+LANES_AT_ONCE_MAX = 8
+"""Recipients and chats whose letters are replayed at the same time."""
 LETTERS_PER_ROUND = 50
 """Of each recipient and chat."""
 LOOK_SECONDS = 1.0
@@ -74,6 +76,9 @@ class Replays:
             except StoreError as error:
                 log.warning("dead letters cannot be read", error=str(error))
                 is_more = False
+            except Exception as error:  # a fault of one letter must not end the replays of all
+                log.error("a replay failed", exc_info=error)
+                is_more = False
             if not is_more:
                 await asyncio.sleep(LOOK_SECONDS)
 
@@ -105,23 +110,32 @@ class Replays:
         """A few of every recipient and chat. Returns whether any was replayed."""
         queued = await self._letters.queued(LETTERS_PER_ROUND)
         lanes = groupby(queued, key=lambda letter: (letter.recipient, letter.chat_id))
-        work = [self._replay_lane(list(letters)) for _, letters in lanes]
+        room, failing = asyncio.Semaphore(LANES_AT_ONCE_MAX), set[str]()
+        work = [self._replay_lane(list(letters), room, failing) for _, letters in lanes]
         done = await asyncio.gather(*work, return_exceptions=True)
         for error in done:
             if isinstance(error, BaseException):
                 raise error
         return any(done)
 
-    async def _replay_lane(self, letters: Iterable[DeadLetter]) -> bool:
-        """In order: when one must wait, the others of its chat wait too."""
+    async def _replay_lane(
+        self, letters: Iterable[DeadLetter], room: asyncio.Semaphore, failing: set[str]
+    ) -> bool:
+        """In order: when one must wait, the others of its chat wait too.
+
+        `failing`: recipients of which one failed in this round. They are left in peace until the next, so
+        one that is away in many chats does not delay the others.
+        """
         is_any = False
-        for letter in letters:
-            if letter.due_ms > self._clock():
-                break
-            await self._throttle()
-            is_any = True
-            if not await self._replay(letter):
-                break
+        async with room:
+            for letter in letters:
+                if letter.due_ms > self._clock() or letter.recipient in failing:
+                    break
+                await self._throttle()
+                is_any = True
+                if not await self._replay(letter):
+                    failing.add(letter.recipient)
+                    break
         return is_any
 
     async def _throttle(self) -> None:

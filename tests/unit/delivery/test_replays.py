@@ -24,7 +24,7 @@ async def all_dead(world: DeliveryWorld, chats: int, messages: int) -> list[str]
         for chat_id in made:
             await world.say(chat_id, *(f"{n}" for n in range(messages)))
         await asyncio.sleep(60)
-    assert len(await world.letters()) == chats * messages
+    assert len(await world.letters()) == chats * messages * len(world.channel.names)
     world.channel.answer = world.channel.take
     return made
 
@@ -94,6 +94,28 @@ def test_a_replay_that_fails_waits_and_keeps_the_order() -> None:
             await asyncio.sleep(60)
         assert world.channel.contents() == ["0", "1", "2"]
         assert {letter.status for letter in await world.letters()} == {LetterStatus.REPLAYED}
+
+    play(scenario)
+
+
+def test_a_recipient_that_is_away_does_not_delay_the_replays_of_others() -> None:
+    """It hangs until each attempt times out, in many chats; what is for another one arrives meanwhile."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        world.channel.names = ["wh_1", "wh_2"]
+        await all_dead(world, 40, 1)
+
+        async def hang(parcel: Parcel) -> DeliveryFailure | None:
+            if parcel.recipient == "wh_1":
+                await asyncio.sleep(10)
+                return DeliveryFailure(Fault.TIMEOUT)
+            return await world.channel.take(parcel)
+
+        world.channel.answer = hang
+        await queue(world)
+        async with world.working():
+            await asyncio.sleep(15)
+            assert len(world.channel.contents("wh_2")) == 40
 
     play(scenario)
 
