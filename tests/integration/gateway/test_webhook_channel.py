@@ -1,5 +1,6 @@
 """Webhooks over real sockets: what a receiver gets, and where the server never connects to."""
 
+import asyncio
 import hashlib
 import hmac
 import itertools
@@ -48,9 +49,14 @@ class Receiver:
         self.status = 200
         self.location = ""
         self.port = 0
+        self.hold_at = 0
+        """After so many it answers nobody, until `go`."""
+        self.go = asyncio.Event()
 
     async def take(self, request: web.Request) -> web.Response:
         self.got.append((dict(request.headers), await request.read()))
+        if self.hold_at and len(self.got) >= self.hold_at:
+            await self.go.wait()
         headers = {"Location": self.location} if self.location else None
         return web.Response(status=self.status, headers=headers)
 
