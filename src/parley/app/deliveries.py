@@ -23,7 +23,7 @@ LOOK_SECONDS = 0.5
 class Deliveries:
     """Only for engines that have what it needs: a feed, and room for lanes and dead letters."""
 
-    def __init__(self, config: Config, store: Engine, clock: Clock, metrics: Metrics) -> None:
+    def __init__(self, config: Config, store: Engine, clock: Clock, make_ids: Ids, metrics: Metrics) -> None:
         assert store.deliveries is not None
         assert store.feed is not None
         allowed = parse_networks(tuple(config.webhooks.allowed_networks))
@@ -32,7 +32,9 @@ class Deliveries:
         self._webhooks = store.deliveries.webhooks
         self._channel = channel = WebhookChannel(store.deliveries.webhooks, allowed, clock)
         self._worker = DeliveryWorker(store.log, store.deliveries, channel, policy, clock, metrics)
-        self._replays = Replays(store.log, store.deliveries, channel, policy, clock, metrics)
+        self._replays = Replays(
+            store.log, store.deliveries, channel, policy, clock, metrics, store.audit, make_ids
+        )
 
     async def run(self) -> None:
         """Until cancelled."""

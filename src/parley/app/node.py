@@ -143,7 +143,9 @@ class App:
         self.invitations = InvitationService(
             self.membership, store.directory, store.invitations, store.relations, ephemeral.signals, clock
         )
-        self.deliveries = Deliveries(config, store, clock, metrics) if store.deliveries is not None else None
+        self.deliveries = (
+            Deliveries(config, store, clock, make_ids, metrics) if store.deliveries is not None else None
+        )
         self.gateway = self._make_gateway()
         self._jobs: list[asyncio.Task[None]] = []
         self._lock: IO[str] | None = None

@@ -10,14 +10,16 @@ from itertools import groupby
 import structlog
 from msgspec.structs import replace
 
-from parley.clock import MS_PER_DAY, Clock
+from parley import ids
+from parley.clock import MS_PER_DAY, Clock, iso
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_failure
 from parley.delivery.attempts import FAILED, Attempts, read_wires
 from parley.delivery.ports import Channel
 from parley.errors import StoreError
+from parley.model import AuditRecord
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection
-from parley.store.ports import Log
+from parley.store.ports import AuditLog, Log
 from parley.telemetry import Metrics
 
 REPLAYS_PER_SECOND_MAX = 200
@@ -31,6 +33,8 @@ COUNT_SECONDS = 5.0
 KEEP_DAYS = 30
 EXPIRE_SECONDS = 3_600.0
 DELIVERED = "replayed"
+SERVER = "server"
+"""The actor of what the server does by itself."""
 GONE = DeliveryFailure(Fault.MALFORMED, "the message is not in the log any more")
 NOBODY = DeliveryFailure(
     Fault.NO_RECIPIENT, "the recipient was removed, or wants nothing of this chat any more"
@@ -50,8 +54,12 @@ class Replays:
         policy: RetryPolicy,
         clock: Clock,
         metrics: Metrics,
+        audit: AuditLog,
+        make_ids: ids.Ids,
         chance: Callable[[], float] = random.random,
     ) -> None:
+        self._audit = audit
+        self._ids = make_ids
         self._log = logs
         self._letters = store.dead_letters
         self._channel = channel
@@ -100,10 +108,20 @@ class Replays:
             await asyncio.sleep(EXPIRE_SECONDS)
 
     async def expire(self) -> int:
-        """Delete dead letters whose status was set 30 days ago."""
-        expired = await self._letters.expire(self._clock() - KEEP_DAYS * MS_PER_DAY)
+        """Delete dead letters whose status was set 30 days ago; the audit log says how many."""
+        now_ms = self._clock()
+        expired = await self._letters.expire(now_ms - KEEP_DAYS * MS_PER_DAY)
         if expired:
-            log.info("dead letters expired", count=expired)
+            record = AuditRecord(
+                audit_id=self._ids.next(ids.AUDIT, now_ms),
+                at=iso(now_ms),
+                actor=SERVER,
+                action="dlq.expire",
+                target_id="",
+                detail=f"{expired} after {KEEP_DAYS} days",
+                outcome="done",
+            )
+            await self._audit.record(record)
         return expired
 
     async def replay_some(self) -> bool:

@@ -211,7 +211,7 @@ def test_what_is_old_can_be_replayed() -> None:
 
 
 def test_letters_expire_after_thirty_days() -> None:
-    """Pending ones too; 30 days count from the last change of the status."""
+    """Pending ones too, counted from the last change of the status, and the audit log says so."""
 
     async def scenario(world: DeliveryWorld) -> None:
         first, _ = await all_dead(world, 2, 1)
@@ -225,6 +225,11 @@ def test_letters_expire_after_thirty_days() -> None:
         assert [letter.chat_id for letter in await world.letters()] == [first]
         await asyncio.sleep(29 * MS_PER_DAY / 1000)
         assert await world.replays.expire() == 1
+        records = await world.store.audit.records("", 10)
+        assert [(record.action, record.detail) for record in records] == [
+            ("dlq.expire", "1 after 30 days"),
+            ("dlq.expire", "1 after 30 days"),
+        ]
 
     play(scenario)
 

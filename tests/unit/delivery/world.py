@@ -101,10 +101,9 @@ class DeliveryWorld:
             self._policy,
             self.clock,
             self.metrics,
-            lambda: self._chance,
         )
-        self.worker = DeliveryWorker(*parts)
-        self.replays = Replays(*parts)
+        self.worker = DeliveryWorker(*parts, chance=lambda: self._chance)
+        self.replays = Replays(*parts, self.store.audit, self.ids, chance=lambda: self._chance)
 
     async def chat(self) -> str:
         if not self.ann:
