@@ -94,7 +94,7 @@ class DeliveryWorld:
 
     def restart(self) -> None:
         """A new process: nothing of the old one is left but the store."""
-        parts: Any = (
+        parts = (
             self.store.log,
             self.store.deliveries,
             self.channel,
@@ -102,8 +102,8 @@ class DeliveryWorld:
             self.clock,
             self.metrics,
         )
-        self.worker = DeliveryWorker(*parts, chance=lambda: self._chance)
-        self.replays = Replays(*parts, self.store.audit, self.ids, chance=lambda: self._chance)
+        self.worker = DeliveryWorker(*parts, lambda: self._chance)
+        self.replays = Replays(*parts, self.store.audit, self.ids, lambda: self._chance)
 
     async def chat(self) -> str:
         if not self.ann:
