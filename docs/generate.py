@@ -97,6 +97,10 @@ CONFIGURATION = {
     " unless the server is [exposed](#an-exposed-server).",
     "limits.connections_per_user": "WebSocket connections of a user on one node, where rates hold.",
     "limits.connections_per_address": "WebSocket connections of an address on one node, where rates hold.",
+    "delivery.max_retries": "Retries of a [delivery](delivery.md#retries) before it is a dead letter.",
+    "delivery.too_old_seconds": "Older messages are not delivered any more.",
+    "webhooks.allowed_networks": "What [webhooks](delivery.md#webhooks) may reach beside public addresses;"
+    " plain http only there.",
     "log.level": "`debug` has a line per message.",
     "log.format": "`json` is one object per line, `text` is for people.",
 }

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from parley.core.client_address import LOOPBACK, Network, parse_networks
+from parley.core.retry import MAX_RETRIES
 from parley.errors import ConfigError
 
 PREFIX = "PARLEY_"
@@ -142,6 +143,21 @@ class LimitsConfig(Struct, forbid_unknown_fields=True):
     connections_per_address: int = 1_000
 
 
+class DeliveryConfig(Struct, forbid_unknown_fields=True):
+    """`max_retries`: of a delivery that failed, before it is a dead letter. `too_old_seconds`: older messages
+    are not delivered.
+    """
+
+    max_retries: int = MAX_RETRIES
+    too_old_seconds: int = 604_800
+
+
+class WebhooksConfig(Struct, forbid_unknown_fields=True):
+    """`allowed_networks`: what webhooks may reach beside public addresses; plain http only there."""
+
+    allowed_networks: list[str] = field(default_factory=list)
+
+
 class LogConfig(Struct, forbid_unknown_fields=True):
     level: Literal["debug", "info", "warning", "error", "critical"] = "info"
     format: Literal["json", "text"] = "json"
@@ -159,6 +175,8 @@ class Config(Struct, forbid_unknown_fields=True):
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     accounts: AccountsConfig = field(default_factory=AccountsConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
+    delivery: DeliveryConfig = field(default_factory=DeliveryConfig)
+    webhooks: WebhooksConfig = field(default_factory=WebhooksConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
     @property
@@ -352,6 +370,18 @@ def _check_proxies(config: Config) -> None:
         raise ConfigError(f"server.proxies: {error}") from error
 
 
+def _check_webhooks(config: Config) -> None:
+    try:
+        parse_networks(tuple(config.webhooks.allowed_networks))
+    except ValueError as error:
+        raise ConfigError(f"webhooks.allowed_networks: {error}") from error
+
+
+def _check_delivery(config: Config) -> None:
+    if config.delivery.max_retries < 0:
+        raise ConfigError("delivery.max_retries must be 0 or more")
+
+
 def _check_metrics(config: Config) -> None:
     if config.metrics.listen:
         parse_listen(config.metrics.listen)
@@ -365,6 +395,8 @@ def _check_tls(config: Config) -> None:
 CHECKS = (
     ("cluster", "roles", check_roles),
     ("server", "proxies", _check_proxies),
+    ("webhooks", "allowed_networks", _check_webhooks),
+    ("delivery", "max_retries", _check_delivery),
     ("metrics", "listen", _check_metrics),
     ("tls", "key", _check_tls),
 )
@@ -408,7 +440,7 @@ def _overlay(values: dict[str, Any], environment: Mapping[str, str]) -> list[str
     return sorted(unknown)
 
 
-LISTS = frozenset({"hosts", "origins", "proxies", "brokers", "roles", "sequencers"})
+LISTS = frozenset({"hosts", "origins", "proxies", "brokers", "roles", "sequencers", "allowed_networks"})
 
 
 SECRETS = frozenset({"secret", "accepted_secret", "password", "url"})
@@ -426,6 +458,8 @@ SECTIONS: dict[str, type[Struct]] = {
     "cluster": ClusterConfig,
     "accounts": AccountsConfig,
     "limits": LimitsConfig,
+    "delivery": DeliveryConfig,
+    "webhooks": WebhooksConfig,
     "log": LogConfig,
 }
 

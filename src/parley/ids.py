@@ -11,11 +11,14 @@ ULID_LENGTH = 26
 
 AUDIT = "aud_"
 CHAT = "chat_"
+DEAD_LETTER = "dlq_"
 EVENT = "evt_"
+JOB = "job_"
 MESSAGE = "msg_"
 NODE = "node_"
 SESSION = "ses_"
 USER = "user_"
+WEBHOOK = "wh_"
 
 _PAIRS = [a + b for a in ALPHABET for b in ALPHABET]
 _VALUES = {letter: value for value, letter in enumerate(ALPHABET)}

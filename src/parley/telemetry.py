@@ -177,6 +177,7 @@ class Metrics:
         self._declare_sequencing(clock)
         ProcessCollector(registry=self.registry)
         self._declare_store(clock)
+        self._declare_deliveries()
         self._declare_gateway()
         self._declare_cluster()
         self._declare_bus()
@@ -239,6 +240,15 @@ class Metrics:
         )
         self.dynamodb_units = self._counter(
             "parley_dynamodb_units", "Capacity units that DynamoDB says it consumed", "operation"
+        )
+
+    def _declare_deliveries(self) -> None:
+        self.dlq_size = self._gauge("dlq_size", "Dead letters that are pending")
+        self.delivery_outcomes = self._counter(
+            "parley_delivery_outcomes",
+            "Attempts to deliver to webhooks, by what became of them",
+            "outcome",
+            watched=("delivered", "retried", "dead_lettered", "replayed"),
         )
 
     def _declare_gateway(self) -> None:

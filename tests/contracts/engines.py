@@ -18,6 +18,7 @@ import apsw
 
 from parley.ids import Ids
 from parley.store import ports
+from parley.store.delivery.ports import DeliveryStore
 from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
@@ -37,6 +38,11 @@ class OpenStore(ports.Store, Protocol):
     clock: VirtualClock
     ids: Ids
     metrics: Metrics
+
+    @property
+    def deliveries(self) -> DeliveryStore:
+        """Only of engines that have them."""
+        ...
 
     @property
     def rows(self) -> RowEditor:

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from parley.store.check import check
+from parley.store.delivery.ports import DeliveryStore
 from parley.store.invariants import Findings
 from parley.store.ports import (
     AccountAdmin,
@@ -95,6 +96,12 @@ class PortsOfStore(ABC):
     @property
     def invitations(self) -> Invitations:
         return self.store.invitations
+
+    @property
+    def deliveries(self) -> DeliveryStore:
+        """Only of engines that have them."""
+        found: DeliveryStore = getattr(self.store, "deliveries")  # noqa: B009 - not a port of every store
+        return found
 
     @property
     def member_states(self) -> MemberStates:

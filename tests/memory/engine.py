@@ -11,6 +11,7 @@ from parley.store.ports import Batching, Subscriptions
 from parley.store.rows import Finding
 from parley.telemetry import Metrics
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews
+from tests.memory.delivery import MemoryDeliveries
 from tests.memory.log import Hold, MemoryLog, hold_nothing
 from tests.memory.maintenance import MemoryInspection, MemoryListing, MemoryRepairs
 from tests.memory.people import (
@@ -70,6 +71,7 @@ class MemoryStore:
         self.cursors = MemoryCursors(tables)
         self.overviews = MemoryOverviews(tables)
         self.outbox = MemoryOutbox(tables)
+        self.deliveries = MemoryDeliveries(tables)
         self.listing = MemoryListing(tables, clock)
         self.inspection = MemoryInspection(tables)
         self.repairs = MemoryRepairs(tables)

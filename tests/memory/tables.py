@@ -20,6 +20,7 @@ from parley.model import (
     StoredChat,
     User,
 )
+from parley.store.delivery.rows import DeadLetter, Lane, Webhook
 from parley.wire.frames import Entry
 
 
@@ -115,6 +116,10 @@ class Tables:
     """How far each chat is on the bus."""
     invitations: dict[tuple[str, str], Invitation] = field(default_factory=dict)
     """By person and chat; those that have expired may be among them."""
+    lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
+    """By chat and recipient."""
+    dead_letters: dict[str, DeadLetter] = field(default_factory=dict)
+    webhooks: dict[str, Webhook] = field(default_factory=dict)
     changes: int = 0
 
     def next_change(self) -> int:

@@ -11,7 +11,8 @@ NAMES = [f"{route.method} {route.path}" for route in ADMIN]
 
 
 def path_of(route: Route, user_id: str) -> str:
-    return route.path.format(user_id=user_id, session_id="ses_0", external_id=user_id)
+    others = {"session_id": "ses_0", "dlq_id": "dlq_0", "job_id": "job_0", "webhook_id": "wh_0"}
+    return route.path.format(user_id=user_id, external_id=user_id, **others)
 
 
 @pytest.mark.parametrize("route", ADMIN, ids=NAMES)

@@ -80,6 +80,14 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/admin/jobs": OPERATOR,
     "GET /v1/admin/nodes": OPERATOR,
     "GET /v1/admin/topics": OPERATOR,
+    "GET /v1/admin/dlq": OPERATOR,
+    "GET /v1/admin/dlq/{dlq_id}": OPERATOR,
+    "POST /v1/admin/dlq/replay": OPERATOR,
+    "POST /v1/admin/dlq/discard": OPERATOR,
+    "GET /v1/admin/dlq/jobs/{job_id}": OPERATOR,
+    "GET /v1/admin/webhooks": OPERATOR,
+    "POST /v1/admin/webhooks": OPERATOR,
+    "DELETE /v1/admin/webhooks/{webhook_id}": OPERATOR,
 }
 """What a stranger, a removed member and a blocked person get, asking for what is Ann's."""
 CALLERS = ("stranger", "removed", "blocked")
@@ -125,6 +133,9 @@ class World:
             device_id=ANNS_OTHER_DEVICE,
             sequence=1,
             client_message_id=self.client_ids[self.chat_of(caller)],
+            dlq_id="dlq_0",
+            job_id="job_0",
+            webhook_id="wh_0",
         )
 
     def body(self, route: Route) -> Any:
@@ -139,6 +150,9 @@ class World:
             "MemberChange": {"role": "owner"},
             "NewMessage": message("spam"),
             "PasswordReset": {"password": "mine from now on"},
+            "ReplayOrder": {"filter": {}},
+            "DiscardOrder": {"filter": {}, "reason": "mine"},
+            "NewWebhook": {"url": "https://example.com/", "events": ["message.created"]},
         }
         return bodies[route.body.__name__] if route.body is not None else None
 

@@ -31,6 +31,11 @@ BREACHES = [
     ),
     ("jobs/breach.py", "parley.ephemeral.local", PORTS_ONLY),
     ("dynamodb/breach.py", "parley.store.ports", "The client of DynamoDB knows nothing of chats"),
+    (
+        "delivery/worker.py",
+        "parley.delivery.webhooks",
+        "The queue of deliveries awaits ports and knows nothing of webhooks",
+    ),
     ("gateway/breach.py", "apsw", "gateway never reaches the disk"),
     ("gateway/server.py", "parley.bus.embedded", "Only the composition root and its tools name an engine"),
     ("bus/ports.py", "parley.store.sqlite", "Commands open every store as the server does"),

@@ -157,3 +157,21 @@ def test_what_lies_beneath_is_weaker_than_file_and_environment(tmp_path: Path) -
     chosen = config.dynamodb
     assert (chosen.endpoint, chosen.region, chosen.prefix) == ("beneath", "file", "variable")
     assert beneath["dynamodb"]["prefix"] == "beneath"
+
+
+def test_deliveries_are_configured() -> None:
+    """Networks are separated by commas; what makes no sense is refused with the setting's name."""
+    config, _ = load(
+        None,
+        {
+            "PARLEY_WEBHOOKS_ALLOWED_NETWORKS": "10.0.0.0/8, fd00::/8",
+            "PARLEY_DELIVERY_MAX_RETRIES": "5",
+            "PARLEY_DELIVERY_TOO_OLD_SECONDS": "60",
+        },
+    )
+    assert config.webhooks.allowed_networks == ["10.0.0.0/8", "fd00::/8"]
+    assert (config.delivery.max_retries, config.delivery.too_old_seconds) == (5, 60)
+    with pytest.raises(ConfigError, match=r"webhooks\.allowed_networks"):
+        load(None, {"PARLEY_WEBHOOKS_ALLOWED_NETWORKS": "everything"})
+    with pytest.raises(ConfigError, match=r"delivery\.max_retries"):
+        load(None, {"PARLEY_DELIVERY_MAX_RETRIES": "-1"})

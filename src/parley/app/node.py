@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING
 import structlog
 
 from parley.app.buses import BusEngine, EmbeddedBusEngine
+from parley.app.deliveries import Deliveries, make_delivery_admin
 from parley.app.engines import expired_sessions, make_engine, sealing
 from parley.app.tls import Certificate
 from parley.chats.accounts import AccountManager
@@ -151,6 +152,9 @@ class App:
         self.invitations = InvitationService(
             self.membership, store.directory, store.invitations, store.relations, ephemeral.signals, clock
         )
+        self.deliveries = (
+            Deliveries(config, store, clock, make_ids, metrics) if store.deliveries is not None else None
+        )
         self.gateway = self._make_gateway()
         self._lock: IO[str] | None = None
         """The folder belongs to this process, also where only its address is kept there."""
@@ -193,20 +197,22 @@ class App:
             metrics=self.metrics,
             clock=self.clock,
         )
+        user_admin = UserAdmin(
+            self.accounts,
+            store.accounts,
+            store.account_admin,
+            store.audit,
+            self.deletions,
+            self.clock,
+            self._ids,
+            social.person_changed,
+        )
         api = ApiServices(
             config=self.config,
             clock=self.clock,
             accounts=self.accounts,
-            user_admin=UserAdmin(
-                self.accounts,
-                store.accounts,
-                store.account_admin,
-                store.audit,
-                self.deletions,
-                self.clock,
-                self._ids,
-                social.person_changed,
-            ),
+            user_admin=user_admin,
+            deliveries=make_delivery_admin(self.config, store, user_admin.audited, self.clock, self._ids),
             membership=self.membership,
             invitations=self.invitations,
             sender=self.sender,
@@ -283,6 +289,8 @@ class App:
             jobs.append(self.deletions.job)
         if "delivery" in self.config.cluster.roles:
             jobs.append(expired_sessions(self.store.account_admin, self.clock))
+            if self.deliveries is not None:
+                jobs.append(self.deliveries.job)
         if self.certificate is not None:
             jobs.append(self.certificate.job)
         return jobs

@@ -10,10 +10,11 @@ from typing import Annotated
 import typer
 
 from parley import __version__
-from parley.cli import chat, maintenance, people, servers, store, talk
+from parley.cli import chat, deliveries, maintenance, people, servers, store, talk
 from parley.cli.options import AsJson, Ca, ConfigFile, Data, Url
 
 RUN, PEOPLE, TALK, STORE = "Run", "People and chats", "Messages", "Maintenance"
+DELIVERY = "Deliveries to others"
 EXIT_INTERRUPTED = 130
 NAME = "parley"
 """Even if it is started under another name: shell completion needs this one."""
@@ -130,6 +131,8 @@ app.add_typer(people.app, name="user", rich_help_panel=PEOPLE)
 app.add_typer(chat.app, name="chat", rich_help_panel=PEOPLE)
 app.command("send", rich_help_panel=TALK)(talk.send)
 app.command("tail", rich_help_panel=TALK)(talk.tail)
+app.add_typer(deliveries.webhook, name="webhook", rich_help_panel=DELIVERY)
+app.add_typer(deliveries.dlq, name="dlq", rich_help_panel=DELIVERY)
 app.add_typer(store.app, name="store", rich_help_panel=STORE)
 app.command("check", rich_help_panel=STORE)(maintenance.check)
 app.command("recover", rich_help_panel=STORE)(maintenance.recover)

@@ -81,7 +81,7 @@ class OfflineServices:
     """The use cases that commands need, over one open engine."""
 
     def __init__(self, place: Place) -> None:
-        make_ids = ids.Ids(random.SystemRandom().getrandbits)
+        self.make_ids = make_ids = ids.Ids(random.SystemRandom().getrandbits)
         metrics = Metrics(wall_clock)
         _require_store(place)
         self.engine = engine = make_offline_engine(place, make_ids, metrics)

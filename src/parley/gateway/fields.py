@@ -23,6 +23,9 @@ CHAT_ID = "chat_01JHV3Z8M4QK7N5X2R9T6WBCDE"
 MESSAGE_ID = "msg_01JHV3Z8M4QK7N5X2R9T6WBCDG"
 SESSION_ID = "ses_01JHV3Z8M4QK7N5X2R9T6WBCDH"
 AUDIT_ID = "aud_01JHV3Z8M4QK7N5X2R9T6WBCDM"
+DLQ_ID = "dlq_01JHV3Z8M4QK7N5X2R9T6WBCDN"
+JOB_ID = "job_01JHV3Z8M4QK7N5X2R9T6WBCDP"
+WEBHOOK_ID = "wh_01JHV3Z8M4QK7N5X2R9T6WBCDQ"
 CLIENT_MESSAGE_ID = "550e8400-e29b-41d4-a716-446655440000"
 TIME = "2026-01-30T14:30:00.000Z"
 
@@ -80,7 +83,7 @@ FIELDS = {
     "is_overdue": Field("Whether it has not succeeded for several intervals.", False),
     "NodeList.nodes": Field("By id."),
     "node_id": Field("The node.", "node-1"),
-    "url": Field("Where other nodes reach it; null on one machine.", "http://10.0.0.1:9090"),
+    "NodeInfo.url": Field("Where other nodes reach it; null on one machine.", "http://10.0.0.1:9090"),
     "roles": Field("What it does.", ["gateway", "ingest", "delivery"]),
     "NodeInfo.since": Field("When it started, by its own clock; null if it does not say.", TIME),
     "is_self": Field("Whether it is the node that answers.", True),
@@ -88,7 +91,7 @@ FIELDS = {
     "topics": Field("By name."),
     "TopicInfo.name": Field("The topic, with `kafka.prefix`.", "messages.persisted"),
     "partitions": Field("How many it has; 1 on one machine.", 12),
-    "groups": Field("The groups of consumers that have stored an offset, by name."),
+    "TopicInfo.groups": Field("The groups of consumers that have stored an offset, by name."),
     "group": Field("The group.", "archive"),
     "lag": Field("How many events are not handled yet.", 0),
     "people": Field("How many accounts there are, deleted ones included.", 1200),
@@ -102,6 +105,59 @@ FIELDS = {
     "store_available": Field("Whether this node can use the store.", True),
     "ephemeral_available": Field("Whether it can use Redis, where there is one.", True),
     "bus_available": Field("Whether Kafka, where there is one, takes what this node publishes.", True),
+    # Deliveries
+    "dlq_id": Field("The dead letter.", DLQ_ID),
+    "DeadLetterInfo.status": Field("What became of it.", "pending"),
+    "DeadLetterStory.status": Field("What became of it.", "pending"),
+    "DeadLetterFilter.status": Field("What became of it.", "pending"),
+    "original_message": Field("The message."),
+    "msg_id": Field("The message's id.", MESSAGE_ID),
+    "sender": Field("Who sent it.", USER_ID),
+    "recipient": Field("Whom it was for: a webhook.", WEBHOOK_ID),
+    "OriginalMessage.content": Field("The content, from the log.", "hello"),
+    "timestamp": Field("When it was stored.", TIME),
+    "error": Field("A stable word for why it failed.", "unreachable"),
+    "error_detail": Field("The same for people.", "connection refused"),
+    "retry_count": Field("How many retries failed, since the last replay.", 3),
+    "first_attempt": Field("When it was first tried.", TIME),
+    "last_attempt": Field("When it was last tried.", TIME),
+    "dlq_timestamp": Field("When it became a dead letter.", TIME),
+    "source_topic": Field("The queue that it comes from.", "messages.outbound"),
+    "source_partition": Field("Always 0: a chat is its own queue.", 0),
+    "source_offset": Field("The position in the chat's log.", 47),
+    "queued": Field("Whether it waits for its replay.", False),
+    "job_id": Field("The last job that chose it; empty for none.", JOB_ID),
+    "DeadLetterJob.job_id": Field("The job; null in a dry run.", JOB_ID),
+    "DeadLetterProgress.job_id": Field("The job.", JOB_ID),
+    "history": Field("Oldest first."),
+    "DeadLetterEvent.at": Field("When.", TIME),
+    "DeadLetterEvent.action": Field(
+        "`failed`, `dead_lettered`, `replay`, `replayed` or `discard`.", "dead_lettered"
+    ),
+    "DeadLetterEvent.error": Field("The error of a failure; else empty.", "unreachable"),
+    "DeadLetterEvent.detail": Field("The same for people, or the reason of an operator.", "after 3 retries"),
+    "DeadLetterEvent.actor": Field("The operator; empty for the server itself.", ""),
+    "total": Field("How many match.", 1),
+    "groups": Field("How many match, by error, the most first."),
+    "count": Field("How many.", 1),
+    "ids": Field("Exactly these.", [DLQ_ID]),
+    "filter": Field("All that match; instead of `ids`.", None),
+    "dry_run": Field("Only say how many match.", False),
+    "topic": Field("The queue that it comes from.", "messages.outbound"),
+    "after": Field("Became a dead letter at this time or later.", TIME),
+    "before": Field("Became a dead letter before this time.", TIME),
+    "DiscardOrder.reason": Field("Why, for the record; 1 to 200 characters.", "the integration is gone"),
+    "matched": Field("How many match, and can still be replayed or discarded.", 1),
+    "waiting": Field("How many wait for their replay.", 0),
+    "replayed": Field("How many have been delivered.", 1),
+    "failed": Field("How many failed again or were discarded.", 0),
+    "url": Field("https; plain http only in `webhooks.allowed_networks`.", "https://example.com/parley"),
+    "events": Field("Which events to send.", ["message.created"]),
+    "NewWebhook.chat_id": Field("Only of this chat; of every chat without it.", None),
+    "WebhookInfo.chat_id": Field("Only of this chat; null: of every chat.", None),
+    "webhook_id": Field("The webhook.", WEBHOOK_ID),
+    "secret": Field("The key of `Parley-Signature`. Shown only now.", "whs_AAECAwQFBgcICQoLDA0ODxAREhM"),
+    "webhooks": Field("The oldest first."),
     # People
     "user_id": Field("The person.", USER_ID),
     "SeenBy.user_id": Field("The member; null in a chat that does not say who.", OTHER_ID),

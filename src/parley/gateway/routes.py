@@ -169,6 +169,9 @@ PATH_PARAMETERS = {
         Parameter("session_id", str, "The session.", fields.SESSION_ID, is_required=True),
         Parameter("device_id", str, "The device, as named at login.", "phone", is_required=True),
         Parameter("sequence", Sequence, "The message's position in its chat.", 47, is_required=True),
+        Parameter("dlq_id", str, "The dead letter.", fields.DLQ_ID, is_required=True),
+        Parameter("job_id", str, "The job.", fields.JOB_ID, is_required=True),
+        Parameter("webhook_id", str, "The webhook.", fields.WEBHOOK_ID, is_required=True),
         Parameter(
             "client_message_id",
             str,

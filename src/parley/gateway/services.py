@@ -12,6 +12,7 @@ from parley.chats.sender import Sender
 from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock
 from parley.config import Config
+from parley.delivery.admin import DeliveryAdmin
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.shared_rates import SharedRates
 from parley.people.chat_list import ChatListService
@@ -35,5 +36,6 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     receipts: ReceiptService
     contacts: ContactService
     chat_list: ChatListService
+    deliveries: DeliveryAdmin
     rates: SharedRates
     operator_view: OperatorView

@@ -40,6 +40,7 @@ from parley.model import (
     UserPage,
     Visibility,
 )
+from parley.store.delivery.ports import DeliveryStore
 from parley.store.invariants import Breach
 from parley.store.rows import (
     ChatRow,
@@ -680,6 +681,11 @@ class Engine(Store, Protocol):
     @property
     def allocator(self) -> Allocator | None:
         """Allocates the sequences of `two_phase`. None: the engine does it itself, for itself only."""
+        ...
+
+    @property
+    def deliveries(self) -> DeliveryStore | None:
+        """What `delivery` keeps. None: the engine has no room for it yet, so it has no webhooks."""
         ...
 
     @property

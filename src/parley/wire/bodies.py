@@ -255,6 +255,148 @@ class AuditList(Struct):
     next: str | None
 
 
+# Deliveries
+
+
+class OriginalMessage(Struct):
+    """The message that could not be delivered. `content` is null if it is not in the log any more."""
+
+    msg_id: str
+    sender: str
+    recipient: str
+    content: str | None
+    timestamp: str
+
+
+class DeadLetterInfo(Struct, kw_only=True):
+    """A message that could not be delivered to one recipient."""
+
+    dlq_id: str
+    status: Literal["pending", "replayed", "permanently_failed"]
+    original_message: OriginalMessage
+    error: str
+    error_detail: str
+    retry_count: int
+    first_attempt: str
+    last_attempt: str
+    dlq_timestamp: str
+    source_topic: str
+    source_partition: int
+    source_offset: int
+    chat_id: str
+    sequence: int
+    queued: bool
+    job_id: str
+
+
+class DeadLetterEvent(Struct):
+    """Something that happened to it."""
+
+    at: str
+    action: str
+    error: str
+    detail: str
+    actor: str
+
+
+class DeadLetterStory(DeadLetterInfo, kw_only=True):
+    """A dead letter with all that happened to it."""
+
+    history: list[DeadLetterEvent]
+
+
+class DeadLetterGroup(Struct):
+    """How many have the same error."""
+
+    error: str
+    count: int
+
+
+class DeadLetterPage(Struct):
+    """A page of dead letters, newest message first, and how many match in all."""
+
+    total: int
+    groups: list[DeadLetterGroup]
+    records: list[DeadLetterInfo]
+    next: str | None
+
+
+class DeadLetterFilter(Struct, forbid_unknown_fields=True):
+    """All that are given must hold."""
+
+    status: Literal["pending", "replayed", "permanently_failed"] | None = None
+    error: str | None = None
+    topic: str | None = None
+    chat_id: str | None = None
+    recipient: str | None = None
+    after: str | None = None
+    before: str | None = None
+
+
+class ReplayOrder(Struct, forbid_unknown_fields=True):
+    """Which dead letters to replay: by id, or by a filter."""
+
+    ids: list[str] | None = None
+    filter: DeadLetterFilter | None = None
+    dry_run: bool = False
+
+
+class DiscardOrder(Struct, forbid_unknown_fields=True):
+    """Which dead letters to give up, and why."""
+
+    reason: Annotated[str, Meta(min_length=1, max_length=limits.TITLE_LETTERS_MAX)]
+    ids: list[str] | None = None
+    filter: DeadLetterFilter | None = None
+    dry_run: bool = False
+
+
+class DeadLetterJob(Struct):
+    """What was begun; without a job in a dry run."""
+
+    matched: int
+    job_id: str | None
+
+
+class DeadLetterProgress(Struct):
+    """How far a job is."""
+
+    job_id: str
+    waiting: int
+    replayed: int
+    failed: int
+
+
+class NewWebhook(Struct, forbid_unknown_fields=True):
+    """An address for events, of every chat or of one."""
+
+    url: str
+    events: Annotated[list[Literal["message.created", "member.changed", "chat.changed"]], Meta(min_length=1)]
+    chat_id: str | None = None
+
+
+class WebhookAdded(Struct):
+    """The secret is shown only now."""
+
+    webhook_id: str
+    secret: str
+
+
+class WebhookInfo(Struct):
+    """A webhook, without its secret."""
+
+    webhook_id: str
+    url: str
+    events: list[str]
+    chat_id: str | None
+    created_at: str
+
+
+class WebhookList(Struct):
+    """Every webhook."""
+
+    webhooks: list[WebhookInfo]
+
+
 # People
 
 

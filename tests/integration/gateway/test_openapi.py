@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 
 import jsonschema  # type: ignore[import-untyped]
 
+from parley.store.delivery.rows import DeliveryEvent, Selection, Webhook
+from tests.contracts.test_dead_letters import letter
 from tests.harness.clients import Answer, HttpClient, Person
 from tests.integration.gateway.serving import Place, Served, message
 
@@ -111,6 +113,7 @@ async def test_every_operation_takes_and_answers_what_the_document_says(place: P
             "device_id": "watch",
             "sequence": "1",
             "file": "docs.js",
+            **await with_deliveries(served),
         }
 
         async def check(call: Call, **given: str) -> None:
@@ -127,6 +130,20 @@ async def test_every_operation_takes_and_answers_what_the_document_says(place: P
         for call, given in invitation_calls(dora.user_id, [await inviting(served, dora, ann) for _ in "12"]):
             await check(call, **given)
         assert document.operations == set(), "not called"
+
+
+async def with_deliveries(served: Served) -> dict[str, str]:
+    """A webhook of a chat that nobody uses, and a dead letter that a job has chosen; their names."""
+    deliveries = served.app.store.deliveries
+    assert deliveries is not None
+    await deliveries.webhooks.add(
+        Webhook(
+            webhook_id="wh_1", url="https://a.example/", events=(), secret="", created_ms=0, chat_id="none"
+        )
+    )
+    await deliveries.dead_letters.add(letter(1))
+    await deliveries.dead_letters.queue(Selection(), "job_1", DeliveryEvent(0, "replay"))
+    return {"webhook_id": "wh_1", "dlq_id": letter(1).dlq_id, "job_id": "job_1"}
 
 
 async def inviting(served: Served, by: Person, person: Person) -> str:
@@ -147,6 +164,24 @@ def invitation_calls(dora: str, chats: list[str]) -> list[tuple[Call, dict[str, 
         (Call("POST", "/v1/chats/{chat_id}/members", {"user_id": dora}, 202), {}),
         (Call("GET", of_chat, query={"after": "", "limit": 1}), {}),
         (Call("DELETE", f"{of_chat}/{{user_id}}", status=204), {"user_id": dora}),
+    ]
+
+
+def delivery_calls() -> list[Call]:
+    """Dead letters and webhooks, those of `with_deliveries`."""
+    dlq = "/v1/admin/dlq"
+    hook = {"url": "https://a.example/", "events": ["message.created"], "chat_id": "none"}
+    return [
+        Call("GET", dlq, query={"status": "pending", "error": "timeout", "page": "", "limit": 3}),
+        Call("GET", dlq, query={"after": "2026-01-01T00:00:00Z", "recipient": "wh_1"}),
+        Call("GET", f"{dlq}/{{dlq_id}}"),
+        Call("GET", f"{dlq}/jobs/{{job_id}}"),
+        Call("POST", f"{dlq}/replay", {"filter": {"chat_id": "none"}, "dry_run": True}),
+        Call("POST", f"{dlq}/replay", {"ids": []}, 202),
+        Call("POST", f"{dlq}/discard", {"ids": [], "reason": "none"}),
+        Call("GET", "/v1/admin/webhooks"),
+        Call("POST", "/v1/admin/webhooks", hook, 201),
+        Call("DELETE", "/v1/admin/webhooks/{webhook_id}", status=204),
     ]
 
 
@@ -220,6 +255,7 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
         Call("GET", "/v1/admin/jobs"),
         Call("GET", "/v1/admin/nodes"),
         Call("GET", "/v1/admin/topics"),
+        *delivery_calls(),
         Call("GET", "/v1/openapi.json"),
         Call("GET", "/docs"),
         Call("GET", "/docs/{file}"),
@@ -249,6 +285,9 @@ async def test_every_operation_refuses_as_the_document_says(place: Place) -> Non
             "device_id": "nowhere",
             "sequence": "1",
             "file": "docs.js",
+            "dlq_id": "dlq_0",
+            "job_id": "job_0",
+            "webhook_id": "wh_0",
         }
         for call in calls(sent, ann.user_id, ben.user_id, stranger.user_id):
             if "security" in document.operation(call) and call.path != "/metrics":

@@ -175,6 +175,16 @@ CASES = [
         lambda scene: scene.metrics.unproven.labels("call").inc(21),
     ),
     Case(
+        "ParleyDeadLetters",
+        lambda scene: scene.metrics.dlq_size.set(1_000),
+        lambda scene: scene.metrics.dlq_size.set(1_001),
+    ),
+    Case(
+        "ParleyDeadLetterSpike",
+        lambda scene: scene.metrics.delivery_outcomes.labels("dead_lettered").inc(500),
+        lambda scene: scene.metrics.delivery_outcomes.labels("dead_lettered").inc(501),
+    ),
+    Case(
         "ParleyFileDescriptorsLow",
         instead(process_open_fds=800, process_max_fds=1000),
         instead(process_open_fds=801, process_max_fds=1000),
@@ -189,8 +199,9 @@ GIVEN_NAMES = {
     "sequence_gap_rate": ("ParleySequenceGaps", 0.05),
     "transaction_conflict_rate": ("ParleyTransactionConflicts", 0.01),
     "messages_per_chat_per_minute": ("ParleyHotChat", 100),
+    "dlq_size": ("ParleyDeadLetters", 1_000),
 }
-"""The seven metrics of the design, with the alert and the threshold that it gives each."""
+"""The eight metrics of the design, with the alert and the threshold that it gives each."""
 
 
 def rules() -> dict[str, dict[str, Any]]:

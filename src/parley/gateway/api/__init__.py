@@ -1,6 +1,6 @@
 """The HTTP API, `/v1`: every route with its handler. See docs/PROTOCOL.md."""
 
-from parley.gateway.api import accounts, admin, chats, invitations, messages, people, servers
+from parley.gateway.api import accounts, admin, chats, deliveries, invitations, messages, people, servers
 
 ROUTES = [
     *accounts.routes.declared,
@@ -10,4 +10,5 @@ ROUTES = [
     *messages.routes.declared,
     *admin.routes.declared,
     *servers.routes.declared,
+    *deliveries.routes.declared,
 ]

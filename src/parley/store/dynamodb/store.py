@@ -64,6 +64,7 @@ class DynamoStore:
     """
 
     feed = None
+    deliveries = None
 
     def __init__(
         self,

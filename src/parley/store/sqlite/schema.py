@@ -222,7 +222,63 @@ CREATE INDEX invitations_of_chat ON invitations (chat_id, user_id);
 """
 """Who may add a person to chats, who was put into one by a stranger, and who was invited instead."""
 
-MIGRATIONS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5]
+VERSION_6 = """
+CREATE TABLE lanes (
+    chat_id TEXT NOT NULL,
+    recipient TEXT NOT NULL,
+    next_sequence INTEGER NOT NULL,
+    target INTEGER NOT NULL,
+    due_ms INTEGER NOT NULL,
+    retry_count INTEGER NOT NULL,
+    crashes INTEGER NOT NULL,
+    attempts TEXT NOT NULL,
+    PRIMARY KEY (chat_id, recipient)
+) WITHOUT ROWID;
+CREATE INDEX lanes_by_due ON lanes (due_ms);
+CREATE INDEX lanes_of_recipient ON lanes (recipient);
+
+CREATE TABLE dead_letters (
+    dlq_id TEXT PRIMARY KEY,
+    chat_id TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    recipient TEXT NOT NULL,
+    message_id TEXT NOT NULL,
+    sender_id TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    error TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    retry_count INTEGER NOT NULL,
+    first_attempt_ms INTEGER NOT NULL,
+    last_attempt_ms INTEGER NOT NULL,
+    dlq_ms INTEGER NOT NULL,
+    changed_ms INTEGER NOT NULL,
+    source_topic TEXT NOT NULL,
+    source_partition INTEGER NOT NULL,
+    source_offset INTEGER NOT NULL,
+    status TEXT NOT NULL,
+    is_queued INTEGER NOT NULL,
+    due_ms INTEGER NOT NULL,
+    crashes INTEGER NOT NULL,
+    job_id TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    history TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX dead_letters_queued ON dead_letters (recipient, chat_id, sequence) WHERE is_queued;
+CREATE INDEX dead_letters_by_status ON dead_letters (status, error);
+CREATE INDEX dead_letters_by_change ON dead_letters (changed_ms);
+
+CREATE TABLE webhooks (
+    webhook_id TEXT PRIMARY KEY,
+    url TEXT NOT NULL,
+    events TEXT NOT NULL,
+    secret TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    chat_id TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+"""What is to be delivered to others, what could not be, and the webhooks of integrators."""
+
+MIGRATIONS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6]
 """Step n brings a file from version n to n + 1. Never change one that was released; add the next."""
 
 

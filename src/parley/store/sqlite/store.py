@@ -17,6 +17,7 @@ from parley.store.sqlite.accounts import SqliteAccounts
 from parley.store.sqlite.chat_state import SqliteChatStates
 from parley.store.sqlite.cursors import SqliteCursors
 from parley.store.sqlite.database import Database
+from parley.store.sqlite.delivery import SqliteDeliveries
 from parley.store.sqlite.diagnosis import diagnose
 from parley.store.sqlite.directory import SqliteDirectory
 from parley.store.sqlite.feed import SqliteFeed
@@ -85,6 +86,7 @@ class SqliteStore:
         self.relations = SqliteRelations(reads, self.writer, states)
         self.invitations = SqliteInvitations(reads, self.writer, clock)
         self.member_states = SqliteMemberStates(reads, self.writer)
+        self.deliveries = SqliteDeliveries(reads, self.writer)
         self.listing = SqliteListing(folder, clock)
         self.inspection = SqliteInspection(folder)
         self.repairs = SqliteRepairs(folder, clock)

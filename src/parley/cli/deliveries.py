@@ -1,0 +1,337 @@
+"""`parley dlq …` and `parley webhook …`: dead letters and webhooks, also beside a running server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from parley.cli.options import AsJson, ConfigFile, Data
+
+if TYPE_CHECKING:
+    from parley.delivery.admin import DeliveryAdmin
+    from parley.store.delivery.rows import DeadLetter, Selection
+
+T = TypeVar("T")
+
+PROGRESS_SECONDS = 1.0
+LIMIT_MAX = 1_000
+
+dlq = typer.Typer(
+    no_args_is_help=True, help="Dead letters: messages that could not be delivered. See docs/delivery.md."
+)
+webhook = typer.Typer(no_args_is_help=True, help="Webhooks: where events are sent to. See docs/delivery.md.")
+
+Error = Annotated[str | None, typer.Option("--error", metavar="WORD", help="With this error.")]
+Since = Annotated[str | None, typer.Option("--since", metavar="TIME", help="Dead since then (ISO 8601).")]
+Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Dead before then (ISO 8601).")]
+Chat = Annotated[str | None, typer.Option("--chat", metavar="ID", help="Of this chat.")]
+To = Annotated[str | None, typer.Option("--to", metavar="ID", help="For this recipient.")]
+Ids = Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this one; may be repeated.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Do it; without this nothing is changed.")]
+
+
+@dlq.command("list")
+def list_letters(
+    status: Annotated[
+        str | None, typer.Option("--status", help="pending, replayed or permanently_failed.")
+    ] = None,
+    error: Error = None,
+    since: Since = None,
+    until: Until = None,
+    chat: Chat = None,
+    to: To = None,
+    dlq_ids: Ids = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=LIMIT_MAX, help="How many.")] = 50,
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """List dead letters, the newest message first, and count them by error."""
+    from parley.cli.output import print_json, print_table
+    from parley.clock import iso
+
+    selection = _selection(error, since, until, chat, to, dlq_ids, status)
+    page = _with_admin(data, config, lambda admin, _: admin.letters(selection, "", limit))
+    if json:
+        groups = [{"error": name, "count": count} for name, count in page.counts.items()]
+        records = [_shown(letter) for letter in page.letters]
+        print_json({"total": sum(page.counts.values()), "groups": groups, "records": records})
+        return
+    by_count: list[tuple[str, int]] = sorted(page.counts.items(), key=lambda item: (-item[1], item[0]))
+    print_table(["ERROR", "COUNT"], by_count)
+    print_table(
+        ["DEAD LETTER", "SINCE", "STATUS", "ERROR", "CHAT", "SEQUENCE", "RECIPIENT"],
+        (
+            (a.dlq_id, iso(a.dlq_ms), a.status.value, a.error, a.chat_id, a.sequence, a.recipient)
+            for a in page.letters
+        ),
+    )
+
+
+@dlq.command("show")
+def show_letter(
+    dlq_id: Annotated[str, typer.Argument(metavar="ID", help="The dead letter.")],
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Show a dead letter with all that happened to it."""
+    from parley.cli.output import print_json, print_table
+
+    shown = _shown(_with_admin(data, config, lambda admin, _: admin.letter(dlq_id)))
+    if json:
+        print_json(shown)
+        return
+    history = shown.pop("history")
+    print_table(["FIELD", "VALUE"], shown.items())
+    print_table(["WHEN", "WHAT", "ERROR", "DETAIL", "WHO"], [list(event.values()) for event in history])
+
+
+@dlq.command("replay")
+def replay(
+    error: Error = None,
+    since: Since = None,
+    until: Until = None,
+    chat: Chat = None,
+    to: To = None,
+    dlq_ids: Ids = None,
+    apply: Apply = False,
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Deliver dead letters again. Without --apply it only says how many match.
+
+    A running server delivers them, in the order of each chat; without one, the next that starts.
+    """
+    from parley.cli.offline import who_acts
+    from parley.delivery.admin import REPLAY
+
+    selection = _selection(error, since, until, chat, to, dlq_ids)
+
+    async def act(admin: DeliveryAdmin, is_served: bool) -> dict[str, Any]:
+        if not apply:
+            return {"matched": await admin.matching(selection, REPLAY), "job_id": None}
+        matched, job_id = await admin.replay(who_acts(), selection)
+        done = await _watch(admin, job_id) if is_served and matched else {}
+        return {"matched": matched, "job_id": job_id, **done}
+
+    _tell(json, _with_admin(data, config, act), "queued for replay")
+
+
+@dlq.command("discard")
+def discard(
+    reason: Annotated[str, typer.Option("--reason", help="Why, for the record.")],
+    error: Error = None,
+    since: Since = None,
+    until: Until = None,
+    chat: Chat = None,
+    to: To = None,
+    dlq_ids: Ids = None,
+    apply: Apply = False,
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Give dead letters up for good. Without --apply it only says how many match."""
+    from parley.cli.offline import who_acts
+    from parley.delivery.admin import DISCARD
+
+    selection = _selection(error, since, until, chat, to, dlq_ids)
+
+    async def act(admin: DeliveryAdmin, _: bool) -> dict[str, Any]:
+        if not apply:
+            return {"matched": await admin.matching(selection, DISCARD), "job_id": None}
+        matched, job_id = await admin.discard(who_acts(), selection, reason)
+        return {"matched": matched, "job_id": job_id}
+
+    _tell(json, _with_admin(data, config, act), "discarded")
+
+
+@webhook.command("add")
+def add_webhook(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where to send events to.")],
+    events: Annotated[
+        list[str] | None, typer.Option("--event", metavar="NAME", help="Which; may be repeated.")
+    ] = None,
+    chat: Chat = None,
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Add a webhook, and print the secret that its signatures are made with. It is shown only once."""
+    from parley.cli.offline import who_acts
+    from parley.cli.output import print_json
+    from parley.cli.places import CommandFailed
+    from parley.delivery.webhooks import EVENTS
+
+    wanted = events or ["message.created"]
+    unknown = [name for name in wanted if name not in EVENTS.values()]
+    if unknown:
+        raise CommandFailed(f"there is no event {unknown[0]}; choose of {', '.join(EVENTS.values())}")
+    hook = _with_admin(data, config, lambda admin, _: admin.add_webhook(who_acts(), url, wanted, chat or ""))
+    if json:
+        print_json({"webhook_id": hook.webhook_id, "secret": hook.secret})
+        return
+    print(f"{hook.webhook_id}  {url}")
+    print(f"secret  {hook.secret}")
+
+
+@webhook.command("list")
+def list_webhooks(data: Data = None, config: ConfigFile = None, json: AsJson = False) -> None:
+    """List all webhooks, without their secrets."""
+    from parley.cli.output import print_json, print_table
+    from parley.clock import iso
+
+    found: list[dict[str, Any]] = [
+        {
+            "webhook_id": hook.webhook_id,
+            "url": hook.url,
+            "events": list(hook.events),
+            "chat_id": hook.chat_id or None,
+            "created_at": iso(hook.created_ms),
+        }
+        for hook in _with_admin(data, config, lambda admin, _: admin.webhooks())
+    ]
+    if json:
+        print_json({"webhooks": found})
+        return
+    rows = [[a["webhook_id"], a["url"], ",".join(a["events"]), a["chat_id"], a["created_at"]] for a in found]
+    print_table(["WEBHOOK", "URL", "EVENTS", "CHAT", "SINCE"], rows)
+
+
+@webhook.command("remove")
+def remove_webhook(
+    webhook_id: Annotated[str, typer.Argument(metavar="ID", help="The webhook.")],
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Remove a webhook: nothing more is sent to it."""
+    from parley.cli.offline import who_acts
+    from parley.cli.output import print_json
+
+    _with_admin(data, config, lambda admin, _: admin.remove_webhook(who_acts(), webhook_id))
+    if json:
+        print_json({"webhook_id": webhook_id, "result": "removed"})
+        return
+    print(f"{webhook_id}  removed")
+
+
+async def _watch(admin: DeliveryAdmin, job_id: str) -> dict[str, int]:
+    """Wait until nothing of the job waits, with a line about each step."""
+    from parley.cli.output import note
+    from parley.errors import Refused
+
+    last = -1
+    while True:
+        try:
+            progress = await admin.progress(job_id)
+        except Refused:  # another job has chosen all of it meanwhile
+            return {}
+        if progress.waiting != last:
+            note(f"{progress.waiting} wait, {progress.replayed} replayed, {progress.failed} failed")
+            last = progress.waiting
+        if not progress.waiting:
+            return {"replayed": progress.replayed, "failed": progress.failed}
+        await asyncio.sleep(PROGRESS_SECONDS)
+
+
+def _with_admin(
+    data: Path | None, config: Path | None, act: Callable[[DeliveryAdmin, bool], Awaitable[T]]
+) -> T:
+    """Act at the admin; the second argument says whether a server runs on the folder."""
+    from parley.app.deliveries import make_delivery_admin
+    from parley.cli import offline
+    from parley.cli.places import find_place
+    from parley.clock import wall_clock
+
+    place = find_place(data, config)
+
+    async def acted() -> T:
+        async with offline.open_services(place) as services:
+            admin = make_delivery_admin(
+                place.settings, services.engine, services.user_admin.audited, wall_clock, services.make_ids
+            )
+            return await act(admin, place.server_process() is not None)
+
+    return offline.run(acted())
+
+
+def _selection(
+    error: str | None,
+    since: str | None,
+    until: str | None,
+    chat: str | None,
+    to: str | None,
+    dlq_ids: list[str] | None,
+    status: str | None = None,
+) -> Selection:
+    from parley.cli.places import CommandFailed
+    from parley.clock import from_iso
+    from parley.store.delivery.rows import LetterStatus, Selection
+
+    try:
+        return Selection(
+            ids=tuple(dlq_ids) if dlq_ids else None,
+            status=LetterStatus(status) if status else None,
+            error=error,
+            chat_id=chat,
+            recipient=to,
+            after_ms=from_iso(since) if since else None,
+            before_ms=from_iso(until) if until else None,
+        )
+    except ValueError as problem:
+        raise CommandFailed(f"not a status or a time: {problem}") from problem
+
+
+def _shown(letter: DeadLetter) -> dict[str, Any]:
+    from parley.clock import iso
+
+    return {
+        "dlq_id": letter.dlq_id,
+        "status": letter.status.value,
+        "error": letter.error,
+        "error_detail": letter.detail,
+        "chat_id": letter.chat_id,
+        "sequence": letter.sequence,
+        "recipient": letter.recipient,
+        "msg_id": letter.message_id,
+        "sender": letter.sender_id,
+        "timestamp": iso(letter.created_ms),
+        "retry_count": letter.retry_count,
+        "first_attempt": iso(letter.first_attempt_ms),
+        "last_attempt": iso(letter.last_attempt_ms),
+        "dlq_timestamp": iso(letter.dlq_ms),
+        "source_topic": letter.source_topic,
+        "source_partition": letter.source_partition,
+        "source_offset": letter.source_offset,
+        "queued": letter.is_queued,
+        "job_id": letter.job_id,
+        "history": [
+            {
+                "at": iso(event.at_ms),
+                "action": event.action,
+                "error": event.error,
+                "detail": event.detail,
+                "actor": event.actor,
+            }
+            for event in letter.history
+        ],
+    }
+
+
+def _tell(json: bool, result: dict[str, Any], done: str) -> None:
+    from parley.cli.output import note, plural, print_json
+
+    if json:
+        print_json(result)
+    elif result["job_id"] is None:
+        print(f"{plural(result['matched'], 'dead letter')} would be {done}")
+        note("Nothing was changed; do it with --apply.")
+    else:
+        print(f"{plural(result['matched'], 'dead letter')} {done}  {result['job_id']}")

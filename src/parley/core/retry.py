@@ -1,0 +1,88 @@
+"""What becomes of a delivery that failed: another attempt later, or a dead letter."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+from parley.core.backoff import JITTER_SHARE, backoff
+
+MAX_RETRIES = 3
+RETRY_FIRST_MS = 1_000
+RETRY_MS_MAX = 60_000
+CRASHES_MAX = 2
+"""A message that crashed its consumer so often is poison: it is not tried again by itself."""
+BUCKETS_MS = {"1s": 1_000, "5s": 5_000, "30s": 30_000, "5m": 300_000}
+"""The retry topics, `messages.retry.` and the name, and how long each delays, the shortest first."""
+assert max(BUCKETS_MS.values()) >= RETRY_MS_MAX * (1 + JITTER_SHARE), "every delay has a bucket"
+
+
+class Fault(StrEnum):
+    """Why a delivery failed. The values are stable: dead letters are found and counted by them."""
+
+    UNREACHABLE = "unreachable"
+    TIMEOUT = "timeout"
+    BUSY = "busy"
+    SERVER_ERROR = "server_error"
+    CRASHED = "crashed"
+    REFUSED = "refused"
+    FORBIDDEN_ADDRESS = "forbidden_address"
+    ACCOUNT_DELETED = "account_deleted"
+    ACCOUNT_DISABLED = "account_disabled"
+    BLOCKED = "blocked"
+    MALFORMED = "malformed"
+    TOO_OLD = "too_old"
+    NO_RECIPIENT = "no_recipient"
+    POISON = "poison"
+
+
+TEMPORARY = frozenset({Fault.UNREACHABLE, Fault.TIMEOUT, Fault.BUSY, Fault.SERVER_ERROR, Fault.CRASHED})
+"""These may end by themselves. Every other one is permanent: a retry would fail in the same way."""
+
+
+class DeliveryFailure(Struct, frozen=True):
+    """A delivery that failed. `detail` is for people."""
+
+    fault: Fault
+    detail: str = ""
+
+    @property
+    def is_temporary(self) -> bool:
+        return self.fault in TEMPORARY
+
+
+class RetryPolicy(Struct, frozen=True):
+    max_retries: int = MAX_RETRIES
+    too_old_seconds: int = 7 * 86_400
+
+
+def delay_of_retry(retry_count: int, chance: float) -> int:
+    """Milliseconds until the next attempt, after so many retries. `chance` is from 0 to 1.
+
+    1 s, doubled with each retry, at most 60 s; then up to a tenth longer.
+    """
+    return round(backoff(retry_count, RETRY_FIRST_MS, RETRY_MS_MAX, JITTER_SHARE * chance))
+
+
+def bucket_of(delay_ms: int) -> str:
+    """The shortest bucket that is not shorter than the delay. The record says itself when it is due."""
+    return next(name for name, length_ms in BUCKETS_MS.items() if length_ms >= delay_ms)
+
+
+def after_failure(
+    failure: DeliveryFailure, retry_count: int, policy: RetryPolicy, chance: float
+) -> int | None:
+    """Milliseconds until the next attempt; None if the message becomes a dead letter."""
+    if not failure.is_temporary or retry_count >= policy.max_retries:
+        return None
+    return delay_of_retry(retry_count, chance)
+
+
+def after_crash(crashes: int, detail: str) -> DeliveryFailure:
+    """What an attempt that raised an error is: poison, once it has happened `CRASHES_MAX` times."""
+    return DeliveryFailure(Fault.POISON if crashes >= CRASHES_MAX else Fault.CRASHED, detail)
+
+
+def is_too_old(created_ms: int, now_ms: int, policy: RetryPolicy) -> bool:
+    return now_ms - created_ms > policy.too_old_seconds * 1_000

@@ -1,0 +1,177 @@
+"""What operators do with dead letters and webhooks, each action recorded before it begins."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from parley import ids
+from parley.chats.user_admin import OperatorCall
+from parley.clock import Clock
+from parley.core.client_address import Network
+from parley.core.safe_addresses import url_problem
+from parley.delivery.attempts import decode_entry, read_wires
+from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
+from parley.store.delivery.ports import DeliveryStore
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection, Webhook
+from parley.store.ports import Log
+
+SECRET_BYTES = 32
+SECRET_PREFIX = "whs_"
+WEBHOOKS_MAX = 100
+REPLAY, DISCARD = "replay", "discard"
+NOT_HERE = BAD_REQUEST.because(
+    'webhooks and dead letters need store.engine = "sqlite"; this version does not have them on others'
+)
+NO_SUCH_LETTER = NOT_FOUND.because("there is no such dead letter; they are kept for 30 days")
+NO_SUCH_WEBHOOK = NOT_FOUND.because("there is no such webhook")
+TOO_MANY = BAD_REQUEST.because(f"there are {WEBHOOKS_MAX} webhooks; remove one first")
+
+Audited = Callable[..., AbstractAsyncContextManager[None]]
+"""As `UserAdmin.audited`."""
+
+
+class LetterPage(Struct):
+    """A page of dead letters, and how many match, by error."""
+
+    counts: dict[str, int]
+    letters: list[DeadLetter]
+
+
+class ReplayProgress(Struct):
+    """How far a job is."""
+
+    waiting: int
+    replayed: int
+    failed: int
+
+
+class DeliveryAdmin:
+    """`store` is None on an engine without deliveries: then every action is refused."""
+
+    def __init__(
+        self,
+        store: DeliveryStore | None,
+        logs: Log,
+        audited: Audited,
+        allowed: Sequence[Network],
+        clock: Clock,
+        make_ids: ids.Ids,
+        random_text: Callable[[int], str] = secrets.token_urlsafe,
+    ) -> None:
+        self._kept = store
+        self._log = logs
+        self._audited = audited
+        self._allowed = allowed
+        self._clock = clock
+        self._ids = make_ids
+        self._random_text = random_text
+
+    @property
+    def _store(self) -> DeliveryStore:
+        if self._kept is None:
+            raise Refused(NOT_HERE)
+        return self._kept
+
+    # Dead letters
+
+    async def letters(self, selection: Selection, before_id: str, limit: int) -> LetterPage:
+        dead = self._store.dead_letters
+        return LetterPage(await dead.count(selection), await dead.find(selection, before_id, limit))
+
+    async def letter(self, dlq_id: str) -> DeadLetter:
+        found = await self._store.dead_letters.find(Selection(ids=(dlq_id,)), "", 1)
+        if not found:
+            raise Refused(NO_SUCH_LETTER)
+        return found[0]
+
+    async def content(self, letter: DeadLetter) -> str | None:
+        """What the message says, from the log; None if it cannot be read there."""
+        wires, _ = await read_wires(self._log, letter.chat_id, letter.sequence - 1, 1)
+        try:
+            return decode_entry(wires[letter.sequence]).content
+        except (KeyError, msgspec.DecodeError):
+            return None
+
+    async def matching(self, selection: Selection, action: str) -> int:
+        """How many an action would concern."""
+        wanted = replace(selection, status=LetterStatus.PENDING)
+        if action == REPLAY:
+            wanted = replace(wanted, is_queued=False)
+        is_other = selection.status not in (None, LetterStatus.PENDING)
+        return 0 if is_other else sum((await self._store.dead_letters.count(wanted)).values())
+
+    async def replay(self, call: OperatorCall, selection: Selection) -> tuple[int, str]:
+        """Queue them; a running server delivers them. Returns how many, and the job."""
+        dead, now_ms = self._store.dead_letters, self._clock()
+        job_id = self._ids.next(ids.JOB, now_ms)
+        async with self._audited(call, "dlq.replay", job_id, _told(selection)):
+            event = DeliveryEvent(now_ms, REPLAY, actor=call.actor)
+            return await dead.queue(selection, job_id, event), job_id
+
+    async def discard(self, call: OperatorCall, selection: Selection, reason: str) -> tuple[int, str]:
+        """Give them up for good. Returns how many, and the job."""
+        dead, now_ms = self._store.dead_letters, self._clock()
+        job_id = self._ids.next(ids.JOB, now_ms)
+        async with self._audited(call, "dlq.discard", job_id, f"{reason} {_told(selection)}"):
+            event = DeliveryEvent(now_ms, DISCARD, detail=reason, actor=call.actor)
+            return await dead.discard(selection, job_id, event), job_id
+
+    async def progress(self, job_id: str) -> ReplayProgress:
+        dead = self._store.dead_letters
+
+        async def count(selection: Selection) -> int:
+            return sum((await dead.count(selection)).values())
+
+        everything = await count(Selection(job_id=job_id))
+        if not everything:
+            raise Refused(NOT_FOUND.because("there is no such job, or nothing is left of it"))
+        waiting = await count(Selection(job_id=job_id, is_queued=True))
+        replayed = await count(Selection(job_id=job_id, status=LetterStatus.REPLAYED))
+        return ReplayProgress(waiting, replayed, everything - waiting - replayed)
+
+    # Webhooks
+
+    async def webhooks(self) -> list[Webhook]:
+        return await self._store.webhooks.all()
+
+    async def add_webhook(
+        self, call: OperatorCall, url: str, events: Sequence[str], chat_id: str = ""
+    ) -> Webhook:
+        """The secret is made here, and never shown again."""
+        hooks, now_ms = self._store.webhooks, self._clock()
+        problem = url_problem(url, self._allowed)
+        if problem is not None:
+            raise Refused(BAD_REQUEST.because(problem))
+        if len(await hooks.all()) >= WEBHOOKS_MAX:
+            raise Refused(TOO_MANY)
+        hook = Webhook(
+            webhook_id=self._ids.next(ids.WEBHOOK, now_ms),
+            url=url,
+            events=tuple(events),
+            secret=SECRET_PREFIX + self._random_text(SECRET_BYTES),
+            created_ms=now_ms,
+            chat_id=chat_id,
+        )
+        async with self._audited(call, "webhook.add", hook.webhook_id, url):
+            await hooks.add(hook)
+        return hook
+
+    async def remove_webhook(self, call: OperatorCall, webhook_id: str) -> None:
+        """Nothing more is sent to it; its dead letters stay until they expire."""
+        store = self._store
+        async with self._audited(call, "webhook.remove", webhook_id):
+            if not await store.webhooks.remove(webhook_id):
+                raise Refused(NO_SUCH_WEBHOOK)
+            await store.lanes.forget(webhook_id)
+
+
+def _told(selection: Selection) -> str:
+    """For the audit log: the conditions that were given."""
+    given = {name: getattr(selection, name) for name in selection.__struct_fields__}
+    return msgspec.json.encode({name: value for name, value in given.items() if value is not None}).decode()

@@ -1,0 +1,126 @@
+"""One attempt to deliver one position, and the dead letter that a hopeless one becomes."""
+
+from __future__ import annotations
+
+import hashlib
+import traceback
+
+import msgspec
+import structlog
+
+from parley import ids
+from parley.clock import Clock, from_iso
+from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_crash, is_too_old
+from parley.delivery.ports import Channel, Parcel
+from parley.errors import StoreError
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane
+from parley.store.ports import Log
+from parley.wire.frames import Entry
+
+SOURCE_TOPIC = "messages.outbound"
+"""The queue that dead letters come from, by the name that operators know."""
+DETAIL_LETTERS_MAX = 4_000
+FAILED, DEAD_LETTERED = "failed", "dead_lettered"
+
+decode_entry = msgspec.json.Decoder(Entry).decode
+
+log = structlog.get_logger("parley.delivery")
+
+
+class Attempts:
+    """Tries one delivery and says what came of it. Errors of the store are raised: they say nothing of it."""
+
+    def __init__(self, channel: Channel, policy: RetryPolicy, clock: Clock) -> None:
+        self._channel = channel
+        self._policy = policy
+        self._clock = clock
+
+    async def attempt(
+        self, recipient: str, wire: bytes, crashes: int, *, is_replay: bool = False
+    ) -> DeliveryFailure | None:
+        """`crashes`: how often this message has crashed before. A replay may deliver what is old."""
+        try:
+            entry = decode_entry(wire)
+            created_ms = from_iso(entry.created_at)
+        except (msgspec.DecodeError, ValueError) as error:
+            return DeliveryFailure(Fault.MALFORMED, _short(str(error)))
+        try:
+            if not await self._channel.wants(recipient, entry):
+                return None
+            if not is_replay and is_too_old(created_ms, self._clock(), self._policy):
+                return DeliveryFailure(Fault.TOO_OLD, f"from {entry.created_at}")
+            return await self._channel.attempt(Parcel(recipient, entry, wire, event_id_of(entry)))
+        except StoreError:
+            raise
+        except Exception as error:
+            log.error("a delivery crashed", recipient=recipient, chat_id=entry.chat_id, exc_info=error)
+            return after_crash(crashes + 1, _short("".join(traceback.format_exception(error))))
+
+
+def event_id_of(entry: Entry) -> str:
+    """The id of an entry's event: that of its message, so that it is the same forever."""
+    return ids.EVENT + entry.message_id.removeprefix(ids.MESSAGE)
+
+
+def dlq_id_of(recipient: str, chat_id: str, sequence: int, created_ms: int) -> str:
+    """The same for the same delivery, so that one has at most one dead letter. Later messages sort later."""
+    digest = hashlib.sha256("\0".join([recipient, chat_id, str(sequence)]).encode()).digest()
+    return ids.DEAD_LETTER + ids.ulid(created_ms, int.from_bytes(digest[:10], "big"))
+
+
+def letter_id(recipient: str, chat_id: str, sequence: int, wire: bytes) -> str:
+    return dlq_id_of(recipient, chat_id, sequence, _facts(wire)[2])
+
+
+def make_letter(lane: Lane, wire: bytes, failure: DeliveryFailure, now_ms: int) -> DeadLetter:
+    """Of the message at the front of a lane. The last of the lane's attempts is the one that failed now."""
+    sequence, attempts = lane.next_sequence, lane.attempts
+    message_id, sender_id, created_ms = _facts(wire)
+    dead = DeliveryEvent(now_ms, DEAD_LETTERED, failure.fault.value, f"after {lane.retry_count} retries")
+    return DeadLetter(
+        dlq_id=dlq_id_of(lane.recipient, lane.chat_id, sequence, created_ms),
+        chat_id=lane.chat_id,
+        sequence=sequence,
+        recipient=lane.recipient,
+        message_id=message_id,
+        sender_id=sender_id,
+        created_ms=created_ms,
+        error=failure.fault.value,
+        detail=failure.detail,
+        retry_count=lane.retry_count,
+        first_attempt_ms=attempts[0].at_ms,
+        last_attempt_ms=attempts[-1].at_ms,
+        dlq_ms=now_ms,
+        changed_ms=now_ms,
+        source_topic=SOURCE_TOPIC,
+        source_offset=sequence,
+        history=(*attempts, dead),
+    )
+
+
+async def read_wires(logs: Log, chat_id: str, after: int, limit: int) -> tuple[dict[int, bytes], int]:
+    """The entries after a position, by sequence, and how far this read came: `after` itself at the end."""
+    page = await logs.read(chat_id, after, limit)
+    voids = set(page.voids)
+    resolved = range(page.from_sequence, page.to_sequence + 1)
+    sequences = [sequence for sequence in resolved if sequence not in voids]
+    return dict(zip(sequences, page.entries, strict=False)), max(page.to_sequence, after)
+
+
+def time_of(wire: bytes) -> int | None:
+    """When an entry was stored; None if that cannot be read."""
+    return _facts(wire)[2] or None
+
+
+def _facts(wire: bytes) -> tuple[str, str, int]:
+    """The message's id, its sender and its time, as far as it can be read."""
+    try:
+        entry = decode_entry(wire)
+        return entry.message_id, entry.sender_id, from_iso(entry.created_at)
+    except (msgspec.DecodeError, ValueError):
+        return "", "", 0
+
+
+def _short(text: str) -> str:
+    """The end of a text that is too long: of a traceback it says the most."""
+    return text if len(text) <= DETAIL_LETTERS_MAX else "…" + text[1 - DETAIL_LETTERS_MAX :]

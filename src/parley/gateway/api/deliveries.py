@@ -1,0 +1,228 @@
+"""Dead letters and webhooks. All of it needs an operator's token."""
+
+from __future__ import annotations
+
+from parley.chats.user_admin import OperatorCall
+from parley.clock import from_iso, iso
+from parley.delivery.admin import DISCARD, REPLAY
+from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, Refused
+from parley.gateway.calls import REQUEST_ID, Call
+from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
+from parley.store.delivery.rows import DeadLetter, LetterStatus, Selection
+from parley.wire import bodies, limits
+
+DLQ, WEBHOOKS = "/v1/admin/dlq", "/v1/admin/webhooks"
+LETTERS_PER_PAGE_MAX = 200
+"""Each one's content is read from the log."""
+UNCLEAR = BAD_REQUEST.because("name either ids or a filter, which may be empty")
+
+routes = Routes("Operators")
+
+
+@routes.route(
+    "GET",
+    DLQ,
+    "Dead letters, and how many by error",
+    {200: bodies.DeadLetterPage},
+    query=(
+        Parameter("status", str, "`pending`, `replayed` or `permanently_failed`."),
+        Parameter("error", str, "With this error."),
+        Parameter("topic", str, "From this queue."),
+        Parameter("chat_id", str, "Of this chat."),
+        Parameter("recipient", str, "For this webhook."),
+        Parameter("after", str, "Became a dead letter at this time or later."),
+        Parameter("before", str, "Became a dead letter before this time."),
+        Parameter("page", str, "The `next` of the page before."),
+        limit_parameter(limits.PAGE_ENTRIES_DEFAULT, LETTERS_PER_PAGE_MAX),
+    ),
+    refusals=(FORBIDDEN,),
+    needs="operator",
+)
+async def list_dead_letters(call: Call) -> Answer:
+    """Messages that could not be delivered, the newest first. Kept for 30 days after their last change."""
+    limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, LETTERS_PER_PAGE_MAX)
+    given = {name: call.text(name) for name in bodies.DeadLetterFilter.__struct_fields__}
+    selection = _selected({name: value for name, value in given.items() if value})
+    page = await call.services.deliveries.letters(selection, call.text("page"), limit)
+    groups = sorted(page.counts.items(), key=lambda item: (-item[1], item[0]))
+    return 200, bodies.DeadLetterPage(
+        total=sum(page.counts.values()),
+        groups=[bodies.DeadLetterGroup(error, count) for error, count in groups],
+        records=[await _info(call, letter) for letter in page.letters],
+        next=page.letters[-1].dlq_id if len(page.letters) == limit else None,
+    )
+
+
+@routes.route(
+    "GET",
+    f"{DLQ}/{{dlq_id}}",
+    "A dead letter with its story",
+    {200: bodies.DeadLetterStory},
+    refusals=(FORBIDDEN, NOT_FOUND),
+    needs="operator",
+)
+async def show_dead_letter(call: Call) -> Answer:
+    """Every attempt, and everything that operators did."""
+    letter = await call.services.deliveries.letter(call.path("dlq_id"))
+    info = await _info(call, letter)
+    history = [
+        bodies.DeadLetterEvent(iso(event.at_ms), event.action, event.error, event.detail, event.actor)
+        for event in letter.history
+    ]
+    values = {name: getattr(info, name) for name in info.__struct_fields__}
+    return 200, bodies.DeadLetterStory(**values, history=history)
+
+
+@routes.route(
+    "POST",
+    f"{DLQ}/replay",
+    "Replay dead letters",
+    {200: bodies.DeadLetterJob, 202: bodies.DeadLetterJob},
+    body=bodies.ReplayOrder,
+    refusals=(FORBIDDEN,),
+    needs="operator",
+)
+async def replay_dead_letters(call: Call) -> Answer:
+    """They are delivered again with the same event id, in the order of each chat, with new retries, at most
+    200 in a second. One that waits or was replayed is not queued again, so this may be repeated.
+    """
+    order = await call.body(bodies.ReplayOrder)
+    selection = _chosen(order.ids, order.filter)
+    admin = call.services.deliveries
+    if order.dry_run:
+        return 200, bodies.DeadLetterJob(await admin.matching(selection, REPLAY), None)
+    return 202, bodies.DeadLetterJob(*await admin.replay(_by(call), selection))
+
+
+@routes.route(
+    "POST",
+    f"{DLQ}/discard",
+    "Give dead letters up",
+    {200: bodies.DeadLetterJob},
+    body=bodies.DiscardOrder,
+    refusals=(FORBIDDEN,),
+    needs="operator",
+)
+async def discard_dead_letters(call: Call) -> Answer:
+    """Those that are pending are `permanently_failed` from now on, and are kept for 30 days."""
+    order = await call.body(bodies.DiscardOrder)
+    selection = _chosen(order.ids, order.filter)
+    admin = call.services.deliveries
+    if order.dry_run:
+        return 200, bodies.DeadLetterJob(await admin.matching(selection, DISCARD), None)
+    return 200, bodies.DeadLetterJob(*await admin.discard(_by(call), selection, order.reason))
+
+
+@routes.route(
+    "GET",
+    f"{DLQ}/jobs/{{job_id}}",
+    "How far a replay is",
+    {200: bodies.DeadLetterProgress},
+    refusals=(FORBIDDEN, NOT_FOUND),
+    needs="operator",
+)
+async def show_replay(call: Call) -> Answer:
+    """A letter that is replayed once more belongs to the later job."""
+    job_id = call.path("job_id")
+    progress = await call.services.deliveries.progress(job_id)
+    return 200, bodies.DeadLetterProgress(job_id, progress.waiting, progress.replayed, progress.failed)
+
+
+@routes.route("GET", WEBHOOKS, "Webhooks", {200: bodies.WebhookList}, refusals=(FORBIDDEN,), needs="operator")
+async def list_webhooks(call: Call) -> Answer:
+    """Without their secrets."""
+    found = [
+        bodies.WebhookInfo(
+            hook.webhook_id, hook.url, list(hook.events), hook.chat_id or None, iso(hook.created_ms)
+        )
+        for hook in await call.services.deliveries.webhooks()
+    ]
+    return 200, bodies.WebhookList(found)
+
+
+@routes.route(
+    "POST",
+    WEBHOOKS,
+    "Add a webhook",
+    {201: bodies.WebhookAdded},
+    body=bodies.NewWebhook,
+    refusals=(FORBIDDEN,),
+    needs="operator",
+)
+async def add_webhook(call: Call) -> Answer:
+    """Events from now on are sent to it as signed POST requests, in the order of each chat, at least once.
+    Receivers recognise a repeated one by `Parley-Event-Id`.
+    """
+    new = await call.body(bodies.NewWebhook)
+    hook = await call.services.deliveries.add_webhook(_by(call), new.url, new.events, new.chat_id or "")
+    return 201, bodies.WebhookAdded(hook.webhook_id, hook.secret)
+
+
+@routes.route(
+    "DELETE",
+    f"{WEBHOOKS}/{{webhook_id}}",
+    "Remove a webhook",
+    {204: None},
+    refusals=(FORBIDDEN, NOT_FOUND),
+    needs="operator",
+)
+async def remove_webhook(call: Call) -> Answer:
+    """What was not delivered to it yet is forgotten; its dead letters stay until they expire."""
+    await call.services.deliveries.remove_webhook(_by(call), call.path("webhook_id"))
+    return 204, None
+
+
+def _by(call: Call) -> OperatorCall:
+    return OperatorCall(call.user_id, call.request[REQUEST_ID])
+
+
+def _chosen(ids: list[str] | None, conditions: bodies.DeadLetterFilter | None) -> Selection:
+    if (ids is None) == (conditions is None):
+        raise Refused(UNCLEAR)
+    if conditions is None:
+        return Selection(ids=tuple(ids or ()))
+    given = {name: getattr(conditions, name) for name in conditions.__struct_fields__}
+    return _selected({name: value for name, value in given.items() if value is not None})
+
+
+def _selected(given: dict[str, str]) -> Selection:
+    try:
+        return Selection(
+            status=LetterStatus(given["status"]) if "status" in given else None,
+            error=given.get("error"),
+            topic=given.get("topic"),
+            chat_id=given.get("chat_id"),
+            recipient=given.get("recipient"),
+            after_ms=from_iso(given["after"]) if "after" in given else None,
+            before_ms=from_iso(given["before"]) if "before" in given else None,
+        )
+    except (ValueError, OverflowError) as error:
+        raise Refused(BAD_REQUEST.because(f"not a status or a time: {error}")) from error
+
+
+async def _info(call: Call, letter: DeadLetter) -> bodies.DeadLetterInfo:
+    original = bodies.OriginalMessage(
+        letter.message_id,
+        letter.sender_id,
+        letter.recipient,
+        await call.services.deliveries.content(letter),
+        iso(letter.created_ms),
+    )
+    return bodies.DeadLetterInfo(
+        dlq_id=letter.dlq_id,
+        status=letter.status.value,
+        original_message=original,
+        error=letter.error,
+        error_detail=letter.detail,
+        retry_count=letter.retry_count,
+        first_attempt=iso(letter.first_attempt_ms),
+        last_attempt=iso(letter.last_attempt_ms),
+        dlq_timestamp=iso(letter.dlq_ms),
+        source_topic=letter.source_topic,
+        source_partition=letter.source_partition,
+        source_offset=letter.source_offset,
+        chat_id=letter.chat_id,
+        sequence=letter.sequence,
+        queued=letter.is_queued,
+        job_id=letter.job_id,
+    )

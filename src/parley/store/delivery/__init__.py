@@ -1,0 +1,1 @@
+"""What is kept of deliveries to others: lanes, dead letters, webhooks."""

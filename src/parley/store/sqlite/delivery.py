@@ -1,0 +1,249 @@
+"""The ports of deliveries on SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, LetterStatus, Selection, Webhook
+from parley.store.sqlite.reads import Reads, Row
+from parley.store.sqlite.writer import Transaction, Writer
+
+encode = msgspec.json.Encoder().encode
+decode_events = msgspec.json.Decoder(tuple[DeliveryEvent, ...]).decode
+
+EXPIRED_PER_STEP = 500
+LANE = "SELECT chat_id, recipient, next_sequence, target, due_ms, retry_count, crashes, attempts FROM lanes"
+EXTEND = (
+    "INSERT INTO lanes (chat_id, recipient, next_sequence, target, due_ms, retry_count, crashes, attempts)"
+    " VALUES (?, ?, ?, ?, 0, 0, 0, '[]')"
+    " ON CONFLICT DO UPDATE SET target = excluded.target WHERE excluded.target > target"
+)
+DUE = (
+    f"{LANE} WHERE due_ms <= ? AND recipient NOT IN (SELECT value FROM json_each(?))"
+    " ORDER BY due_ms, chat_id, recipient LIMIT ?"
+)
+ADVANCE = (
+    "UPDATE lanes SET next_sequence = ?, target = max(target, ?), due_ms = ?, retry_count = ?, crashes = ?,"
+    " attempts = ? WHERE chat_id = ? AND recipient = ?"
+)
+FINISH = "DELETE FROM lanes WHERE chat_id = ? AND recipient = ? AND target <= ?"
+IS_LANE = "SELECT 1 FROM lanes WHERE chat_id = ? AND recipient = ?"
+
+COLUMNS = DeadLetter.__struct_fields__
+LETTER = f"SELECT {', '.join(COLUMNS)} FROM dead_letters"
+ADD = f"INSERT OR IGNORE INTO dead_letters ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+SETTLED = tuple(name for name in COLUMNS if name != "version")
+SETTLE = (
+    f"UPDATE dead_letters SET {', '.join(f'{name} = ?' for name in SETTLED)}, version = version + 1"
+    " WHERE dlq_id = ? AND version = ?"
+)
+QUEUE = (
+    "UPDATE dead_letters SET is_queued = 1, due_ms = 0, retry_count = 0, crashes = 0, job_id = ?,"
+    " version = version + 1, history = json_insert(history, '$[#]', json(?))"
+    " WHERE status = 'pending' AND NOT is_queued AND {where}"
+)
+DISCARD = (
+    "UPDATE dead_letters SET is_queued = 0, status = 'permanently_failed', changed_ms = ?, job_id = ?,"
+    " version = version + 1, history = json_insert(history, '$[#]', json(?))"
+    " WHERE status = 'pending' AND {where}"
+)
+FRONTS = (
+    f"SELECT {', '.join(COLUMNS)} FROM (SELECT *, row_number() OVER"
+    " (PARTITION BY recipient, chat_id ORDER BY sequence) AS place FROM dead_letters WHERE is_queued)"
+    " WHERE place <= ? ORDER BY recipient, chat_id, sequence"
+)
+EXPIRE = (
+    "DELETE FROM dead_letters WHERE dlq_id IN (SELECT dlq_id FROM dead_letters"
+    f" WHERE changed_ms < ? AND NOT is_queued LIMIT {EXPIRED_PER_STEP})"
+)
+
+
+class SqliteDeliveries:
+    def __init__(self, reads: Reads, writer: Writer) -> None:
+        self.lanes = SqliteLanes(reads, writer)
+        self.dead_letters = SqliteDeadLetters(reads, writer)
+        self.webhooks = SqliteWebhooks(reads, writer)
+
+
+class SqliteLanes:
+    def __init__(self, reads: Reads, writer: Writer) -> None:
+        self._reads = reads
+        self._writer = writer
+
+    async def extend(self, chat_id: str, recipients: Sequence[str], first: int, last: int) -> None:
+        rows = [(chat_id, recipient, first, last) for recipient in recipients]
+        await self._writer.run(lambda tx: tx.executemany(EXTEND, rows))
+
+    async def due(self, now_ms: int, limit: int, besides: Collection[str] = ()) -> list[Lane]:
+        rows = self._reads.rows(DUE, (now_ms, encode(sorted(besides)).decode(), limit))
+        return [
+            Lane(
+                chat_id=chat_id,
+                recipient=recipient,
+                next_sequence=next_sequence,
+                target=target,
+                due_ms=due_ms,
+                retry_count=retry_count,
+                crashes=crashes,
+                attempts=decode_events(attempts),
+            )
+            for chat_id, recipient, next_sequence, target, due_ms, retry_count, crashes, attempts in rows
+        ]
+
+    async def next_due(self, after_ms: int) -> int | None:
+        row = self._reads.row("SELECT min(due_ms) FROM lanes WHERE due_ms > ?", (after_ms,))
+        return row[0] if row else None
+
+    async def advance(self, lane: Lane) -> bool:
+        values = (
+            lane.next_sequence,
+            lane.target,
+            lane.due_ms,
+            lane.retry_count,
+            lane.crashes,
+            encode(lane.attempts).decode(),
+            lane.chat_id,
+            lane.recipient,
+        )
+        return await self._writer.run(lambda tx: _changes(tx, ADVANCE, values) == 1)
+
+    async def finish(self, chat_id: str, recipient: str, through: int) -> bool:
+        def work(tx: Transaction) -> bool:
+            if _changes(tx, FINISH, (chat_id, recipient, through)):
+                return True
+            return tx.execute(IS_LANE, (chat_id, recipient)).fetchone() is None
+
+        return await self._writer.run(work)
+
+    async def forget(self, recipient: str) -> None:
+        await self._writer.run(lambda tx: tx.execute("DELETE FROM lanes WHERE recipient = ?", (recipient,)))
+
+
+class SqliteDeadLetters:
+    def __init__(self, reads: Reads, writer: Writer) -> None:
+        self._reads = reads
+        self._writer = writer
+
+    async def add(self, letter: DeadLetter) -> bool:
+        return await self._writer.run(lambda tx: _changes(tx, ADD, _row_of(letter)) == 1)
+
+    async def find(self, selection: Selection, before_id: str, limit: int) -> list[DeadLetter]:
+        where, values = _where(selection)
+        if before_id:
+            where, values = f"{where} AND dlq_id < ?", [*values, before_id]
+        sql = f"{LETTER} WHERE {where} ORDER BY dlq_id DESC LIMIT ?"
+        return [_letter(row) for row in self._reads.rows(sql, (*values, limit))]
+
+    async def count(self, selection: Selection) -> dict[str, int]:
+        where, values = _where(selection)
+        sql = f"SELECT error, count(*) FROM dead_letters WHERE {where} GROUP BY error"
+        return dict(self._reads.rows(sql, tuple(values)))
+
+    async def queue(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
+        where, values = _where(selection)
+        row = (job_id, encode(event).decode(), *values)
+        return await self._writer.run(lambda tx: _changes(tx, QUEUE.format(where=where), row))
+
+    async def discard(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
+        where, values = _where(selection)
+        row = (event.at_ms, job_id, encode(event).decode(), *values)
+        return await self._writer.run(lambda tx: _changes(tx, DISCARD.format(where=where), row))
+
+    async def queued(self, limit: int) -> list[DeadLetter]:
+        return [_letter(row) for row in self._reads.rows(FRONTS, (limit,))]
+
+    async def settle(self, letter: DeadLetter) -> bool:
+        values = [value for name, value in zip(COLUMNS, _row_of(letter), strict=True) if name != "version"]
+        row = (*values, letter.dlq_id, letter.version)
+        return await self._writer.run(lambda tx: _changes(tx, SETTLE, row) == 1)
+
+    async def expire(self, before_ms: int) -> int:
+        gone = 0
+        while step := await self._writer.run(lambda tx: _changes(tx, EXPIRE, (before_ms,))):
+            gone += step
+        return gone
+
+
+class SqliteWebhooks:
+    def __init__(self, reads: Reads, writer: Writer) -> None:
+        self._reads = reads
+        self._writer = writer
+
+    async def add(self, webhook: Webhook) -> None:
+        row = (
+            webhook.webhook_id,
+            webhook.url,
+            encode(webhook.events).decode(),
+            webhook.secret,
+            webhook.created_ms,
+            webhook.chat_id,
+        )
+        await self._writer.run(lambda tx: tx.execute("INSERT INTO webhooks VALUES (?, ?, ?, ?, ?, ?)", row))
+
+    async def all(self) -> list[Webhook]:
+        rows = self._reads.rows(
+            "SELECT webhook_id, url, events, secret, created_ms, chat_id FROM webhooks ORDER BY webhook_id"
+        )
+        return [
+            Webhook(
+                webhook_id=webhook_id,
+                url=url,
+                events=msgspec.json.decode(events, type=tuple[str, ...]),
+                secret=secret,
+                created_ms=created_ms,
+                chat_id=chat_id,
+            )
+            for webhook_id, url, events, secret, created_ms, chat_id in rows
+        ]
+
+    async def remove(self, webhook_id: str) -> bool:
+        sql = "DELETE FROM webhooks WHERE webhook_id = ?"
+        return await self._writer.run(lambda tx: _changes(tx, sql, (webhook_id,)) == 1)
+
+
+def _changes(transaction: Transaction, sql: str, values: Sequence[Any]) -> int:
+    transaction.execute(sql, tuple(values))
+    return transaction.connection.changes()
+
+
+def _row_of(letter: DeadLetter) -> tuple[Any, ...]:
+    values = {name: getattr(letter, name) for name in COLUMNS}
+    values |= {
+        "status": letter.status.value,
+        "is_queued": int(letter.is_queued),
+        "history": encode(letter.history).decode(),
+    }
+    return tuple(values.values())
+
+
+def _letter(row: Row) -> DeadLetter:
+    values = dict(zip(COLUMNS, row, strict=True))
+    values |= {
+        "status": LetterStatus(values["status"]),
+        "is_queued": bool(values["is_queued"]),
+        "history": decode_events(values["history"]),
+    }
+    return DeadLetter(**values)
+
+
+def _where(selection: Selection) -> tuple[str, list[Any]]:
+    """As a condition, with the values of its parameters."""
+    conditions: list[tuple[str, Any]] = [
+        ("status = ?", selection.status and selection.status.value),
+        ("is_queued = ?", None if selection.is_queued is None else int(selection.is_queued)),
+        ("error = ?", selection.error),
+        ("source_topic = ?", selection.topic),
+        ("chat_id = ?", selection.chat_id),
+        ("recipient = ?", selection.recipient),
+        ("job_id = ?", selection.job_id),
+        ("dlq_ms >= ?", selection.after_ms),
+        ("dlq_ms < ?", selection.before_ms),
+    ]
+    if selection.ids is not None:
+        ids = [dlq_id for dlq_id in selection.ids if "\0" not in dlq_id]
+        conditions.append(("dlq_id IN (SELECT value FROM json_each(?))", encode(ids).decode()))
+    given = [(text, value) for text, value in conditions if value is not None]
+    return " AND ".join(text for text, _ in given) or "1", [value for _, value in given]

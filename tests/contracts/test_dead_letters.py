@@ -1,0 +1,173 @@
+"""The promises of the port `DeadLetters`."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from parley.store.delivery.ports import DeadLetters
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection
+from tests.contracts.engines import Engine
+
+ALL = Selection()
+ASKED = DeliveryEvent(50, "replay", actor="user_1")
+THROWN_AWAY = DeliveryEvent(60, "discard", detail="no use", actor="user_1")
+
+
+def letter(number: int, **values: Any) -> DeadLetter:
+    usual: dict[str, Any] = {
+        "dlq_id": f"dlq_{number:02}",
+        "chat_id": "chat_1",
+        "sequence": number,
+        "recipient": "wh_1",
+        "message_id": f"msg_{number}",
+        "sender_id": "user_2",
+        "created_ms": number,
+        "error": "timeout",
+        "detail": "no answer",
+        "retry_count": 3,
+        "first_attempt_ms": number + 1,
+        "last_attempt_ms": number + 7,
+        "dlq_ms": number * 10,
+        "changed_ms": number * 10,
+        "source_topic": "messages.outbound",
+        "source_offset": number,
+        "history": (DeliveryEvent(1, "failed", "timeout"),),
+    }
+    return DeadLetter(**usual | values)
+
+
+async def found(letters: DeadLetters, selection: Selection = ALL) -> list[int]:
+    return sorted(one.sequence for one in await letters.find(selection, "", 100))
+
+
+async def test_a_dead_letter_is_added_once(engine: Engine) -> None:
+    """A worker that was killed after it had written one writes it again: the first one stays."""
+    async with engine.opened() as store:
+        letters = store.deliveries.dead_letters
+        assert await letters.add(letter(1))
+        assert await letters.discard(ALL, "job_1", THROWN_AWAY) == 1
+        assert not await letters.add(letter(1, error="refused"))
+        await store.reopen()
+        (kept,) = await store.deliveries.dead_letters.find(ALL, "", 10)
+        assert kept == replace(
+            letter(1),
+            status=LetterStatus.FAILED,
+            changed_ms=60,
+            job_id="job_1",
+            version=2,
+            history=(*letter(1).history, THROWN_AWAY),
+        )
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        (ALL, [1, 2, 3, 4]),
+        (Selection(error="refused"), [2]),
+        (Selection(topic="push"), [3]),
+        (Selection(chat_id="chat_2"), [4]),
+        (Selection(recipient="wh_2"), [4]),
+        (Selection(after_ms=20), [2, 3, 4]),
+        (Selection(before_ms=20), [1]),
+        (Selection(after_ms=20, before_ms=40, error="timeout"), [3]),
+        (Selection(ids=("dlq_01", "dlq_03", "dlq_99", "a\0b")), [1, 3]),
+        (Selection(ids=()), []),
+        (Selection(status=LetterStatus.PENDING), [1, 2, 3, 4]),
+        (Selection(status=LetterStatus.REPLAYED), []),
+        (Selection(is_queued=True), []),
+    ],
+)
+async def test_letters_are_found_and_counted_by_what_they_are(
+    engine: Engine, selection: Selection, expected: list[int]
+) -> None:
+    """All conditions that are given must hold."""
+    async with engine.opened() as store:
+        letters = store.deliveries.dead_letters
+        for one in (
+            letter(1),
+            letter(2, error="refused"),
+            letter(3, source_topic="push"),
+            letter(4, chat_id="chat_2", recipient="wh_2"),
+        ):
+            await letters.add(one)
+        assert await found(letters, selection) == expected
+        assert sum((await letters.count(selection)).values()) == len(expected)
+
+
+async def test_pages_go_on_where_the_last_one_ended(engine: Engine) -> None:
+    """The highest id first; the counts are by error."""
+    async with engine.opened() as store:
+        letters = store.deliveries.dead_letters
+        for number in range(1, 6):
+            await letters.add(letter(number, error="refused" if number > 3 else "timeout"))
+        first = await letters.find(ALL, "", 2)
+        assert [one.sequence for one in first] == [5, 4]
+        assert [one.sequence for one in await letters.find(ALL, first[-1].dlq_id, 9)] == [3, 2, 1]
+        assert await letters.count(ALL) == {"refused": 2, "timeout": 3}
+
+
+async def test_a_replay_is_queued_once(engine: Engine) -> None:
+    """Asked for twice, a letter keeps its first job; its retries begin anew."""
+    async with engine.opened() as store:
+        letters = store.deliveries.dead_letters
+        await letters.add(letter(1))
+        await letters.add(letter(2, error="refused"))
+        assert await letters.queue(Selection(error="timeout"), "job_1", ASKED) == 1
+        assert await letters.queue(ALL, "job_2", ASKED) == 1
+        assert await found(letters, Selection(job_id="job_1", is_queued=True)) == [1]
+        queued = await letters.queued(10)
+        assert [(one.sequence, one.retry_count, one.history[-1]) for one in queued] == [
+            (1, 0, ASKED),
+            (2, 0, ASKED),
+        ]
+
+
+async def test_only_pending_letters_are_replayed_or_discarded(engine: Engine) -> None:
+    """What was replayed or thrown away stays so; what is queued can still be thrown away."""
+    async with engine.opened() as store:
+        letters = store.deliveries.dead_letters
+        await letters.add(letter(1, status=LetterStatus.REPLAYED))
+        await letters.add(letter(2, status=LetterStatus.FAILED))
+        await letters.add(letter(3))
+        assert await letters.queue(ALL, "job_1", ASKED) == 1
+        assert await letters.discard(ALL, "job_2", THROWN_AWAY) == 1
+        assert await letters.queued(10) == []
+        assert await found(letters, Selection(status=LetterStatus.FAILED)) == [2, 3]
+
+
+async def test_the_queue_is_in_the_order_of_each_chat(engine: Engine) -> None:
+    """However the letters were added: a few of each recipient and chat, lowest sequence first."""
+    async with engine.opened() as store:
+        letters = store.deliveries.dead_letters
+        for number, chat_id in [(10, "chat_2"), (4, "chat_1"), (2, "chat_1"), (3, "chat_1"), (5, "chat_2")]:
+            await letters.add(letter(number, chat_id=chat_id))
+        await letters.queue(ALL, "job_1", ASKED)
+        queued = [(one.chat_id, one.sequence) for one in await letters.queued(2)]
+        assert queued == [("chat_1", 2), ("chat_1", 3), ("chat_2", 5), ("chat_2", 10)]
+
+
+async def test_a_letter_that_changed_meanwhile_is_not_overwritten(engine: Engine) -> None:
+    """Of a worker that settles it and an operator who discards it, one wins, and the other learns of it."""
+    async with engine.opened() as store:
+        letters = store.deliveries.dead_letters
+        await letters.add(letter(1))
+        (read,) = await letters.find(ALL, "", 1)
+        await letters.discard(ALL, "job_1", THROWN_AWAY)
+        assert not await letters.settle(replace(read, status=LetterStatus.REPLAYED))
+        (now,) = await letters.find(ALL, "", 1)
+        assert now.status is LetterStatus.FAILED
+        assert await letters.settle(replace(now, detail="looked at"))
+        assert not await letters.settle(replace(now, detail="looked at twice"))
+
+
+async def test_letters_expire_unless_they_are_queued(engine: Engine) -> None:
+    """By the time of their last change, not of their message."""
+    async with engine.opened() as store:
+        letters = store.deliveries.dead_letters
+        for number in (1, 2, 3, 4):
+            await letters.add(letter(number))
+        await letters.discard(Selection(ids=("dlq_01",)), "job_1", THROWN_AWAY)
+        await letters.queue(Selection(ids=("dlq_02",)), "job_2", ASKED)
+        assert await letters.expire(40) == 1
+        assert await found(letters) == [1, 2, 4]

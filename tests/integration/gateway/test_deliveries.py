@@ -1,0 +1,183 @@
+"""Webhooks and dead letters of a real server: what integrators get, and what operators do about failures."""
+
+import hashlib
+import hmac
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.integration.gateway.serving import Place, Served, assert_refused, message
+from tests.integration.gateway.test_webhook_channel import Receiver, receiving
+from tests.waiting import eventually
+
+ALLOW = {"PARLEY_WEBHOOKS_ALLOWED_NETWORKS": "127.0.0.0/8"}
+EVENTS = ["message.created", "member.changed"]
+
+
+async def add_hook(served: Served, root: Any, receiver: Receiver, **fields: Any) -> dict[str, Any]:
+    body = {"url": f"http://127.0.0.1:{receiver.port}/hook", "events": EVENTS, **fields}
+    answer = await served.as_(root).post("/v1/admin/webhooks", body)
+    assert answer.status == 201, answer
+    made: dict[str, Any] = answer.body
+    return made
+
+
+def contents(receiver: Receiver, kind: str = "message.created") -> list[str]:
+    events = [msgspec.json.decode(body) for _, body in receiver.got]
+    return [event["data"]["content"] for event in events if event["type"] == kind]
+
+
+def is_signed(secret: str, headers: dict[str, str], body: bytes) -> bool:
+    """As an integrator checks it."""
+    parts = dict(part.split("=", 1) for part in headers["Parley-Signature"].split(","))
+    expected = hmac.new(secret.encode(), parts["t"].encode() + b"." + body, hashlib.sha256).hexdigest()
+    return hmac.compare_digest(parts["v1"], expected)
+
+
+async def dead(served: Served, root: Any, count: int) -> Any:
+    """Until there are so many pending dead letters; the page with them."""
+    page: Any = None
+
+    async def are_there() -> bool:
+        nonlocal page
+        page = (await served.as_(root).get("/v1/admin/dlq", status="pending")).body
+        return bool(page["total"] == count)
+
+    await eventually(are_there)
+    return page
+
+
+async def test_an_integrator_gets_what_happens_in_order_and_signed(place: Place) -> None:
+    """Messages and changes of members, from the moment on that the webhook is there."""
+    async with place.serving(ALLOW) as served, receiving() as receiver:
+        root, (ann, ben) = await served.operator(), await served.people("ann", "ben")
+        group = await served.as_(ann).create_group()
+        await served.as_(ann).post(f"/v1/chats/{group}/messages", message("before"))
+        hook = await add_hook(served, root, receiver)
+        for text in ("one", "two", "three"):
+            await served.as_(ann).post(f"/v1/chats/{group}/messages", message(text))
+        await served.as_(ann).post(f"/v1/chats/{group}/members", {"user_id": ben.user_id})
+        await eventually(lambda: len(receiver.got) >= 4)
+        assert contents(receiver) == ["one", "two", "three"]
+        assert len(contents(receiver, "member.changed")) == 1
+        assert all(is_signed(hook["secret"], *got) for got in receiver.got)
+        assert not is_signed("another", *receiver.got[0])
+
+
+async def test_a_dead_letter_comes_back(place: Place) -> None:
+    """Refused by the receiver, found by its error, shown with its story, replayed once the cause is fixed."""
+    async with place.serving(ALLOW) as served, receiving() as receiver:
+        root, (ann,) = await served.operator(), await served.people("ann")
+        group = await served.as_(ann).create_group()
+        hook = await add_hook(served, root, receiver)
+        receiver.status = 400
+        for text in ("one", "two"):
+            await served.as_(ann).post(f"/v1/chats/{group}/messages", message(text))
+        page = await dead(served, root, 2)
+        assert page["groups"] == [{"error": "refused", "count": 2}]
+        record = page["records"][-1]
+        assert record["original_message"]["content"] == "one"
+        assert record["original_message"]["sender"] == ann.user_id
+        assert record["original_message"]["recipient"] == hook["webhook_id"]
+        assert (record["source_topic"], record["source_offset"]) == ("messages.outbound", 1)
+        story = (await served.as_(root).get(f"/v1/admin/dlq/{record['dlq_id']}")).body
+        assert [event["action"] for event in story["history"]] == ["failed", "dead_lettered"]
+
+        receiver.status, receiver.got = 200, []
+        order = {"filter": {"error": "refused", "recipient": hook["webhook_id"]}}
+        dry = await served.as_(root).post("/v1/admin/dlq/replay", {**order, "dry_run": True})
+        assert dry.body == {"matched": 2, "job_id": None}
+        job = (await served.as_(root).post("/v1/admin/dlq/replay", order)).body
+        assert job["matched"] == 2
+        await dead(served, root, 0)
+        assert contents(receiver) == ["one", "two"]
+        done = (await served.as_(root).get(f"/v1/admin/dlq/jobs/{job['job_id']}")).body
+        assert done == {"job_id": job["job_id"], "waiting": 0, "replayed": 2, "failed": 0}
+        again = (await served.as_(root).post("/v1/admin/dlq/replay", order)).body
+        assert again["matched"] == 0
+        assert len(receiver.got) == 2
+
+
+async def test_what_was_owed_survives_a_restart(place: Place) -> None:
+    """The receiver was away when the server stopped: the next one goes on, in order, and misses nothing."""
+    async with receiving() as receiver:
+        async with place.serving(ALLOW) as served:
+            root, (ann,) = await served.operator(), await served.people("ann")
+            group = await served.as_(ann).create_group()
+            await add_hook(served, root, receiver)
+            receiver.status = 503
+            for text in ("one", "two", "three"):
+                await served.as_(ann).post(f"/v1/chats/{group}/messages", message(text))
+            await eventually(lambda: bool(receiver.got))
+        receiver.status, receiver.got = 200, []
+        async with place.serving(ALLOW):
+            await eventually(lambda: len(receiver.got) >= 3)
+        assert contents(receiver) == ["one", "two", "three"]
+
+
+async def test_discarding_is_recorded_with_its_reason(place: Place) -> None:
+    """Who did it and why is in the letter's story and in the audit log."""
+    async with place.serving(ALLOW) as served, receiving() as receiver:
+        root, (ann,) = await served.operator(), await served.people("ann")
+        group = await served.as_(ann).create_group()
+        await add_hook(served, root, receiver)
+        receiver.status = 400
+        await served.as_(ann).post(f"/v1/chats/{group}/messages", message("one"))
+        page = await dead(served, root, 1)
+        dlq_id = page["records"][0]["dlq_id"]
+        order = {"ids": [dlq_id], "reason": "the integration is gone"}
+        job = (await served.as_(root).post("/v1/admin/dlq/discard", order)).body
+        assert job["matched"] == 1
+        story = (await served.as_(root).get(f"/v1/admin/dlq/{dlq_id}")).body
+        assert story["status"] == "permanently_failed"
+        last = story["history"][-1]
+        assert (last["action"], last["detail"], last["actor"]) == ("discard", order["reason"], root.user_id)
+        records = (await served.as_(root).get("/v1/admin/audit")).body["records"]
+        (record,) = [one for one in records if one["action"] == "dlq.discard"]
+        assert (record["target_id"], record["actor"]) == (job["job_id"], root.user_id)
+        assert order["reason"] in record["detail"]
+
+
+async def test_a_removed_webhook_gets_nothing_more(place: Place) -> None:
+    """It is not listed any more, and its secret never was."""
+    async with place.serving(ALLOW) as served, receiving() as receiver, receiving() as other:
+        root, (ann,) = await served.operator(), await served.people("ann")
+        group = await served.as_(ann).create_group()
+        hook, kept = await add_hook(served, root, receiver), await add_hook(served, root, other)
+        listed = (await served.as_(root).get("/v1/admin/webhooks")).body["webhooks"]
+        assert [one["webhook_id"] for one in listed] == [hook["webhook_id"], kept["webhook_id"]]
+        assert not any("secret" in one for one in listed)
+        path = f"/v1/admin/webhooks/{hook['webhook_id']}"
+        assert (await served.as_(root).delete(path)).status == 204
+        assert_refused(await served.as_(root).delete(path), 404, "not_found")
+        await served.as_(ann).post(f"/v1/chats/{group}/messages", message("one"))
+        await eventually(lambda: len(other.got) == 1)
+        assert receiver.got == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"url": "https://127.0.0.1/", "events": EVENTS},
+        {"url": "http://example.com/", "events": EVENTS},
+        {"url": "https://example.com/", "events": []},
+        {"url": "https://example.com/", "events": ["message.burnt"]},
+    ],
+)
+async def test_a_bad_webhook_is_refused(place: Place, body: dict[str, Any]) -> None:
+    """Before anything is stored."""
+    async with place.serving() as served:
+        root = await served.operator()
+        assert_refused(await served.as_(root).post("/v1/admin/webhooks", body), 400, "bad_request")
+        assert (await served.as_(root).get("/v1/admin/webhooks")).body == {"webhooks": []}
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"ids": [], "filter": {}}, {"filter": {"after": "yesterday"}}, {"filter": {"eror": "x"}}]
+)
+async def test_an_unclear_replay_is_refused(place: Place, body: dict[str, Any]) -> None:
+    """A mistyped filter must not select everything."""
+    async with place.serving() as served:
+        root = await served.operator()
+        assert_refused(await served.as_(root).post("/v1/admin/dlq/replay", body), 400, "bad_request")

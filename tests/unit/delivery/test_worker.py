@@ -1,0 +1,309 @@
+"""What a recipient gets of a chat while it, the worker or a message fails."""
+
+import asyncio
+
+from parley.clock import MS_PER_DAY
+from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
+from parley.delivery.ports import Parcel
+from parley.delivery.worker import LANES_PER_RECIPIENT_MAX
+from parley.store.delivery.rows import LetterStatus
+from tests.harness.clock import START_MS
+from tests.unit.delivery.world import HOOK, DeliveryWorld, away, play
+
+
+def test_an_unreachable_recipient_is_tried_three_times_more() -> None:
+    """After about 1, 2 and 4 seconds; then the message is a dead letter that says all there is to say."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        away(world.channel)
+        chat_id = await world.chat()
+        async with world.working():
+            news = await world.say(chat_id, "hello")
+            await asyncio.sleep(60)
+        (letter,) = await world.letters()
+        entry = news.positions[0]
+        times = [event.at_ms - START_MS for event in letter.history]
+        assert times == [0, 1_100, 3_300, 7_700, 7_700]
+        assert [event.action for event in letter.history] == ["failed"] * 4 + ["dead_lettered"]
+        assert (letter.chat_id, letter.sequence, letter.recipient) == (chat_id, entry.sequence, HOOK)
+        assert (letter.error, letter.detail) == ("unreachable", "connection refused")
+        assert (letter.retry_count, letter.status) == (3, LetterStatus.PENDING)
+        assert (letter.first_attempt_ms, letter.last_attempt_ms) == (START_MS, START_MS + 7_700)
+        assert letter.dlq_ms == START_MS + 7_700
+        assert (letter.sender_id, letter.source_topic) == (world.ann, "messages.outbound")
+        assert letter.source_offset == entry.sequence
+        assert letter.message_id.encode() in (entry.wire or b"")
+        assert len(world.channel.tried) == 4
+
+    play(scenario, chance=1.0)
+
+
+def test_a_recipient_that_comes_back_in_time_gets_everything() -> None:
+    """The third retry reaches it: there is no dead letter, and the order is kept."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        away(world.channel, lambda _: world.clock() < START_MS + 5_000)
+        chat_id = await world.chat()
+        async with world.working():
+            await world.say(chat_id, "a", "b")
+            await asyncio.sleep(2)
+            await world.say(chat_id, "c")
+            await asyncio.sleep(60)
+        assert world.channel.contents() == ["a", "b", "c"]
+        assert await world.letters() == []
+        assert await world.store.deliveries.lanes.due(2**60, 10) == []
+
+    play(scenario)
+
+
+def test_a_retried_message_is_not_overtaken_and_others_go_on() -> None:
+    """One chat waits for one recipient; other chats and other recipients do not."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        world.channel.names = [HOOK, "wh_2"]
+        first, second = await world.chat(), await world.chat()
+        away(
+            world.channel,
+            lambda parcel: (
+                parcel.recipient == HOOK
+                and parcel.entry.chat_id == first
+                and world.clock() < START_MS + 2_000
+            ),
+        )
+        async with world.working():
+            await world.say(first, "a", "b")
+            await world.say(second, "x")
+            await world.say(first, "c")
+            await asyncio.sleep(0.5)
+            assert world.channel.contents() == ["x"]
+            assert sorted(world.channel.contents("wh_2")) == ["a", "b", "c", "x"]
+            await asyncio.sleep(60)
+        assert world.channel.contents() == ["x", "a", "b", "c"]
+
+    play(scenario)
+
+
+def test_after_its_last_retry_a_message_lets_the_next_one_pass() -> None:
+    """Only the message in front is a dead letter; the next one has all its retries."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        away(world.channel, lambda parcel: parcel.entry.content == "b")
+        chat_id = await world.chat()
+        async with world.working():
+            await world.say(chat_id, "a", "b", "c")
+            await asyncio.sleep(60)
+        assert world.channel.contents() == ["a", "c"]
+        assert [letter.sequence for letter in await world.letters()] == [2]
+
+    play(scenario)
+
+
+def test_a_permanent_failure_is_not_retried() -> None:
+    """One attempt, and the rest goes on at once."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        async def refuse_b(parcel: Parcel) -> DeliveryFailure | None:
+            if parcel.entry.content == "b":
+                return DeliveryFailure(Fault.REFUSED, "400")
+            return await world.channel.take(parcel)
+
+        world.channel.answer = refuse_b
+        chat_id = await world.chat()
+        async with world.working():
+            await world.say(chat_id, "a", "b", "c")
+            await asyncio.sleep(0.1)
+            assert world.channel.contents() == ["a", "c"]
+        (letter,) = await world.letters()
+        assert (letter.error, letter.retry_count) == ("refused", 0)
+
+    play(scenario)
+
+
+def test_what_is_too_old_is_not_delivered() -> None:
+    """A worker that was away for more than seven days delivers what is younger."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        chat_id = await world.chat()
+        await world.say(chat_id, "old")
+        await asyncio.sleep(7 * MS_PER_DAY / 1000 - 60)
+        await world.say(chat_id, "young")
+        await asyncio.sleep(120)
+        async with world.working():
+            await asyncio.sleep(1)
+        assert world.channel.contents() == ["young"]
+        assert [letter.error for letter in await world.letters()] == ["too_old"]
+
+    play(scenario)
+
+
+def test_a_kill_between_delivery_and_commit_repeats_the_same_event() -> None:
+    """The receiver sees the same event id again; by first sight the order is that of the chat."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        async def take_and_hang(parcel: Parcel) -> DeliveryFailure | None:
+            await world.channel.take(parcel)
+            if parcel.entry.content == "c":
+                await asyncio.Event().wait()
+            return None
+
+        world.channel.answer = take_and_hang
+        chat_id = await world.chat()
+        async with world.working():
+            await world.say(chat_id, "a", "b", "c", "d")
+            await asyncio.sleep(1)
+        world.restart()
+        world.channel.answer = world.channel.take
+        async with world.working():
+            await asyncio.sleep(1)
+        assert world.channel.contents() == ["a", "b", "c", "c", "d"]
+        twice = [parcel for parcel in world.channel.got if parcel.entry.content == "c"]
+        assert twice[0].event_id == twice[1].event_id
+        assert len({parcel.event_id for parcel in world.channel.got}) == 4
+
+    play(scenario)
+
+
+def test_a_waiting_retry_survives_the_worker() -> None:
+    """A new worker goes on with the count and the due time of the old one."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        away(world.channel)
+        chat_id = await world.chat()
+        async with world.working():
+            await world.say(chat_id, "a")
+            await asyncio.sleep(2)
+        world.restart()
+        async with world.working():
+            await asyncio.sleep(60)
+        (letter,) = await world.letters()
+        assert [event.at_ms - START_MS for event in letter.history] == [0, 1_000, 3_000, 7_000, 7_000]
+
+    play(scenario)
+
+
+def test_news_that_comes_again_does_not_move_a_waiting_lane() -> None:
+    """The feed hands out again what a crash left unnoted: what waits keeps its place, nothing comes early."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        away(world.channel, lambda parcel: parcel.entry.content == "b" and world.clock() < START_MS + 2_000)
+        chat_id = await world.chat()
+        async with world.working():
+            news = await world.say(chat_id, "a", "b", "c")
+            await asyncio.sleep(0.5)
+            await world.worker.handle(news)
+            await asyncio.sleep(60)
+        assert world.channel.contents() == ["a", "b", "c"]
+
+    play(scenario)
+
+
+def test_news_that_comes_again_leaves_dead_letters_alone() -> None:
+    """What waits for its replay is not delivered beside it, or the replay would deliver it twice."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        away(world.channel, lambda parcel: parcel.entry.content == "b" and world.clock() < START_MS + 30_000)
+        chat_id = await world.chat()
+        async with world.working():
+            news = await world.say(chat_id, "a", "b", "c")
+            await asyncio.sleep(60)
+            await world.worker.handle(news)
+            await asyncio.sleep(60)
+        assert world.channel.contents() == ["a", "c", "a", "c"]
+        assert [letter.sequence for letter in await world.letters()] == [2]
+
+    play(scenario)
+
+
+def test_poison_among_a_thousand() -> None:
+    """It crashes its consumer twice, is quarantined with the traceback, and 999 arrive in order."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        async def crash(parcel: Parcel) -> DeliveryFailure | None:
+            if parcel.entry.content == "500":
+                raise ZeroDivisionError("boom")
+            return await world.channel.take(parcel)
+
+        world.channel.answer = crash
+        chat_id = await world.chat()
+        async with world.working():
+            await world.say(chat_id, *map(str, range(1_000)))
+            await asyncio.sleep(60)
+        assert world.channel.contents() == [str(n) for n in range(1_000) if n != 500]
+        (letter,) = await world.letters()
+        assert (letter.error, letter.sequence) == ("poison", 501)
+        assert letter.detail.startswith("Traceback")
+        assert letter.detail.endswith("ZeroDivisionError: boom\n")
+        assert world.channel.tried.count("500") == 2
+
+    play(scenario)
+
+
+def test_a_malformed_message_is_a_dead_letter() -> None:
+    """What cannot be read is not tried at all, and the rest goes on."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        chat_id = await world.chat()
+        news = await world.write(chat_id, "a", "b", "c")
+        world.store.log._tables.chats[chat_id].wires[2] = b'{"chat_id": 3'
+        async with world.working():
+            await world.worker.handle(news)
+            await asyncio.sleep(60)
+        assert world.channel.contents() == ["a", "c"]
+        (letter,) = await world.letters()
+        assert (letter.error, letter.sequence, letter.retry_count) == ("malformed", 2, 0)
+
+    play(scenario)
+
+
+def test_a_slow_recipient_leaves_room_for_others() -> None:
+    """It hangs in many chats at once; another recipient gets everything meanwhile."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        world.channel.names = [HOOK, "wh_2"]
+
+        async def hang(parcel: Parcel) -> DeliveryFailure | None:
+            if parcel.recipient == HOOK:
+                await asyncio.Event().wait()
+            return await world.channel.take(parcel)
+
+        world.channel.answer = hang
+        chats = [await world.chat() for _ in range(40)]
+        async with world.working():
+            for number, chat_id in enumerate(chats):
+                await world.say(chat_id, f"{number}")
+            await asyncio.sleep(1)
+            assert sorted(map(int, world.channel.contents("wh_2"))) == list(range(40))
+            assert len(world.channel.tried) == 40 + LANES_PER_RECIPIENT_MAX
+
+    play(scenario)
+
+
+def test_a_removed_recipient_has_no_lane_and_no_dead_letters() -> None:
+    """What was owed to it is forgotten when it is due."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        away(world.channel)
+        chat_id = await world.chat()
+        async with world.working():
+            await world.say(chat_id, "a", "b")
+            await asyncio.sleep(0.5)
+            world.channel.names = []
+            await asyncio.sleep(60)
+        assert await world.store.deliveries.lanes.due(2**60, 10) == []
+        assert await world.letters() == []
+
+    play(scenario)
+
+
+def test_without_retries_the_first_failure_is_the_last() -> None:
+    """delivery.max_retries = 0."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        away(world.channel)
+        chat_id = await world.chat()
+        async with world.working():
+            await world.say(chat_id, "a")
+            await asyncio.sleep(0.1)
+        assert [letter.retry_count for letter in await world.letters()] == [0]
+
+    play(scenario, policy=RetryPolicy(max_retries=0))

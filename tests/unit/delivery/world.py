@@ -1,0 +1,159 @@
+"""People who talk, a fake recipient, and a worker that can be killed and started again, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
+from parley.delivery.ports import Parcel
+from parley.delivery.replays import Replays
+from parley.delivery.worker import DeliveryWorker
+from parley.ids import Ids
+from parley.model import Persisted, StoredEntry
+from parley.store.delivery.rows import DeadLetter, Selection
+from parley.store.ports import Handle
+from parley.telemetry import Metrics
+from parley.wire.frames import Entry
+from tests.contracts.acting import add_group, add_person, message
+from tests.harness.clock import VirtualClock, run_virtual
+from tests.memory.engine import MemoryStore
+from tests.memory.tables import Tables
+
+ALL = Selection()
+HOOK = "wh_1"
+
+
+class FakeChannel:
+    """A recipient that notes what it gets. `answer` decides about each attempt, and may raise or wait."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = list(names or (HOOK,))
+        self.got: list[Parcel] = []
+        self.tried: list[str] = []
+        self.answer: Callable[[Parcel], Awaitable[DeliveryFailure | None]] = self.take
+
+    async def take(self, parcel: Parcel) -> DeliveryFailure | None:
+        self.got.append(parcel)
+        return None
+
+    async def recipients(self, chat_id: str, until_ms: int | None = None) -> list[str]:
+        return self.names
+
+    async def wants(self, recipient: str, entry: Entry) -> bool:
+        return entry.kind == "message"
+
+    async def attempt(self, parcel: Parcel) -> DeliveryFailure | None:
+        self.tried.append(parcel.entry.content)
+        return await self.answer(parcel)
+
+    def contents(self, recipient: str = HOOK) -> list[str]:
+        return [parcel.entry.content for parcel in self.got if parcel.recipient == recipient]
+
+
+def away(channel: FakeChannel, when: Callable[[Parcel], bool] = lambda _: True) -> None:
+    """The recipient cannot be reached, for parcels of which this holds."""
+
+    async def answer(parcel: Parcel) -> DeliveryFailure | None:
+        if when(parcel):
+            return DeliveryFailure(Fault.UNREACHABLE, "connection refused")
+        return await channel.take(parcel)
+
+    channel.answer = answer
+
+
+class NoFeed:
+    """A feed that never has news: the tests call `handle` themselves."""
+
+    async def consume(self, group: str, handle: Handle) -> None:
+        await asyncio.Event().wait()
+
+    async def lags(self) -> dict[str, int]:
+        return {}
+
+
+class DeliveryWorld:
+    def __init__(self, clock: VirtualClock, policy: RetryPolicy, chance: float) -> None:
+        self.clock = clock
+        self.channel = FakeChannel()
+        self._policy = policy
+        self._chance = chance
+        self.ids = Ids(random.Random(7).getrandbits)
+        self.metrics = Metrics(clock)
+        self.store = MemoryStore(Tables(), clock=clock, ids=self.ids, metrics=self.metrics)
+        self.acting: Any = SimpleNamespace(
+            clock=clock,
+            ids=self.ids,
+            accounts=self.store.accounts,
+            directory=self.store.directory,
+            log=self.store.log,
+        )
+        self.ann = ""
+        self.restart()
+
+    def restart(self) -> None:
+        """A new process: nothing of the old one is left but the store."""
+        parts = (
+            self.store.log,
+            self.store.deliveries,
+            self.channel,
+            self._policy,
+            self.clock,
+            self.metrics,
+        )
+        self.worker = DeliveryWorker(*parts, lambda: self._chance)
+        self.replays = Replays(*parts, self.store.audit, self.ids, lambda: self._chance)
+
+    async def chat(self) -> str:
+        if not self.ann:
+            self.ann = await add_person(self.acting, "ann")
+        return await add_group(self.acting, self.ann)
+
+    async def say(self, chat_id: str, *contents: str) -> Persisted:
+        """Messages become durable, and the worker hears of it."""
+        news = await self.write(chat_id, *contents)
+        await self.worker.handle(news)
+        return news
+
+    async def write(self, chat_id: str, *contents: str) -> Persisted:
+        positions: list[StoredEntry] = []
+        for content in contents:
+            draft = message(chat_id, self.ann, content)
+            (added,) = (await self.store.log.append([draft])).persisted
+            positions += added.positions
+        return Persisted(chat_id, 1, positions)
+
+    @asynccontextmanager
+    async def working(self) -> AsyncIterator[None]:
+        """The worker and the replays run for as long as the block; then they are killed."""
+        tasks = [
+            asyncio.create_task(self.worker.run(NoFeed())),
+            asyncio.create_task(self.replays.run()),
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def letters(self, selection: Selection = ALL) -> list[DeadLetter]:
+        found = await self.store.deliveries.dead_letters.find(selection, "", 10_000)
+        return sorted(found, key=lambda letter: (letter.chat_id, letter.sequence))
+
+
+def play(
+    scenario: Callable[[DeliveryWorld], Awaitable[None]],
+    policy: RetryPolicy = RetryPolicy(),  # noqa: B008 - it is frozen
+    chance: float = 0.0,
+) -> None:
+    """Run a scenario in virtual time."""
+
+    async def in_world(clock: VirtualClock) -> None:
+        await scenario(DeliveryWorld(clock, policy, chance))
+
+    run_virtual(in_world)
