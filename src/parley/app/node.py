@@ -97,10 +97,7 @@ class App:
             config, clock=clock, ids=make_ids, metrics=metrics, environment=environment
         )
         self.ephemeral = ephemeral = _make_ephemeral(config, keys, clock, metrics)
-        holder = f"{self.node_id}.{secrets.token_hex(HOLDER_BYTES)}"
-        # Servers with stores of their own may share a Redis: each has its jobs for itself.
-        shared = LocalEphemeral(clock) if config.store.engine == "sqlite" else ephemeral
-        self.supervisor = Supervisor(self.node_id, holder, shared.leases, shared.job_records, metrics, clock)
+        self.supervisor = self._make_supervisor()
         metrics.store_available.register(lambda: store.available)
         metrics.ephemeral_available.register(lambda: ephemeral.available)
         metrics.signals_dropped.register(lambda: ephemeral.signals.dropped)
@@ -158,6 +155,12 @@ class App:
         self.gateway = self._make_gateway()
         self._lock: IO[str] | None = None
         """The folder belongs to this process, also where only its address is kept there."""
+
+    def _make_supervisor(self) -> Supervisor:
+        """Servers with stores of their own may share a Redis: each has its jobs for itself."""
+        holder = f"{self.node_id}.{secrets.token_hex(HOLDER_BYTES)}"
+        shared = LocalEphemeral(self.clock) if self.config.store.engine == "sqlite" else self.ephemeral
+        return Supervisor(self.node_id, holder, shared.leases, shared.job_records, self.metrics, self.clock)
 
     def _make_cluster(self) -> ClusterNode | None:
         """Only nodes that share a store can work together."""

@@ -12,6 +12,7 @@ from tests.waiting import eventually
 JOBS = {
     "account_deletions",
     "catch_up",
+    "deliveries",
     "expired_sessions",
     "file_watch",
     "idle_sweep",
