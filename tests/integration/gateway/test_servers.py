@@ -39,7 +39,7 @@ async def test_every_job_of_a_server_is_listed(place: Place) -> None:
         assert [one["name"] for one in jobs] == sorted(one["name"] for one in jobs)
         assert {one["node"] for one in jobs} == {served.app.node_id}
         assert {one["name"] for one in jobs if one["scope"] == "cluster"} == {"expired_sessions"}
-        assert {one["name"] for one in jobs if one["interval_seconds"] is None} == {"catch_up"}
+        assert {one["name"] for one in jobs if one["interval_seconds"] is None} == {"catch_up", "deliveries"}
         assert not any(one["is_overdue"] for one in jobs)
 
 
