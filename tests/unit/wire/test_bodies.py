@@ -16,7 +16,18 @@ KINDS: dict[str, Any] = {
     for name, kind in vars(bodies).items()
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__ == bodies.__name__
 } | {"Receipt": frames.Receipt, "Batch": frames.Batch[Raw]}
-IN_OTHERS = {"SessionInfo", "Device", "Related", "MemberInfo", "UserSession", "InvitationInfo"}
+IN_OTHERS = {
+    *("SessionInfo", "Device", "Related", "MemberInfo", "UserSession", "InvitationInfo"),
+    *("JobInfo", "NodeInfo", "TopicInfo", "GroupLag"),
+    *(
+        "DeadLetterInfo",
+        "DeadLetterEvent",
+        "DeadLetterGroup",
+        "DeadLetterFilter",
+        "OriginalMessage",
+        "WebhookInfo",
+    ),
+}
 
 
 @pytest.mark.parametrize("vector", [pytest.param(vector, id=vector["name"]) for vector in VECTORS])
