@@ -14,6 +14,8 @@ from math import ceil
 from msgspec import Struct
 from msgspec.structs import replace
 
+from parley.store.dynamodb.append import KEYS_APART_MIN
+
 SECONDS_PER_DAY = 86_400
 DAYS_PER_MONTH = 30
 HOURS_PER_MONTH = 730
@@ -22,6 +24,10 @@ GB = 1_000_000_000
 GIB = 1024**3
 UNIT_BYTES = 1024
 """Of a write unit."""
+TABLE_READS_MAX = 40_000
+"""Read units of a table per second, until AWS is asked for more; as many write units."""
+REDIS_PEOPLE_MAX = MILLION
+"""One thread of Redis is about three quarters busy with them."""
 
 
 class Assumed(Struct, frozen=True, kw_only=True):
@@ -37,10 +43,8 @@ class Assumed(Struct, frozen=True, kw_only=True):
     messages_per_burst: float = 2
     """Within two seconds: they share one write of a position, and one of a mark."""
     heartbeat_seconds: float = 30
-    session_units: float = 1
-    """Read units of the session that each heartbeat reads: half when it need not be read strongly."""
-    heads_seconds: float = 30
-    memberships_seconds: float = 300
+    connections_per_day: float = 10
+    """Each reads the person's chats, and their heads."""
     used_seconds: float = 3_600
     core_share: float = 0.5
     """How busy a process may be in the peak hour."""
@@ -54,12 +58,17 @@ class Measured(Struct, frozen=True):
     position_units: float = 2
     head_units: float = 1
     membership_units: float = 1
-    gateway_us: float = 140
-    ingest_us: float = 730
+    session_units: float = 0.5
+    """Of the session that each heartbeat reads, together with others and not strongly."""
+    gateway_us: float = 111
+    ingest_us: float = 590
+    router_us: float = 156
+    """For each node that a message is brought to."""
     delivery_us: float = 45
-    pass_over_us: float = 34
-    heartbeat_us: float = 380
+    heartbeat_us: float = 140
     head_us: float = 15
+    interest_bytes: float = 113
+    """Of Redis, for each chat and node."""
     connection_bytes: float = 17.3 * 1024
     record_bytes: float = 800
     item_bytes: float = 650
@@ -112,10 +121,13 @@ class Load(Struct, frozen=True):
 
     @property
     def append_units(self) -> float:
-        """Write units of a message: its key, its share of an item and of the head, twice in a transaction."""
+        """Write units of a message: its key, its share of an item and of the head, twice in a transaction.
+
+        The keys of a large batch are outside its transaction.
+        """
         batch = self.assumed.messages_per_transaction
         entries = 1 if batch == 1 else ceil(batch * self.measured.bundled_bytes / UNIT_BYTES)
-        return 2 * (1 + (entries + 1) / batch)
+        return (2 if batch < KEYS_APART_MIN else 1) + 2 * (entries + 1) / batch
 
     @property
     def outbox_units(self) -> float:
@@ -130,9 +142,19 @@ class Load(Struct, frozen=True):
         return self.assumed.people / self.assumed.heartbeat_seconds
 
     @property
+    def connections(self) -> float:
+        """New ones, per second."""
+        return self.assumed.people * self.assumed.connections_per_day / SECONDS_PER_DAY
+
+    @property
     def heads(self) -> float:
-        """Members of a chat are spread over gateways, so heads are read for nearly every person and chat."""
-        return self.assumed.people * self.assumed.chats_each / self.assumed.heads_seconds
+        """Members of a chat are on different gateways, so a connection reads the heads of all its chats."""
+        return self.connections * self.assumed.chats_each
+
+    @property
+    def interests(self) -> float:
+        """Pairs of a chat, or a person, and a node that hears it."""
+        return self.assumed.people * (self.assumed.chats_each + 1)
 
     @property
     def ingest_cores(self) -> float:
@@ -141,7 +163,7 @@ class Load(Struct, frozen=True):
 
     @property
     def gateway_cores(self) -> float:
-        """Without the cost of messages that a gateway skips."""
+        """A message costs nothing on a gateway whose clients do not hear it."""
         work = (
             self.peak_messages
             * (self.measured.gateway_us + self.assumed.deliveries * self.measured.delivery_us)
@@ -151,18 +173,34 @@ class Load(Struct, frozen=True):
         return work / MILLION
 
     @property
-    def pass_over_share(self) -> float:
-        """Of a core, for each gateway: it reads the whole topic."""
-        return self.peak_messages * self.measured.pass_over_us / MILLION
+    def router_cores(self) -> float:
+        """Hardly two members of a chat are on the same gateway."""
+        return self.peak_messages * self.assumed.deliveries * self.measured.router_us / MILLION
 
     @property
     def gateways(self) -> float:
         """Processes of one core each."""
-        return self.gateway_cores / (self.assumed.core_share - self.pass_over_share)
+        return self.gateway_cores / self.assumed.core_share
+
+    @property
+    def routers(self) -> float:
+        return self.router_cores / self.assumed.core_share
 
     @property
     def ingests(self) -> float:
         return self.ingest_cores / self.assumed.core_share
+
+
+def first_quota(load: Load) -> float:
+    """How many people reach the first quota of a table: each reads, and writes, in proportion."""
+    peak = load.assumed.peak_factor
+    used = {
+        "sessions": load.heartbeats * load.measured.session_units,
+        "chat_counters": load.heads * load.measured.head_units * peak,
+        "messages": load.peak_messages * 2,
+        "delivery_state": load.peak_messages * load.position_units / 2,
+    }
+    return load.assumed.people * TABLE_READS_MAX / max(used.values())
 
 
 def bill(load: Load, prices: Prices) -> Iterator[Line]:
@@ -173,11 +211,10 @@ def bill(load: Load, prices: Prices) -> Iterator[Line]:
     yield _units("positions of devices", load.messages * load.position_units, "write units", write)
     used = load.assumed.people / load.assumed.used_seconds
     yield _units("sessions noted as used", used, "write units", write)
-    sessions = load.heartbeats * load.assumed.session_units
+    sessions = load.heartbeats * load.measured.session_units
     yield _units("sessions read by heartbeats", sessions, "read units", read)
-    yield _units("heads looked at", load.heads * load.measured.head_units, "read units", read)
-    members = load.assumed.people / load.assumed.memberships_seconds * load.measured.membership_units
-    yield _units("memberships looked at", members, "read units", read)
+    connecting = load.heads * load.measured.head_units + load.connections * load.measured.membership_units
+    yield _units("chats and heads read by new connections", connecting, "read units", read)
     yield from _rest(load, prices)
 
 
@@ -187,20 +224,26 @@ def _rest(load: Load, prices: Prices) -> Iterator[Line]:
     yield Line(
         "entries of one month, stored", stored, "bytes", stored * seconds / GB * prices.gb_month_stored
     )
-    processes = load.gateways + load.ingests
+    processes = load.gateways + load.ingests + load.routers
     hours = HOURS_PER_MONTH / prices.node_processes
-    yield Line("gateways and ingests", processes, "processes", processes * hours * prices.node_hour)
+    yield Line("gateways, ingests and routers", processes, "processes", processes * hours * prices.node_hour)
     news = load.messages * measured.record_bytes
     kept = 3 * news * 7 * SECONDS_PER_DAY / GB * prices.gb_month_broker
     brokers = prices.brokers * HOURS_PER_MONTH * prices.broker_hour
     yield Line("Kafka: three brokers, seven days kept", news, "bytes in", brokers + kept)
-    read = news * load.gateways
+    read = news * (1 + load.assumed.deliveries)
     across = read * 2 / 3 * seconds / GB * prices.gb_between_zones
-    yield Line("Kafka to every gateway, two thirds across zones", read, "bytes out", across)
+    yield Line("to routers and on to gateways, two thirds across zones", read, "bytes", across)
     sent = load.messages * (1 + load.assumed.deliveries) * measured.frame_bytes
     sent += load.heartbeats * measured.heartbeat_bytes
     yield Line("to devices over the internet", sent, "bytes", sent * seconds / GB * prices.gb_to_internet)
-    yield Line("Redis: two nodes", load.heartbeats, "renewals", 2 * HOURS_PER_MONTH * prices.redis_hour)
+    redis = 2 * ceil(load.assumed.people / REDIS_PEOPLE_MAX)
+    yield Line(
+        "Redis: a primary and a replica for each million",
+        load.heartbeats,
+        "renewals",
+        redis * HOURS_PER_MONTH * prices.redis_hour,
+    )
 
 
 def _units(what: str, rate: float, unit: str, per_million: float) -> Line:
@@ -208,11 +251,8 @@ def _units(what: str, rate: float, unit: str, per_million: float) -> Line:
 
 
 AS_BUILT = Load(Assumed(), Measured())
-CHANGED = Load(
-    replace(AS_BUILT.assumed, heads_seconds=900, memberships_seconds=9_000, session_units=0.5),
-    AS_BUILT.measured,
-)
-"""After the first two changes that docs/scaling.md proposes."""
+TEN_MILLION = Load(replace(AS_BUILT.assumed, people=10 * MILLION), AS_BUILT.measured)
+"""On paper: what it needs first is in docs/scaling.md."""
 
 
 def table(now: Load, then: Load, prices: Prices) -> str:
@@ -220,7 +260,7 @@ def table(now: Load, then: Load, prices: Prices) -> str:
     pairs = list(zip(bill(now, prices), bill(then, prices), strict=True))
     rows = [f"| {a.what} | {_rate(a)} | {a.dollars:,.0f} | {_rate(b)} | {b.dollars:,.0f} |" for a, b in pairs]
     sums = [sum(line.dollars for line in lines) for lines in zip(*pairs, strict=True)]
-    head = "| by the month | as built, per second | $ | changed, per second | $ |\n|---|---|---|---|---|"
+    head = "| by the month | a million people, per second | $ | ten million | $ |\n|---|---|---|---|---|"
     return "\n".join([head, *rows, f"| **together** | | **{sums[0]:,.0f}** | | **{sums[1]:,.0f}** |"])
 
 
@@ -232,4 +272,4 @@ def _rate(line: Line) -> str:
 
 
 if __name__ == "__main__":
-    print(table(AS_BUILT, CHANGED, Prices()))
+    print(table(AS_BUILT, TEN_MILLION, Prices()))

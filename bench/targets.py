@@ -77,7 +77,7 @@ TARGETS: dict[str, Target] = {
     "shared_hot_chat": Target((Goal(20, "batch"),)),
     "shared_batching": Target((Goal(2),)),
     "shared_client_ratio": Target((Goal(0.25, at_most=True),)),
-    "shared_units_atomic_49": Target((Goal(5, at_most=True),)),
+    "shared_units_atomic_49": Target((Goal(2.02, at_most=True),)),
     "shared_units_two_phase_49": Target((Goal(5, at_most=True),)),
 }
 NO_TARGET = Target(())

@@ -75,6 +75,7 @@ CONFIGURATION = {
     "kafka.partitions": "Partitions of a topic that Parley creates; fixed from then on.",
     "kafka.replication": "Replicas of a topic that Parley creates: 3 outside of tests.",
     "bus.ack": "Whether a send is answered once it is stored, or once its event is on the bus, too.",
+    "bus.ingest": "Whether drafts go straight to the node that appends, or [through Kafka](ingest.md) first.",
     "cluster.node": "This node's name; empty creates a new one at each start.",
     "cluster.host": "The address that other nodes' calls are taken on.",
     "cluster.port": "The port for them; 0 picks a free one.",
@@ -87,7 +88,7 @@ CONFIGURATION = {
     " and both sides show one. All three or none.",
     "cluster.tls_key": "The file with its key.",
     "cluster.tls_ca": "A file with the authority that certifies the nodes of this cluster, and nothing else.",
-    "cluster.roles": "What this node does: `gateway`, `ingest`, `delivery`, `sequencer`.",
+    "cluster.roles": "What this node does: `gateway`, `ingest`, `delivery`, `push`, `sequencer`.",
     "cluster.sequencers": 'Base addresses of Sequence Services, for `store.allocator = "sequencer"`.',
     "accounts.registration": "Who may register: all clients, none, or direct requests to a loopback address"
     " unless the server is [exposed](#an-exposed-server).",
@@ -99,6 +100,20 @@ CONFIGURATION = {
     "limits.connections_per_address": "WebSocket connections of an address on one node, where rates hold.",
     "delivery.max_retries": "Retries of a [delivery](delivery.md#retries) before it is a dead letter.",
     "delivery.too_old_seconds": "Older messages are not delivered any more.",
+    "delivery.write_below": "Chats with fewer members than this are fanned out on"
+    " [write](push.md#strategies-by-size).",
+    "delivery.read_above": "Chats with more members than this are fanned out on"
+    " [read](push.md#strategies-by-size).",
+    "push.apns_key": "A signing key of [APNs](push.md#apns), a .p8 file; empty for none.",
+    "push.apns_key_id": "The id of that key.",
+    "push.apns_team_id": "The team that the key belongs to.",
+    "push.apns_topic": "The bundle id of the app.",
+    "push.apns_endpoint": "Apple's server; for apps in development https://api.sandbox.push.apple.com.",
+    "push.fcm_credentials": "The JSON file of a service account for [FCM](push.md#fcm); empty for none.",
+    "push.fcm_endpoint": "Google's server.",
+    "push.vapid_private_key": "The private key of [Web Push](push.md#web-push): 32 bytes in base64url. When"
+    " empty, the first node makes one and the store keeps it.",
+    "push.vapid_subject": "How push services reach you: a `mailto:` or `https:` address. Apple's wants one.",
     "webhooks.allowed_networks": "What [webhooks](delivery.md#webhooks) may reach beside public addresses;"
     " plain http only there.",
     "log.level": "`debug` has a line per message.",

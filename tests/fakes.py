@@ -1,8 +1,10 @@
 """What several unit tests build on."""
 
+from parley.chats.flight_recorder import FlightRecorder
 from parley.chats.pending import PendingSends
 from parley.core.cluster_keys import ClusterKeys
 from parley.gateway.hub import Hub
+from parley.gateway.interests import Interest, NoInterest
 from parley.gateway.subscribers import Subscribers
 from parley.store.ports import Batching, Directory, Log
 from parley.telemetry import Metrics
@@ -14,14 +16,23 @@ PER_CHAT = Batching(per_chat=True, appends_at_once_max=256)
 """As a log wants it that commits chat by chat."""
 
 
-def hub_over(log: Log, directory: Directory, metrics: Metrics, pending: PendingSends | None = None) -> Hub:
+def hub_over(
+    log: Log,
+    directory: Directory,
+    metrics: Metrics,
+    pending: PendingSends | None = None,
+    interest: Interest | None = None,
+    subscribers: Subscribers | None = None,
+) -> Hub:
     """A hub without a node around it."""
     return Hub(
         log,
         directory,
-        Subscribers(),
+        subscribers or Subscribers(),
         pending or PendingSends(),
         lambda _, __: None,
         metrics,
         lambda _: None,
+        FlightRecorder("node", lambda: 1, lambda _: ()),
+        interest or NoInterest(),
     )

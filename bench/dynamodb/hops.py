@@ -17,13 +17,14 @@ from bench.measuring import Stretch, drain, measure
 from bench.roles import Load
 from bench.rows import Row
 
-WRITING, INGEST, READING, NOBODY = range(4)
-ROLES = ("gateway", "ingest,delivery", "gateway", "gateway")
+WRITING, INGEST, READING, NOBODY, ROUTING = range(5)
+ROLES = ("gateway", "ingest", "gateway", "gateway", "delivery")
 STEPS = {
     WRITING: "gateway of the writers: socket, session, forward, ack",
     INGEST: "ingest: take calls, append, publish to Kafka",
-    READING: "gateway of the readers: consume, fan out",
-    NOBODY: "gateway of nobody: consume, pass over",
+    READING: "gateway of the readers: take routed entries, fan out",
+    NOBODY: "gateway of nobody: nothing is routed to it",
+    ROUTING: "router: consume, look up, forward, commit",
 }
 SETTLE_SECONDS = 2.0
 """A node that has just started is not idle yet."""

@@ -64,6 +64,8 @@ class Memory:
                 return await self._transact(request["TransactItems"])
             case "BatchGetItem" if all(_name(table) in REMEMBERED for table in request["RequestItems"]):
                 return await self._batch_get(request["RequestItems"])
+            case "BatchWriteItem" if all(_name(table) in REMEMBERED for table in request["RequestItems"]):
+                return self._batch_put(request["RequestItems"])
             case "UpdateItem" if _name(request["TableName"]) in REMEMBERED:
                 return {"Attributes": await self._update(request)}
             case "GetItem" if _name(request["TableName"]) in REMEMBERED:
@@ -89,6 +91,12 @@ class Memory:
         if _name(table) == MESSAGES:
             chat, sequence = item["chat_id"]["S"], int(item["sequence"]["N"])
             self._ends[chat] = max(sequence, self._ends.get(chat, 0))
+
+    def _batch_put(self, asked: Mapping[str, list[Item]]) -> Item:
+        for table, writes in asked.items():
+            for write in writes:
+                self._put(table, write["PutRequest"]["Item"])
+        return {"UnprocessedItems": {}}
 
     def _is_taken(self, action: Item) -> bool:
         put = action.get("Put")
@@ -173,7 +181,7 @@ class Remembering:
         operation = request.headers.get("X-Amz-Target", "").rpartition(".")[2]
         headers = {name: request.headers[name] for name in PASSED_ON if name in request.headers}
         body = await request.read()
-        if not operation.startswith(("Transact", "BatchGet", "Update", "Get", "Query")):
+        if not operation.startswith(("Transact", "Batch", "Update", "Get", "Query")):
             return await self._pass_on(body, headers)
         median_ms = TRANSACTION_MS if operation == "TransactWriteItems" else SINGLE_MS
         await asyncio.sleep(median_ms / 1_000 * self._chance.lognormvariate(0.0, SPREAD))

@@ -1,4 +1,7 @@
-"""DynamoDB Local, Kafka and Redis of one run, with their data on disk."""
+"""DynamoDB Local, Kafka and Redis of one run, with their data on disk; that of DynamoDB Local in memory.
+
+On disk it commits each item of a batch of writes by itself, which DynamoDB does not.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ class Services:
     """Started for this process; they end with it, however it ends."""
 
     def __init__(self, folder: Path, say: Say) -> None:
-        self._set = ServiceSet(folder, owner=os.getpid(), say=say)
+        self._set = ServiceSet(folder, in_memory=True, owner=os.getpid(), say=say)
 
     def up(self, parley: Path) -> None:
         """Start all of them, and create Parley's tables and topics."""

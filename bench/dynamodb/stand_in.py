@@ -1,4 +1,4 @@
-"""A stand-in for DynamoDB: accepts every transaction and update after a delay, and forwards the rest.
+"""A stand-in for DynamoDB: accepts transactions, updates and batches after a delay, and forwards the rest.
 
 DynamoDB Local takes 2 ms for each message, which hides every other cost. With this stand-in a node shows
 its own cost. It stores nothing: use it only to measure.
@@ -14,7 +14,7 @@ import uvloop
 from aiohttp import web
 
 BODY_BYTES_MAX = 8 * 1024 * 1024
-ACCEPTED = ("TransactWriteItems", "UpdateItem")
+ACCEPTED = ("TransactWriteItems", "UpdateItem", "BatchWriteItem")
 """A mark of entries that it did not store must not reach the store behind it."""
 PASSED_ON = ("Authorization", "Content-Type", "X-Amz-Date", "X-Amz-Target")
 CONTENT_TYPE = "application/x-amz-json-1.0"

@@ -42,6 +42,6 @@ def actions_of(chat_id: str, head: int, messages: int) -> list[Action]:
         name = message_id(now_ms, tag_of(chat_id), sequence, 0)
         entry = entry_of(draft, sequence, 1, name, now)
         entries.append(entry)
-        keys.append(put_key(draft, draft.client_key, entry, now_ms, head + 1))
+        keys.append(put_key(entry, draft.client_key, now_ms, head + 1))
     advance = UpdateItem(COUNTERS, {"chat_id": chat_id}, ADVANCE, {":next": last, ":now": now})
     return [advance, *(put_entries(share) for share in bundled(entries)), *keys]

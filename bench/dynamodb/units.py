@@ -74,12 +74,15 @@ async def _append(
     meter = Meter()
     async with stage.store(faults=meter, allocate_by=allocate_by, publishes=True) as store:
         await store.log.append([draft_for(chat_id, person.user_id)])
-        reported, counted = sum(store.dynamo.capacity.write_units.values()), meter.total
+        capacity = store.dynamo.capacity
+        reported, counted = sum(capacity.write_units.values()), meter.total
+        read = sum(capacity.read_units.values())
         for _ in range(BATCHES):
             await store.log.append([draft_for(chat_id, person.user_id) for _ in range(size)])
         messages = BATCHES * size
         counted = meter.total - counted
-        reported = sum(store.dynamo.capacity.write_units.values()) - reported
+        reported = sum(capacity.write_units.values()) - reported
+        read = sum(capacity.read_units.values()) - read
     way = f"{size} per transaction" if size > 1 else "one per transaction"
     return Row(
         name=f"shared_units_{mode}_{size}",
@@ -87,7 +90,10 @@ async def _append(
         unit="write units/message",
         value=counted / messages,
         batch=size,
-        notes=[f"DynamoDB Local reports {reported / messages:.2f}; two requests would cost {SOURCE_UNITS}"],
+        notes=[
+            f"and {read / messages:.2f} read units",
+            f"DynamoDB Local reports {reported / messages:.2f}; two requests would cost {SOURCE_UNITS}",
+        ],
     )
 
 

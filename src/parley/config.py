@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 from parley.core.client_address import LOOPBACK, Network, parse_networks
+from parley.core.fanout import READ_ABOVE_MEMBERS, WRITE_BELOW_MEMBERS
 from parley.core.retry import MAX_RETRIES
 from parley.errors import ConfigError
 
@@ -26,9 +27,9 @@ PASSWORD_LETTERS_MIN_EXPOSED = 8
 PORT_MAX = 65_535
 LIKENESS_MIN = 0.75
 """How similar (0 to 1) an unknown name must be to a known one for a suggestion."""
-ROLES = ("gateway", "ingest", "delivery", "sequencer")
-ROLES_DEFAULT = ("gateway", "ingest", "delivery")
-ROLES_LATER = ("push", "archiver")
+ROLES = ("gateway", "ingest", "delivery", "push", "sequencer")
+ROLES_DEFAULT = ("gateway", "ingest", "delivery", "push")
+ROLES_LATER = ("archiver",)
 
 
 class ServerConfig(Struct, forbid_unknown_fields=True):
@@ -99,9 +100,13 @@ class KafkaConfig(Struct, forbid_unknown_fields=True):
 
 
 class BusConfig(Struct, forbid_unknown_fields=True):
-    """`ack`: whether a send is answered once it is stored, or once its event is on the bus as well."""
+    """`ack`: whether a send is answered once it is stored, or once its event is on the bus as well.
+
+    `ingest`: whether drafts go to the node that appends at once, or through a topic in front of it.
+    """
 
     ack: Literal["stored", "published"] = "stored"
+    ingest: Literal["direct", "bus"] = "direct"
 
 
 class ClusterConfig(Struct, forbid_unknown_fields=True):
@@ -145,11 +150,33 @@ class LimitsConfig(Struct, forbid_unknown_fields=True):
 
 class DeliveryConfig(Struct, forbid_unknown_fields=True):
     """`max_retries`: of a delivery that failed, before it is a dead letter. `too_old_seconds`: older messages
-    are not delivered.
+    are not delivered. `write_below`, `read_above`: chats with fewer members than the one are fanned out on
+    write, with more than the other on read; an operator may choose for each chat.
     """
 
     max_retries: int = MAX_RETRIES
     too_old_seconds: int = 604_800
+    write_below: int = WRITE_BELOW_MEMBERS
+    read_above: int = READ_ABOVE_MEMBERS
+
+
+class PushConfig(Struct, forbid_unknown_fields=True):
+    """Who brings rings to devices. A provider without its settings is off; webhooks need none.
+
+    `apns_key`: a .p8 file, with its id, its team and the app's bundle id as topic. `fcm_credentials`: the
+    JSON file of a service account. `vapid_private_key`: 32 bytes in base64url; empty for one that the first
+    node makes. `vapid_subject`: a mailto: or https: address for push services; Apple's wants one.
+    """
+
+    apns_key: str = ""
+    apns_key_id: str = ""
+    apns_team_id: str = ""
+    apns_topic: str = ""
+    apns_endpoint: str = "https://api.push.apple.com"
+    fcm_credentials: str = ""
+    fcm_endpoint: str = "https://fcm.googleapis.com"
+    vapid_private_key: str = ""
+    vapid_subject: str = ""
 
 
 class WebhooksConfig(Struct, forbid_unknown_fields=True):
@@ -177,6 +204,7 @@ class Config(Struct, forbid_unknown_fields=True):
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     delivery: DeliveryConfig = field(default_factory=DeliveryConfig)
     webhooks: WebhooksConfig = field(default_factory=WebhooksConfig)
+    push: PushConfig = field(default_factory=PushConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
     @property
@@ -351,7 +379,7 @@ def check_roles(config: Config) -> None:
             raise ConfigError(f"cluster.roles: there is no role {role!r}; choose of {', '.join(ROLES)}")
     if not roles:
         raise ConfigError(f"cluster.roles is empty: choose of {', '.join(ROLES)}")
-    if config.store.engine == "sqlite" and set(roles) != set(ROLES_DEFAULT):
+    if config.store.engine == "sqlite" and {*roles, "push"} != set(ROLES_DEFAULT):
         raise ConfigError(
             f"cluster.roles = {','.join(roles)} needs a store that nodes share:"
             ' set store.engine = "dynamodb", or leave the roles out'
@@ -392,11 +420,35 @@ def _check_tls(config: Config) -> None:
         raise ConfigError("tls.key needs tls.certificate: set both, or neither")
 
 
+def _check_fanout(config: Config) -> None:
+    delivery = config.delivery
+    if not 0 <= delivery.write_below <= delivery.read_above:
+        raise ConfigError("delivery.write_below must be from 0 to delivery.read_above")
+
+
+def _check_apns(config: Config) -> None:
+    push = config.push
+    given = [push.apns_key, push.apns_key_id, push.apns_team_id, push.apns_topic]
+    if any(given) and not all(given):
+        raise ConfigError("push.apns_key, apns_key_id, apns_team_id and apns_topic: set all of them, or none")
+
+
+def _check_ingest(config: Config) -> None:
+    if config.bus.ingest == "bus" and not (config.kafka.brokers and config.store.engine != "sqlite"):
+        raise ConfigError(
+            'bus.ingest = "bus" needs kafka.brokers and a store that nodes share: the server on one machine'
+            " is its own ingest, and has nothing to buffer"
+        )
+
+
 CHECKS = (
+    ("bus", "ingest", _check_ingest),
     ("cluster", "roles", check_roles),
     ("server", "proxies", _check_proxies),
     ("webhooks", "allowed_networks", _check_webhooks),
     ("delivery", "max_retries", _check_delivery),
+    ("delivery", "write_below", _check_fanout),
+    ("push", "apns_key", _check_apns),
     ("metrics", "listen", _check_metrics),
     ("tls", "key", _check_tls),
 )
@@ -443,7 +495,7 @@ def _overlay(values: dict[str, Any], environment: Mapping[str, str]) -> list[str
 LISTS = frozenset({"hosts", "origins", "proxies", "brokers", "roles", "sequencers", "allowed_networks"})
 
 
-SECRETS = frozenset({"secret", "accepted_secret", "password", "url"})
+SECRETS = frozenset({"secret", "accepted_secret", "password", "url", "vapid_private_key"})
 """The values of these keys are never shown."""
 
 SECTIONS: dict[str, type[Struct]] = {
@@ -460,6 +512,7 @@ SECTIONS: dict[str, type[Struct]] = {
     "limits": LimitsConfig,
     "delivery": DeliveryConfig,
     "webhooks": WebhooksConfig,
+    "push": PushConfig,
     "log": LogConfig,
 }
 

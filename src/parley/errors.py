@@ -15,9 +15,12 @@ where a use case ends early. Drivers' own errors never leave the store.
 
 from __future__ import annotations
 
+from typing import final
+
 from msgspec import Struct
 
 
+@final
 class Refusal(Struct, frozen=True):
     """Why a request was not done. `code` is stable; `reason` is for people."""
 

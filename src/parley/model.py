@@ -55,6 +55,22 @@ class Privacy(StrEnum):
     NOBODY = "nobody"
 
 
+class Notify(StrEnum):
+    """Which messages of a chat ring for a member: all, those that mention them, or none."""
+
+    ALL = "all"
+    MENTIONS = "mentions"
+    NONE = "none"
+
+
+class Fanout(StrEnum):
+    """How rings of a chat's messages are fanned out. See docs/push.md."""
+
+    WRITE = "write"
+    HYBRID = "hybrid"
+    READ = "read"
+
+
 class AccountState(StrEnum):
     """What an account may do. See docs/accounts.md."""
 
@@ -81,6 +97,25 @@ class DeliveryStatus(StrEnum):
     SENT = "sent"
     DELIVERED = "delivered"
     READ = "read"
+
+
+class StepName(StrEnum):
+    """What may happen to a message, in the order in which it is told if the times are the same."""
+
+    ACCEPTED = "accepted"
+    STORED = "stored"
+    PUBLISHED = "published"
+    ROUTED = "routed"
+    SENT = "sent"
+    ACKNOWLEDGED = "acknowledged"
+    READ = "read"
+    PUSHED = "pushed"
+    PUSH_REFUSED = "push_refused"
+    RETRIED = "retried"
+    DEAD_LETTERED = "dead_lettered"
+    REPLAYED = "replayed"
+    DISCARDED = "discarded"
+    SKIPPED = "skipped"
 
 
 class SeenBy(Struct, frozen=True):
@@ -114,6 +149,12 @@ class Draft(Struct, kw_only=True, gc=False):
     kind: str = Kind.MESSAGE.value
     change: Change | None = None
     request_id: str = ""
+    mentions: tuple[str, ...] = ()
+
+    @property
+    def letters(self) -> int:
+        """How long its texts are that have no other small bound."""
+        return len(self.content) + (sum(map(len, self.mentions)) if self.mentions else 0)
 
 
 class Appended(Struct, kw_only=True, gc=False):
@@ -147,13 +188,16 @@ class Persisted(Struct):
 
     `positions` need not follow each other when sequencing is two_phase; a reader that needs the next
     one reads the log. `published_through`: the position up to which the chat is on a shared bus, if the store
-    knows it. The bus may already have more.
+    knows it. The bus may already have more. `waited_ms`: how long the first draft waited for it, on the node
+    that appended it. `told_by`: the node that has told its own clients, if one has.
     """
 
     chat_id: str
     epoch: int
     positions: list[StoredEntry]
     published_through: int | None = None
+    waited_ms: int = 0
+    told_by: str = ""
 
 
 class AppendResult(Struct):
@@ -189,6 +233,14 @@ class Page(Struct):
         return self.to_sequence >= self.head
 
 
+class QuietHours(Struct, frozen=True, rename={"starts": "from", "ends": "to"}):
+    """When a person wants no ring: from one time of day (HH:MM) to another, in a time zone by its name."""
+
+    starts: str
+    ends: str
+    timezone: str
+
+
 class User(Struct, frozen=True):
     user_id: str
     username: str
@@ -202,6 +254,7 @@ class User(Struct, frozen=True):
     """When the person's last device disconnected; None if that never happened."""
     state: AccountState = AccountState.ACTIVE
     who_may_add: Privacy = Privacy.EVERYONE
+    do_not_disturb: QuietHours | None = None
 
 
 class UserPage(Struct, frozen=True):
@@ -334,6 +387,15 @@ class MemberCursor(Struct, frozen=True):
     delivered_at: str | None
     read_up_to: int
     read_at: str | None
+
+
+class MemberSettings(Struct, frozen=True):
+    """What decides whether a message rings for a member of a chat, and how far they are in it."""
+
+    notify: Notify = Notify.ALL
+    muted_until: str | None = None
+    delivered_up_to: int = 0
+    read_up_to: int = 0
 
 
 class CursorMove(Struct, frozen=True):

@@ -250,6 +250,14 @@ class Metrics:
             "outcome",
             watched=("delivered", "retried", "dead_lettered", "replayed"),
         )
+        self.push_outcomes = self._counter(
+            "parley_push_outcomes",
+            "Rings, by provider and by what became of them; unauthorized: the provider refuses this server",
+            "provider",
+            "outcome",
+        )
+        for provider in ("apns", "fcm", "webpush", "webhook"):
+            self.push_outcomes.labels(provider, "unauthorized")
 
     def _declare_gateway(self) -> None:
         self.connections = self._gauge("parley_connections", "Open WebSocket connections")
@@ -292,7 +300,31 @@ class Metrics:
             "parley_unproven",
             "What was passed over because no node of this cluster made it, or not lately",
             "what",
-            watched=("announcement", "call", "event", "job record", "signals"),
+            watched=("announcement", "call", "draft", "event", "job record", "signals"),
+        )
+        self.routed_batches = self._counter(
+            "parley_routed_batches", "Batches of entries that nodes confirmed"
+        )
+        self.routed_positions = self._counter(
+            "parley_routed_positions", "Positions in those batches, counted for each node"
+        )
+        self.route_failures = self._counter(
+            "parley_route_failures",
+            "Batches of entries that a node did not confirm: tried again, or given up with its tenure",
+            "outcome",
+            watched=("retried", "given_up"),
+        )
+        self.route_confirm_seconds = self._histogram(
+            "parley_route_confirm_seconds", "Seconds from an event's lookup to the node's confirmation"
+        )
+        self.interest_subjects = self._computed(
+            "parley_interest_subjects", "Chats and people that this node has registered to hear"
+        )
+        self.interest_tenures = self._counter(
+            "parley_interest_tenures", "Times that this node registered everything from the start"
+        )
+        self.interest_doubt = self._computed(
+            "parley_interest_doubt", "1 while entries may not be routed to this node and it reads heads"
         )
         self.notices_lost = self._counter("parley_notices_lost", "Notices that a node never acknowledged")
 

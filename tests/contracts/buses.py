@@ -11,7 +11,7 @@ from parley.bus.embedded import EmbeddedBus
 from parley.bus.events import PERSISTED
 from parley.bus.kafka.admin import ensure_topics
 from parley.bus.kafka.bus import KafkaBus, KafkaSink
-from parley.bus.kafka.live_reader import LiveReader
+from parley.bus.kafka.feed import Confirmed, KafkaFeed
 from parley.bus.ports import Bus
 from parley.bus.publisher import Publisher
 from parley.clock import wall_clock
@@ -66,7 +66,8 @@ class NoticeSender:
 class Node:
     """A process with a bus on Kafka."""
 
-    def __init__(self, kafka: KafkaConfig, name: str, log: ScriptedLog, wants: Callable[[str], bool]) -> None:
+    def __init__(self, kafka: KafkaConfig, name: str, log: ScriptedLog) -> None:
+        self.name = name
         topic = PERSISTED.name_in(kafka)
         self.metrics = Metrics(wall_clock)
         self.outbox = ScriptedOutbox(log)
@@ -74,12 +75,19 @@ class Node:
         self.publisher = Publisher(
             log, self.outbox, self.sink, self.metrics, name, wall_clock, random.Random(7).random
         )
-        live = LiveReader(kafka, topic, KEYS, name, wants, self.hear_others, self.metrics)
-        self.bus = KafkaBus(self.sink, self.publisher, live)
+        self.feed = KafkaFeed(kafka, topic, KEYS, self.metrics, random.Random(7).random)
+        self.bus = KafkaBus(self.sink, self.publisher)
 
-    def hear_others(self, news: list[Persisted]) -> None:
+    async def hear_all(self) -> None:
+        """In a group of its own, as a router that brings everything of other nodes to this one."""
+        await self.feed.route(f"routing to {self.name}", self._route, wall_clock)
+
+    async def _route(self, news: list[Persisted]) -> Confirmed:
         """What other nodes have published goes to this node's listeners, and not to Kafka again."""
-        EmbeddedBus.publish(self.bus, news)
+        EmbeddedBus.publish(self.bus, [item for item in news if item.told_by != self.name])
+        confirmed: Confirmed = asyncio.get_running_loop().create_future()
+        confirmed.set_result(None)
+        return confirmed
 
     def told(self, name: str) -> float:
         """A metric as an operator sees it."""
@@ -90,15 +98,18 @@ class Node:
 
 
 @asynccontextmanager
-async def node(
-    kafka: KafkaConfig, name: str, log: ScriptedLog, wants: Callable[[str], bool] = lambda _: True
-) -> AsyncIterator[Node]:
-    made = Node(kafka, name, log, wants)
+async def node(kafka: KafkaConfig, name: str, log: ScriptedLog, hears: bool = True) -> AsyncIterator[Node]:
+    """`hears`: its listeners hear what other nodes publish."""
+    made = Node(kafka, name, log)
     await made.bus.start()
+    hearing = [asyncio.create_task(made.hear_all())] if hears else []
     try:
         yield made
     finally:
         await made.bus.stop()
+        for task in hearing:
+            task.cancel()
+        await asyncio.gather(*hearing, return_exceptions=True)
 
 
 @asynccontextmanager

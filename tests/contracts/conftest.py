@@ -17,15 +17,12 @@ from tests.memory import maintenance
 ALL_OF_THE_LOG = ("test_log_", "test_store_model")
 SUITES = {"dynamodb-redis": (*ALL_OF_THE_LOG, "test_repairs"), "dynamodb-sequencer": ALL_OF_THE_LOG}
 """Which suites an engine runs, if not all. A sequencer's counters are in the tables: repairs are the same."""
-ONLY_ON = {"test_lanes": ("memory", "sqlite"), "test_dead_letters": ("memory", "sqlite")}
-"""Which engines have the ports of a suite, if not all."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
         suite = metafunc.module.__name__.rpartition(".")[2]
         names = [name for name in ENGINES if suite.startswith(SUITES.get(name, ("",)))]
-        names = [name for name in names if name.startswith(ONLY_ON.get(suite, ("",)))]
         metafunc.parametrize("engine", names, indirect=True)
 
 

@@ -5,13 +5,14 @@ async with world("atomic", 2, publishes=True) as (node, other), on_kafka(node, o
     await here.send("acknowledged all the same")
 """
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from parley.bus.events import PERSISTED, Record
 from parley.bus.kafka.bus import KafkaBus, KafkaSink
-from parley.bus.kafka.live_reader import LiveReader
+from parley.bus.kafka.feed import Confirmed, KafkaFeed
 from parley.bus.publisher import NotPublished, Publisher
 from parley.chats.pending import PendingSends
 from parley.chats.sender import LocalSender
@@ -52,8 +53,9 @@ class BusNode:
         publisher = Publisher(
             node.log, node.store.outbox, self.sink, metrics, name, wall_clock, random.Random(7).random
         )
-        live = LiveReader(kafka, topic, KEYS, name, lambda _: True, self.persisted, metrics)
-        self.bus = KafkaBus(self.sink, publisher, live)
+        self._name = name
+        self._feed = KafkaFeed(kafka, topic, KEYS, metrics, random.Random(7).random)
+        self.bus = KafkaBus(self.sink, publisher)
         self.bus.subscribe(self)
         confirm = publisher.confirm if waits else None
         self.sending = LocalSender(
@@ -62,6 +64,16 @@ class BusNode:
 
     async def send(self, content: str) -> Appended:
         return await self.sending.send(message(self.node.chat, self.node.ann, content))
+
+    async def hear_all(self) -> None:
+        """In a group of its own, as a router that brings everything of other nodes to this one."""
+        await self._feed.route(f"routing to {self._name}", self._route, wall_clock)
+
+    async def _route(self, news: list[Persisted]) -> Confirmed:
+        self.persisted([item for item in news if item.told_by != self._name])
+        confirmed: Confirmed = asyncio.get_running_loop().create_future()
+        confirmed.set_result(None)
+        return confirmed
 
     def persisted(self, news: list[Persisted]) -> None:
         self.news += news
@@ -87,12 +99,17 @@ async def on_kafka(*nodes: Node, waits: bool = False) -> AsyncIterator[list[BusN
     """These nodes with a bus of their own on Kafka. `waits`: acks wait for it (`bus.ack = "published"`)."""
     kafka = await fresh_topics(partitions=1)
     made = [BusNode(node, f"node {n}", kafka, waits=waits) for n, node in enumerate(nodes)]
+    hearing: list[asyncio.Task[None]] = []
     try:
         for each in made:
             await each.bus.start()
             each.sending.start()
+            hearing.append(asyncio.create_task(each.hear_all()))
         yield made
     finally:
+        for task in hearing:
+            task.cancel()
+        await asyncio.gather(*hearing, return_exceptions=True)
         for each in made:
             each.sink.is_away = False
             await each.sending.stop()

@@ -20,6 +20,7 @@ from parley.ids import Ids
 from parley.store import ports
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.folder import DATABASE_NAME
+from parley.store.push.ports import PushStore
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
 from tests.contracts.dynamodb_engine import DynamoEngine
@@ -42,6 +43,11 @@ class OpenStore(ports.Store, Protocol):
     @property
     def deliveries(self) -> DeliveryStore:
         """Only of engines that have them."""
+        ...
+
+    @property
+    def push(self) -> PushStore:
+        """What an engine keeps for push."""
         ...
 
     @property

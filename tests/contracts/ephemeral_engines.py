@@ -50,7 +50,10 @@ class LocalWorld:
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[Pair]:
         shared = LocalEphemeral(
-            self._clock, node_lease_seconds=self.lease_seconds, device_lease_seconds=self.lease_seconds
+            self._clock,
+            node_lease_seconds=self.lease_seconds,
+            device_lease_seconds=self.lease_seconds,
+            tenure_lease_seconds=self.lease_seconds,
         )
         yield shared, shared
 
@@ -93,6 +96,7 @@ class RedisWorld:
             prefix=prefix,
             node_lease_seconds=self.lease_seconds,
             device_lease_seconds=self.lease_seconds,
+            tenure_lease_seconds=self.lease_seconds,
         )
 
     async def until(self, holds: Condition) -> None:

@@ -89,7 +89,7 @@ async def on_sqlite(folder: Path, sequencing: str) -> AsyncIterator[World]:
 async def on_kafka() -> AsyncIterator[World]:
     kafka, log = await fresh_topics(), ScriptedLog()
     topic = PERSISTED.name_in(kafka)
-    async with node(kafka, "sender", log) as sender:
+    async with node(kafka, "sender", log, hears=False) as sender:
         yield KafkaWorld(sender, lambda: KafkaFeed(kafka, topic, KEYS, Metrics(wall_clock), CHANCE), log)
 
 

@@ -24,6 +24,7 @@ from parley.store.ports import (
     Relations,
     Store,
 )
+from parley.store.push.ports import PushStore
 from parley.store.recovery import recover
 
 
@@ -101,6 +102,11 @@ class PortsOfStore(ABC):
     def deliveries(self) -> DeliveryStore:
         """Only of engines that have them."""
         found: DeliveryStore = getattr(self.store, "deliveries")  # noqa: B009 - not a port of every store
+        return found
+
+    @property
+    def push(self) -> PushStore:
+        found: PushStore = getattr(self.store, "push")  # noqa: B009 - not a port of every use case
         return found
 
     @property

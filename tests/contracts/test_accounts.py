@@ -132,6 +132,22 @@ async def test_a_session_is_found_by_its_tokens_hash(engine: Engine) -> None:
             await store.reopen()
 
 
+async def test_a_recheck_finds_what_exists_and_nothing_that_ended(engine: Engine) -> None:
+    """Asked for again, by many at once, a session is there as long as it exists, also if it is quite new."""
+    async with engine.opened() as store:
+        ann = await add_person(store, "ann")
+        hashes = [bytes([number]) for number in range(1, 4)]
+        made = [await add_session(store, ann, f"device {token_hash!r}", token_hash) for token_hash in hashes]
+
+        async def recheck(token_hash: bytes) -> Session | None:
+            return await store.accounts.session_by_token(token_hash, is_recheck=True)
+
+        asked = [*hashes, b"unknown", hashes[0]]
+        assert await asyncio.gather(*map(recheck, asked)) == [*made, None, made[0]]
+        await store.accounts.end_sessions(ann, [made[0].session_id])
+        assert await asyncio.gather(*map(recheck, hashes)) == [None, *made[1:]]
+
+
 async def test_sessions_are_listed_by_their_last_use(engine: Engine) -> None:
     """A person's sessions come the last used first, and nobody else's."""
     async with engine.opened() as store:

@@ -3,12 +3,10 @@
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
-import msgspec
 import pytest
 
-from parley.model import Action, Change, Head, Kind, Persisted, Role, StoredEntry
-from tests.contracts.buses import BUSES, Places, fresh_topics, node, sequences
-from tests.memory.scripted import ScriptedLog, entry_at
+from parley.model import Head, Persisted
+from tests.contracts.buses import BUSES, Places, sequences
 from tests.waiting import eventually
 
 Open = Callable[[], AbstractAsyncContextManager[Places]]
@@ -121,42 +119,3 @@ async def test_a_bus_without_listeners_takes_news(opened: Open) -> None:
         ear = Ear()
         places.here.subscribe(ear)
         assert ear.heard == []
-
-
-# What only a bus between processes can show
-
-
-async def test_a_node_hears_only_chats_that_somebody_there_wants() -> None:
-    """Other chats pass by, save for a change of members, which may concern somebody who is not in yet."""
-    kafka, log = await fresh_topics(), ScriptedLog()
-    async with node(kafka, "one", log) as one, node(kafka, "two", log, lambda c: c == "wanted") as two:
-        ear = Ear()
-        two.bus.subscribe(ear)
-        joining = joined(log, "other")
-        one.bus.publish([Persisted("other", 1, [joining]), log.store("other", 2), log.store("wanted", 1)])
-        one.bus.publish([log.store("other", 3)])
-        one.bus.publish([log.store("wanted", 2)])
-        await eventually(lambda: sequences(ear.heard, "wanted") == [1, 2])
-        await eventually(lambda: sequences(ear.heard, "other") == [1])
-        assert Persisted("other", 1, [joining]) in ear.heard
-
-
-def joined(log: ScriptedLog, chat_id: str) -> StoredEntry:
-    """The first entry of a chat is that somebody joins."""
-    content = msgspec.json.encode({"action": "joined", "user_id": "user_2", "role": "member"}).decode()
-    wire = log.chat(chat_id).resolve(1, entry_at(chat_id, 1, content, Kind.MEMBER))
-    return StoredEntry(1, wire, Change(Action.JOINED, "user_2", Role.MEMBER))
-
-
-async def test_a_node_is_ready_once_it_hears() -> None:
-    """What is published the moment a node has started reaches it, and nothing from before does."""
-    kafka, log = await fresh_topics(), ScriptedLog()
-    async with node(kafka, "one", log) as one:
-        one.bus.publish([log.store(f"{number}", 1) for number in range(20)])
-        await eventually(lambda: one.publisher.backlog() == 0)
-        async with node(kafka, "two", log) as two:
-            ear = Ear()
-            two.bus.subscribe(ear)
-            one.bus.publish([log.store(f"{number}", 2) for number in range(20)])
-            await eventually(lambda: len(ear.heard) >= 20)
-            assert {stored for number in range(20) for stored in sequences(ear.heard, f"{number}")} == {2}

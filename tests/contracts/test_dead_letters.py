@@ -116,7 +116,7 @@ async def test_a_replay_is_queued_once(engine: Engine) -> None:
         assert await letters.queue(Selection(error="timeout"), "job_1", ASKED) == 1
         assert await letters.queue(ALL, "job_2", ASKED) == 1
         assert await found(letters, Selection(job_id="job_1", is_queued=True)) == [1]
-        queued = await letters.queued(10)
+        queued = await letters.queued("", 10)
         assert [(one.sequence, one.retry_count, one.history[-1]) for one in queued] == [
             (1, 0, ASKED),
             (2, 0, ASKED),
@@ -132,7 +132,7 @@ async def test_only_pending_letters_are_replayed_or_discarded(engine: Engine) ->
         await letters.add(letter(3))
         assert await letters.queue(ALL, "job_1", ASKED) == 1
         assert await letters.discard(ALL, "job_2", THROWN_AWAY) == 1
-        assert await letters.queued(10) == []
+        assert await letters.queued("", 10) == []
         assert await found(letters, Selection(status=LetterStatus.FAILED)) == [2, 3]
 
 
@@ -143,8 +143,11 @@ async def test_the_queue_is_in_the_order_of_each_chat(engine: Engine) -> None:
         for number, chat_id in [(10, "chat_2"), (4, "chat_1"), (2, "chat_1"), (3, "chat_1"), (5, "chat_2")]:
             await letters.add(letter(number, chat_id=chat_id))
         await letters.queue(ALL, "job_1", ASKED)
-        queued = [(one.chat_id, one.sequence) for one in await letters.queued(2)]
+        queued = [(one.chat_id, one.sequence) for one in await letters.queued("", 2)]
         assert queued == [("chat_1", 2), ("chat_1", 3), ("chat_2", 5), ("chat_2", 10)]
+        fronts = [(one.chat_id, one.sequence) for one in await letters.queued("wh_", 1)]
+        assert fronts == [("chat_1", 2), ("chat_2", 5)]
+        assert await letters.queued("push_", 2) == []
 
 
 async def test_a_letter_that_changed_meanwhile_is_not_overwritten(engine: Engine) -> None:

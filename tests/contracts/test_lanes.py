@@ -2,12 +2,18 @@
 
 from msgspec.structs import replace
 
-from parley.store.delivery.rows import DeliveryEvent, Lane, Webhook
+from parley.store.delivery.rows import DeliveryEvent, Lane, LaneClaim, Webhook
 from tests.contracts.engines import Engine
+
+CLAIM = LaneClaim("t1", 5_000)
 
 
 def lane(chat_id: str, recipient: str, first: int, last: int) -> Lane:
     return Lane(chat_id=chat_id, recipient=recipient, next_sequence=first, target=last)
+
+
+def sorted_lanes(lanes: list[Lane]) -> list[Lane]:
+    return sorted(lanes, key=lambda one: (one.chat_id, one.recipient))
 
 
 async def test_a_lane_survives_a_restart(engine: Engine) -> None:
@@ -21,21 +27,22 @@ async def test_a_lane_survives_a_restart(engine: Engine) -> None:
             crashes=1,
             attempts=(DeliveryEvent(1_000, "failed", "timeout", "no answer"),),
         )
-        assert await store.deliveries.lanes.advance(tried)
+        assert await store.deliveries.lanes.advance(tried, "") == tried
         await store.reopen()
-        assert await store.deliveries.lanes.due(2_000, 10) == [lane("chat_1", "b", 3, 7), tried]
+        found = await store.deliveries.lanes.due("", 2_000, 10)
+        assert sorted_lanes(found) == [tried, lane("chat_1", "b", 3, 7)]
 
 
 async def test_news_of_a_lane_only_raises_its_target(engine: Engine) -> None:
-    """The front, its retries and its due time stay; old news changes nothing."""
+    """The front, its retries and its due time stay; old news changes nothing, and neither lane is new."""
     async with engine.opened() as store:
         lanes = store.deliveries.lanes
-        await lanes.extend("chat_1", ["a"], 3, 7)
+        assert await lanes.extend("chat_1", ["a"], 3, 7) == [lane("chat_1", "a", 3, 7)]
         blocked = replace(lane("chat_1", "a", 5, 7), due_ms=9_000, retry_count=2)
-        await lanes.advance(blocked)
-        await lanes.extend("chat_1", ["a"], 8, 9)
-        await lanes.extend("chat_1", ["a"], 3, 7)
-        assert await lanes.due(9_000, 10) == [replace(blocked, target=9)]
+        await lanes.advance(blocked, "")
+        assert await lanes.extend("chat_1", ["a"], 8, 9, CLAIM) == []
+        assert await lanes.extend("chat_1", ["a"], 3, 7) == []
+        assert await lanes.due("", 9_000, 10) == [replace(blocked, target=9)]
 
 
 async def test_progress_does_not_lower_a_target_that_was_raised_meanwhile(engine: Engine) -> None:
@@ -43,10 +50,10 @@ async def test_progress_does_not_lower_a_target_that_was_raised_meanwhile(engine
     async with engine.opened() as store:
         lanes = store.deliveries.lanes
         await lanes.extend("chat_1", ["a"], 1, 2)
-        (read,) = await lanes.due(0, 10)
+        (read,) = await lanes.due("", 0, 10)
         await lanes.extend("chat_1", ["a"], 3, 5)
-        assert await lanes.advance(replace(read, next_sequence=2))
-        assert await lanes.due(0, 10) == [lane("chat_1", "a", 2, 5)]
+        assert await lanes.advance(replace(read, next_sequence=2), "") == lane("chat_1", "a", 2, 5)
+        assert await lanes.due("", 0, 10) == [lane("chat_1", "a", 2, 5)]
 
 
 async def test_a_lane_with_more_to_do_does_not_finish(engine: Engine) -> None:
@@ -55,30 +62,81 @@ async def test_a_lane_with_more_to_do_does_not_finish(engine: Engine) -> None:
         lanes = store.deliveries.lanes
         await lanes.extend("chat_1", ["a"], 1, 2)
         await lanes.extend("chat_1", ["a"], 3, 3)
-        assert not await lanes.finish("chat_1", "a", 2)
-        assert await lanes.finish("chat_1", "a", 3)
-        assert await lanes.due(0, 10) == []
-        assert not await lanes.advance(lane("chat_1", "a", 1, 3)), "a finished lane does not come back"
-        assert await lanes.due(0, 10) == []
+        assert not await lanes.finish(lane("chat_1", "a", 3, 2))
+        assert await lanes.finish(lane("chat_1", "a", 4, 3))
+        assert await lanes.due("", 0, 10) == []
+        assert await lanes.advance(lane("chat_1", "a", 1, 3), "") is None, (
+            "a finished lane does not come back"
+        )
+        assert await lanes.due("", 0, 10) == []
+        assert await lanes.finish(lane("chat_1", "a", 4, 3)), "it may be repeated"
 
 
 async def test_lanes_come_when_they_are_due(engine: Engine) -> None:
-    """The longest due first, none before its time, and without those of a recipient that is busy."""
+    """None before its time, not more than asked for, without a busy recipient's, and only of one kind."""
     async with engine.opened() as store:
         lanes = store.deliveries.lanes
         for chat_id, recipient, due_ms in [
-            ("c1", "a", 30),
-            ("c2", "a", 10),
-            ("c3", "b", 20),
-            ("c4", "b", 40),
+            ("c1", "wh_a", 30),
+            ("c2", "wh_a", 10),
+            ("c3", "wh_b", 20),
+            ("c4", "wh_b", 40),
+            ("c5", "push_a", 10),
+            ("c6", "push_a", 35),
         ]:
             await lanes.extend(chat_id, [recipient], 1, 1)
-            await lanes.advance(replace(lane(chat_id, recipient, 1, 1), due_ms=due_ms))
-        assert [found.chat_id for found in await lanes.due(30, 10)] == ["c2", "c3", "c1"]
-        assert [found.chat_id for found in await lanes.due(30, 1)] == ["c2"]
-        assert [found.chat_id for found in await lanes.due(30, 10, {"a"})] == ["c3"]
-        assert await lanes.next_due(30) == 40
-        assert await lanes.next_due(40) is None
+            await lanes.advance(replace(lane(chat_id, recipient, 1, 1), due_ms=due_ms), "")
+        assert sorted(found.chat_id for found in await lanes.due("wh_", 30, 10)) == ["c1", "c2", "c3"]
+        assert len(await lanes.due("wh_", 30, 2)) == 2
+        assert [found.chat_id for found in await lanes.due("wh_", 30, 10, {"wh_a"})] == ["c3"]
+        assert [found.chat_id for found in await lanes.due("push_", 30, 10)] == ["c5"]
+        assert await lanes.next_due("wh_", 30) == 40
+        assert await lanes.next_due("push_", 10) == 35
+        assert await lanes.next_due("wh_", 40) is None
+
+
+async def test_no_lane_is_left_out_for_ever(engine: Engine) -> None:
+    """Whoever takes some of the lanes that are due, again and again, gets all of them."""
+    async with engine.opened() as store:
+        lanes = store.deliveries.lanes
+        for number in range(20):
+            await lanes.extend(f"chat_{number}", ["a"], 1, 1)
+        taken = set()
+        for number in range(20):
+            for one in await lanes.due("", 0, 3):
+                if await lanes.claim(one.chat_id, "a", LaneClaim(f"t{number}", 10_000), 0) is not None:
+                    taken.add(one.chat_id)
+        assert len(taken) == 20
+
+
+async def test_one_worker_gets_a_lane(engine: Engine) -> None:
+    """A claimed lane is not due until the claim runs out; then the next worker sees whose claim that was."""
+    async with engine.opened() as store:
+        lanes = store.deliveries.lanes
+        (new,) = await lanes.extend("chat_1", ["a"], 1, 2, CLAIM)
+        assert new == replace(lane("chat_1", "a", 1, 2), claim="t1", due_ms=5_000)
+        assert await lanes.due("", 4_999, 10) == []
+        assert await lanes.claim("chat_1", "a", LaneClaim("t2", 9_000), 4_999) is None
+        assert await lanes.claim("chat_1", "a", LaneClaim("t2", 9_000), 5_000) == new
+        assert await lanes.claim("chat_1", "a", LaneClaim("t3", 9_000), 5_000) is None
+        assert await lanes.claim("chat_2", "a", LaneClaim("t3", 9_000), 5_000) is None, "there is none"
+        assert await lanes.due("", 8_999, 10) == []
+
+
+async def test_a_worker_that_lost_its_lane_changes_nothing(engine: Engine) -> None:
+    """It was paused for longer than its claim: neither its progress nor its end is written."""
+    async with engine.opened() as store:
+        lanes = store.deliveries.lanes
+        (old,) = await lanes.extend("chat_1", ["a"], 1, 2, CLAIM)
+        await lanes.claim("chat_1", "a", LaneClaim("t2", 9_000), 5_000)
+        assert await lanes.advance(replace(old, next_sequence=2), "t1") is None
+        assert not await lanes.finish(old)
+        taken = replace(old, claim="t2", due_ms=9_000)
+        assert await lanes.due("", 9_000, 10) == [taken]
+        free = replace(taken, next_sequence=2, claim="", due_ms=0)
+        assert await lanes.advance(free, "t2") == free, "the new worker goes on, and gives it back"
+        assert await lanes.advance(replace(free, next_sequence=1), "t2") is None
+        assert await lanes.due("", 0, 10) == [free]
 
 
 async def test_a_forgotten_recipient_has_no_lanes(engine: Engine) -> None:
@@ -88,7 +146,7 @@ async def test_a_forgotten_recipient_has_no_lanes(engine: Engine) -> None:
         await lanes.extend("chat_1", ["a", "b"], 1, 1)
         await lanes.extend("chat_2", ["a"], 1, 1)
         await lanes.forget("a")
-        assert await lanes.due(0, 10) == [lane("chat_1", "b", 1, 1)]
+        assert await lanes.due("", 0, 10) == [lane("chat_1", "b", 1, 1)]
 
 
 async def test_webhooks_are_kept_until_they_are_removed(engine: Engine) -> None:

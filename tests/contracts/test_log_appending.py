@@ -3,6 +3,8 @@
 import asyncio
 
 import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from parley.model import Action, Appended, Role
 from tests.contracts.acting import (
@@ -51,6 +53,17 @@ async def test_a_batch_is_in_the_log_in_its_own_order(engine: Engine) -> None:
         result = await store.log.append([message(chat, ann, f"{n}") for n in range(10)])
         assert [one.sequence for one in result.outcomes if isinstance(one, Appended)] == list(range(1, 11))
         assert contents(await read_all(store, chat)) == [f"{n}" for n in range(10)]
+
+
+async def test_mentions_come_back_in_the_entry(engine: Engine) -> None:
+    """Whom a message mentions is stored with it, alone and among others; who mentions nobody has none."""
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        chat = await add_group(store, ann, ben)
+        both = replace(message(chat, ann, "both"), mentions=(ben, ann))
+        await store.log.append([both])
+        await store.log.append([message(chat, ann, "none"), replace(message(chat, ann), mentions=(ben,))])
+        assert [entry.mentions for entry in await read_all(store, chat)] == [[ben, ann], UNSET, [ben]]
 
 
 async def test_each_chat_counts_for_itself(engine: Engine) -> None:

@@ -270,3 +270,19 @@ async def test_find_message_finds_the_place(engine: Engine) -> None:
         assert await store.log.find_message(second.message_id, [chat]) == (chat, 2)
         for unknown in ("", "msg_", "msg_" + "0" * 26, first.message_id.lower(), "\0"):
             assert await store.log.find_message(unknown, [chat]) is None
+
+
+async def test_find_message_looks_at_every_chat_for_operators(engine: Engine) -> None:
+    """Without a list of chats a message is found in whichever it is."""
+    async with engine.opened() as store:
+        (ann,) = await add_people(store, "ann")
+        chats = [await add_group(store, ann) for _ in range(3)]
+        for chat in chats:
+            (only,) = await said(store, chat, ann, "a")
+            assert await store.log.find_message(only.message_id, None) == (chat, 1)
+            assert (
+                await store.log.find_message(only.message_id, [other for other in chats if other != chat])
+                is None
+            )
+        for unknown in ("", "msg_", "msg_" + "0" * 26, "\0"):
+            assert await store.log.find_message(unknown, None) is None

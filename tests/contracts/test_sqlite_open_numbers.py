@@ -47,6 +47,7 @@ class Ear:
 
     def __init__(self, user_id: str) -> None:
         self.user_id, self.session_id, self.live = user_id, "ses_1", True
+        self.device_id, self.heard_from_ms = "phone", 0
         self.codec: Codec = JSON
         self.chats: dict[str, LiveChat] = {}
         self.heard: list[int] = []

@@ -85,8 +85,8 @@ class HttpClient:
     async def post(self, path: str, body: object) -> Answer:
         return await self.request("POST", path, body)
 
-    async def put(self, path: str) -> Answer:
-        return await self.request("PUT", path)
+    async def put(self, path: str, body: object = None) -> Answer:
+        return await self.request("PUT", path, body)
 
     async def patch(self, path: str, body: object) -> Answer:
         return await self.request("PATCH", path, body)

@@ -23,7 +23,10 @@ SECRET_BYTES = 16
 
 
 class ClusterProcess:
-    """`settings`: additional settings of a node, by its name. Each cluster has a secret of its own."""
+    """`settings`: additional settings of a node, by its name. Each cluster has a secret of its own.
+
+    Its nodes deliver to receivers on this machine, which tests have.
+    """
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class ClusterProcess:
         self.environment = {
             "PARLEY_STORE_ENGINE": "dynamodb",
             "PARLEY_CLUSTER_SECRET": secrets.token_hex(SECRET_BYTES),
+            "PARLEY_WEBHOOKS_ALLOWED_NETWORKS": "127.0.0.0/8",
             **environment,
         }
         self.names = list(names)

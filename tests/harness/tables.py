@@ -14,7 +14,7 @@ from typing import Any, cast
 from parley.dynamodb import Dynamo, Item, credentials_from
 from parley.store.dynamodb.bundles import all_unbundled
 from parley.store.dynamodb.entries import VOID, sequence_of
-from parley.store.dynamodb.schema import CHATS, COUNTERS, MESSAGES
+from parley.store.dynamodb.schema import CHATS, COUNTERS, LANES, MESSAGES
 from tests.harness.events import Stored, StoredVoid, StoreRead
 from tests.harness.history import History
 
@@ -59,16 +59,29 @@ class StoreTables:
 
     async def unpublished(self) -> list[str]:
         """The chats that the outbox lists."""
-        found: list[str] = []
+        found: list[Item] = []
         for table in (CHATS, COUNTERS):
-            start: Item | None = None
-            while True:
-                page = await self._dynamo.scan(table, filter="attribute_exists(unpublished)", start=start)
-                found += [str(item["chat_id"]) for item in page.items]
-                start = page.next_key
-                if start is None:
-                    break
-        return sorted(found)
+            found += await self._scan(table, "attribute_exists(unpublished)")
+        return sorted(str(item["chat_id"]) for item in found)
+
+    async def lanes(self) -> list[str]:
+        """Who is not up to date with which chat, and how far."""
+        lanes = cast(list[dict[str, Any]], await self._scan(LANES, "attribute_exists(target)"))
+        return sorted(
+            f"{lane['recipient']} has {lane['chat_id']} to {lane['next_sequence'] - 1},"
+            f" not to {lane['target']}; {lane['claim'] or 'nobody'} runs it"
+            for lane in lanes
+        )
+
+    async def _scan(self, table: str, condition: str) -> list[Item]:
+        found: list[Item] = []
+        start: Item | None = None
+        while True:
+            page = await self._dynamo.scan(table, filter=condition, start=start)
+            found += page.items
+            start = page.next_key
+            if start is None:
+                return found
 
 
 def _event(item: Item) -> Stored | StoredVoid:

@@ -17,6 +17,8 @@ from parley.client import (
     login,
     register,
 )
+from parley.model import Notify, QuietHours
+from parley.wire.bodies import NewPushDevice
 from tests.harness.server import ServerProcess
 from tests.integration.sdk import PASSWORD, QUICK, Account, client, new_group, newcomer
 from tests.waiting import eventually
@@ -198,6 +200,31 @@ async def test_people_are_found_and_kept(server: ServerProcess) -> None:
         assert [person.username for person in await me.contacts.all()] == ["dora"]
         await me.contacts.remove(dora_id)
         assert await me.contacts.all() == []
+
+
+async def test_a_device_is_registered_and_people_are_mentioned(server: ServerProcess) -> None:
+    """Push by the SDK, what rings, and mentions that others read."""
+    ann, ben = await pair(server)
+    async with client(server.url, ann) as me, client(server.url, ben) as other:
+        device_id = (await me.devices())[0].device_id
+        wanted = NewPushDevice(provider="webhook", token="https://example.com/ring", preview=False)
+        made = await me.push.register(device_id, wanted)
+        assert made.secret
+        assert [one.device_id for one in await me.push.all()] == [device_id]
+        await me.push.remove(device_id)
+        assert await me.push.all() == []
+        assert len(await me.push.vapid_key()) == 87
+        quiet = QuietHours("22:00", "07:00", "UTC")
+        assert (await me.update(do_not_disturb=quiet)).do_not_disturb == quiet
+        assert (await me.update(about="hm")).do_not_disturb == quiet
+        assert (await me.update(do_not_disturb=None)).do_not_disturb is None
+        chat = await me.create_chat([ben.user_id], "mentions")
+        assert (await chat.notify(Notify.MENTIONS)).notify is Notify.MENTIONS
+        await chat.send("hi", mentions=[ben.user_id])
+        async for entry in other.chat(chat.chat_id):
+            if entry.kind == "message":
+                assert entry.mentions == [ben.user_id]
+                break
 
 
 async def test_invitations_are_heard_and_answered(server: ServerProcess) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -12,7 +12,16 @@ from msgspec import structs
 
 from parley.clock import MS_PER_DAY, iso
 from parley.errors import Refused
-from parley.model import ChatSummary, CursorMove, Kind, MemberCursor, OverviewPage, ReceiptKind
+from parley.model import (
+    ChatSummary,
+    CursorMove,
+    Kind,
+    MemberCursor,
+    MemberSettings,
+    Notify,
+    OverviewPage,
+    ReceiptKind,
+)
 from parley.store.rules import NO_TOKEN
 from parley.wire.limits import PAGE_BYTES_MAX, SESSION_DAYS, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
 from tests.memory.tables import ChatRecord, StateRecord, Tables
@@ -202,6 +211,23 @@ class MemoryMemberStates:
         state = self._tables.states.get((user_id, chat_id))
         if state is not None and state.left_at is None and state.muted_until != until:
             state.muted_until, state.change = until, self._tables.next_change()
+
+    async def set_notify(self, user_id: str, chat_id: str, notify: Notify) -> None:
+        state = self._tables.states.get((user_id, chat_id))
+        if state is not None and state.left_at is None:
+            state.notify = notify
+
+    async def settings(self, chat_id: str, user_ids: Sequence[str]) -> dict[str, MemberSettings]:
+        found = {}
+        for user_id in user_ids:
+            state = self._tables.states.get((user_id, chat_id))
+            is_in = state is not None and state.left_at is None
+            found[user_id] = (
+                MemberSettings(state.notify, state.muted_until, state.delivered[0], state.read[0])
+                if state is not None and is_in
+                else MemberSettings()
+            )
+        return found
 
     async def muted_until(self, user_id: str, chat_id: str) -> str | None:
         state = self._tables.states.get((user_id, chat_id))

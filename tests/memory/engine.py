@@ -22,6 +22,7 @@ from tests.memory.people import (
     MemoryInvitations,
     MemoryRelations,
 )
+from tests.memory.push import MemoryPush
 from tests.memory.tables import Tables
 
 FOREVER_MS = 2**62
@@ -72,6 +73,7 @@ class MemoryStore:
         self.overviews = MemoryOverviews(tables)
         self.outbox = MemoryOutbox(tables)
         self.deliveries = MemoryDeliveries(tables)
+        self.push = MemoryPush(tables)
         self.listing = MemoryListing(tables, clock)
         self.inspection = MemoryInspection(tables)
         self.repairs = MemoryRepairs(tables)
@@ -93,8 +95,9 @@ class MemoryStore:
         yield Finding("ok", "store", "in memory")
 
     async def open(self) -> None:
-        """Seals every open number: no process can write it any more."""
+        """Seals every open number and frees every lane: no other process is at work."""
         self.log.seal_before(FOREVER_MS)
+        self.deliveries.lanes.free()
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
         return []

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import assert_never
 
-from msgspec import structs
+from msgspec import UNSET, structs
 
 from parley import ids
 from parley.clock import Clock, iso
@@ -243,6 +243,7 @@ class MemoryLog:
             created_at=now,
             server_timestamp=now,
             display_time=draft.display_time,
+            mentions=list(draft.mentions) or UNSET,
         )
         if draft.client_key is not None:
             chat.keys[draft.client_key] = sequence
@@ -342,8 +343,8 @@ class MemoryLog:
         chat = self._tables.chats.get(chat_id)
         return None if chat is None else chat.wires.get(chat.keys.get(client_key, 0))
 
-    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
-        for chat_id in chat_ids:
+    async def find_message(self, message_id: str, chat_ids: Sequence[str] | None) -> tuple[str, int] | None:
+        for chat_id in self._tables.chats if chat_ids is None else chat_ids:
             chat = self._tables.chats.get(chat_id)
             for sequence, entry in chat.entries.items() if chat is not None else ():
                 if entry is not None and entry.message_id == message_id:

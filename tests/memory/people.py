@@ -70,7 +70,7 @@ class MemoryAccounts:
     async def add_session(self, session: Session, token_hash: bytes) -> None:
         self._tables.sessions[token_hash] = session
 
-    async def session_by_token(self, token_hash: bytes) -> Session | None:
+    async def session_by_token(self, token_hash: bytes, *, is_recheck: bool = False) -> Session | None:
         return self._tables.sessions.get(token_hash)
 
     async def sessions(self, user_id: str) -> list[Session]:

@@ -13,7 +13,9 @@ from parley.model import (
     AuditRecord,
     ChatMember,
     ChatType,
+    Fanout,
     Invitation,
+    Notify,
     Relation,
     Role,
     Session,
@@ -21,6 +23,7 @@ from parley.model import (
     User,
 )
 from parley.store.delivery.rows import DeadLetter, Lane, Webhook
+from parley.store.push.rows import PushDevice, PushOutcome
 from parley.wire.frames import Entry
 
 
@@ -93,6 +96,7 @@ class StateRecord:
     """A position, and when it got there."""
     read: tuple[int, str | None] = (0, None)
     muted_until: str | None = None
+    notify: Notify = Notify.ALL
 
 
 @dataclass
@@ -120,6 +124,13 @@ class Tables:
     """By chat and recipient."""
     dead_letters: dict[str, DeadLetter] = field(default_factory=dict)
     webhooks: dict[str, Webhook] = field(default_factory=dict)
+    push_devices: dict[tuple[str, str], PushDevice] = field(default_factory=dict)
+    """By person and device."""
+    push_outcomes: dict[tuple[str, int, str, str], PushOutcome] = field(default_factory=dict)
+    """By chat, position, person and device."""
+    fanouts: dict[str, Fanout] = field(default_factory=dict)
+    keys: dict[str, str] = field(default_factory=dict)
+    """The server's own, by name."""
     changes: int = 0
 
     def next_change(self) -> int:

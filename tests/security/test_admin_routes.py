@@ -11,7 +11,14 @@ NAMES = [f"{route.method} {route.path}" for route in ADMIN]
 
 
 def path_of(route: Route, user_id: str) -> str:
-    others = {"session_id": "ses_0", "dlq_id": "dlq_0", "job_id": "job_0", "webhook_id": "wh_0"}
+    others = {
+        "session_id": "ses_0",
+        "dlq_id": "dlq_0",
+        "job_id": "job_0",
+        "webhook_id": "wh_0",
+        "chat_id": "chat_0",
+        "message_id": "msg_0",
+    }
     return route.path.format(user_id=user_id, external_id=user_id, **others)
 
 

@@ -60,6 +60,15 @@ async def test_a_client_that_is_gone_before_its_turn_costs_no_more(
         assert subscribed == []
 
 
+async def test_what_a_leaving_client_costs_is_paid_at_its_next_hello(place: Place) -> None:
+    """Unsubscribing from many chats takes time, too: it is on the account of the user who comes back."""
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        share = served.app.gateway._live.users.share_of(ann.user_id)
+        await reset(served, ann, 2)
+        assert share.owed > 0
+
+
 async def reset(served: Served, person: Person, count: int) -> None:
     """Connect, greet or not, and reset, one after the other."""
     for number in range(count):

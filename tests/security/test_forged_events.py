@@ -6,13 +6,12 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 import structlog
-from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka import ConsumerRecord
 from msgspec import structs
 
 from parley.bus import events
 from parley.bus.events import PROOF, Headers, Record
-from parley.bus.kafka.live_reader import LiveReader
-from parley.config import KafkaConfig
+from parley.bus.kafka.records import RecordReader
 from parley.core.cluster_keys import EVENTS, SIGNALS, ClusterKeys
 from parley.gateway import hub as hub_module
 from parley.model import Action, Change, ChatMember, Kind, Role, StoredEntry
@@ -63,9 +62,7 @@ class Gateway:
         self.log = ScriptedLog("ann")
         self.metrics = Metrics(clock)
         self.hub = hub_over(self.log, MemoryDirectory(self.log.tables), self.metrics)
-        self.reader = LiveReader(
-            KafkaConfig(), TOPIC, KEYS, "here", self.hub.hears, self.hub.persisted_elsewhere, self.metrics
-        )
+        self.reader = RecordReader(TOPIC, KEYS, self.metrics)
         self.ann = Victim("ann")
         self._offset = 0
 
@@ -73,12 +70,14 @@ class Gateway:
         await self.hub.subscribe(self.ann)  # type: ignore[arg-type]
 
     def hear(self, record: Record) -> None:
-        """A record comes out of the topic."""
+        """A record comes out of the topic, and what it tells is routed here."""
         self._offset += 1
         read = ConsumerRecord(
             TOPIC, 0, self._offset, 0, 0, record.key, record.value, 0, 0, 0, tuple(record.headers)
         )
-        self.reader._handle({TopicPartition(TOPIC, 0): [read]})
+        told = self.reader.read(read)
+        if told is not None:
+            self.hub.persisted_elsewhere(events.gather([told]))
 
     @property
     def unproven(self) -> float:

@@ -80,6 +80,7 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/admin/jobs": OPERATOR,
     "GET /v1/admin/nodes": OPERATOR,
     "GET /v1/admin/topics": OPERATOR,
+    "GET /v1/admin/messages/{message_id}/timeline": OPERATOR,
     "GET /v1/admin/dlq": OPERATOR,
     "GET /v1/admin/dlq/{dlq_id}": OPERATOR,
     "POST /v1/admin/dlq/replay": OPERATOR,
@@ -88,6 +89,13 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/admin/webhooks": OPERATOR,
     "POST /v1/admin/webhooks": OPERATOR,
     "DELETE /v1/admin/webhooks/{webhook_id}": OPERATOR,
+    "GET /v1/me/push": OWN,
+    "PUT /v1/me/push/{device_id}": ("bad_request", "bad_request", "bad_request"),
+    "GET /v1/me/push/{device_id}": ("not_found", "not_found", "not_found"),
+    "DELETE /v1/me/push/{device_id}": ("not_found", "not_found", "not_found"),
+    "GET /v1/push/vapid": OWN,
+    "GET /v1/admin/chats/{chat_id}": OPERATOR,
+    "PATCH /v1/admin/chats/{chat_id}": OPERATOR,
 }
 """What a stranger, a removed member and a blocked person get, asking for what is Ann's."""
 CALLERS = ("stranger", "removed", "blocked")
@@ -136,6 +144,7 @@ class World:
             dlq_id="dlq_0",
             job_id="job_0",
             webhook_id="wh_0",
+            message_id="msg_0",
         )
 
     def body(self, route: Route) -> Any:
@@ -153,6 +162,8 @@ class World:
             "ReplayOrder": {"filter": {}},
             "DiscardOrder": {"filter": {}, "reason": "mine"},
             "NewWebhook": {"url": "https://example.com/", "events": ["message.created"]},
+            "NewPushDevice": {"provider": "webhook", "token": "https://example.com/"},
+            "FanoutChange": {"fanout": "write"},
         }
         return bodies[route.body.__name__] if route.body is not None else None
 

@@ -1,11 +1,13 @@
 """A crowd on several nodes: whoever loses one goes on with another, and each node has somebody who follows.
 
 A writer that gets no answer in time asks another node, with the same ids, while the first may still have
-them. A follower stays with its node, and may never be given a position without the one before it.
+them. A follower stays with its node, and may never be given a position without the one before it. One member
+is never there: everything rings for him, and goes to a webhook as well.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from random import Random
 
 from aiohttp import ClientSession
@@ -15,6 +17,7 @@ from tests.harness.clients import Frame, HttpClient, Person, RawClient, Unexpect
 from tests.harness.cluster import ClusterProcess
 from tests.harness.server import ServerProcess
 from tests.simulation.crowd import Crowd, Reader, Writer
+from tests.simulation.receiving_end import ReceivingEnd, receiving_end
 from tests.waiting import eventually
 
 PATIENCE_SECONDS = 3.0
@@ -30,8 +33,11 @@ WRITERS = ("ann", "ben", "dan")
 class ClusterCrowd(Crowd):
     """`is_settled`: nothing more will be said, and the followers have only to hear the rest."""
 
-    def __init__(self, cluster: ClusterProcess, session: ClientSession, random: Random) -> None:
+    def __init__(
+        self, cluster: ClusterProcess, session: ClientSession, random: Random, end: ReceivingEnd
+    ) -> None:
         self.nodes = list(cluster)
+        self.end = end
         super().__init__(self.nodes[0], session, random)
         self.is_settled = False
         self.order = AckOrder()
@@ -43,7 +49,7 @@ class ClusterCrowd(Crowd):
         writers = await asyncio.gather(*(http.newcomer(name) for name in WRITERS))
         names = [f"reader{number}" for number in range(len(self.nodes))]
         readers = await asyncio.gather(*(http.newcomer(name) for name in names))
-        everybody = [*writers, *readers]
+        everybody = [*writers, *readers, self.end.person]
         self.chat_ids = [await http.of(owner).create_group(*_but(everybody, owner)) for owner in writers]
         self.acknowledged = dict.fromkeys(self.chat_ids, 0)
         desk = await http.login(WRITERS[0], "desk")
@@ -82,6 +88,17 @@ class ClusterCrowd(Crowd):
         error = self.failed_member()
         if error is not None:
             raise error
+
+
+@asynccontextmanager
+async def gathered(
+    cluster: ClusterProcess, session: ClientSession, random: Random
+) -> AsyncIterator[ClusterCrowd]:
+    """A crowd that talks, and those outside to whom everything is delivered."""
+    async with receiving_end(cluster, session) as end:
+        crowd = ClusterCrowd(cluster, session, random, end)
+        await crowd.gather()
+        yield crowd
 
 
 def _but(everybody: list[Person], owner: Person) -> list[Person]:

@@ -1,7 +1,7 @@
 """Three real nodes on real services under load, while nodes and services are killed and nodes are paused.
 
 PARLEY_SIMULATE_ROUNDS sets how often each fault comes; PARLEY_SIMULATE_SEED repeats a run's choices (not its
-timing). A failed run leaves its history beside the test's data.
+timing). A failed run leaves its history beside the test's data. Workers deliver and ring all the while.
 """
 
 import asyncio
@@ -21,7 +21,8 @@ from tests.harness.server import ServerProcess
 from tests.harness.tables import StoreTables
 from tests.seeds import ROUNDS, SEED
 from tests.services import OwnServices
-from tests.simulation.cluster_crowd import ClusterCrowd
+from tests.simulation.cluster_crowd import ClusterCrowd, gathered
+from tests.simulation.receiving_end import logs_of
 from tests.simulation.test_kill_minus_nine import until_dead
 
 ROUNDS_PER_TURN = 30
@@ -74,7 +75,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServices]:
 async def test_nothing_is_lost_doubled_reordered_or_skipped(
     mode: str, services: OwnServices, tmp_path: Path
 ) -> None:
-    """Whatever dies or stands still, what everybody was told agrees with the store, on every node."""
+    """Whatever dies or stands still, what everybody was told, or rung for, agrees with the store."""
     random = Random(f"{SEED} cluster {mode}")
     settings = MODES[mode] if mode in MODES else asking_sequencers()
     cluster = cluster_of(tmp_path, {**services.environment(), **own_names(), **settings}, NODES)
@@ -82,9 +83,8 @@ async def test_nothing_is_lost_doubled_reordered_or_skipped(
         sequencers_of(cluster, tmp_path) as sequencers,
         running(cluster),
         ClientSession() as session,
+        gathered(cluster, session, random) as crowd,
     ):
-        crowd = ClusterCrowd(cluster, session, random)
-        await crowd.gather()
         for turn in range(TURNS):
             faults = LONG[mode] if turn else SHORT[mode]
             for fault in random.sample(faults, len(faults)):
@@ -160,4 +160,6 @@ async def assert_promise_kept(crowd: ClusterCrowd, cluster: ClusterProcess, hist
         await tables.read_into(crowd.history)
     crowd.history.write(history_file)
     breaches = [*crowd.order.overtaken, *check(crowd.history)]
+    breaches += await crowd.end.breaches(logs_of(crowd.history))
+    crowd.end.write(history_file.with_name("arrivals.jsonl"))
     assert not breaches, f"seed {SEED}, history in {history_file}\n" + "\n".join(map(str, breaches[:20]))

@@ -18,6 +18,7 @@ from tests.harness.cluster import ClusterProcess
 from tests.harness.tables import StoreTables
 from tests.seeds import ROUNDS
 from tests.services import OwnServices
+from tests.simulation.receiving_end import ReceivingEnd, receiving_end
 from tests.waiting import eventually
 
 IS_LONG = ROUNDS > 100
@@ -79,12 +80,13 @@ def connected(world: ClusterWorld) -> tuple[RawClient, RawClient]:
     return world.client(one, world.ann, **patience), world.client(other, world.ben, **patience)
 
 
-@pytest.mark.timeout(120 + OUTAGE_SECONDS + HEARD_SECONDS_MAX + HEALED_SECONDS_MAX)
+@pytest.mark.timeout(210 + OUTAGE_SECONDS + HEARD_SECONDS_MAX + HEALED_SECONDS_MAX)
 async def test_without_kafka_sends_go_on_and_readers_catch_up(
     cluster: ClusterProcess, services: OwnServices
 ) -> None:
-    """A broker that is away delays the news of other nodes; nothing is refused, and nothing stays unsent."""
-    async with world_on(cluster) as world:
+    """A broker that is away delays the news of other nodes, and rings; nothing is refused or stays unsent."""
+    async with world_on(cluster) as world, receiving_end(cluster, world.session) as end:
+        await join(world, end)
         ann, ben = connected(world)
         async with ann, ben:
             async with away(services, "kafka"):
@@ -92,12 +94,26 @@ async def test_without_kafka_sends_go_on_and_readers_catch_up(
                 if IS_LONG:
                     await heard(world, ann, ben, last)
             await heard(world, ann, ben, last)
+            await assert_delivered(world, ann, end)
         async with StoreTables(cluster.environment) as tables:
 
             async def all_published() -> bool:
                 return not await tables.unpublished()
 
             await eventually(all_published, HEALED_SECONDS_MAX)
+
+
+async def join(world: ClusterWorld, end: ReceivingEnd) -> None:
+    """The chat of this world is one that rings for somebody who is away."""
+    first = next(iter(world.cluster))
+    world.chat_id = await world.http(first, world.ann).create_group(world.ben, end.person)
+
+
+async def assert_delivered(world: ClusterWorld, ann: RawClient, end: ReceivingEnd) -> None:
+    """In order, each at least once; and no device sounded twice for a message."""
+    entries = await ann.sync_all(world.chat_id)
+    breaches = await end.breaches({world.chat_id: [entry["message_id"] for entry in entries]})
+    assert not breaches, "\n".join(breaches[:20])
 
 
 async def heard(world: ClusterWorld, ann: RawClient, ben: RawClient, last: int) -> None:
@@ -140,12 +156,13 @@ async def retried(client: RawClient, chat_id: str, content: str, client_id: str)
     return found[-1]
 
 
-@pytest.mark.timeout(120 + OUTAGE_SECONDS)
+@pytest.mark.timeout(210 + OUTAGE_SECONDS)
 async def test_without_redis_everything_goes_on_and_the_registry_heals(
     cluster: ClusterProcess, services: OwnServices
 ) -> None:
-    """Sends, reads and new connections work on every node, and an empty Redis soon knows everybody again."""
-    async with world_on(cluster) as world:
+    """Sends, reads, rings and new connections work on, and an empty Redis soon knows everybody again."""
+    async with world_on(cluster) as world, receiving_end(cluster, world.session) as end:
+        await join(world, end)
         ann, ben = connected(world)
         async with ann, ben:
             await asyncio.to_thread(services.kill, "redis")
@@ -156,6 +173,7 @@ async def test_without_redis_everything_goes_on_and_the_registry_heals(
                         assert len(await late.sync_all(world.chat_id)) == last
                     assert (await world.http(node).get("/readyz")).status == 200
                 await heard(world, ann, ben, last)
+                await assert_delivered(world, ann, end)
             finally:
                 await asyncio.to_thread(services.reset, "redis")
             await until_known_again(world)

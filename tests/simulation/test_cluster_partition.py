@@ -12,7 +12,7 @@ from ops.local_services.ports import free_ports
 from tests.clusters import MODES, nodes_on_shared_services, running
 from tests.harness.proxy import Chaos, ChaosProxy
 from tests.seeds import ROUNDS, SEED
-from tests.simulation.cluster_crowd import ClusterCrowd
+from tests.simulation.cluster_crowd import gathered
 from tests.simulation.test_cluster_faults import assert_promise_kept
 
 NAMES = ("n1", "n2")
@@ -28,16 +28,18 @@ TROUBLES = {
 """What the ways between the nodes are like: the last one takes everything and answers nothing."""
 
 
-@pytest.mark.timeout(120 + TURNS * TURN_SECONDS_MAX)
+@pytest.mark.timeout(210 + TURNS * TURN_SECONDS_MAX)
 @pytest.mark.parametrize("mode", ["atomic", "dynamodb"])
 async def test_two_nodes_that_both_believe_to_have_a_chat_stay_correct(mode: str, tmp_path: Path) -> None:
     """However badly nodes reach each other, sends go on, and nothing is lost, doubled or reordered."""
     random = Random(f"{SEED} partition {mode}")
     async with ways_between(random) as (ways, settings):
         nodes = nodes_on_shared_services(tmp_path, NAMES, MODES[mode], settings)
-        async with running(nodes) as cluster, ClientSession() as session:
-            crowd = ClusterCrowd(cluster, session, random)
-            await crowd.gather()
+        async with (
+            running(nodes) as cluster,
+            ClientSession() as session,
+            gathered(cluster, session, random) as crowd,
+        ):
             for trouble in [*TROUBLES.values()] * TURNS:
                 for chaos in (trouble, Chaos()):
                     change(ways, chaos)

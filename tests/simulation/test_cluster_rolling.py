@@ -17,6 +17,7 @@ from tests.harness.proxy import Balancer
 from tests.harness.tables import StoreTables
 from tests.integration.sdk import Account, Recorder, client, new_group, newcomer
 from tests.seeds import ROUNDS, SEED
+from tests.simulation.receiving_end import logs_of, receiving_end
 from tests.waiting import eventually
 
 ROUNDS_PER_ROLL = 30
@@ -28,19 +29,24 @@ NAMES = ("n1", "n2")
 FOR_EVER = 2**53
 
 
-@pytest.mark.timeout(120 + ROLLS * ROLL_SECONDS_MAX)
+@pytest.mark.timeout(210 + ROLLS * ROLL_SECONDS_MAX)
 async def test_a_rolling_restart_costs_nobody_a_message(tmp_path: Path) -> None:
-    """SDK users send and read on through it: each message is acknowledged, stored once and read in order."""
-    async with running(nodes_on_shared_services(tmp_path, NAMES, ATOMIC)) as cluster:
+    """SDK users send and read on: each message is acknowledged, stored once, read and delivered in order."""
+    async with (
+        running(nodes_on_shared_services(tmp_path, NAMES, ATOMIC)) as cluster,
+        ClientSession() as session,
+        receiving_end(cluster, session) as end,
+    ):
         ports = [node.port for node in cluster]
         async with Balancer(ports, Random(SEED)) as front:
             accounts = [await newcomer(cluster["n1"]) for _ in range(3)]
-            recorder = Recorder(await new_group(cluster["n1"], accounts))
+            away = Account(end.person.user_id, end.person.token, end.person.device_id)
+            recorder = Recorder(await new_group(cluster["n1"], [*accounts, away]))
             await use(recorder, cluster, front, accounts)
         assert not [event for event in recorder.history.events if isinstance(event, SendRejected)]
         async with StoreTables(cluster.environment) as tables:
             await tables.read_into(recorder.history)
-        breaches = check(recorder.history)
+        breaches = [*check(recorder.history), *await end.breaches(logs_of(recorder.history))]
         assert not breaches, "\n".join(map(str, breaches[:20]))
 
 

@@ -9,7 +9,7 @@ from aiohttp import ClientSession
 from parley.testing.dynamodb_faults import VARIABLE
 from tests.clusters import MODES, nodes_on_shared_services, running
 from tests.seeds import ROUNDS, SEED
-from tests.simulation.cluster_crowd import ClusterCrowd
+from tests.simulation.cluster_crowd import gathered
 from tests.simulation.test_cluster_faults import assert_promise_kept
 
 SAID_PER_ROUND = 5
@@ -27,9 +27,12 @@ async def test_no_ack_is_false_whatever_the_store_answers(mode: str, tmp_path: P
     """Refusals are temporary and acks are true, on nodes where every third request or so goes wrong."""
     faults = {name: {VARIABLE: f"{SHARES},seed:{SEED + n}"} for n, name in enumerate(NAMES) if n}
     nodes = nodes_on_shared_services(tmp_path, NAMES, MODES[mode], faults)
-    async with running(nodes) as cluster, ClientSession() as session:
-        crowd = ClusterCrowd(cluster, session, Random(f"{SEED} store {mode}"))
-        await crowd.gather()
+    random = Random(f"{SEED} store {mode}")
+    async with (
+        running(nodes) as cluster,
+        ClientSession() as session,
+        gathered(cluster, session, random) as crowd,
+    ):
         for _ in range(ROUNDS):
             await crowd.until_said(SAID_PER_ROUND)
         await crowd.finish()

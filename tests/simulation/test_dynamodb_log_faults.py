@@ -9,11 +9,14 @@ from random import Random
 
 import pytest
 
+from parley.dynamodb import Fault, Faults, Request
 from parley.errors import Refusal
 from parley.model import Action, Appended, Draft
+from parley.store.dynamodb import append
 from parley.testing.dynamodb_faults import Dice
 from parley.wire.frames import Entry
 from tests.contracts.acting import change, message, new_id, outcome, read_all, resolved
+from tests.contracts.dynamodb_nodes import refuse
 from tests.contracts.dynamodb_world import Node, world
 from tests.seeds import ROUNDS, SEED
 
@@ -32,6 +35,8 @@ SHARES = {
     "unprocessed": 0.2,
     "torn_page": 0.25,
 }
+
+KEYS_REFUSED_SHARE = 0.3
 
 
 class Sender:
@@ -73,6 +78,19 @@ class Sender:
             self.refused.add(client_id)
 
 
+class KeysRefused:
+    """Other faults, and a share of the keys is not written after the transaction of its entries."""
+
+    def __init__(self, others: Faults, random: Random) -> None:
+        self._others = others
+        self._random = random
+
+    def __call__(self, operation: str, request: Request) -> Fault | None:
+        if operation == "BatchWriteItem" and self._random.random() < KEYS_REFUSED_SHARE:
+            return refuse
+        return self._others(operation, request)
+
+
 async def toggle(nodes: list[Node], random: Random) -> None:
     """Ann removes ben and takes him back, through any node, until he is back for good."""
     chat, ann, ben = nodes[0].chat, nodes[0].ann, nodes[0].ben
@@ -85,14 +103,21 @@ async def toggle(nodes: list[Node], random: Random) -> None:
 
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("number", range(TURNS))
-@pytest.mark.parametrize("mode", ["atomic", "two_phase"])
-async def test_what_was_acknowledged_is_stored_once_where_it_was_said(mode: str, number: int) -> None:
+@pytest.mark.parametrize("mode", ["atomic", "atomic, keys apart", "two_phase"])
+async def test_what_was_acknowledged_is_stored_once_where_it_was_said(
+    mode: str, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Under every fault at once: a dense log, acks that hold, refusals that hold, and each sender's order."""
     random = Random(f"{SEED} {mode} {number}")
+    mode, _, is_apart = mode.partition(", ")
+    if is_apart:  # these batches are small
+        monkeypatch.setattr(append, "KEYS_APART_MIN", 1)
     async with world(mode, NODES + 1) as (*nodes, witness):
-        dice = Dice(SHARES, random.randrange(2**31))
+        faults: Faults = Dice(SHARES, random.randrange(2**31))
+        if is_apart:
+            faults = KeysRefused(faults, random)
         for node in nodes:
-            node.faults.now = dice
+            node.faults.now = faults
         people = {"ann": witness.ann, "ann's phone": witness.ann, "ben": witness.ben}
         senders = [Sender(name, user_id, random) for name, user_id in people.items()]
         await asyncio.gather(toggle(nodes, random), *(sender.run(nodes) for sender in senders))

@@ -96,6 +96,7 @@ class HttpFuzzer:
             "dlq_id": "dlq_0",
             "job_id": "job_0",
             "webhook_id": "wh_0",
+            "message_id": "msg_0",
             "device_id": "watch",
             "client_message_id": client_message_id,
             "sequence": 1,

@@ -26,7 +26,7 @@ from parley.core.cluster_keys import EVENTS, SIGNALS, ClusterKeys
 from parley.core.node_trust import CallKeys, NodeCall, prove_call
 from parley.ephemeral.redis.signals import Bundle, RedisSignals, encode_bundle, encode_signal
 from parley.ephemeral.signals import MuteSignal, ReceiptSignal, TypingSignal, UserChangedSignal
-from parley.model import Action, Change, Draft, Head, Kind, ReceiptKind, Role, StoredEntry
+from parley.model import Action, Change, Draft, Head, Kind, Persisted, ReceiptKind, Role, StoredEntry
 from parley.sequencing import bodies as sequencing
 from parley.telemetry import Metrics
 from tests import corpus, seeds
@@ -51,7 +51,7 @@ from tests.unit.ephemeral.test_redis_signals import Channels, SlowLink
 
 STATUSES = {200, 400, 401, 404, 405, 413, 503}
 CALL_KEYS = CallKeys(ClusterKeys(SECRET))
-PATHS = {"append": bodies.APPEND, "notices": bodies.NOTICES}
+PATHS = {"append": bodies.APPEND, "notices": bodies.NOTICES, "news": bodies.NEWS}
 TOPIC = "messages.persisted"
 
 
@@ -73,6 +73,7 @@ class CallFuzzer:
             (bodies.APPEND, msgspec.to_builtins(drafts[:1])),
             (bodies.NOTICES, msgspec.to_builtins([bodies.Joined("ntc_1", chat_id, Head(1, 2), [user_id])])),
             (bodies.NOTICES, msgspec.to_builtins([bodies.SessionsEnded("ntc_2", ["ses_1"])])),
+            (bodies.NEWS, msgspec.to_builtins([Persisted(chat_id, 1, [StoredEntry(1, b"{}")])])),
             (bodies.PING, []),
         ]
 

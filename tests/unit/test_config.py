@@ -27,12 +27,14 @@ def test_a_node_alone_plays_every_role_that_people_need() -> None:
     ("roles", "environment"),
     [
         ("delivery,ingest,gateway", {}),
+        ("push,delivery,ingest,gateway", {}),
         ("gateway, ingest", SHARED),
         ("gateway,ingest,delivery,sequencer", SHARED),
         ("sequencer", SHARED),
         ("gateway", FOUND),
         ("ingest,delivery", FOUND),
         ("delivery", FOUND),
+        ("push", FOUND),
     ],
 )
 def test_roles_that_make_sense_are_taken(roles: str, environment: dict[str, str]) -> None:
@@ -44,7 +46,8 @@ def test_roles_that_make_sense_are_taken(roles: str, environment: dict[str, str]
     ("roles", "environment", "says"),
     [
         ("gateway,juggler", FOUND, "there is no role 'juggler'"),
-        ("gateway,push", FOUND, "push is not there yet"),
+        ("gateway,push", {}, "store.engine"),
+        ("push", SHARED, "redis.url"),
         ("archiver", FOUND, "archiver is not there yet"),
         ("", FOUND, "empty"),
         ("gateway,ingest", {}, "store.engine"),
@@ -175,3 +178,19 @@ def test_deliveries_are_configured() -> None:
         load(None, {"PARLEY_WEBHOOKS_ALLOWED_NETWORKS": "everything"})
     with pytest.raises(ConfigError, match=r"delivery\.max_retries"):
         load(None, {"PARLEY_DELIVERY_MAX_RETRIES": "-1"})
+
+
+SHARED = {"PARLEY_STORE_ENGINE": "dynamodb", "PARLEY_KAFKA_BROKERS": "localhost:9092"}
+
+
+def test_ingest_through_the_bus_is_configured() -> None:
+    """It is off unless chosen."""
+    assert load(None, {})[0].bus.ingest == "direct"
+    assert load(None, {**SHARED, "PARLEY_BUS_INGEST": "bus"})[0].bus.ingest == "bus"
+
+
+@pytest.mark.parametrize("environment", [{}, {"PARLEY_STORE_ENGINE": "dynamodb"}])
+def test_ingest_through_the_bus_needs_a_bus(environment: dict[str, str]) -> None:
+    """One sentence says why not, and where it was written."""
+    with pytest.raises(ConfigError, match=r"nothing to buffer \(PARLEY_BUS_INGEST"):
+        load(None, {**environment, "PARLEY_BUS_INGEST": "bus"})

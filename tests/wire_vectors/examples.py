@@ -95,6 +95,9 @@ REQUESTS: dict[str, Request] = {
         display_time=TIME,
         after_client_message_id=PREVIOUS_ID,
     ),
+    "send_message with mentions": SendMessage(
+        id=3, chat_id=CHAT, client_message_id=CLIENT_ID, content="hi", mentions=[OTHER, USER]
+    ),
     "send_message with awkward letters": SendMessage(
         id=4, chat_id=CHAT, client_message_id=CLIENT_ID, content=AWKWARD
     ),
@@ -171,6 +174,11 @@ def answers(codec: Codec) -> dict[str, ServerFrames]:
         "messages": Messages(chat_id=CHAT, epoch=1, entries=embedded(ENTRY)),
         "messages with a void and a change": Messages(
             chat_id=CHAT, epoch=2, entries=embedded(MEMBER_ENTRY), voids=[limits.SEQUENCE_MAX - 1]
+        ),
+        "messages with mentions": Messages(
+            chat_id=CHAT,
+            epoch=1,
+            entries=embedded(msgspec.structs.replace(ENTRY, mentions=[OTHER])),
         ),
         "chat_changed joined": ChatChanged(
             chat_id=CHAT, change="joined", user_id=USER, role="member", head=12, epoch=1

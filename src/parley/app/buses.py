@@ -8,6 +8,7 @@ from parley.bus.embedded import EmbeddedBus
 from parley.bus.events import PERSISTED
 from parley.bus.ports import Bus, Confirm, TopicState
 from parley.core.jobs import Job
+from parley.delivery.ports import DeliveryTopics
 from parley.store.ports import Feed
 
 
@@ -18,6 +19,16 @@ class BusEngine(Protocol):
 
     @property
     def bus(self) -> Bus: ...
+
+    @property
+    def feed(self) -> Feed | None:
+        """What happens in all chats, for workers. None: neither the bus nor the store has it."""
+        ...
+
+    @property
+    def delivery_topics(self) -> DeliveryTopics | None:
+        """For deliveries by several nodes. None where only one works on the store."""
+        ...
 
     async def start(self) -> None: ...
 
@@ -32,10 +43,11 @@ class EmbeddedBusEngine:
     """News of one process."""
 
     confirm: Confirm | None = None
+    delivery_topics = None
 
     def __init__(self, feed: Feed | None = None) -> None:
         self.bus = EmbeddedBus()
-        self._feed = feed
+        self.feed = feed
 
     async def start(self) -> None:
         """There is nothing to connect to."""
@@ -45,7 +57,7 @@ class EmbeddedBusEngine:
 
     async def topics(self) -> list[TopicState]:
         """The log of all chats, in the order of its commits; none on a store that has no such order."""
-        return [] if self._feed is None else [TopicState(PERSISTED.name, 1, await self._feed.lags())]
+        return [] if self.feed is None else [TopicState(PERSISTED.name, 1, await self.feed.lags())]
 
     async def stop(self) -> None:
         """There is nothing to let go of."""

@@ -7,24 +7,27 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from parley.bus.ports import Bus, Listener
+from parley.bus.ports import Bus, Listener, ReplyAddress
 from parley.chats.forwarder import Forwarder
 from parley.chats.pending import PendingSends
 from parley.chats.sender import LocalSender
 from parley.clock import Clock
 from parley.cluster.calls import SignedCalls
 from parley.cluster.notices import NoticeSender
-from parley.cluster.peers import ClusterPeers
+from parley.cluster.peers import DELIVERY, GATEWAY, ClusterPeers
+from parley.cluster.router import Router
 from parley.cluster.server import NodeServer
+from parley.cluster.traces import PeerTraces
 from parley.cluster.trust import client_tls, cluster_keys, server_tls
 from parley.config import Config
 from parley.core.cluster_keys import ClusterKeys
-from parley.ephemeral.ports import Ephemeral
+from parley.ephemeral.ports import Ephemeral, Interests
 from parley.ephemeral.redis.engine import RedisEphemeral
 from parley.errors import ConfigError
 from parley.ids import Ids
+from parley.model import Persisted
 from parley.sequencing.service import Sequencer
-from parley.store.ports import Engine
+from parley.store.ports import Directory, Engine
 from parley.telemetry import Metrics
 
 RUN_BYTES = 8
@@ -35,7 +38,7 @@ COMMAND_SECONDS_MAX = 3.0
 class ClusterNode:
     """`local` is this node's own way into the log; None on a node that does not append.
 
-    `listener` hears what the other nodes tell.
+    `listener` hears what the other nodes tell, and `hear` the entries that are routed here.
     """
 
     def __init__(
@@ -51,16 +54,17 @@ class ClusterNode:
         local: LocalSender | None,
         pending: PendingSends,
         listener: Listener,
+        hear: Callable[[list[Persisted]], None],
         is_ready: Callable[[], bool],
         routes: list[web.RouteDef],
     ) -> None:
         cluster = config.cluster
-        target = f"{node_id}.{secrets.token_hex(RUN_BYTES)}"
-        self._calls = SignedCalls(
-            keys, clock=clock, random_bytes=secrets.token_bytes, tls=client_tls(cluster)
-        )
+        self.target = target = f"{node_id}.{secrets.token_hex(RUN_BYTES)}"
+        self.address = ReplyAddress("", target)
+        """Where the other nodes reach this process, once it has started."""
+        self.calls = SignedCalls(keys, clock=clock, random_bytes=secrets.token_bytes, tls=client_tls(cluster))
         self._peers = peers = ClusterPeers(
-            node_id, cluster.roles, ephemeral.nodes, self._calls, metrics, is_ready, target, clock()
+            node_id, cluster.roles, ephemeral.nodes, self.calls, metrics, is_ready, target, clock()
         )
         self._notices = NoticeSender(self._peers, metrics, clock, make_ids)
         self._server = NodeServer(
@@ -73,14 +77,48 @@ class ClusterNode:
             sender=local,
             listener=listener,
             routes=routes,
+            hear=hear,
             is_listed=lambda: peers.is_listed,
         )
         self.forwarder = Forwarder(node_id, local, self._peers, pending, metrics)
+        self.traces = PeerTraces(ephemeral.nodes, self.calls, node_id)
+
+    def add_routes(self, routes: list[web.RouteDef]) -> None:
+        """Other signed calls that this node answers, before it starts."""
+        self._server.add_routes(routes)
+
+    def has_router(self) -> bool:
+        """Whether a node that is alive routes entries, as far as this one knows."""
+        return self._peers.has(DELIVERY)
+
+    def is_cut_off(self) -> bool:
+        return self._peers.is_cut_off
+
+    def make_router(
+        self,
+        node_id: str,
+        interests: Interests,
+        directory: Directory,
+        deliver: Callable[[list[Persisted]], None] | None,
+        metrics: Metrics,
+    ) -> Router:
+        """Of a node with the role delivery."""
+        peers = self._peers
+        return Router(
+            node_id,
+            interests,
+            directory,
+            peers,
+            lambda: [node.node_id for node in peers.others(GATEWAY)],
+            deliver,
+            metrics,
+        )
 
     async def start(self, bus: Bus) -> None:
         """Known to the others when it returns."""
         bus.subscribe(self._notices)
         url = await self._server.start()
+        self.address = ReplyAddress(url, self.target)
         await self._peers.start(url)
 
     async def withdraw(self) -> None:
@@ -93,11 +131,14 @@ class ClusterNode:
         await self._notices.stop()
         await self._peers.stop()
         await self._server.close()
-        await self._calls.close()
+        await self.calls.close()
 
 
 class CommandNotices:
-    """Tells the gateways what a command has changed. The command itself is no node: it has no lease."""
+    """Tells the gateways what a command has changed. The command itself is no node: it has no lease.
+
+    `traces` asks every node what it remembers.
+    """
 
     def __init__(self, config: Config, clock: Clock, make_ids: Ids, metrics: Metrics) -> None:
         keys = cluster_keys(config.cluster, config.cluster.host)
@@ -105,6 +146,7 @@ class CommandNotices:
         self._calls = SignedCalls(
             keys, clock=clock, random_bytes=secrets.token_bytes, tls=client_tls(config.cluster)
         )
+        self.traces = PeerTraces(self._ephemeral.nodes, self._calls, "")
         peers = ClusterPeers("", (), self._ephemeral.nodes, self._calls, metrics)
         self._notices = NoticeSender(peers, metrics, clock, make_ids)
 

@@ -1,8 +1,9 @@
-"""Deliveries of one node: the worker over the engine's feed, the replays, and what operators do."""
+"""Deliveries of one node: the workers over the feed, the replays, and what operators do."""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 
 from parley.clock import Clock
 from parley.config import Config
@@ -10,51 +11,88 @@ from parley.core.client_address import parse_networks
 from parley.core.jobs import Job
 from parley.core.retry import RetryPolicy
 from parley.delivery.admin import Audited, DeliveryAdmin
+from parley.delivery.attempts import LogSource
+from parley.delivery.events import EventSource
+from parley.delivery.ports import DeliveryTopics, Source
+from parley.delivery.replays import LOOK_SECONDS as REPLAY_LOOK_SECONDS
 from parley.delivery.replays import Replays
-from parley.delivery.webhooks import WebhookChannel
+from parley.delivery.upkeep import DeadLetterUpkeep
+from parley.delivery.webhooks import WEBHOOK_DELIVERIES, WebhookChannel
 from parley.delivery.worker import DeliveryWorker
 from parley.errors import StoreError
 from parley.ids import Ids
-from parley.store.ports import Engine
+from parley.model import JobScope
+from parley.store.delivery.rows import Lane
+from parley.store.ports import Engine, Feed
 from parley.telemetry import Metrics
 
 LOOK_SECONDS = 0.5
+SHARED_REPLAY_LOOK_SECONDS = 5.0
+"""On a store where each look costs."""
+HOLDER_BYTES = 8
 
 
 class Deliveries:
-    """Only for engines that have what it needs: a feed, and room for lanes and dead letters."""
+    """`feed`: what happens in all chats. `topics`: None on a store that no other node shares."""
 
-    def __init__(self, config: Config, store: Engine, clock: Clock, make_ids: Ids, metrics: Metrics) -> None:
-        assert store.deliveries is not None
-        assert store.feed is not None
+    def __init__(
+        self,
+        config: Config,
+        store: Engine,
+        feed: Feed,
+        topics: DeliveryTopics | None,
+        node_id: str,
+        clock: Clock,
+        make_ids: Ids,
+        metrics: Metrics,
+    ) -> None:
         allowed = parse_networks(tuple(config.webhooks.allowed_networks))
         policy = RetryPolicy(config.delivery.max_retries, config.delivery.too_old_seconds)
-        self._feed = store.feed
-        self._webhooks = store.deliveries.webhooks
-        self._channel = channel = WebhookChannel(store.deliveries.webhooks, allowed, clock)
-        self._worker = DeliveryWorker(store.log, store.deliveries, channel, policy, clock, metrics)
-        self._replays = Replays(
-            store.log, store.deliveries, channel, policy, clock, metrics, store.audit, make_ids
-        )
+        holder = f"{node_id}.{secrets.token_hex(HOLDER_BYTES)}"
+        kind, source, kept = WEBHOOK_DELIVERIES, make_source(store, clock), store.deliveries
+        self._feed = feed
+        self._topics = topics
+        self._webhooks = kept.webhooks
+        self._channel = channel = WebhookChannel(kept.webhooks, allowed, clock)
+        self._worker = DeliveryWorker(kind, source, kept, channel, policy, clock, metrics, holder, topics)
+        replay_look = REPLAY_LOOK_SECONDS if topics is None else SHARED_REPLAY_LOOK_SECONDS
+        self._replays = Replays(kind, source, kept, channel, policy, clock, metrics, holder, replay_look)
+        self._upkeep = DeadLetterUpkeep(kept.dead_letters, store.audit, clock, make_ids, metrics)
 
     @property
-    def job(self) -> Job:
-        return Job(name="deliveries", run=self.run, interval_seconds=None, timeout_seconds=None)
+    def jobs(self) -> list[Job]:
+        """Lanes are claimed one by one, so every node works on them; one node replays and counts."""
+        deliver = Job(name="deliveries", run=self._work, interval_seconds=None, timeout_seconds=None)
+        replay = Job(
+            name="dead_letters",
+            run=self._keep_letters,
+            interval_seconds=None,
+            timeout_seconds=None,
+            scope=JobScope.CLUSTER,
+            overlaps=False,
+        )
+        return [deliver, replay]
 
-    async def run(self) -> None:
-        """Until cancelled."""
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._work())
-                tasks.create_task(self._replays.run())
-        finally:
-            await self._channel.close()
+    async def nudge(self, lane: Lane) -> None:
+        """A lane was opened beside the feed, for any worker of the cluster."""
+        if self._topics is None:
+            self._worker.look_soon()
+        else:
+            await self._topics.tell_retry(lane)
+
+    async def close(self) -> None:
+        await self._channel.close()
 
     async def _work(self) -> None:
         """A server without webhooks spends nothing on the feed; its offset stays, so nothing is missed."""
         while not await self._has_webhooks():  # noqa: ASYNC110 - a command in another process may add one
             await asyncio.sleep(LOOK_SECONDS)
         await self._worker.run(self._feed)
+
+    async def _keep_letters(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._replays.run())
+            tasks.create_task(self._upkeep.run())
 
     async def _has_webhooks(self) -> bool:
         try:
@@ -63,8 +101,14 @@ class Deliveries:
             return False  # it is asked again
 
 
+def make_source(store: Engine, clock: Clock) -> Source:
+    return EventSource(LogSource(store.log), store.accounts, clock)
+
+
 def make_delivery_admin(
     config: Config, store: Engine, audited: Audited, clock: Clock, make_ids: Ids
 ) -> DeliveryAdmin:
     allowed = parse_networks(tuple(config.webhooks.allowed_networks))
-    return DeliveryAdmin(store.deliveries, store.log, audited, allowed, clock, make_ids)
+    has_feed = store.feed is not None or bool(config.kafka.brokers)
+    source = make_source(store, clock)
+    return DeliveryAdmin(store.deliveries, source, audited, allowed, clock, make_ids, has_feed)

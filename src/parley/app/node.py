@@ -7,6 +7,7 @@ import contextlib
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -15,20 +16,26 @@ import structlog
 from parley.app.buses import BusEngine, EmbeddedBusEngine
 from parley.app.deliveries import Deliveries, make_delivery_admin
 from parley.app.engines import expired_sessions, make_engine, sealing
+from parley.app.push import Push
+from parley.app.routing import LiveRouting, is_routed
+from parley.app.timeline import make_timeline
 from parley.app.tls import Certificate
 from parley.chats.accounts import AccountManager
 from parley.chats.deletions import AccountDeletions
+from parley.chats.flight_recorder import FlightRecorder
 from parley.chats.invitations import InvitationService
 from parley.chats.membership import Membership
 from parley.chats.pending import PendingSends
 from parley.chats.reader import ChatReader
 from parley.chats.sender import LocalSender, Sender
+from parley.chats.timeline import LocalTraces, TraceSource
 from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock, wall_clock
 from parley.config import Config
 from parley.core.cluster_keys import KEY_BYTES, ClusterKeys
 from parley.core.jobs import Job
 from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
+from parley.delivery.events import EventOutbox
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
 from parley.errors import ConfigError
@@ -46,6 +53,9 @@ from parley.gateway.turns import LoopTurns
 from parley.ids import NODE, Ids
 from parley.jobs.supervisor import RELEASE_SECONDS_MAX, Supervisor
 from parley.people.social import Social
+from parley.push.fanout_admin import FanoutAdmin
+from parley.push.registrations import forget_devices
+from parley.store.delivery.rows import Lane
 from parley.store.folder import lock_folder
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
@@ -54,6 +64,7 @@ from parley.wire.limits import DRAIN_SECONDS_MAX
 
 if TYPE_CHECKING:
     from parley.app.cluster import ClusterNode
+    from parley.app.ingest import BufferedIngest
 
 HOLDER_BYTES = 8
 FINISH_SECONDS_MAX = 4.0
@@ -73,7 +84,8 @@ log = structlog.get_logger("parley.app")
 
 
 class App:
-    """`gateway` serves clients, `ingest` appends, `delivery` publishes what was left behind."""
+    """`gateway` serves clients, `ingest` appends, `delivery` publishes what was left behind,
+    `push` rings the devices of people who are away."""
 
     def __init__(
         self,
@@ -89,7 +101,6 @@ class App:
         self._ids = make_ids = Ids(random_bits)
         self.node_id = config.cluster.node or make_ids.next(NODE, clock())
         self.certificate = Certificate(config.tls) if config.tls.certificate else None
-
         self._keys = keys = _make_keys(config)
 
         # Engines: where things are kept, and what may be lost
@@ -98,14 +109,13 @@ class App:
         )
         self.ephemeral = ephemeral = _make_ephemeral(config, keys, clock, metrics)
         self.supervisor = self._make_supervisor()
-        metrics.store_available.register(lambda: store.available)
-        metrics.ephemeral_available.register(lambda: ephemeral.available)
-        metrics.signals_dropped.register(lambda: ephemeral.signals.dropped)
+        self._watch_engines()
 
         # From a commit to the clients: each part knows only those above it
         self.pending = pending = PendingSends()
         self.subscribers = subscribers = Subscribers()
-        self.social = social = Social(
+        self.events = events = EventOutbox(store.deliveries, clock, make_ids, self._nudge)
+        self.social = Social(
             log=store.log,
             directory=store.directory,
             accounts=store.accounts,
@@ -118,10 +128,12 @@ class App:
             tell_some=subscribers.tell_some,
             clock=clock,
             metrics=metrics,
+            receipt_told=events.receipt,
         )
-        reach = faults.reach_from(environment)
-        self.hub = Hub(store.log, store.directory, subscribers, pending, social.chat_changed, metrics, reach)
-        self.bus_engine = _make_bus_engine(config, self.node_id, keys, store, self.hub, metrics, clock)
+        self.recorder = recorder = FlightRecorder(self.node_id, clock, subscribers.devices_of)
+        self.routing = self._make_routing()
+        self.hub = self._make_hub(faults.reach_from(environment))
+        self.bus_engine = _make_bus_engine(config, self.node_id, keys, store, metrics, clock, recorder)
         self.bus = bus = self.bus_engine.bus
 
         # From a client to the log
@@ -129,32 +141,62 @@ class App:
             store.log, bus, pending, metrics, store.batching, self.bus_engine.confirm
         )
         self.cluster = self._make_cluster()
-        self.sender: Sender = self.cluster.forwarder if self.cluster else self.local_sender
+        self.ingest = self._make_ingest()
+        self.sender = self._make_sender()
         self.reader = ChatReader(store.log, store.directory, store.cursors, clock)
-        self.accounts = AccountManager(
-            store.accounts,
-            store.cursors,
-            bus,
-            clock,
-            make_ids,
-            secrets.token_bytes,
-            config.password_letters_min,
-            social.person_changed,
-            config.refuses_common_passwords,
-        )
+        self.accounts = self._make_accounts()
         self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
-        self.deletions = AccountDeletions(
-            store.account_admin, store.directory, store.relations, store.invitations, self.membership, clock
-        )
+        self.deletions = self._make_deletions()
         self.invitations = InvitationService(
             self.membership, store.directory, store.invitations, store.relations, ephemeral.signals, clock
         )
-        self.deliveries = (
-            Deliveries(config, store, clock, make_ids, metrics) if store.deliveries is not None else None
-        )
+        self.deliveries = self._make_deliveries()
+        self.push = self._make_push()
         self.gateway = self._make_gateway()
         self._lock: IO[str] | None = None
         """The folder belongs to this process, also where only its address is kept there."""
+
+    def _make_deletions(self) -> AccountDeletions:
+        store = self.store
+        return AccountDeletions(
+            store.account_admin,
+            store.directory,
+            store.relations,
+            store.invitations,
+            self.membership,
+            self.clock,
+            partial(forget_devices, store.push.devices),
+        )
+
+    def _watch_engines(self) -> None:
+        store, ephemeral, metrics = self.store, self.ephemeral, self.metrics
+        metrics.store_available.register(lambda: store.available)
+        metrics.ephemeral_available.register(lambda: ephemeral.available)
+        metrics.signals_dropped.register(lambda: ephemeral.signals.dropped)
+
+    def _make_routing(self) -> LiveRouting:
+        return LiveRouting(
+            self.config,
+            self.node_id,
+            self.ephemeral.interests,
+            self.subscribers,
+            lambda: self.hub.catch_up(),
+            lambda: self.cluster is not None and self.cluster.has_router(),
+            self.metrics,
+        )
+
+    def _make_hub(self, reach: Callable[[str], None]) -> Hub:
+        return Hub(
+            self.store.log,
+            self.store.directory,
+            self.subscribers,
+            self.pending,
+            self.social.chat_changed,
+            self.metrics,
+            reach,
+            self.recorder,
+            self.routing.interest,
+        )
 
     def _make_supervisor(self) -> Supervisor:
         """Servers with stores of their own may share a Redis: each has its jobs for itself."""
@@ -162,11 +204,54 @@ class App:
         shared = LocalEphemeral(self.clock) if self.config.store.engine == "sqlite" else self.ephemeral
         return Supervisor(self.node_id, holder, shared.leases, shared.job_records, self.metrics, self.clock)
 
+    async def _nudge(self, lane: Lane) -> None:
+        """An event that is in no log waits for a worker."""
+        if self.deliveries is not None:
+            await self.deliveries.nudge(lane)
+
+    def _make_deliveries(self) -> Deliveries | None:
+        """None: there is no feed of all chats."""
+        feed = self.bus_engine.feed
+        if feed is None:
+            return None
+        topics = self.bus_engine.delivery_topics
+        return Deliveries(
+            self.config, self.store, feed, topics, self.node_id, self.clock, self._ids, self.metrics
+        )
+
+    def _make_push(self) -> Push:
+        bus = self.bus_engine
+        return Push(
+            self.config,
+            self.store,
+            self.ephemeral.registry,
+            bus.feed,
+            bus.delivery_topics,
+            self.node_id,
+            self.clock,
+            self.metrics,
+        )
+
+    def _make_accounts(self) -> AccountManager:
+        return AccountManager(
+            self.store.accounts,
+            self.store.cursors,
+            self.bus,
+            self.clock,
+            self._ids,
+            secrets.token_bytes,
+            self.config.password_letters_min,
+            self.social.person_changed,
+            self.config.refuses_common_passwords,
+            self.events,
+        )
+
     def _make_cluster(self) -> ClusterNode | None:
         """Only nodes that share a store can work together."""
         if self.config.store.engine == "sqlite":
             return None
         from parley.app.cluster import ClusterNode, sequencer_routes
+        from parley.cluster.traces import trace_routes
 
         store = self.store
         return ClusterNode(
@@ -180,9 +265,43 @@ class App:
             local=self.local_sender if "ingest" in self.config.cluster.roles else None,
             pending=self.pending,
             listener=self.hub,
+            hear=self.hub.persisted_elsewhere,
             is_ready=lambda: store.available,
-            routes=sequencer_routes(self.config, store, self._keys, self.clock, self.metrics),
+            routes=[
+                *sequencer_routes(self.config, store, self._keys, self.clock, self.metrics),
+                *trace_routes(self.recorder.trace),
+            ],
         )
+
+    def _make_ingest(self) -> BufferedIngest | None:
+        """Only where drafts go through a topic."""
+        if self.config.bus.ingest != "bus" or self.cluster is None:
+            return None
+        from parley.app.ingest import BufferedIngest
+
+        ingest = BufferedIngest(
+            self.config,
+            self._keys,
+            self.cluster,
+            self.local_sender,
+            self.store,
+            self.pending,
+            self.metrics,
+            self.clock,
+        )
+        self.cluster.add_routes(ingest.routes)
+        return ingest
+
+    def _make_sender(self) -> Sender:
+        if self.ingest is not None:
+            return self.ingest.sender
+        return self.cluster.forwarder if self.cluster is not None else self.local_sender
+
+    @property
+    def _traces(self) -> list[TraceSource]:
+        """What this node remembers, and what the others do."""
+        local = LocalTraces(self.recorder.trace)
+        return [local] if self.cluster is None else [local, self.cluster.traces]
 
     def _make_gateway(self) -> Gateway:
         store, social = self.store, self.social
@@ -216,6 +335,8 @@ class App:
             accounts=self.accounts,
             user_admin=user_admin,
             deliveries=make_delivery_admin(self.config, store, user_admin.audited, self.clock, self._ids),
+            push=self.push.registrations,
+            fanouts=FanoutAdmin(store.directory, store.push.fanouts, self.push.sizes, user_admin.audited),
             membership=self.membership,
             invitations=self.invitations,
             sender=self.sender,
@@ -226,6 +347,7 @@ class App:
             chat_list=social.chat_list,
             rates=rates,
             operator_view=self._view,
+            timeline=make_timeline(self.config, store, self._traces, self.clock),
         )
         live = ConnectionServices(
             clock=self.clock,
@@ -279,24 +401,49 @@ class App:
         self.social.start()
         self.supervisor.start(self._jobs())
         self.bus.subscribe(self.hub)
+        self.bus.subscribe(self.recorder)
         if self.cluster is not None:
             await self.cluster.start(self.bus)
+        if self.ingest is not None:
+            await self.ingest.start()
+        await self.routing.start()
         server, tls = self.config.server, self.certificate.context if self.certificate is not None else None
         return await self.gateway.start(server.host, server.port, tls)
 
     def _jobs(self) -> list[Job]:
         """The background jobs of a node with these roles."""
         jobs = [sealing(self.store.log, self.bus.publish), self.gateway.job, self._view.job]
-        jobs += [*self.store.jobs(self.hub), *self.bus_engine.jobs()]
+        jobs += [*self.store.jobs(self.hub), *self.bus_engine.jobs(), *self.routing.jobs(self.hub)]
+        jobs += self._routing_jobs()
+        if self.ingest is not None:
+            jobs += self.ingest.jobs()
         if not {"gateway", "delivery"}.isdisjoint(self.config.cluster.roles):
             jobs.append(self.deletions.job)
         if "delivery" in self.config.cluster.roles:
             jobs.append(expired_sessions(self.store.account_admin, self.clock))
             if self.deliveries is not None:
-                jobs.append(self.deliveries.job)
+                jobs += self.deliveries.jobs
+        if "push" in self.config.cluster.roles:
+            jobs += self.push.jobs
         if self.certificate is not None:
             jobs.append(self.certificate.job)
         return jobs
+
+    def _routing_jobs(self) -> list[Job]:
+        if not is_routed(self.config) or self.cluster is None:
+            return []
+        from parley.app.kafka import KafkaBusEngine
+
+        bus, roles, router = self.bus_engine, self.config.cluster.roles, None
+        assert isinstance(bus, KafkaBusEngine)
+        if "delivery" in roles:
+            deliver = self.hub.persisted_elsewhere if "gateway" in roles else None
+            router = self.cluster.make_router(
+                self.node_id, self.ephemeral.interests, self.store.directory, deliver, self.metrics
+            )
+        return self.routing.worker_jobs(
+            router, bus.feed, bus.publisher.stalled_seconds, self.cluster.is_cut_off, self.clock
+        )
 
     async def _check_ephemeral(self) -> None:
         """A Redis that is away may come back; one that can never be used is reported now."""
@@ -313,9 +460,11 @@ class App:
 
     async def _abandon(self) -> None:
         leave = [self.cluster.withdraw, self.cluster.stop] if self.cluster is not None else []
+        leave += [self.ingest.stop] if self.ingest is not None else []
         for part in (
             *leave,
             self.supervisor.stop,
+            self.routing.close,
             self.bus_engine.stop,
             self.ephemeral.close,
             self.store.close,
@@ -333,7 +482,9 @@ class App:
         await _within(FINISH_SECONDS_MAX, self._finish())
         await self.gateway.close()
         await self.supervisor.stop()
+        await self.routing.close()
         await self.social.close()
+        await self.events.close()
         await self.hub.close()
         self.accounts.close()
         await _within(STORE_CLOSE_SECONDS_MAX, self._close())
@@ -350,13 +501,22 @@ class App:
 
     async def _finish(self) -> None:
         """What was taken to forward may still come back to be appended here."""
+        leaving = asyncio.ensure_future(self.routing.leave())
+        if self.ingest is not None:
+            await self.ingest.sender.stop()
         if self.cluster is not None:
             await self.cluster.forwarder.stop()
         await self.local_sender.stop()
+        await leaving
 
     async def _close(self) -> None:
+        if self.ingest is not None:
+            await self.ingest.stop()
         if self.cluster is not None:
             await self.cluster.stop()
+        if self.deliveries is not None:
+            await self.deliveries.close()
+        await self.push.close()
         await self.bus_engine.stop()
         await self.ephemeral.close()
         await self.store.close()
@@ -397,15 +557,15 @@ def _make_bus_engine(
     node_id: str,
     keys: ClusterKeys,
     store: Engine,
-    hub: Hub,
     metrics: Metrics,
     clock: Clock,
+    recorder: FlightRecorder,
 ) -> BusEngine:
     if not config.kafka.brokers:
         return EmbeddedBusEngine(store.feed)
     from parley.app.kafka import KafkaBusEngine
 
-    return KafkaBusEngine(config, node_id, keys, store, hub, metrics, clock)
+    return KafkaBusEngine(config, node_id, keys, store, metrics, clock, recorder)
 
 
 async def _within(seconds: float, work: Awaitable[None]) -> None:

@@ -30,7 +30,7 @@ POSITION_VOIDED = "PositionVoided"
 NODE = "node"
 """Header: the node that published the record. It has notified its own listeners already."""
 CHANGE = "change"
-"""Header: the entry changes the members, so every node reads it, also one without a member."""
+"""Header: the entry changes the members. For programs that read the topic and look at few entries."""
 
 REQUEST = "request_id"
 """Header: the id of the client's request, if the publisher knows it."""
@@ -80,6 +80,7 @@ class PositionEvent(NamedTuple):
     chat_id: str
     epoch: int
     stored: StoredEntry
+    told_by: str = ""
 
 
 _encode = msgspec.json.Encoder().encode
@@ -137,21 +138,28 @@ def decode(value: bytes, headers: Iterable[tuple[str, bytes]] = ()) -> PositionE
         entry = _decode_entry(event.payload)
         request_id = request_id_in(headers)
         stored = StoredEntry(entry.sequence, bytes(event.payload), change_in(entry), request_id)
-        return PositionEvent(entry.chat_id, entry.epoch, stored)
+        return PositionEvent(entry.chat_id, entry.epoch, stored, _node_in(headers))
     if event.event_type == POSITION_VOIDED:
         void = _decode_void(event.payload)
-        return PositionEvent(void.chat_id, void.epoch, StoredEntry(void.sequence, None))
+        return PositionEvent(void.chat_id, void.epoch, StoredEntry(void.sequence, None), _node_in(headers))
     return None
 
 
+def _node_in(headers: Iterable[tuple[str, bytes]]) -> str:
+    for name, value in headers:
+        if name == NODE:
+            return value.decode(errors="replace")
+    return ""
+
+
 def gather(told: Iterable[PositionEvent]) -> list[Persisted]:
-    """Group positions by chat and keep their order; a group is no larger than a page."""
+    """Group positions by chat, and by who told them, in their order; a group is no larger than a page."""
     gathered: list[Persisted] = []
     last: dict[tuple[str, int], tuple[Persisted, int]] = {}
-    for chat_id, epoch, stored in told:
+    for chat_id, epoch, stored, told_by in told:
         news, size = last.get((chat_id, epoch), (None, 0))
-        if news is None or size > PAGE_BYTES_MAX:
-            news, size = Persisted(chat_id, epoch, []), 0
+        if news is None or size > PAGE_BYTES_MAX or news.told_by != told_by:
+            news, size = Persisted(chat_id, epoch, [], told_by=told_by), 0
             gathered.append(news)
         news.positions.append(stored)
         last[chat_id, epoch] = news, size + len(stored.wire or b"")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from parley.errors import Refusal
-from parley.model import Head, Persisted
+from parley.model import Draft, Head, Persisted
 
 Confirm = Callable[[list[Persisted], dict[str, int]], Awaitable[dict[str, Refusal]]]
 """Publishes news, and waits until each of these chats is on the bus up to its position.
@@ -58,4 +58,38 @@ class Bus(Protocol):
 
     def publish_sessions_ended(self, session_ids: list[str]) -> None:
         """Publish that sessions were revoked."""
+        ...
+
+
+class ReplyAddress(Struct, frozen=True):
+    """The process that waits for an outcome: where it is called, and by which name."""
+
+    url: str
+    target: str
+
+
+class BufferedDraft(Struct, frozen=True):
+    """A draft on its way through a topic. Its outcome goes back to `reply`, which knows it by its ticket.
+
+    `at_ms`: when it was put there.
+    """
+
+    draft: Draft
+    ticket: int
+    reply: ReplyAddress
+    at_ms: int
+
+
+class DraftQueue(Protocol):
+    """The topic of drafts, in front of the log."""
+
+    def partition_of(self, chat_id: str) -> int:
+        """Where the drafts of a chat are queued. Each partition is consumed in the order of its drafts."""
+        ...
+
+    async def put(self, partition: int, drafts: Sequence[BufferedDraft]) -> None:
+        """Durable, in this order, when it returns.
+
+        StoreUnavailable: nothing was written. OutcomeUnknown: it may have been, or may still be.
+        """
         ...

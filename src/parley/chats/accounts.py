@@ -6,9 +6,11 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Protocol
 
 import argon2
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from parley import ids
@@ -26,7 +28,7 @@ from parley.errors import (
     WRONG_PASSWORD,
     Refused,
 )
-from parley.model import AccountState, Privacy, Session, User
+from parley.model import AccountState, Privacy, QuietHours, Session, User
 from parley.store.ports import Accounts, Cursors
 from parley.wire.limits import (
     DEVICE_ID_LETTERS_MAX,
@@ -60,6 +62,28 @@ class DeviceSummary(Struct, frozen=True):
     sessions: int
 
 
+class AccountEvents(Protocol):
+    """Told of changes of accounts: each happens inside, so that what is noted before survives a crash."""
+
+    def created(self, user_id: str, at_ms: int) -> AbstractAsyncContextManager[None]:
+        """An account is added inside."""
+        ...
+
+    def changed(self, user_id: str) -> AbstractAsyncContextManager[None]:
+        """An account is disabled, enabled or deleted inside."""
+        ...
+
+
+class NoAccountEvents:
+    """Where there is nobody to tell."""
+
+    def created(self, user_id: str, at_ms: int) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    def changed(self, user_id: str) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+
 class AccountManager:
     """Accounts and sessions, with the slow hashing on threads of its own.
 
@@ -78,7 +102,9 @@ class AccountManager:
         password_letters_min: int = 1,
         changed: Callable[[str], None] = lambda _: None,
         refuses_common: bool = False,
+        events: AccountEvents = NoAccountEvents(),  # noqa: B008 - it has no state
     ) -> None:
+        self.events = events
         self._accounts = accounts
         self._cursors = cursors
         self._bus = bus
@@ -102,8 +128,9 @@ class AccountManager:
         hashed = await self._hash(password, address)
         now_ms = self._clock()
         user = User(self._ids.next(ids.USER, now_ms), username, username, "", is_operator, iso(now_ms))
-        if not await self._accounts.add_user(user, hashed):
-            raise Refused(USERNAME_TAKEN)
+        async with self.events.created(user.user_id, now_ms):
+            if not await self._accounts.add_user(user, hashed):
+                raise Refused(USERNAME_TAKEN)
         return user
 
     async def log_in(
@@ -159,10 +186,13 @@ class AccountManager:
         origin = origin_of(user_id, address)
         return any(session.origin == origin for session in await self.sessions(user_id)) and bool(origin)
 
-    async def authenticate(self, token: str) -> Session:
-        """The session of a token; Refused when there is none or it has run out."""
+    async def authenticate(self, token: str, *, is_recheck: bool = False) -> Session:
+        """The session of a token; Refused when there is none or it has run out.
+
+        `is_recheck`: it was authenticated before on this connection.
+        """
         token_hash = hash_token(token)
-        session = await self._accounts.session_by_token(token_hash)
+        session = await self._accounts.session_by_token(token_hash, is_recheck=is_recheck)
         now_ms = self._clock()
         if session is None or session.expires_at_ms <= now_ms:
             raise Refused(UNAUTHENTICATED)
@@ -176,11 +206,18 @@ class AccountManager:
             raise Refused(NO_SUCH_USER)
         return user
 
-    async def update(self, user_id: str, **wanted: str | bool | Privacy | None) -> User:
+    async def update(
+        self,
+        user_id: str,
+        do_not_disturb: QuietHours | UnsetType | None = UNSET,
+        **wanted: str | bool | Privacy | None,
+    ) -> User:
         """Change the fields that are given of profile and settings. Privacy settings count from then on."""
         async with self._updating:
             user = await self.user(user_id)
             user = replace(user, **{name: value for name, value in wanted.items() if value is not None})
+            if do_not_disturb is not UNSET:
+                user = replace(user, do_not_disturb=do_not_disturb)
             await self._accounts.update_user(user)
         self._changed(user_id)
         return user

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
 
 import structlog
 
@@ -35,7 +36,10 @@ log = structlog.get_logger("parley.accounts")
 
 
 class AccountDeletions:
-    """Finishes deletions that were begun on any node, or by a command."""
+    """Finishes deletions that were begun on any node, or by a command.
+
+    `forget_devices`: a person's devices are not rung any more.
+    """
 
     def __init__(
         self,
@@ -45,6 +49,7 @@ class AccountDeletions:
         invitations: Invitations,
         membership: Membership,
         clock: Clock,
+        forget_devices: Callable[[str], Awaitable[None]],
     ) -> None:
         self._admin = admin
         self._directory = directory
@@ -52,6 +57,7 @@ class AccountDeletions:
         self._invitations = invitations
         self._membership = membership
         self._clock = clock
+        self._forget_devices = forget_devices
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -86,6 +92,7 @@ class AccountDeletions:
             await asyncio.gather(*(self._leave(chat_id, user_id) for chat_id in some))
         for relation in Relation:
             await self._forget(user_id, relation)
+        await self._forget_devices(user_id)
         while pending := await self._invitations.of_user(user_id, "", INVITATIONS_PER_PAGE):
             for invitation in pending:
                 await self._invitations.end(user_id, invitation.chat_id)

@@ -207,7 +207,7 @@ class Forwarder(Sender):
             room = min(CHAT_DRAFTS_PER_CALL_MAX, DRAFTS_PER_APPEND_MAX - len(batch), len(queue))
             count = 0
             while count < room and letters < CALL_LETTERS_MAX:
-                letters += len(queue[count].draft.content)
+                letters += queue[count].draft.letters
                 count += 1
             batch += queue[:count]
             del queue[:count]

@@ -14,12 +14,14 @@ import asyncio
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import structlog
+from msgspec import Struct
 
 from parley.bus.ports import Bus, Confirm
 from parley.chats.pending import EVERY_CHAT, PendingBatch, PendingSends
+from parley.clock import MS_PER_SECOND
 from parley.errors import (
     BUSY,
     OUTCOME_UNKNOWN,
@@ -89,7 +91,7 @@ class Sender(Protocol):
         return [outcomes[index] for index in range(len(drafts))]
 
 
-class QueuedDraft(NamedTuple):
+class QueuedDraft(Struct, frozen=True):
     """A draft and the sender that waits for its outcome.
 
     `since`: the loop's time at the last check of deadlines before it came. `submitted_at`: for metrics alone.
@@ -183,13 +185,13 @@ class LocalSender(Sender):
         queued = QueuedDraft(draft, request_id, done, self._now, self._metrics.now())
         key = draft.chat_id if self._per_chat else EVERY_CHAT
         queue = self._queues.get(key)
-        if queue is not None:
+        if queue:  # a worker is at it
             queue.append(queued)
-        else:
-            self._queues[key] = [queued]
-            if self._per_chat:
-                self._ready_chats.append(key)
-                self._start_chats()
+            return
+        self._queues[key] = [queued]
+        if queue is None and self._per_chat:
+            self._ready_chats.append(key)
+            self._start_chats()
         self._wake.set()
 
     def when_idle(self, chat_id: str, then: Callable[[], None]) -> bool:
@@ -244,7 +246,7 @@ class LocalSender(Sender):
             return None
         letters = 0
         for count, queued in enumerate(queue):
-            letters += len(queued.draft.content)
+            letters += queued.draft.letters
             if count == self._drafts_max or (letters > BATCH_LETTERS_MAX and count):
                 self._queues[key] = queue[count:]
                 queue = queue[:count]
@@ -306,6 +308,9 @@ class LocalSender(Sender):
     def _finish(self, batch: DraftBatch, result: AppendResult, durable_at: float) -> None:
         """Outcomes first, then events: listeners rely on this order."""
         queued, outcomes = batch.queued, result.outcomes
+        waited_ms = round((durable_at - queued[0].submitted_at) * MS_PER_SECOND)
+        for news in result.persisted:
+            news.waited_ms = waited_ms
         if batch.answered:
             queued, outcomes = queued[batch.answered :], outcomes[batch.answered :]
         _hand_out(zip(queued, outcomes, strict=True))

@@ -85,14 +85,16 @@ class UserAdmin:
         """Nothing they send is stored any more, their sockets close, and they cannot log in."""
         async with self.audited(call, "user.disable", user_id):
             witness = await self._witness(call, user_id)
-            user = await self._admin.set_state(user_id, AccountState.DISABLED, witness)
+            async with self._manager.events.changed(user_id):
+                user = await self._admin.set_state(user_id, AccountState.DISABLED, witness)
             await self._end_all_sessions(user_id)
         return user
 
     async def enable(self, call: OperatorCall, user_id: str) -> User:
         """They may log in again; sessions that ended stay so."""
         async with self.audited(call, "user.enable", user_id):
-            user = await self._admin.set_state(user_id, AccountState.ACTIVE, "")
+            async with self._manager.events.changed(user_id):
+                user = await self._admin.set_state(user_id, AccountState.ACTIVE, "")
             self._changed(user_id)
         return user
 
@@ -107,7 +109,8 @@ class UserAdmin:
         """The account cannot be used from now on, and its name is free. It leaves its groups one by one."""
         async with self.audited(call, "user.delete", user_id):
             witness = await self._witness(call, user_id)
-            user = await self._admin.delete_user(user_id, witness, self._clock())
+            async with self._manager.events.changed(user_id):
+                user = await self._admin.delete_user(user_id, witness, self._clock())
             await self._end_all_sessions(user_id)
             self._deletions.wake()
         return user

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from parley.cli.options import AsJson, ChatName, ConfigFile, Data
-from parley.model import ChatType, Role
+from parley.model import ChatType, Fanout, Role
 
 if TYPE_CHECKING:
     from parley.chats.invitations import NewcomersAdded
@@ -203,6 +203,38 @@ def rename(
 
     changed = chat_changes.rename(find_place(data, config), chat, title, actor)
     _print_changed(changed, "the chat has a new title", json)
+
+
+@app.command("fanout")
+def fanout(
+    chat: ChatName,
+    strategy: Annotated[
+        str | None, typer.Argument(metavar="STRATEGY", help="write, hybrid, read, or auto: by size.")
+    ] = None,
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Show how rings of a chat are fanned out, or choose it."""
+    from parley.cli import chat_changes
+    from parley.cli.output import print_json
+    from parley.cli.places import find_place
+
+    if strategy not in (None, chat_changes.BY_SIZE, *Fanout):
+        raise typer.BadParameter("choose write, hybrid, read or auto", param_hint="STRATEGY")
+    view = chat_changes.fanout(find_place(data, config), chat, strategy)
+    if json:
+        print_json(
+            {
+                "chat_id": view.chat.chat_id,
+                "member_count": view.member_count,
+                "fanout": view.strategy,
+                "chosen": view.chosen,
+            }
+        )
+        return
+    why = "chosen" if view.chosen is not None else f"by its size, {view.member_count} members"
+    print(f"{view.strategy.value} ({why})")
 
 
 @app.command("invitations")

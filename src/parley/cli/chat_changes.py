@@ -8,11 +8,15 @@ from msgspec import Struct
 
 from parley.chats.invitations import InvitationView, NewcomersAdded
 from parley.cli.names import require_chat, require_user
-from parley.cli.offline import OfflineServices, open_services, run
+from parley.cli.offline import OfflineServices, open_services, run, who_acts
 from parley.cli.places import CommandFailed, Place
-from parley.model import Appended, ChatType, Role
+from parley.core.fanout import FanoutSizes
+from parley.model import Appended, ChatType, Fanout, Role
+from parley.push.fanout_admin import FanoutAdmin, FanoutView
 from parley.store.ports import Listing
 from parley.wire.limits import INVITATIONS_MAX
+
+BY_SIZE = "auto"
 
 
 class Changed(Struct):
@@ -77,6 +81,23 @@ def invitations(place: Place, person: str) -> list[InvitationView]:
         async with open_services(place) as services:
             user_id = await require_user(services.engine.listing, person)
             return await services.invitations.mine(user_id, "", INVITATIONS_MAX)
+
+    return run(look())
+
+
+def fanout(place: Place, chat: str, strategy: str | None) -> FanoutView:
+    """Show how rings of a chat are fanned out; choose it first, if a strategy is given."""
+
+    async def look() -> FanoutView:
+        async with open_services(place) as services:
+            engine, delivery = services.engine, place.settings.delivery
+            sizes = FanoutSizes(delivery.write_below, delivery.read_above)
+            chat_id = (await require_chat(engine.listing, chat)).chat_id
+            admin = FanoutAdmin(engine.directory, engine.push.fanouts, sizes, services.user_admin.audited)
+            if strategy is None:
+                return await admin.show(chat_id)
+            chosen = None if strategy == BY_SIZE else Fanout(strategy)
+            return await admin.choose(who_acts(), chat_id, chosen)
 
     return run(look())
 

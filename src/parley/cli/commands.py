@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from parley import __version__
-from parley.cli import chat, deliveries, maintenance, people, servers, store, talk
+from parley.cli import chat, deliveries, explain, maintenance, people, servers, store, talk
 from parley.cli.options import AsJson, Ca, ConfigFile, Data, Url
 
 RUN, PEOPLE, TALK, STORE = "Run", "People and chats", "Messages", "Maintenance"
@@ -131,6 +131,7 @@ app.add_typer(people.app, name="user", rich_help_panel=PEOPLE)
 app.add_typer(chat.app, name="chat", rich_help_panel=PEOPLE)
 app.command("send", rich_help_panel=TALK)(talk.send)
 app.command("tail", rich_help_panel=TALK)(talk.tail)
+app.command("explain", rich_help_panel=TALK)(explain.explain)
 app.add_typer(deliveries.webhook, name="webhook", rich_help_panel=DELIVERY)
 app.add_typer(deliveries.dlq, name="dlq", rich_help_panel=DELIVERY)
 app.add_typer(store.app, name="store", rich_help_panel=STORE)

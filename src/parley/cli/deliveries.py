@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -34,28 +36,75 @@ Ids = Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only 
 Apply = Annotated[bool, typer.Option("--apply", help="Do it; without this nothing is changed.")]
 
 
-@dlq.command("list")
-def list_letters(
-    status: Annotated[
-        str | None, typer.Option("--status", help="pending, replayed or permanently_failed.")
-    ] = None,
+def _selected(
     error: Error = None,
     since: Since = None,
     until: Until = None,
     chat: Chat = None,
     to: To = None,
     dlq_ids: Ids = None,
+) -> Selection:
+    from parley.cli.places import CommandFailed
+    from parley.clock import from_iso
+    from parley.store.delivery.rows import Selection
+
+    try:
+        return Selection(
+            ids=tuple(dlq_ids) if dlq_ids else None,
+            error=error,
+            chat_id=chat,
+            recipient=to,
+            after_ms=from_iso(since) if since else None,
+            before_ms=from_iso(until) if until else None,
+        )
+    except ValueError as problem:
+        raise CommandFailed(f"not a time: {problem}") from problem
+
+
+def selecting(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `_selected`. It gets what they select as its argument `selection`."""
+    options = signature(_selected, eval_str=True, locals={"Selection": object}).parameters
+    own = signature(command, eval_str=True, locals={"Selection": object})
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        command(selection=_selected(**{name: given.pop(name) for name in options}), **given)
+
+    shown = [parameter for name, parameter in own.parameters.items() if name != "selection"]
+    place = list(own.parameters).index("selection")
+    keyword_only = [
+        parameter.replace(kind=Parameter.KEYWORD_ONLY)
+        for parameter in (*shown[:place], *options.values(), *shown[place:])
+    ]
+    run.__signature__ = own.replace(parameters=keyword_only)  # type: ignore[attr-defined]
+    run.__annotations__ = {}
+    return run
+
+
+@dlq.command("list")
+@selecting
+def list_letters(
+    selection: Selection,
+    status: Annotated[
+        str | None, typer.Option("--status", help="pending, replayed or permanently_failed.")
+    ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=LIMIT_MAX, help="How many.")] = 50,
     data: Data = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
     """List dead letters, the newest message first, and count them by error."""
-    from parley.cli.output import print_json, print_table
-    from parley.clock import iso
+    from msgspec.structs import replace
 
-    selection = _selection(error, since, until, chat, to, dlq_ids, status)
-    page = _with_admin(data, config, lambda admin, _: admin.letters(selection, "", limit))
+    from parley.cli.output import print_json, print_table
+    from parley.cli.places import CommandFailed
+    from parley.clock import iso
+    from parley.store.delivery.rows import LetterStatus
+
+    if status is not None and status not in list(LetterStatus):
+        raise CommandFailed(f"there is no status {status}; choose of {', '.join(LetterStatus)}")
+    wanted = replace(selection, status=LetterStatus(status) if status else None)
+    page = _with_admin(data, config, lambda admin, _: admin.letters(wanted, "", limit))
     if json:
         groups = [{"error": name, "count": count} for name, count in page.counts.items()]
         records = [_shown(letter) for letter in page.letters]
@@ -92,13 +141,9 @@ def show_letter(
 
 
 @dlq.command("replay")
+@selecting
 def replay(
-    error: Error = None,
-    since: Since = None,
-    until: Until = None,
-    chat: Chat = None,
-    to: To = None,
-    dlq_ids: Ids = None,
+    selection: Selection,
     apply: Apply = False,
     data: Data = None,
     config: ConfigFile = None,
@@ -111,8 +156,6 @@ def replay(
     from parley.cli.offline import who_acts
     from parley.delivery.admin import REPLAY
 
-    selection = _selection(error, since, until, chat, to, dlq_ids)
-
     async def act(admin: DeliveryAdmin, is_served: bool) -> dict[str, Any]:
         if not apply:
             return {"matched": await admin.matching(selection, REPLAY), "job_id": None}
@@ -124,14 +167,10 @@ def replay(
 
 
 @dlq.command("discard")
+@selecting
 def discard(
     reason: Annotated[str, typer.Option("--reason", help="Why, for the record.")],
-    error: Error = None,
-    since: Since = None,
-    until: Until = None,
-    chat: Chat = None,
-    to: To = None,
-    dlq_ids: Ids = None,
+    selection: Selection,
     apply: Apply = False,
     data: Data = None,
     config: ConfigFile = None,
@@ -140,8 +179,6 @@ def discard(
     """Give dead letters up for good. Without --apply it only says how many match."""
     from parley.cli.offline import who_acts
     from parley.delivery.admin import DISCARD
-
-    selection = _selection(error, since, until, chat, to, dlq_ids)
 
     async def act(admin: DeliveryAdmin, _: bool) -> dict[str, Any]:
         if not apply:
@@ -260,33 +297,6 @@ def _with_admin(
             return await act(admin, place.server_process() is not None)
 
     return offline.run(acted())
-
-
-def _selection(
-    error: str | None,
-    since: str | None,
-    until: str | None,
-    chat: str | None,
-    to: str | None,
-    dlq_ids: list[str] | None,
-    status: str | None = None,
-) -> Selection:
-    from parley.cli.places import CommandFailed
-    from parley.clock import from_iso
-    from parley.store.delivery.rows import LetterStatus, Selection
-
-    try:
-        return Selection(
-            ids=tuple(dlq_ids) if dlq_ids else None,
-            status=LetterStatus(status) if status else None,
-            error=error,
-            chat_id=chat,
-            recipient=to,
-            after_ms=from_iso(since) if since else None,
-            before_ms=from_iso(until) if until else None,
-        )
-    except ValueError as problem:
-        raise CommandFailed(f"not a status or a time: {problem}") from problem
 
 
 def _shown(letter: DeadLetter) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import aiohttp
 
@@ -11,6 +11,7 @@ from parley.cli.problems import explain
 from parley.clock import CLOCK_MS_OFF_MAX, wall_clock
 from parley.cluster.trust import client_tls, cluster_keys, server_tls
 from parley.config import Config
+from parley.ephemeral.ports import Node
 from parley.errors import ParleyError
 from parley.store.rows import Finding
 
@@ -32,7 +33,7 @@ async def _kafka(config: Config) -> AsyncIterator[Finding]:
         says = "no brokers: nodes do not get each other's messages"
         yield Finding("look", "Kafka", says, "set kafka.brokers where there is more than one node")
         return
-    from parley.app.kafka import TOPICS
+    from parley.app.kafka import topics_in
     from parley.bus.kafka.admin import admin_of, check_topics
 
     try:
@@ -40,8 +41,9 @@ async def _kafka(config: Config) -> AsyncIterator[Finding]:
             brokers = len((await admin.describe_cluster())["brokers"])
         count = f"{brokers} broker{'' if brokers == 1 else 's'}"
         yield Finding("ok", "Kafka", f"{', '.join(kafka.brokers)}, {count}")
-        warnings = await check_topics(kafka, TOPICS)
-        yield Finding("ok", "topics", f"{len(TOPICS)} with {kafka.partitions} partitions")
+        topics = topics_in(config)
+        warnings = await check_topics(kafka, topics)
+        yield Finding("ok", "topics", f"{len(topics)} with {kafka.partitions} partitions")
         for warning in warnings[:1]:
             yield Finding("look", "topics", warning, "see OPERATING.md, Services")
         if kafka.replication < 3 and not config.is_loopback:
@@ -105,6 +107,13 @@ async def _sequencers(config: Config) -> AsyncIterator[Finding]:
             )
 
 
+def routing_findings(config: Config, nodes: Sequence[Node]) -> Iterator[Finding]:
+    """What keeps live entries from those whose people hear them."""
+    if config.kafka.brokers and not any("delivery" in node.roles for node in nodes):
+        says = "no node that is alive has the role delivery: entries of other nodes come up to 30 s late"
+        yield Finding("wrong", "routing", says, "start a node with: parley serve --roles delivery")
+
+
 async def _cluster(config: Config) -> AsyncIterator[Finding]:
     cluster = config.cluster
     try:
@@ -128,6 +137,11 @@ async def _cluster(config: Config) -> AsyncIterator[Finding]:
     if nodes:
         listed = ", ".join(f"{node.node_id} ({'+'.join(node.roles)})" for node in nodes)
         yield Finding("ok", "nodes", listed)
+        if config.bus.ingest == "bus" and not any("ingest" in node.roles for node in nodes):
+            says = "drafts go through the bus, and no node that is alive appends them"
+            yield Finding("wrong", "ingest", says, "parley serve --roles ingest starts one")
+        for finding in routing_findings(config, nodes):
+            yield finding
         now_ms = wall_clock()
         overdue = [f"{job.name} ({job.node_id})" for job in jobs if job.is_overdue(now_ms)]
         failing = [

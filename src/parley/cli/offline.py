@@ -14,6 +14,7 @@ import pwd
 import random
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from parley import ids
@@ -30,8 +31,10 @@ from parley.cli.names import require_user
 from parley.cli.places import Place
 from parley.clock import wall_clock
 from parley.config import Config
+from parley.delivery.events import EventOutbox
 from parley.ephemeral.local import LocalSignals
 from parley.model import Session
+from parley.push.registrations import forget_devices
 from parley.store.ports import Engine
 from parley.telemetry import Metrics, configure_logs
 
@@ -99,6 +102,7 @@ class OfflineServices:
             secrets.token_bytes,
             place.settings.password_letters_min,
             refuses_common=place.settings.refuses_common_passwords,
+            events=EventOutbox(engine.deliveries, wall_clock, make_ids),
         )
         self.membership = Membership(engine.directory, self.sending, bus, wall_clock, make_ids)
         self.deletions = AccountDeletions(
@@ -108,6 +112,7 @@ class OfflineServices:
             engine.invitations,
             self.membership,
             wall_clock,
+            partial(forget_devices, engine.push.devices),
         )
         self.user_admin = UserAdmin(
             self.people,

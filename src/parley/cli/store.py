@@ -70,7 +70,7 @@ async def _create(place: Place, report: Callable[[str], None]) -> tuple[list[str
         await engine.close()
     if not place.is_shared or not place.settings.kafka.brokers:
         return made, []
-    from parley.app.kafka import TOPICS
+    from parley.app.kafka import topics_in
     from parley.bus.kafka.admin import ensure_topics
 
-    return made, await ensure_topics(place.settings.kafka, TOPICS)
+    return made, await ensure_topics(place.settings.kafka, topics_in(place.settings))

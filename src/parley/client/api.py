@@ -33,13 +33,17 @@ from parley.wire.bodies import (
     Me,
     MemberInfo,
     MemberList,
+    NewPushDevice,
     PresenceList,
     Problem,
     Profile,
+    PushDeviceInfo,
+    PushDeviceList,
     Related,
     SendFound,
     SessionGranted,
     SessionList,
+    VapidPublicKey,
 )
 from parley.wire.frames import Ack, Batch, Entry, OverviewChat, PresenceView
 
@@ -247,6 +251,32 @@ class InvitationsApi:
         return f"invitations/{quote(chat_id, safe='')}"
 
 
+class PushApi:
+    """The person's devices that ring while none of them is connected."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    async def all(self) -> list[PushDeviceInfo]:
+        """Every one, without its token."""
+        return (await self._api.call("GET", "me/push", PushDeviceList)).devices
+
+    async def register(self, device_id: str, device: NewPushDevice) -> PushDeviceInfo:
+        """Let a device ring that is logged in. `secret` is there once, for a webhook with a new address."""
+        body = msgspec.to_builtins(device)
+        return await self._api.call("PUT", self._path(device_id), PushDeviceInfo, body)
+
+    async def remove(self, device_id: str) -> None:
+        await self._api.call("DELETE", self._path(device_id), object)
+
+    async def vapid_key(self) -> str:
+        """What a browser needs to subscribe to Web Push."""
+        return (await self._api.call("GET", "push/vapid", VapidPublicKey)).public_key
+
+    def _path(self, device_id: str) -> str:
+        return f"me/push/{quote(device_id, safe='')}"
+
+
 class PeopleApi:
     """Requests about people. RequestRefused or CannotConnect when one fails."""
 
@@ -265,6 +295,11 @@ class PeopleApi:
     def invitations(self) -> InvitationsApi:
         """Chats that others wanted to add this person to, and may not without being asked."""
         return InvitationsApi(self.api)
+
+    @property
+    def push(self) -> PushApi:
+        """Devices that ring."""
+        return PushApi(self.api)
 
     async def me(self) -> Me:
         """The person's own profile and settings."""

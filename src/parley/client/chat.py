@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Self
@@ -20,7 +20,7 @@ from parley.client.storage import Cursor, OutgoingMessage
 from parley.client.streams import EntryStream, UpdateStream
 from parley.clock import MS_PER_SECOND, iso
 from parley.core.receipts import MessageReceipts
-from parley.model import ReadReceipts, Role
+from parley.model import Notify, ReadReceipts, Role
 from parley.wire.bodies import ChatInfo, MembersAdded, Receipts
 from parley.wire.frames import Ack, Batch, Entry
 from parley.wire.limits import PAGE_ENTRIES_DEFAULT
@@ -132,16 +132,20 @@ class Chat:
         content_type: str = "text/plain",
         display_time: str | None = None,
         client_message_id: str | None = None,
+        mentions: Iterable[str] = (),
     ) -> Sending:
         """Put a message into the outbox; await the result for its ack.
 
         `display_time` shows others when it was written, in ISO 8601, and orders nothing; the default is the
-        client's clock. Every retry repeats it, however late the message arrives.
+        client's clock. Every retry repeats it, however late the message arrives. `mentions`: up to 100 user
+        ids; their devices ring even if they want to be rung for mentions alone.
 
         Messages of one chat are stored in the order of these calls. OutboxFull or RequestRefused if the
         message cannot be queued.
         """
-        return self._client.send(self.chat_id, content, content_type, display_time, client_message_id)
+        return self._client.send(
+            self.chat_id, content, content_type, display_time, client_message_id, mentions
+        )
 
     def __aiter__(self) -> EntryStream:
         """Read on. Ends another loop on this chat; the entry that it did not process comes again."""
@@ -275,6 +279,10 @@ class Chat:
     async def mute(self, until: datetime) -> ChatInfo:
         """Mute the chat for this person, on every device."""
         return await self._change(muted_until=iso(round(until.timestamp() * MS_PER_SECOND)))
+
+    async def notify(self, which: Notify) -> ChatInfo:
+        """Choose which messages of the chat ring for this person."""
+        return await self._change(notify=which)
 
     async def unmute(self) -> ChatInfo:
         return await self._change(muted_until=None)

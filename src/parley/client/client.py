@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
 from weakref import WeakSet
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from parley import ids
 from parley.client.api import Api, PeopleApi, base_url, open_http
@@ -41,7 +41,7 @@ from parley.client.streams import AllEntriesStream, EntryStream, UpdateStream
 from parley.client.timing import Timing
 from parley.clock import Clock, iso, wall_clock
 from parley.errors import BAD_REQUEST, Refusal
-from parley.model import ChatType, Privacy
+from parley.model import ChatType, Privacy, QuietHours
 from parley.wire.bodies import Me
 from parley.wire.codec import CLIENT_CODECS, ClientCodec
 from parley.wire.frames import Ack, Hello, OverviewChat, PresenceView, Welcome
@@ -241,6 +241,7 @@ class Client(PeopleApi):
         content_type: str = "text/plain",
         display_time: str | None = None,
         client_message_id: str | None = None,
+        mentions: Iterable[str] = (),
     ) -> Sending:
         """See `Chat.send`."""
         self.check_open()
@@ -253,6 +254,7 @@ class Client(PeopleApi):
             content_type=content_type,
             display_time=display_time or iso(now_ms),
             created_at_ms=now_ms,
+            mentions=tuple(mentions),
         )
         if ids.client_key(message.client_message_id) is None:
             raise RequestRefused(NO_UUID)
@@ -302,8 +304,9 @@ class Client(PeopleApi):
         last_seen_privacy: Privacy | None = None,
         send_read_receipts: bool | None = None,
         who_may_add: Privacy | None = None,
+        do_not_disturb: QuietHours | UnsetType | None = UNSET,
     ) -> Me:
-        """Change these fields of the person's own profile and settings."""
+        """Change these fields of the person's own profile and settings; `do_not_disturb=None` ends it."""
         wanted: dict[str, object] = {
             "display_name": display_name,
             "about": about,
@@ -312,6 +315,8 @@ class Client(PeopleApi):
             "who_may_add": who_may_add,
         }
         body = {name: value for name, value in wanted.items() if value is not None}
+        if do_not_disturb is not UNSET:
+            body["do_not_disturb"] = do_not_disturb
         me = await self.api.call("PATCH", "me", Me, body)
         if send_read_receipts is not None:
             self.core.reload_open_chats()  # The person may now see more or fewer receipts.

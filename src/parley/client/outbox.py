@@ -250,6 +250,7 @@ class ClientOutbox:
             content_type=message.content_type,
             display_time=message.display_time,
             after_client_message_id=None if before is None else before.message.client_message_id,
+            mentions=list(message.mentions),
         )
 
     def _watch_head(self, chat_id: str, now_ms: int) -> None:

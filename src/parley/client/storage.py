@@ -10,7 +10,7 @@ import sqlite3
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +20,7 @@ from parley.clock import iso
 
 FILE_MODE = 0o600
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 SCHEMA = """
     CREATE TABLE outbox (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -30,6 +30,7 @@ SCHEMA = """
         content_type TEXT NOT NULL,
         display_time TEXT,
         created_at_ms INTEGER NOT NULL,
+        mentions TEXT NOT NULL DEFAULT '[]',
         UNIQUE (chat_id, client_message_id)
     );
     CREATE TABLE cursors (
@@ -40,6 +41,9 @@ SCHEMA = """
     ) WITHOUT ROWID;
     CREATE TABLE owner (user_id TEXT NOT NULL, device_id TEXT NOT NULL);
 """
+
+ADD_MENTIONS = "ALTER TABLE outbox ADD COLUMN mentions TEXT NOT NULL DEFAULT '[]'"
+"""From format 1."""
 
 MessageKey = tuple[str, str]
 """Chat and client_message_id."""
@@ -54,6 +58,7 @@ class OutgoingMessage(Struct, frozen=True, kw_only=True):
     content_type: str = "text/plain"
     display_time: str | None = None
     created_at_ms: int
+    mentions: tuple[str, ...] = ()
 
     @property
     def key(self) -> MessageKey:
@@ -163,6 +168,9 @@ class SqliteStorage:
                 for statement in SCHEMA.split(";"):
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+            elif version == 1:
+                self._db.execute(ADD_MENTIONS)
+                self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             elif version != SCHEMA_VERSION:
                 raise OutboxUnusable.because(self._path, f"it has format {version}, not {SCHEMA_VERSION}")
 
@@ -179,8 +187,7 @@ class SqliteStorage:
 
     def load(self) -> SavedState:
         rows = self._db.execute(f"SELECT {MESSAGE_COLUMNS} FROM outbox ORDER BY number")
-        fields = OutgoingMessage.__struct_fields__
-        messages = [OutgoingMessage(**dict(zip(fields, row, strict=True))) for row in rows]
+        messages = [_message(row) for row in rows]
         positions = self._db.execute("SELECT chat_id, epoch, last_acked_sequence, message_id FROM cursors")
         cursors = {chat_id: Cursor(*cursor) for chat_id, *cursor in positions}
         return SavedState([_with_display_time(message) for message in messages], cursors)
@@ -207,8 +214,8 @@ class SqliteStorage:
             "DELETE FROM outbox WHERE chat_id = ? AND client_message_id = ?", changes.removed
         )
         self._db.executemany(
-            f"INSERT INTO outbox ({MESSAGE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?)",
-            [msgspec.structs.astuple(message) for message in changes.added],
+            f"INSERT INTO outbox ({MESSAGE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [_row(message) for message in changes.added],
         )
         self._db.executemany(
             "INSERT OR REPLACE INTO cursors VALUES (?, ?, ?, ?)",
@@ -217,6 +224,17 @@ class SqliteStorage:
 
     def close(self) -> None:
         self._db.close()
+
+
+def _row(message: OutgoingMessage) -> tuple[object, ...]:
+    values = msgspec.structs.asdict(message) | {"mentions": msgspec.json.encode(message.mentions).decode()}
+    return tuple(values.values())
+
+
+def _message(row: tuple[Any, ...]) -> OutgoingMessage:
+    values = dict(zip(OutgoingMessage.__struct_fields__, row, strict=True))
+    mentions = msgspec.json.decode(values["mentions"], type=tuple[str, ...])
+    return OutgoingMessage(**values | {"mentions": mentions})
 
 
 def _make_private(path: str) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from parley.chats.forwarder import CALL_LETTERS_MAX
 from parley.errors import Refusal
-from parley.model import Appended, Draft, Head, Outcome
+from parley.model import Appended, Draft, Head, Outcome, Persisted
 from parley.store.ports import DRAFTS_PER_APPEND_MAX
 from parley.wire.limits import CHAT_MEMBERS_MAX, KIB, MESSAGE_BYTES_MAX, MIB
 
@@ -37,6 +37,7 @@ assert (
 
 APPEND = "/node/append"
 NOTICES = "/node/notices"
+NEWS = "/node/news"
 PING = "/node/ping"
 LISTED = b"listed"
 """What a node answers to a ping while its own lease holds; one of an older version says nothing."""
@@ -85,6 +86,7 @@ pack = msgspec.msgpack.Encoder().encode
 _drafts = msgspec.msgpack.Decoder(list[Draft])
 _told = msgspec.msgpack.Decoder(list[_Told])
 _notices = msgspec.msgpack.Decoder(list[Notice])
+_news = msgspec.msgpack.Decoder(list[Persisted])
 
 
 def read_drafts(body: bytes) -> list[Draft]:
@@ -110,6 +112,16 @@ def read_outcomes(body: bytes, count: int) -> list[Outcome]:
 
 def read_notices(body: bytes) -> list[Notice]:
     return _read(_notices, body)
+
+
+def read_news(body: bytes) -> list[Persisted]:
+    """Entries that another node has stored: none is empty, and each ascends."""
+    news = _read(_news, body)
+    for one in news:
+        sequences = [stored.sequence for stored in one.positions]
+        if not sequences or sequences != sorted(set(sequences)):
+            raise BadBody("news has positions, in ascending order")
+    return news
 
 
 def _read(decoder: msgspec.msgpack.Decoder[list[T]], body: bytes) -> list[T]:

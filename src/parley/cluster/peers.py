@@ -19,11 +19,11 @@ from parley import __version__
 from parley.chats.forwarder import RETRY_WITHIN_SECONDS
 from parley.chats.sender import SEND_SECONDS_MAX
 from parley.cluster import bodies
-from parley.cluster.calls import NodeError, NodeRefused, NodeSilent
+from parley.cluster.calls import NodeError, NodeRefused, NodeSilent, NodeUnreachable
 from parley.core import rendezvous
 from parley.ephemeral.ports import NODE_LEASE_SECONDS, NODE_RENEW_SECONDS, Node, Nodes
 from parley.errors import SHUTTING_DOWN, OutcomeUnknown, Refusal, StoreUnavailable
-from parley.model import Draft, Outcome
+from parley.model import Draft, Outcome, Persisted
 from parley.telemetry import Metrics
 
 SILENCE_SECONDS = 1.5
@@ -32,11 +32,13 @@ PING_SECONDS_MAX = 0.5
 APPEND_SECONDS_MAX = SEND_SECONDS_MAX
 """How long a node that answers pings may take: its store is slow, and another node's would be too."""
 NOTICE_SECONDS_MAX = 2.0
+NEWS_SECONDS_MAX = 2.5
 OWNERS_REMEMBERED_MAX = 100_000
 assert SILENCE_SECONDS + PING_SECONDS_MAX < RETRY_WITHIN_SECONDS, "there is time for another node"
 
 GATEWAY = "gateway"
 INGEST = "ingest"
+DELIVERY = "delivery"
 
 log = structlog.get_logger("parley.cluster")
 
@@ -113,6 +115,11 @@ class ClusterPeers:
         """Whether this node's own lease holds, as far as it knows."""
         return asyncio.get_running_loop().time() < self._leased_until
 
+    @property
+    def is_cut_off(self) -> bool:
+        """Whether other nodes may be listed while this one is not: it then knows less than they do."""
+        return not self.is_listed and (bool(self._listed) or not self._others)
+
     def owner_of(self, chat_id: str) -> str | None:
         """See `Peers`. This node is named by its own id."""
         found = self._owners.get(chat_id)
@@ -146,6 +153,19 @@ class ClusterPeers:
         """Send notices to one node. Returns when it has accepted them; NodeError otherwise."""
         url = node.url + bodies.NOTICES
         await self._calls.post(url, bodies.pack(notices), NOTICE_SECONDS_MAX, node.target)
+
+    async def tell_news(self, node_id: str, news: Sequence[Persisted]) -> None:
+        """Bring entries to a node. Returns when its clients were told; NodeError otherwise."""
+        if node_id not in self._others:
+            await self.refresh()  # it may have joined a moment ago
+        node = self._others.get(node_id)
+        if node is None:
+            raise NodeUnreachable(f"{node_id} is not on the list")
+        await self._calls.post(node.url + bodies.NEWS, bodies.pack(news), NEWS_SECONDS_MAX, node.target)
+
+    def has(self, role: str) -> bool:
+        """Whether a node that is alive, this one included, has this role."""
+        return role in self._roles or any(role in node.roles for node in self._others.values())
 
     # The list
 

@@ -22,6 +22,7 @@ from parley.core.cluster_keys import ClusterKeys
 from parley.core.log_limits import LineLimit
 from parley.errors import ConfigError
 from parley.http_server import HttpRunner
+from parley.model import Persisted
 
 CLOSE_SECONDS_MAX = 0.5
 NOTICES_REMEMBERED_MAX = 10_000
@@ -37,8 +38,8 @@ class NodeServer:
 
     `target`: the name of this process, which the calls to it carry. `tls`: how it takes calls, if by TLS.
     `sender`: this node's own log, so that a batch is never forwarded again; None on a node that does not
-    append. `listener` gets the notices of other nodes. `routes`: other signed calls. `is_listed`: whether
-    this node's own lease holds.
+    append. `listener` gets the notices of other nodes, `hear` the entries that are routed here. `routes`:
+    other signed calls. `is_listed`: whether this node's own lease holds.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class NodeServer:
         listener: Listener,
         routes: Iterable[web.RouteDef] = (),
         is_listed: Callable[[], bool] = lambda: True,
+        hear: Callable[[list[Persisted]], None] = lambda _: None,
         tls: ssl.SSLContext | None = None,
         refused: Callable[[], None] = lambda: None,
     ) -> None:
@@ -66,6 +68,7 @@ class NodeServer:
         self._listener = listener
         self._routes = list(routes)
         self._is_listed = is_listed
+        self._hear_news = hear
         self._heard: dict[str, None] = {}
         self._lines = LineLimit()
         self._draining = False
@@ -78,10 +81,15 @@ class NodeServer:
         )
         app.router.add_post(bodies.APPEND, self._append)
         app.router.add_post(bodies.NOTICES, self._notices)
+        app.router.add_post(bodies.NEWS, self._news)
         app.router.add_post(bodies.PING, self._ping)
         app.router.add_get("/healthz", self._healthz)
         app.router.add_routes(self._routes)
         return app
+
+    def add_routes(self, routes: Iterable[web.RouteDef]) -> None:
+        """Other signed calls, before it starts."""
+        self._routes += routes
 
     async def start(self) -> str:
         """Listen; returns the address that other nodes reach this one by."""
@@ -120,6 +128,11 @@ class NodeServer:
         for notice in await self._read(request, bodies.read_notices):
             if notice.notice_id not in self._heard:
                 self._hear(notice)
+        return _bytes(b"")
+
+    async def _news(self, request: web.Request) -> web.StreamResponse:
+        """Confirmed by the answer: from then on the clients of this node depend on it alone."""
+        self._hear_news(await self._read(request, bodies.read_news))
         return _bytes(b"")
 
     async def _ping(self, request: web.Request) -> web.StreamResponse:

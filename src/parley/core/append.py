@@ -112,7 +112,7 @@ def decide_append(draft: Draft, facts: AppendFacts) -> Decision:
     if original is _SENDER:
         return _ANSWER
     decision = _decide_new(draft, facts, original)
-    if original is _UNKNOWN and isinstance(decision, Refusal):
+    if original is _UNKNOWN and type(decision) is Refusal:
         return Missing.ORIGINAL
     return decision
 

@@ -11,6 +11,8 @@ from parley.core.backoff import JITTER_SHARE, backoff
 MAX_RETRIES = 3
 RETRY_FIRST_MS = 1_000
 RETRY_MS_MAX = 60_000
+RETRY_AFTER_MS_MAX = 600_000
+"""A recipient that asks for a longer wait is asked again by then."""
 CRASHES_MAX = 2
 """A message that crashed its consumer so often is poison: it is not tried again by itself."""
 BUCKETS_MS = {"1s": 1_000, "5s": 5_000, "30s": 30_000, "5m": 300_000}
@@ -27,6 +29,7 @@ class Fault(StrEnum):
     SERVER_ERROR = "server_error"
     CRASHED = "crashed"
     REFUSED = "refused"
+    UNAUTHORIZED = "unauthorized"
     FORBIDDEN_ADDRESS = "forbidden_address"
     ACCOUNT_DELETED = "account_deleted"
     ACCOUNT_DISABLED = "account_disabled"
@@ -42,10 +45,15 @@ TEMPORARY = frozenset({Fault.UNREACHABLE, Fault.TIMEOUT, Fault.BUSY, Fault.SERVE
 
 
 class DeliveryFailure(Struct, frozen=True):
-    """A delivery that failed. `detail` is for people."""
+    """A delivery that failed. `detail` is for people. `retry_after_ms`: how long to wait, if asked.
+
+    `may_have_arrived`: the recipient may have it although it did not answer.
+    """
 
     fault: Fault
     detail: str = ""
+    retry_after_ms: int = 0
+    may_have_arrived: bool = False
 
     @property
     def is_temporary(self) -> bool:
@@ -76,7 +84,7 @@ def after_failure(
     """Milliseconds until the next attempt; None if the message becomes a dead letter."""
     if not failure.is_temporary or retry_count >= policy.max_retries:
         return None
-    return delay_of_retry(retry_count, chance)
+    return max(delay_of_retry(retry_count, chance), min(failure.retry_after_ms, RETRY_AFTER_MS_MAX))
 
 
 def after_crash(crashes: int, detail: str) -> DeliveryFailure:

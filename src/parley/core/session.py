@@ -8,7 +8,7 @@ a message must be is checked by `check_send`, for a frame and for HTTP alike.
 from __future__ import annotations
 
 from datetime import datetime
-from enum import Enum
+from enum import StrEnum
 
 from parley import ids
 from parley.errors import BAD_REQUEST, TOO_LARGE, UNAUTHENTICATED, Refusal
@@ -33,10 +33,16 @@ from parley.wire.frames import (
     TypingStart,
     TypingStop,
 )
-from parley.wire.limits import CONTENT_TYPE_LETTERS_MAX, MESSAGE_BYTES_MAX, TIME_LETTERS_MAX
+from parley.wire.limits import (
+    CONTENT_TYPE_LETTERS_MAX,
+    MENTIONS_MAX,
+    MESSAGE_BYTES_MAX,
+    TIME_LETTERS_MAX,
+    USER_ID_LETTERS_MAX,
+)
 
 
-class State(Enum):
+class State(StrEnum):
     NEW = "new"
     GREETED = "greeted"
     READY = "ready"
@@ -73,6 +79,7 @@ NO_CLIENT_ID = BAD_REQUEST.because(
 )
 NO_PREDECESSOR = BAD_REQUEST.because("after_client_message_id must be the UUIDv4 of an earlier message")
 NO_CONTENT_TYPE = BAD_REQUEST.because("content_type must be a media type such as text/plain")
+NO_MENTIONS = BAD_REQUEST.because(f"mentions are up to {MENTIONS_MAX} user ids")
 NO_DISPLAY_TIME = BAD_REQUEST.because("display_time must be an ISO 8601 time")
 MESSAGE_TOO_LARGE = TOO_LARGE.because(f"content is larger than {MESSAGE_BYTES_MAX} bytes in UTF-8")
 
@@ -93,7 +100,7 @@ class ConnectionProtocol:
         except NotAFrame as error:
             self.state = State.CLOSED
             return Close(codes.NOT_A_FRAME.code, str(error))
-        if isinstance(frame, Misread):
+        if type(frame) is Misread:
             return frame
         following = TABLE[self.state].get(type(frame))
         if following is None:
@@ -117,10 +124,12 @@ def check_fields(frame: Request) -> Refusal | None:
     """What is wrong with the values of a request's fields; their types are right."""
     if isinstance(frame, ChatFrame) and not frame.chat:
         return NO_CHAT
-    match frame:
-        case DeliveryReceipt(delivered_at=time) | ReadReceipt(read_at=time):
-            return None if time is None or is_time(time) else NO_RECEIPT_TIME
-    return None
+    time = None
+    if type(frame) is DeliveryReceipt:
+        time = frame.delivered_at
+    elif type(frame) is ReadReceipt:
+        time = frame.read_at
+    return None if time is None or is_time(time) else NO_RECEIPT_TIME
 
 
 def check_send(request: SendMessage, sender_id: str, request_id: str = "") -> Draft | Refusal:
@@ -136,6 +145,8 @@ def check_send(request: SendMessage, sender_id: str, request_id: str = "") -> Dr
         return NO_CONTENT_TYPE
     if request.display_time is not None and not is_time(request.display_time):
         return NO_DISPLAY_TIME
+    if request.mentions and not are_mentions(request.mentions):
+        return NO_MENTIONS
     after_key = None
     if request.after_client_message_id is not None:
         after_key = ids.client_key(request.after_client_message_id)
@@ -151,12 +162,21 @@ def check_send(request: SendMessage, sender_id: str, request_id: str = "") -> Dr
         display_time=request.display_time,
         after_key=after_key,
         request_id=request_id,
+        mentions=tuple(request.mentions),
     )
 
 
 def is_content_type(text: str) -> bool:
     return (
         3 <= len(text) <= CONTENT_TYPE_LETTERS_MAX and "/" in text and text.isascii() and text.isprintable()
+    )
+
+
+def are_mentions(user_ids: list[str]) -> bool:
+    """Whether they can be ids. That they are members is not asked: a retry must not fail because one left."""
+    return len(user_ids) <= MENTIONS_MAX and all(
+        0 < len(user_id) <= USER_ID_LETTERS_MAX and user_id.isascii() and user_id.isprintable()
+        for user_id in user_ids
     )
 
 

@@ -15,18 +15,18 @@ from parley.chats.user_admin import OperatorCall
 from parley.clock import Clock
 from parley.core.client_address import Network
 from parley.core.safe_addresses import url_problem
-from parley.delivery.attempts import decode_entry, read_wires
+from parley.delivery.attempts import decode_entry
+from parley.delivery.ports import Source
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection, Webhook
-from parley.store.ports import Log
 
 SECRET_BYTES = 32
 SECRET_PREFIX = "whs_"
 WEBHOOKS_MAX = 100
 REPLAY, DISCARD = "replay", "discard"
-NOT_HERE = BAD_REQUEST.because(
-    'webhooks and dead letters need store.engine = "sqlite"; this version does not have them on others'
+NO_FEED = BAD_REQUEST.because(
+    'a webhook needs a feed of all chats: set kafka.brokers, which store.engine = "dynamodb" needs for it'
 )
 NO_SUCH_LETTER = NOT_FOUND.because("there is no such dead letter; they are kept for 30 days")
 NO_SUCH_WEBHOOK = NOT_FOUND.because("there is no such webhook")
@@ -52,31 +52,27 @@ class ReplayProgress(Struct):
 
 
 class DeliveryAdmin:
-    """`store` is None on an engine without deliveries: then every action is refused."""
+    """`has_feed`: whether workers can learn what happens in chats. Without that, webhooks are refused."""
 
     def __init__(
         self,
-        store: DeliveryStore | None,
-        logs: Log,
+        store: DeliveryStore,
+        source: Source,
         audited: Audited,
         allowed: Sequence[Network],
         clock: Clock,
         make_ids: ids.Ids,
+        has_feed: bool = True,
         random_text: Callable[[int], str] = secrets.token_urlsafe,
     ) -> None:
-        self._kept = store
-        self._log = logs
+        self._store = store
+        self._source = source
         self._audited = audited
         self._allowed = allowed
         self._clock = clock
         self._ids = make_ids
+        self._has_feed = has_feed
         self._random_text = random_text
-
-    @property
-    def _store(self) -> DeliveryStore:
-        if self._kept is None:
-            raise Refused(NOT_HERE)
-        return self._kept
 
     # Dead letters
 
@@ -92,7 +88,7 @@ class DeliveryAdmin:
 
     async def content(self, letter: DeadLetter) -> str | None:
         """What the message says, from the log; None if it cannot be read there."""
-        wires, _ = await read_wires(self._log, letter.chat_id, letter.sequence - 1, 1)
+        wires, _ = await self._source.read(letter.chat_id, letter.sequence - 1, 1)
         try:
             return decode_entry(wires[letter.sequence]).content
         except (KeyError, msgspec.DecodeError):
@@ -145,6 +141,8 @@ class DeliveryAdmin:
     ) -> Webhook:
         """The secret is made here, and never shown again."""
         hooks, now_ms = self._store.webhooks, self._clock()
+        if not self._has_feed:
+            raise Refused(NO_FEED)
         problem = url_problem(url, self._allowed)
         if problem is not None:
             raise Refused(BAD_REQUEST.because(problem))

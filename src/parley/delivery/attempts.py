@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import traceback
 
@@ -9,18 +10,20 @@ import msgspec
 import structlog
 
 from parley import ids
-from parley.clock import Clock, from_iso
+from parley.clock import Clock, from_iso, iso
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_crash, is_too_old
-from parley.delivery.ports import Channel, Parcel
+from parley.delivery.ports import Channel, Parcel, Source
 from parley.errors import StoreError
-from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, with_events
 from parley.store.ports import Log
 from parley.wire.frames import Entry
 
-SOURCE_TOPIC = "messages.outbound"
-"""The queue that dead letters come from, by the name that operators know."""
+COLLAPSED_LOOKED_AT_MAX = 200
+"""How far back a lane that collapses looks for an entry that its recipient wants."""
 DETAIL_LETTERS_MAX = 4_000
-FAILED, DEAD_LETTERED = "failed", "dead_lettered"
+BEGAN, FAILED, DEAD_LETTERED = "began", "failed", "dead_lettered"
+"""What is noted of an attempt. `began` is noted only where a process died before: after another death it
+says of which message."""
 
 decode_entry = msgspec.json.Decoder(Entry).decode
 
@@ -69,16 +72,40 @@ def dlq_id_of(recipient: str, chat_id: str, sequence: int, created_ms: int) -> s
 
 
 def letter_id(recipient: str, chat_id: str, sequence: int, wire: bytes) -> str:
-    return dlq_id_of(recipient, chat_id, sequence, _facts(wire)[2])
+    """Without the time for what is in no log: it is not the same at each attempt."""
+    created_ms = _facts(wire)[2] if chat_id.startswith(ids.CHAT) else 0
+    return dlq_id_of(recipient, chat_id, sequence, created_ms)
 
 
-def make_letter(lane: Lane, wire: bytes, failure: DeliveryFailure, now_ms: int) -> DeadLetter:
+def begun(history: tuple[DeliveryEvent, ...]) -> int:
+    """How many attempts have begun without an end, since anything else is known: each of them died."""
+    ended = [place for place, event in enumerate(history, 1) if event.action != BEGAN]
+    return len(history) - max(ended, default=0)
+
+
+def without_begun(history: tuple[DeliveryEvent, ...]) -> tuple[DeliveryEvent, ...]:
+    return history[: len(history) - begun(history)]
+
+
+def killed(history: tuple[DeliveryEvent, ...]) -> DeliveryFailure:
+    """What the death of another process over the same message is."""
+    began = history[-1]
+    return DeliveryFailure(
+        Fault.POISON,
+        f"processes died while they delivered this: the last attempt began at {iso(began.at_ms)}"
+        f" on {began.actor}",
+    )
+
+
+def make_letter(
+    lane: Lane, wire: bytes, failure: DeliveryFailure, now_ms: int, source_topic: str
+) -> DeadLetter:
     """Of the message at the front of a lane. The last of the lane's attempts is the one that failed now."""
     sequence, attempts = lane.next_sequence, lane.attempts
     message_id, sender_id, created_ms = _facts(wire)
     dead = DeliveryEvent(now_ms, DEAD_LETTERED, failure.fault.value, f"after {lane.retry_count} retries")
     return DeadLetter(
-        dlq_id=dlq_id_of(lane.recipient, lane.chat_id, sequence, created_ms),
+        dlq_id=letter_id(lane.recipient, lane.chat_id, sequence, wire),
         chat_id=lane.chat_id,
         sequence=sequence,
         recipient=lane.recipient,
@@ -92,19 +119,48 @@ def make_letter(lane: Lane, wire: bytes, failure: DeliveryFailure, now_ms: int) 
         last_attempt_ms=attempts[-1].at_ms,
         dlq_ms=now_ms,
         changed_ms=now_ms,
-        source_topic=SOURCE_TOPIC,
+        source_topic=source_topic,
         source_offset=sequence,
-        history=(*attempts, dead),
+        history=with_events(attempts, dead),
     )
 
 
-async def read_wires(logs: Log, chat_id: str, after: int, limit: int) -> tuple[dict[int, bytes], int]:
-    """The entries after a position, by sequence, and how far this read came: `after` itself at the end."""
-    page = await logs.read(chat_id, after, limit)
-    voids = set(page.voids)
-    resolved = range(page.from_sequence, page.to_sequence + 1)
-    sequences = [sequence for sequence in resolved if sequence not in voids]
-    return dict(zip(sequences, page.entries, strict=False)), max(page.to_sequence, after)
+class LogSource:
+    """The logs of chats."""
+
+    def __init__(self, logs: Log) -> None:
+        self._log = logs
+
+    async def read(self, stream_id: str, after: int, limit: int) -> tuple[dict[int, bytes], int]:
+        page = await self._log.read(stream_id, after, limit)
+        voids = set(page.voids)
+        resolved = range(page.from_sequence, page.to_sequence + 1)
+        sequences = [sequence for sequence in resolved if sequence not in voids]
+        return dict(zip(sequences, page.entries, strict=False)), max(page.to_sequence, after)
+
+
+def content_of(wire: bytes) -> str:
+    """What a message says; empty if it cannot be read."""
+    try:
+        return decode_entry(wire).content
+    except msgspec.DecodeError:
+        return ""
+
+
+async def newest_wanted(source: Source, channel: Channel, lane: Lane) -> tuple[int, bytes] | None:
+    """The newest entry of a lane that its recipient wants."""
+    after = max(lane.next_sequence - 1, lane.target - COLLAPSED_LOOKED_AT_MAX)
+    found: dict[int, bytes] = {}
+    while after < lane.target:
+        wires, reached = await source.read(lane.chat_id, after, lane.target - after)
+        if reached == after:
+            break
+        found, after = found | wires, reached
+    for sequence, wire in sorted(found.items(), reverse=True):
+        with contextlib.suppress(msgspec.DecodeError):
+            if sequence <= lane.target and await channel.wants(lane.recipient, decode_entry(wire)):
+                return sequence, wire
+    return None
 
 
 def time_of(wire: bytes) -> int | None:

@@ -1,13 +1,29 @@
-"""What the queue needs to know of those whom it delivers to."""
+"""What the queue needs: of those whom it delivers to, of what it delivers, and of other nodes."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from msgspec import Struct
 
 from parley.core.retry import DeliveryFailure
+from parley.model import Persisted
+from parley.store.delivery.rows import DeadLetter, Lane
 from parley.wire.frames import Entry
+
+
+class DeliveryKind(Struct, frozen=True):
+    """A kind of recipients. Its worker consumes the feed as `group`.
+
+    `prefix`: how the ids of its recipients begin. `topic`: how operators call its queue, in dead letters.
+    `collapses`: only the newest entry that a recipient wants is delivered, and stands for those before it.
+    """
+
+    group: str
+    prefix: str
+    topic: str
+    collapses: bool = False
 
 
 class Parcel(Struct, frozen=True):
@@ -22,8 +38,12 @@ class Parcel(Struct, frozen=True):
 class Channel(Protocol):
     """A way to recipients of one kind."""
 
-    async def recipients(self, chat_id: str, until_ms: int | None = None) -> list[str]:
-        """Those who may want entries of a chat, the newest of which is from then; of any time if None."""
+    async def owed(self, news: Persisted) -> list[str]:
+        """The recipients who may want an entry of this news."""
+        ...
+
+    async def serves(self, recipient: str, chat_id: str) -> bool:
+        """Whether this recipient still exists, and may want entries of this chat."""
         ...
 
     async def wants(self, recipient: str, entry: Entry) -> bool:
@@ -32,4 +52,35 @@ class Channel(Protocol):
 
     async def attempt(self, parcel: Parcel) -> DeliveryFailure | None:
         """Try once, within a bounded time. None: the recipient has it. An error that is raised is a crash."""
+        ...
+
+
+class Source(Protocol):
+    """What lanes are positions in: the logs of chats, and streams of other events."""
+
+    async def read(self, stream_id: str, after: int, limit: int) -> tuple[dict[int, bytes], int]:
+        """Entries after a position, as clients get them, by sequence; and how far this read came.
+
+        That is `after` itself at the end. A position without an entry is not to be delivered.
+        """
+        ...
+
+
+Wake = Callable[[str, str], Awaitable[None]]
+"""A lane, by chat and recipient, may be due now."""
+
+
+class DeliveryTopics(Protocol):
+    """What is told beyond this process. Lanes and dead letters are durable without it."""
+
+    async def tell_retry(self, lane: Lane) -> None:
+        """Some worker of this kind is woken when the lane is due, unless the record is lost."""
+        ...
+
+    async def tell_dead(self, letter: DeadLetter, content: str) -> None:
+        """Tell other programs of a dead letter. What cannot be told in time is logged."""
+        ...
+
+    async def consume(self, prefix: str, wake: Wake) -> None:
+        """Wake lanes of recipients with this prefix when they are due, until cancelled."""
         ...

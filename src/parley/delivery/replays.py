@@ -1,8 +1,9 @@
-"""Replays of dead letters, and their end after 30 days."""
+"""Replays of dead letters."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Iterable
 from itertools import groupby
@@ -10,16 +11,13 @@ from itertools import groupby
 import structlog
 from msgspec.structs import replace
 
-from parley import ids
-from parley.clock import MS_PER_DAY, Clock, iso
+from parley.clock import Clock
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_failure
-from parley.delivery.attempts import FAILED, Attempts, read_wires
-from parley.delivery.ports import Channel
+from parley.delivery.attempts import BEGAN, FAILED, Attempts, begun, killed, without_begun
+from parley.delivery.ports import Channel, DeliveryKind, Source
 from parley.errors import StoreError
-from parley.model import AuditRecord
 from parley.store.delivery.ports import DeliveryStore
-from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection
-from parley.store.ports import AuditLog, Log
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, with_events
 from parley.telemetry import Metrics
 
 REPLAYS_PER_SECOND_MAX = 200
@@ -29,12 +27,9 @@ LETTERS_PER_ROUND = 50
 """Of each recipient and chat."""
 LOOK_SECONDS = 1.0
 """How soon a replay begins that a command asked for."""
-COUNT_SECONDS = 5.0
-KEEP_DAYS = 30
-EXPIRE_SECONDS = 3_600.0
+DEATHS_MAX = 2
+"""Processes that died over a letter, beside the first, of which nobody knows what it died over."""
 DELIVERED = "replayed"
-SERVER = "server"
-"""The actor of what the server does by itself."""
 GONE = DeliveryFailure(Fault.MALFORMED, "the message is not in the log any more")
 NOBODY = DeliveryFailure(
     Fault.NO_RECIPIENT, "the recipient was removed, or wants nothing of this chat any more"
@@ -44,40 +39,43 @@ log = structlog.get_logger("parley.delivery")
 
 
 class Replays:
-    """Delivers queued dead letters: in the order of each chat, throttled, each marked when it has arrived."""
+    """Delivers queued dead letters: in the order of each chat, throttled, each marked when it has arrived.
+
+    One process of a cluster does it at a time. `holder` names it. A letter that may have killed the process
+    before this one is noted before it is tried. If more die over it, it is pending again, as poison.
+    """
 
     def __init__(
         self,
-        logs: Log,
+        kind: DeliveryKind,
+        source: Source,
         store: DeliveryStore,
         channel: Channel,
         policy: RetryPolicy,
         clock: Clock,
         metrics: Metrics,
-        audit: AuditLog,
-        make_ids: ids.Ids,
+        holder: str,
+        look_seconds: float = LOOK_SECONDS,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._audit = audit
-        self._ids = make_ids
-        self._log = logs
+        self._kind = kind
+        self._source = source
         self._letters = store.dead_letters
         self._channel = channel
         self._attempts = Attempts(channel, policy, clock)
         self._policy = policy
         self._clock = clock
         self._metrics = metrics
+        self._holder = holder
+        self._look_seconds = look_seconds
         self._chance = chance
         self._free_at = 0.0
+        self._is_first_round = True
+        self._one_suspect = asyncio.Lock()
 
     async def run(self) -> None:
         """Until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._replay_regularly())
-            tasks.create_task(self._count_regularly())
-            tasks.create_task(self._expire_regularly())
-
-    async def _replay_regularly(self) -> None:
+        self._is_first_round = True
         while True:
             try:
                 is_more = await self.replay_some()
@@ -88,45 +86,11 @@ class Replays:
                 log.error("a replay failed", exc_info=error)
                 is_more = False
             if not is_more:
-                await asyncio.sleep(LOOK_SECONDS)
-
-    async def _count_regularly(self) -> None:
-        while True:
-            try:
-                counts = await self._letters.count(Selection(status=LetterStatus.PENDING))
-                self._metrics.dlq_size.set(sum(counts.values()))
-            except StoreError as error:
-                log.warning("dead letters cannot be counted", error=str(error))
-            await asyncio.sleep(COUNT_SECONDS)
-
-    async def _expire_regularly(self) -> None:
-        while True:
-            try:
-                await self.expire()
-            except StoreError as error:
-                log.warning("dead letters cannot be expired", error=str(error))
-            await asyncio.sleep(EXPIRE_SECONDS)
-
-    async def expire(self) -> int:
-        """Delete dead letters whose status was set 30 days ago; the audit log says how many."""
-        now_ms = self._clock()
-        expired = await self._letters.expire(now_ms - KEEP_DAYS * MS_PER_DAY)
-        if expired:
-            record = AuditRecord(
-                audit_id=self._ids.next(ids.AUDIT, now_ms),
-                at=iso(now_ms),
-                actor=SERVER,
-                action="dlq.expire",
-                target_id="",
-                detail=f"{expired} after {KEEP_DAYS} days",
-                outcome="done",
-            )
-            await self._audit.record(record)
-        return expired
+                await asyncio.sleep(self._look_seconds)
 
     async def replay_some(self) -> bool:
         """A few of every recipient and chat. Returns whether any was replayed."""
-        queued = await self._letters.queued(LETTERS_PER_ROUND)
+        queued = await self._letters.queued(self._kind.prefix, LETTERS_PER_ROUND)
         lanes = groupby(queued, key=lambda letter: (letter.recipient, letter.chat_id))
         room, failing = asyncio.Semaphore(LANES_AT_ONCE_MAX), set[str]()
         work = [self._replay_lane(list(letters), room, failing) for _, letters in lanes]
@@ -134,6 +98,7 @@ class Replays:
         for error in done:
             if isinstance(error, BaseException):
                 raise error
+        self._is_first_round = False
         return any(done)
 
     async def _replay_lane(
@@ -146,12 +111,14 @@ class Replays:
         """
         is_any = False
         async with room:
-            for letter in letters:
+            for place, letter in enumerate(letters):
                 if letter.due_ms > self._clock() or letter.recipient in failing:
                     break
                 await self._throttle()
                 is_any = True
-                if not await self._replay(letter):
+                is_suspect = letter.error == Fault.POISON or (self._is_first_round and not place)
+                replay = self._replay_suspect if is_suspect else self._replay
+                if not await replay(letter):
                     failing.add(letter.recipient)
                     break
         return is_any
@@ -161,9 +128,26 @@ class Replays:
         self._free_at = max(now, self._free_at) + 1 / REPLAYS_PER_SECOND_MAX
         await asyncio.sleep(self._free_at - now)
 
+    async def _replay_suspect(self, letter: DeadLetter) -> bool:
+        """A letter that is known to kill, or was in front when another process ended.
+
+        The first time several may be tried at once; those that were when that process died too, one by one.
+        """
+        is_poison, deaths = letter.error == Fault.POISON, begun(letter.history)
+        if deaths >= (1 if is_poison else DEATHS_MAX):
+            return await self._settle(letter, killed(letter.history))
+        async with self._one_suspect if is_poison or deaths else contextlib.nullcontext():
+            began = DeliveryEvent(self._clock(), BEGAN, actor=self._holder)
+            letter = replace(letter, history=with_events(letter.history, began))
+            if not await self._letters.settle(letter):
+                return True  # somebody was faster
+            return await self._replay(replace(letter, version=letter.version + 1))
+
     async def _replay(self, letter: DeadLetter) -> bool:
         """Returns whether the next one of its chat may follow."""
-        failure = await self._try(letter)
+        return await self._settle(letter, await self._try(letter))
+
+    async def _settle(self, letter: DeadLetter, failure: DeliveryFailure | None) -> bool:
         now_ms = self._clock()
         if failure is None:
             self._metrics.delivery_outcomes.labels("replayed").inc()
@@ -173,7 +157,7 @@ class Replays:
                 is_queued=False,
                 last_attempt_ms=now_ms,
                 changed_ms=now_ms,
-                history=(*letter.history, DeliveryEvent(now_ms, DELIVERED)),
+                history=with_events(without_begun(letter.history), DeliveryEvent(now_ms, DELIVERED)),
             )
             await self._letters.settle(arrived)
             return True
@@ -185,7 +169,7 @@ class Replays:
             detail=failure.detail,
             last_attempt_ms=now_ms,
             crashes=letter.crashes + (failure.fault is Fault.CRASHED),
-            history=(*letter.history, event),
+            history=with_events(without_begun(letter.history), event),
         )
         if wait_ms is None:
             await self._letters.settle(replace(tried, is_queued=False, changed_ms=now_ms))
@@ -195,9 +179,9 @@ class Replays:
         return False
 
     async def _try(self, letter: DeadLetter) -> DeliveryFailure | None:
-        if letter.recipient not in await self._channel.recipients(letter.chat_id):
+        if not await self._channel.serves(letter.recipient, letter.chat_id):
             return NOBODY
-        wires, _ = await read_wires(self._log, letter.chat_id, letter.sequence - 1, 1)
+        wires, _ = await self._source.read(letter.chat_id, letter.sequence - 1, 1)
         wire = wires.get(letter.sequence)
         if wire is None:
             return GONE

@@ -2,49 +2,42 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
-import socket
-from collections.abc import Awaitable, Callable, Sequence
-from urllib.parse import urlsplit
+from collections.abc import Sequence
 
-import aiohttp
 import msgspec
-from aiohttp.abc import AbstractResolver, ResolveResult
 from msgspec import Raw, Struct
 
+from parley import ids
 from parley.clock import MS_PER_SECOND, Clock, from_iso
-from parley.core.client_address import Network, parse_address
+from parley.core.client_address import Network
 from parley.core.retry import DeliveryFailure, Fault
-from parley.core.safe_addresses import is_safe
-from parley.delivery.ports import Parcel
+from parley.delivery.attempts import time_of
+from parley.delivery.events import EVENT_KINDS, chat_of
+from parley.delivery.guarded_http import GuardedHttp, Resolve, resolve_by_system
+from parley.delivery.ports import DeliveryKind, Parcel
+from parley.model import Persisted
 from parley.store.delivery.ports import Webhooks
 from parley.store.delivery.rows import Webhook
 from parley.wire.frames import Entry
 
-ATTEMPT_SECONDS_MAX = 10.0
-CONNECTIONS_MAX = 32
 SIGNATURE, EVENT_ID = "Parley-Signature", "Parley-Event-Id"
-EVENTS = {"message": "message.created", "member": "member.changed", "chat": "chat.changed"}
-"""The event of each kind of entry. Other kinds have none yet."""
+LOG_EVENTS = {"message": "message.created", "member": "member.changed", "chat": "chat.changed"}
+EVENTS = LOG_EVENTS | {kind: kind for kind in EVENT_KINDS}
+"""The event of each kind of entry, in logs and in other streams."""
+WEBHOOK_DELIVERIES = DeliveryKind(group="delivery", prefix=ids.WEBHOOK, topic="messages.outbound")
 BUSY_STATUSES = frozenset({408, 425, 429})
-
-Resolve = Callable[[str, int], Awaitable[list[str]]]
 
 
 class WebhookEvent(Struct):
-    """The body of a delivery. `data` is the entry as clients get it."""
+    """The body of a delivery. `data` is the entry as clients get it, or what happened beside the logs."""
 
     event_id: str
     type: str
     created_at: str
-    chat_id: str
+    chat_id: str | None
     data: Raw
-
-
-class ForbiddenAddress(OSError):
-    """A name leads to an address that the server must not connect to."""
 
 
 def signature(secret: str, body: bytes, now_ms: int) -> str:
@@ -54,53 +47,8 @@ def signature(secret: str, body: bytes, now_ms: int) -> str:
     return f"t={seconds},v1={signed}"
 
 
-async def resolve_by_system(host: str, port: int) -> list[str]:
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return [str(address[0]) for *_, address in found]
-
-
-class GuardedResolver(AbstractResolver):
-    """Gives the connector only addresses that were checked: no second lookup can change them.
-
-    One unsafe address among several is enough to refuse the name.
-    """
-
-    def __init__(self, allowed: Sequence[Network], resolve: Resolve, *, is_plain: bool) -> None:
-        self._allowed = allowed
-        self._resolve = resolve
-        self._is_plain = is_plain
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
-    ) -> list[ResolveResult]:
-        results: list[ResolveResult] = []
-        for text in await self._resolve(host, port):
-            self.check(text)
-            results.append(
-                ResolveResult(
-                    hostname=host,
-                    host=text,
-                    port=port,
-                    family=socket.AF_INET6 if ":" in text else socket.AF_INET,
-                    proto=0,
-                    flags=socket.AI_NUMERICHOST,
-                )
-            )
-        return results
-
-    def check(self, text: str) -> None:
-        """ForbiddenAddress, unless the server may connect to this address."""
-        address = parse_address(text)
-        if address is None or not is_safe(address, self._allowed, is_plain=self._is_plain):
-            raise ForbiddenAddress(f"{text} is not a public address, and not in webhooks.allowed_networks")
-
-    async def close(self) -> None:
-        """It holds nothing."""
-
-
 class WebhookChannel:
-    """Delivers entries to webhooks. Redirects are not followed: they could lead anywhere."""
+    """Delivers entries to webhooks, every one of them and in order."""
 
     def __init__(
         self,
@@ -111,15 +59,17 @@ class WebhookChannel:
     ) -> None:
         self._webhooks = webhooks
         self._clock = clock
-        self._guards = {
-            scheme: GuardedResolver(allowed, resolve, is_plain=scheme == "http")
-            for scheme in ("http", "https")
-        }
-        self._sessions: dict[str, aiohttp.ClientSession] = {}
+        self._http = GuardedHttp(allowed, resolve)
 
-    async def recipients(self, chat_id: str, until_ms: int | None = None) -> list[str]:
-        hooks = [hook for hook in await self._webhooks.all() if hook.chat_id in ("", chat_id)]
+    async def owed(self, news: Persisted) -> list[str]:
+        wires = [stored.wire for stored in news.positions if stored.wire is not None]
+        until_ms = time_of(wires[-1]) if wires else None
+        hooks = [hook for hook in await self._webhooks.all() if _is_about(hook, news.chat_id)]
         return [hook.webhook_id for hook in hooks if until_ms is None or until_ms >= hook.created_ms]
+
+    async def serves(self, recipient: str, chat_id: str) -> bool:
+        hook = await self._hook(recipient)
+        return hook is not None and _is_about(hook, chat_id)
 
     async def wants(self, recipient: str, entry: Entry) -> bool:
         """Only what happened since the webhook was added."""
@@ -133,8 +83,9 @@ class WebhookChannel:
         if hook is None:
             return DeliveryFailure(Fault.NO_RECIPIENT)
         entry = parcel.entry
+        data = Raw(parcel.wire if entry.kind in LOG_EVENTS else entry.content.encode())
         event = WebhookEvent(
-            parcel.event_id, EVENTS[entry.kind], entry.created_at, entry.chat_id, Raw(parcel.wire)
+            parcel.event_id, EVENTS[entry.kind], entry.created_at, entry.chat_id or None, data
         )
         body = msgspec.json.encode(event)
         headers = {
@@ -143,53 +94,19 @@ class WebhookChannel:
             SIGNATURE: signature(hook.secret, body, self._clock()),
             EVENT_ID: parcel.event_id,
         }
-        try:
-            return await self._post(hook.url, body, headers)
-        except ForbiddenAddress as error:
-            return DeliveryFailure(Fault.FORBIDDEN_ADDRESS, str(error))
-        except aiohttp.InvalidURL as error:
-            return DeliveryFailure(Fault.MALFORMED, f"not a valid address: {error}")
-        except TimeoutError:
-            return DeliveryFailure(Fault.TIMEOUT, f"no answer within {ATTEMPT_SECONDS_MAX:g} s")
-        except (aiohttp.ClientError, OSError) as error:
-            if isinstance(error.__cause__, ForbiddenAddress):
-                return DeliveryFailure(Fault.FORBIDDEN_ADDRESS, str(error.__cause__))
-            return DeliveryFailure(Fault.UNREACHABLE, str(error) or type(error).__name__)
-
-    async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> DeliveryFailure | None:
-        parts = urlsplit(url)
-        if parse_address(parts.hostname or "") is not None:
-            # The connector does not ask the resolver for an address.
-            self._guards[parts.scheme].check(parts.hostname or "")
-        async with self._session(parts.scheme).post(
-            url, data=body, headers=headers, allow_redirects=False
-        ) as response:
-            return judge(response.status)
-
-    def _session(self, scheme: str) -> aiohttp.ClientSession:
-        """One for each scheme, because their addresses are checked differently."""
-        session = self._sessions.get(scheme)
-        if session is None:
-            connector = aiohttp.TCPConnector(
-                resolver=self._guards[scheme], use_dns_cache=False, limit=CONNECTIONS_MAX
-            )
-            session = self._sessions[scheme] = aiohttp.ClientSession(
-                connector=connector,
-                timeout=aiohttp.ClientTimeout(total=ATTEMPT_SECONDS_MAX),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                trust_env=False,
-                auto_decompress=False,
-            )
-        return session
+        answer = await self._http.post(hook.url, body, headers)
+        return answer if isinstance(answer, DeliveryFailure) else judge(answer.status)
 
     async def _hook(self, webhook_id: str) -> Webhook | None:
         return next((hook for hook in await self._webhooks.all() if hook.webhook_id == webhook_id), None)
 
     async def close(self) -> None:
         """Close what is open; the next delivery opens it again."""
-        sessions, self._sessions = self._sessions, {}
-        for session in sessions.values():
-            await session.close()
+        await self._http.close()
+
+
+def _is_about(hook: Webhook, stream_id: str) -> bool:
+    return hook.chat_id in ("", chat_of(stream_id))
 
 
 def judge(status: int) -> DeliveryFailure | None:

@@ -1,12 +1,18 @@
 """The worker: from the feed into lanes, and from the lanes to the recipients.
 
 The feed only moves the targets of lanes, which takes no longer than a commit: a recipient that is slow or
-away delays no other one, and no chat. A lane is run by one task at a time, so its order is that of the log.
+away delays no other one, and no chat. A lane is run by one task of one node at a time, which has claimed it,
+so its order is that of the log. A claim that is not renewed runs out, and another worker goes on.
+
+A new lane is claimed with the write that opens it. A lane with a claim that ran out was being run when a
+process died: its next messages are tried one by one, each noted before, so that the message that kills the
+next process too is known. See docs/delivery.md.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -16,43 +22,70 @@ from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_failure
-from parley.delivery.attempts import FAILED, Attempts, letter_id, make_letter, read_wires, time_of
-from parley.delivery.ports import Channel
+from parley.delivery.attempts import (
+    BEGAN,
+    FAILED,
+    Attempts,
+    begun,
+    content_of,
+    killed,
+    letter_id,
+    make_letter,
+    newest_wanted,
+    without_begun,
+)
+from parley.delivery.ports import Channel, DeliveryKind, DeliveryTopics, Source
 from parley.errors import StoreError
 from parley.model import Persisted
 from parley.store.delivery.ports import DeliveryStore
-from parley.store.delivery.rows import DeliveryEvent, Lane, Selection
-from parley.store.ports import Feed, Log
+from parley.store.delivery.rows import DeliveryEvent, Lane, LaneClaim, Selection
+from parley.store.ports import Feed
 from parley.telemetry import Metrics
 
-GROUP = "delivery"
 LANES_AT_ONCE_MAX = 16
 LANES_PER_RECIPIENT_MAX = 4
 """So that one slow recipient leaves room for the others."""
 assert LANES_PER_RECIPIENT_MAX < LANES_AT_ONCE_MAX
+LANES_PER_LOOK = 64
 ENTRIES_PER_READ = 50
 DELIVERIES_PER_COMMIT = 10
 """At most so many are repeated after a crash, for each lane."""
+CLAIM_MS = 30_000
+"""How long the lane of a dead worker waits for another one."""
+RENEW_MS = 15_000
+"""A claim that runs out sooner is renewed before the next attempt, which takes less."""
 STORE_RETRY_SECONDS = 1.0
-LOOK_SECONDS_MAX = 60.0
-"""A clock that was set back must not delay what is due for longer."""
+LOOK_SECONDS_MAX = 10.0
+"""How soon it finds what a command wrote; a clock that was set back delays nothing for longer."""
+SHARED_LOOK_SECONDS = 10.0
+"""How soon a worker finds lanes that nobody told it of, where topics tell of the others."""
 EVERY_POSITION = 2**62
 
 log = structlog.get_logger("parley.delivery")
 
 
+class LaneLost(Exception):
+    """Another worker has the lane: this one was too slow."""
+
+
 class DeliveryWorker:
+    """`holder` names this process in claims; `topics` is for workers on several nodes."""
+
     def __init__(
         self,
-        logs: Log,
+        kind: DeliveryKind,
+        source: Source,
         store: DeliveryStore,
         channel: Channel,
         policy: RetryPolicy,
         clock: Clock,
         metrics: Metrics,
+        holder: str,
+        topics: DeliveryTopics | None = None,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        self._log = logs
+        self._kind = kind
+        self._source = source
         self._lanes = store.lanes
         self._letters = store.dead_letters
         self._channel = channel
@@ -60,104 +93,263 @@ class DeliveryWorker:
         self._policy = policy
         self._clock = clock
         self._metrics = metrics
+        self._holder = holder
+        self._topics = topics
         self._chance = chance
+        self._claims = 0
         self._woken = asyncio.Event()
+        self._is_open = False
+        self._found: list[Lane] = []
+        """What the last look found, and did not start for lack of room."""
+        self._is_more = False
+        """There may be others that are due."""
+        self._must_look = True
+        self._slots: Counter[str] = Counter()
         self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._suspect: asyncio.Task[None] | None = None
 
     async def run(self, feed: Feed) -> None:
         """Until cancelled; what was delivered by then is noted durably."""
+        self._is_open = True
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(feed.consume(GROUP, self.handle))
+            tasks.create_task(feed.consume(self._kind.group, self.handle))
             tasks.create_task(self.run_lanes())
+            if self._topics is not None:
+                tasks.create_task(self._topics.consume(self._kind.prefix, self.wake))
 
     async def handle(self, news: Persisted) -> None:
         """Note durably what is owed to whom."""
         if not news.positions:
             return
-        wires = [stored.wire for stored in news.positions if stored.wire is not None]
-        recipients = await self._channel.recipients(news.chat_id, time_of(wires[-1]) if wires else None)
-        if recipients:
-            first, last = news.positions[0].sequence, news.positions[-1].sequence
-            await self._lanes.extend(news.chat_id, recipients, first, last)
-            self._woken.set()
+        recipients = await self._channel.owed(news)
+        await self.owe(news.chat_id, recipients, news.positions[0].sequence, news.positions[-1].sequence)
+
+    async def owe(self, stream_id: str, recipients: list[str], first: int, last: int) -> None:
+        """These recipients get these positions; durable before it returns. Where there is room, at once."""
+        now = [recipient for recipient in recipients if self._is_open and self._take_slot(recipient)]
+        later = [recipient for recipient in recipients if recipient not in now]
+        unused = set(now)
+        try:
+            if now:
+                for lane in await self._lanes.extend(stream_id, now, first, last, self._next_claim()):
+                    unused.discard(lane.recipient)
+                    self._start(lane, "")
+            if later and await self._lanes.extend(stream_id, later, first, last):
+                self._is_more = True  # for those whose tasks end
+        finally:
+            for recipient in unused:
+                self._free_slot(recipient)
+
+    async def wake(self, chat_id: str, recipient: str) -> None:
+        """Run this lane if it is due."""
+        if self._is_open and (chat_id, recipient) not in self._running:
+            await self._claim(chat_id, recipient)
+
+    def look_soon(self) -> None:
+        """Somebody else opened a lane, or put one off."""
+        self._must_look = True
+        self._woken.set()
+
+    # Which lanes run
 
     async def run_lanes(self) -> None:
         """Run every lane that is due, until cancelled."""
+        self._is_open = True
         try:
             while True:
                 self._woken.clear()
-                pause = await self._start_due()
+                pause = await self._look()
                 try:
                     async with asyncio.timeout(pause):
                         await self._woken.wait()
                 except TimeoutError:
-                    pass
+                    self._must_look = True
         finally:
+            self._is_open = False
             tasks = list(self._running.values())
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            self._running, self._slots, self._suspect = {}, Counter(), None  # also of those not begun yet
 
-    async def _start_due(self) -> float:
-        """Start what is due, as far as there is room. Returns in how many seconds something else is due."""
+    async def _look(self) -> float:
+        """Start what is due, as far as there is room. Returns in how many seconds to look again."""
         try:
             while await self._start_some():
                 pass
+            if self._topics is not None:
+                return SHARED_LOOK_SECONDS
             now_ms = self._clock()
-            next_ms = await self._lanes.next_due(now_ms)
+            next_ms = await self._lanes.next_due(self._kind.prefix, now_ms)
         except StoreError as error:
             log.warning("lanes cannot be read", error=str(error))
+            self._must_look = True
             return STORE_RETRY_SECONDS
         if next_ms is None:
             return LOOK_SECONDS_MAX
         return min((next_ms - now_ms) / MS_PER_SECOND, LOOK_SECONDS_MAX)
 
     async def _start_some(self) -> bool:
-        """Returns whether there may be others to start."""
-        of_recipient = Counter(recipient for _, recipient in self._running)
-        busy = {name for name, count in of_recipient.items() if count >= LANES_PER_RECIPIENT_MAX}
+        """Start lanes that the last look found; look again if there is a reason. Whether any was started."""
+        if await self._start_found():
+            return True
+        if not self._must_look or self._slots.total() >= LANES_AT_ONCE_MAX:
+            return False
+        self._must_look = self._is_more = False
+        busy = {name for name, count in self._slots.items() if count >= LANES_PER_RECIPIENT_MAX}
+        kept = [lane for lane in self._found if lane.recipient in busy]
+        found = await self._lanes.due(self._kind.prefix, self._clock(), LANES_PER_LOOK, busy)
+        self._found = [*kept, *found]
+        self._is_more = len(found) == LANES_PER_LOOK
+        return await self._start_found()
+
+    async def _start_found(self) -> bool:
+        """Suspects run one after the other, so that the one that kills is known."""
+        found, self._found = self._found, []
         started = False
-        for lane in await self._lanes.due(self._clock(), 2 * LANES_AT_ONCE_MAX, busy):
-            key = (lane.chat_id, lane.recipient)
-            is_full = of_recipient[lane.recipient] >= LANES_PER_RECIPIENT_MAX
-            if key in self._running or is_full or len(self._running) >= LANES_AT_ONCE_MAX:
+        for lane in found:
+            is_held_back = bool(lane.claim) and self._suspect is not None
+            if (lane.chat_id, lane.recipient) in self._running:
                 continue
-            of_recipient[lane.recipient] += 1
-            self._running[key] = asyncio.create_task(self._run(lane))
-            started = True
+            if is_held_back or not self._has_room(lane.recipient):
+                self._found.append(lane)
+            elif await self._claim(lane.chat_id, lane.recipient):
+                started = True
         return started
 
-    async def _run(self, lane: Lane) -> None:
-        try:
-            await self._run_lane(lane)
-        except Exception as error:  # the lane is as it was, and is tried again
-            is_store = isinstance(error, StoreError)
-            log.warning("a lane waits", chat_id=lane.chat_id, exc_info=None if is_store else error)
-            await asyncio.sleep(STORE_RETRY_SECONDS)
-        finally:
-            del self._running[lane.chat_id, lane.recipient]
+    def _has_room(self, recipient: str) -> bool:
+        is_full = self._slots.total() >= LANES_AT_ONCE_MAX
+        return not is_full and self._slots[recipient] < LANES_PER_RECIPIENT_MAX
+
+    def _take_slot(self, recipient: str) -> bool:
+        if not self._has_room(recipient):
+            return False
+        self._slots[recipient] += 1
+        return True
+
+    def _free_slot(self, recipient: str) -> None:
+        """Others may have waited for it: those that are known, or else those that a look finds."""
+        may_wait = self._is_more or not self._has_room(recipient)
+        self._slots[recipient] -= 1
+        if not self._slots[recipient]:
+            del self._slots[recipient]
+        if may_wait and not any(lane.recipient == recipient for lane in self._found):
+            self._must_look = True
+        if may_wait or self._found:
             self._woken.set()
 
-    async def _run_lane(self, lane: Lane) -> None:
-        if lane.recipient not in await self._channel.recipients(lane.chat_id):
-            await self._lanes.finish(lane.chat_id, lane.recipient, EVERY_POSITION)
-            return
-        run = LaneRun(lane)
+    def _next_claim(self) -> LaneClaim:
+        self._claims += 1
+        return LaneClaim(f"{self._holder}.{self._claims}", self._clock() + CLAIM_MS)
+
+    async def _claim(self, chat_id: str, recipient: str) -> bool:
+        """Run a lane if there is room, and it is due. Returns whether it runs now."""
+        if not self._take_slot(recipient):
+            self._is_more = True
+            return False
+        before: Lane | None = None
         try:
-            while run.lane.next_sequence <= run.lane.target:
-                if not await self._deliver_page(run):
-                    return
+            claim = self._next_claim()
+            before = await self._lanes.claim(chat_id, recipient, claim, self._clock())
         finally:
-            if run.unnoted:
-                await self._lanes.advance(run.lane)
-        if not await self._lanes.finish(lane.chat_id, lane.recipient, run.lane.target):
-            await self._lanes.advance(run.lane)  # it goes on as soon as its task has ended
+            if before is None:
+                self._free_slot(recipient)
+        if before is None:
+            return False
+        self._start(replace(before, claim=claim.token, due_ms=claim.until_ms), before.claim)
+        return True
+
+    def _start(self, lane: Lane, left_by: str) -> None:
+        """`left_by`: the claim of a worker that did not end its run."""
+        run = LaneRun(lane, DELIVERIES_PER_COMMIT if left_by else 0)
+        task = self._running[lane.chat_id, lane.recipient] = asyncio.create_task(self._run(run))
+        if left_by:
+            self._suspect = task
+
+    # One lane
+
+    async def _run(self, run: LaneRun) -> None:
+        key = run.lane.chat_id, run.lane.recipient
+        try:
+            await self._run_until_over(run)
+        except LaneLost:
+            log.warning("another worker has the lane", chat_id=key[0], recipient=key[1])
+        finally:
+            task = asyncio.current_task()
+            if not run.is_over:
+                with contextlib.suppress(StoreError, LaneLost):
+                    await self._give_back(run, due_ms=0)
+            if self._running.get(key) is task:
+                del self._running[key]
+            if self._suspect is task:
+                self._suspect, self._is_more = None, True
+            self._free_slot(key[1])
+
+    async def _run_until_over(self, run: LaneRun) -> None:
+        """While the store fails, the lane waits where it is, as long as it is this worker's."""
+        while not run.is_over:
+            try:
+                await self._run_lane(run)
+            except LaneLost:
+                run.is_over = True
+                raise
+            except Exception as error:
+                is_store = isinstance(error, StoreError)
+                log.warning("a lane waits", chat_id=run.lane.chat_id, exc_info=None if is_store else error)
+                await asyncio.sleep(STORE_RETRY_SECONDS)
+                if self._clock() >= run.lane.due_ms:
+                    return
+
+    async def _run_lane(self, run: LaneRun) -> None:
+        lane = run.lane
+        if not await self._channel.serves(lane.recipient, lane.chat_id):
+            if not await self._lanes.finish(replace(lane, target=EVERY_POSITION)):
+                raise LaneLost
+            run.is_over = True
+            return
+        while not run.is_over:
+            while run.lane.next_sequence <= run.lane.target:
+                deliver = self._deliver_newest if self._kind.collapses else self._deliver_page
+                if not await deliver(run):
+                    return
+            run.is_over = await self._lanes.finish(run.lane)
+            if not run.is_over:
+                await self._note(run)  # there is more to do, or another worker has it
+
+    async def _note(self, run: LaneRun) -> None:
+        """Make the front of the lane durable, and renew the claim."""
+        renewed = replace(run.lane, due_ms=self._clock() + CLAIM_MS)
+        await self._advance(run, renewed)
+
+    async def _give_back(self, run: LaneRun, due_ms: int) -> None:
+        """End this run: the lane is due then, for any worker."""
+        attempts = without_begun(run.lane.attempts)
+        await self._advance(run, replace(run.lane, claim="", due_ms=due_ms, attempts=attempts))
+        run.is_over = True
+
+    async def _advance(self, run: LaneRun, lane: Lane) -> None:
+        stored = await self._lanes.advance(lane, run.lane.claim)
+        if stored is None:
+            raise LaneLost
+        run.lane, run.unnoted = stored, 0
+
+    async def _deliver_newest(self, run: LaneRun) -> bool:
+        """As `_deliver_page`, for the whole lane at once."""
+        target = run.lane.target
+        found = await newest_wanted(self._source, self._channel, run.lane)
+        if found is not None:
+            sequence, wire = found
+            run.collapse_to(sequence)
+            if not await self._known_dead(run.lane, {sequence: wire}) and not await self._deliver(run, wire):
+                return False
+        run.pass_to(target + 1)
+        return True
 
     async def _deliver_page(self, run: LaneRun) -> bool:
         """Returns whether the lane may go on now."""
         lane = run.lane
-        wires, reached = await read_wires(
-            self._log, lane.chat_id, lane.next_sequence - 1, min(ENTRIES_PER_READ, run.left)
+        wires, reached = await self._source.read(
+            lane.chat_id, lane.next_sequence - 1, min(ENTRIES_PER_READ, run.left)
         )
         if reached < lane.next_sequence:
             log.warning("a lane ends beyond its log", chat_id=lane.chat_id, target=lane.target)
@@ -171,9 +363,9 @@ class DeliveryWorker:
             if sequence not in dead and not await self._deliver(run, wire):
                 return False
             run.pass_to(sequence + 1)
-            if run.unnoted >= DELIVERIES_PER_COMMIT:
-                await self._lanes.advance(run.lane)
-                run.unnoted = 0
+            if run.unnoted >= DELIVERIES_PER_COMMIT or run.was_careful:
+                run.was_careful = False
+                await self._note(run)
         run.pass_to(min(reached, lane.target) + 1)
         return True
 
@@ -185,6 +377,11 @@ class DeliveryWorker:
 
     async def _deliver(self, run: LaneRun, wire: bytes) -> bool:
         """Returns whether the front is done with: delivered, or a dead letter."""
+        if run.careful_left and begun(run.lane.attempts):
+            run.careful_left = 0
+            await self._bury(run, run.lane, wire, killed(run.lane.attempts))
+            return True
+        await self._prepare(run)
         lane = run.lane
         failure = await self._attempts.attempt(lane.recipient, wire, lane.crashes)
         if failure is None:
@@ -195,46 +392,69 @@ class DeliveryWorker:
         event = DeliveryEvent(now_ms, FAILED, failure.fault.value, failure.detail)
         lane = replace(
             lane,
-            attempts=(*lane.attempts, event),
+            attempts=(*without_begun(lane.attempts), event),
             crashes=lane.crashes + (failure.fault is Fault.CRASHED),
         )
         wait_ms = after_failure(failure, lane.retry_count, self._policy, self._chance())
         if wait_ms is None:
-            await self._bury(run, lane, wire, failure, now_ms)
+            await self._bury(run, lane, wire, failure)
             return True
         self._metrics.delivery_outcomes.labels("retried").inc()
-        run.lane = replace(lane, retry_count=lane.retry_count + 1, due_ms=now_ms + wait_ms)
-        run.unnoted = 0
-        await self._lanes.advance(run.lane)
+        run.lane = replace(lane, retry_count=lane.retry_count + 1)
+        await self._give_back(run, now_ms + wait_ms)
+        await self._tell_retry(run.lane)
         return False
 
-    async def _bury(
-        self, run: LaneRun, lane: Lane, wire: bytes, failure: DeliveryFailure, now_ms: int
-    ) -> None:
-        letter = make_letter(lane, wire, failure, now_ms)
+    async def _prepare(self, run: LaneRun) -> None:
+        """Renew a claim that runs out soon. After a death, note first which message is tried."""
+        if run.careful_left:
+            run.careful_left -= 1
+            run.was_careful = not run.careful_left
+            began = DeliveryEvent(self._clock(), BEGAN, actor=self._holder)
+            run.lane = replace(run.lane, attempts=(*run.lane.attempts, began))
+            await self._note(run)
+        elif run.lane.due_ms - self._clock() < RENEW_MS:
+            await self._note(run)
+
+    async def _tell_retry(self, lane: Lane) -> None:
+        if self._topics is None:
+            self.look_soon()
+        else:
+            await self._topics.tell_retry(lane)
+
+    async def _bury(self, run: LaneRun, lane: Lane, wire: bytes, failure: DeliveryFailure) -> None:
+        """Other programs are told before it is durable: after a crash they are told again."""
+        letter = make_letter(lane, wire, failure, self._clock(), self._kind.topic)
+        if self._topics is not None:
+            await self._topics.tell_dead(letter, content_of(wire))
         await self._letters.add(letter)
         self._metrics.delivery_outcomes.labels("dead_lettered").inc()
         log.warning("dead letter", dlq_id=letter.dlq_id, error=letter.error, recipient=letter.recipient)
         run.pass_to(lane.next_sequence + 1)
-        await self._lanes.advance(run.lane)
-        run.unnoted = 0
+        await self._note(run)
 
 
 class LaneRun:
     """A lane while its task runs it, and how many deliveries are not noted durably yet."""
 
-    def __init__(self, lane: Lane) -> None:
+    def __init__(self, lane: Lane, careful_left: int) -> None:
         self.lane = lane
         self.unnoted = 0
+        self.careful_left = careful_left
+        """How many attempts are noted before they begin: one of these messages may have killed a process."""
+        self.was_careful = False
+        """The last of these was just made: note that it is over."""
+        self.is_over = False
 
     @property
     def left(self) -> int:
         return self.lane.target - self.lane.next_sequence + 1
 
+    def collapse_to(self, sequence: int) -> None:
+        """The front is this position now; what was tried before was tried for it."""
+        self.lane = replace(self.lane, next_sequence=sequence)
+
     def pass_to(self, sequence: int) -> None:
         """The front is this position now; a new front has no past."""
         if sequence != self.lane.next_sequence:
-            lane = self.lane
-            self.lane = Lane(
-                chat_id=lane.chat_id, recipient=lane.recipient, next_sequence=sequence, target=lane.target
-            )
+            self.lane = replace(self.lane, next_sequence=sequence, retry_count=0, crashes=0, attempts=())

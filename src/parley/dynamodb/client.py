@@ -387,9 +387,18 @@ class Dynamo:
         answer = await self.call("UpdateItem", with_condition(request, condition, values, names))
         return from_item(answer.get("Attributes", {}))
 
-    async def delete(self, table: str, key: Item) -> None:
-        """Deleted before it returns. A missing item is no error."""
-        await self.call("DeleteItem", self._request(table, Key=to_item(key)))
+    async def delete(
+        self,
+        table: str,
+        key: Item,
+        *,
+        condition: str | None = None,
+        values: Item | None = None,
+        names: Names | None = None,
+    ) -> None:
+        """Deleted before it returns. Without a condition a missing item is no error."""
+        request = with_condition(self._request(table, Key=to_item(key)), condition, values, names)
+        await self.call("DeleteItem", request)
 
     async def batch_put(self, table: str, items: Sequence[Item]) -> None:
         """Each is durable before it returns; together they are not atomic. Keys must differ."""

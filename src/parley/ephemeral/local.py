@@ -12,12 +12,15 @@ from parley.clock import MS_PER_SECOND, Clock
 from parley.core.jobs import JobRecord
 from parley.core.rates import Rate, RateLimiter
 from parley.ephemeral.callbacks import Callbacks
+from parley.ephemeral.local_interests import LocalInterests
 from parley.ephemeral.ports import (
     CLUSTER_RECORD_SECONDS,
     DEVICE_LEASE_SECONDS,
     NODE_LEASE_SECONDS,
     NODE_RECORD_SECONDS,
+    TENURE_LEASE_SECONDS,
     Device,
+    Interests,
     JobRecords,
     Leases,
     Node,
@@ -264,10 +267,12 @@ class LocalEphemeral:
         *,
         node_lease_seconds: float = NODE_LEASE_SECONDS,
         device_lease_seconds: float = DEVICE_LEASE_SECONDS,
+        tenure_lease_seconds: float = TENURE_LEASE_SECONDS,
     ) -> None:
         self.is_shared = False
         self.nodes: Nodes = LocalNodes(clock, node_lease_seconds)
         self.registry: Registry = LocalRegistry(clock, device_lease_seconds)
+        self.interests: Interests = LocalInterests(clock, tenure_lease_seconds)
         self.rates: Rates = LocalRates(clock)
         self.signals: Signals = LocalSignals()
         self.leases: Leases = LocalLeases(clock)

@@ -24,6 +24,14 @@ NODE_RECORD_SECONDS = 30.0
 """How long what a node says of its own jobs is kept after the node fell silent."""
 CLUSTER_RECORD_SECONDS = 7 * 86_400.0
 """The same for a job of the cluster: its next runner, and an operator, see when it last ran."""
+TENURE_LEASE_SECONDS = 6.0
+TENURE_RENEW_SECONDS = 2.0
+INTEREST_SECONDS = 4 * 3_600.0
+"""How long an interest is kept that its node does not register again."""
+INTEREST_AGAIN_SECONDS = 3_600.0
+"""A node registers each of its interests again within so long."""
+assert INTEREST_SECONDS > 2 * INTEREST_AGAIN_SECONDS
+assert TENURE_LEASE_SECONDS > 2 * TENURE_RENEW_SECONDS, "one renewal may fail"
 assert JOB_LEASE_SECONDS > 2 * JOB_RENEW_SECONDS, "one renewal may fail"
 assert NODE_LEASE_SECONDS > 2 * NODE_RENEW_SECONDS, "one renewal may fail"
 assert DEVICE_LEASE_SECONDS >= 2 * DEVICE_RENEW_SECONDS
@@ -114,6 +122,53 @@ class Registry(Protocol):
         ...
 
 
+class Interests(Protocol):
+    """Which nodes hear which subjects: chats, and people who are connected. Live entries are routed by it.
+
+    A node registers under a *tenure*: a name that nobody had before, with a lease of `TENURE_LEASE_SECONDS`.
+    While a tenure lasts, everything that was registered under it and not released is found. When it has
+    ended, for whatever reason, its node finds out with its next renewal, and begins another one.
+    """
+
+    async def begin(self, tenure: str) -> bool:
+        """Begin a tenure under which nothing is registered; False when the engine cannot be reached."""
+        ...
+
+    async def renew(self, tenure: str) -> bool | None:
+        """True: it lasts, and nothing of it was lost since it began. None: the engine cannot be reached.
+
+        False: it has ended, or ran out, or the engine may have forgotten something. It never lasts again.
+        """
+        ...
+
+    async def register(self, tenure: str, subjects: Sequence[str]) -> list[str] | None:
+        """Lookups that begin after it returns find these. Returns those that were not registered before.
+
+        None: the tenure has ended, or the engine cannot be reached; some may be registered all the same.
+        """
+        ...
+
+    async def release(self, tenure: str, subjects: Sequence[str]) -> None:
+        """These need not be found any more."""
+        ...
+
+    async def tenures(self, subjects: Sequence[str]) -> dict[str, list[str]] | None:
+        """Under which tenures that last each subject is registered now; None if that cannot be said."""
+        ...
+
+    async def end(self, tenure: str = "") -> bool:
+        """End a tenure, or all of them; False when the engine cannot be reached."""
+        ...
+
+    async def suspect(self, seconds: float) -> None:
+        """Let every node know for so long that entries may come late: nodes then read the heads."""
+        ...
+
+    async def is_suspected(self) -> bool:
+        """Whether a node has said so, and not too long ago."""
+        ...
+
+
 class Rates(Protocol):
     """Rate limits over all nodes, as token buckets."""
 
@@ -193,6 +248,7 @@ class Ephemeral(Protocol):
     is_shared: bool
     nodes: Nodes
     registry: Registry
+    interests: Interests
     rates: Rates
     signals: Signals
     leases: Leases

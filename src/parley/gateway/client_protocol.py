@@ -32,13 +32,15 @@ GO_ON = (False, b"")
 class FrameHeaders:
     """Follows the headers of frames. A client's must say that they are masked (RFC 6455 section 5.1)."""
 
-    __slots__ = ("_head", "_left_bytes", "is_closed")
+    __slots__ = ("_head", "_left_bytes", "is_between", "is_closed")
 
     def __init__(self) -> None:
         self._head = b""
         """The first bytes of a header that is not complete yet."""
         self._left_bytes = 0
         """Bytes of the current frame that have not come yet."""
+        self.is_between = True
+        """Whether the next byte begins a frame."""
         self.is_closed = False
         """Whether one of the frames was a close."""
 
@@ -66,11 +68,24 @@ class FrameHeaders:
             else:
                 return self._wait(data[at:])
         self._left_bytes = at - size
+        self.is_between = at == size
         return True
 
     def _wait(self, head: bytes) -> bool:
         self._head, self._left_bytes = head, 0
+        self.is_between = False
         return True
+
+
+def is_one_message(data: bytes) -> bool:
+    """Whether these bytes are one masked frame, whole and shorter than 64 KiB, and no close."""
+    size = len(data)
+    if size < 2 + MASK_BYTES or data[0] == FIN_CLOSE:
+        return False
+    length = data[1] - MASKED
+    if length == LENGTH_16_BITS and size > 4 + MASK_BYTES:
+        return 4 + MASK_BYTES + (data[2] << 8 | data[3]) == size
+    return 0 <= length < LENGTH_16_BITS and 2 + MASK_BYTES + length == size
 
 
 class FrameReader:
@@ -107,7 +122,11 @@ class FrameReader:
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Called by aiohttp with the bytes that came in."""
-        return self._read(data) if len(data) < TIMED_BYTES_MIN else self._read_timed(data)
+        if len(data) >= TIMED_BYTES_MIN:
+            return self._read_timed(data)
+        if self._headers.is_between and not self.is_ended and not self._is_broken and is_one_message(data):
+            return self._parser.feed_data(data)  # as nearly always: there is nothing to follow
+        return self._read(data)
 
     def _read(self, data: bytes) -> tuple[bool, bytes]:
         if self._is_broken:
@@ -190,6 +209,7 @@ class ClientProtocol(HttpProtocol):
     def set_parser(self, parser: WebSocketReader, data_received_cb: Callable[[], None] | None = None) -> None:
         self._frames = FrameReader(parser, self, self._turns)
         super().set_parser(self._frames, data_received_cb)  # type: ignore[arg-type] # it is one as far as needed
+        self._parser = None  # aiohttp would keep the request's headers as long as the connection lives
 
     def hold_reading(self) -> None:
         if self.transport is not None:

@@ -156,6 +156,7 @@ class Connection:
         "codec",
         "connection_id",
         "device_id",
+        "heard_from_ms",
         "last_heard",
         "last_verified",
         "limited",
@@ -211,6 +212,7 @@ class Connection:
         self.last_heard = self.last_verified = self.renewed_at = self._loop.time()
         self.live = True
         self.user_id = self.device_id = self.session_id = self.token = ""
+        self.heard_from_ms = 0
         self.chats: dict[str, LiveChat] = {}
 
     # Bytes in
@@ -242,6 +244,7 @@ class Connection:
                     await turns.metered(share, waiting)
                 if share.spent > SLICE_SECONDS:
                     await turns.give_way(share)
+                del message, waiting  # an idle connection holds nothing of its last frame
             await self._end_with_peer(message)
         finally:
             self._leave()
@@ -264,14 +267,19 @@ class Connection:
             await self._protocol.wait_lost()
 
     def _leave(self) -> None:
-        """It hears nothing any more, and its device is no longer here."""
+        """It hears nothing any more, and its device is no longer here.
+
+        A user with many chats who connects again and again pays for it at the next hello.
+        """
         services = self._services
+        began = services.turns.now()
         self._session.close()
         services.hub.unsubscribe(self)
         services.presence.unsubscribe(self)
         if self._is_listed:
             self._is_listed = False
             services.devices.left(self.user_id, self.device_id, clean=self._is_released)
+        services.turns.owe(self._share, began)
 
     def charge(self, share: LoopShare) -> None:
         """What the loop does for this connection is on this account from now on."""
@@ -342,7 +350,7 @@ class Connection:
 
     def _send_message(self, request: frames.SendMessage) -> None:
         draft = check_send(request, self.user_id, f"{self.connection_id}.{self._frame_count}")
-        if isinstance(draft, Refusal):
+        if type(draft) is Refusal:
             self._refuse(draft, request.id)
             return
         if self.limited:
@@ -351,7 +359,7 @@ class Connection:
                 self._refuse(RATE_LIMITED.after(wait_ms), request.id)
                 return
         self._in_flight += 1
-        self._in_flight_letters += len(draft.content)
+        self._in_flight_letters += draft.letters
         self._services.sender.submit(draft, request.id, self._sent)
 
     async def _flush_and_send(self, request: frames.SendMessage) -> None:
@@ -369,10 +377,10 @@ class Connection:
     def _sent(self, draft: Draft, request_id: RequestId, outcome: Outcome) -> None:
         """The store has answered: durable, refused, or unknown."""
         self._in_flight -= 1
-        self._in_flight_letters -= len(draft.content)
+        self._in_flight_letters -= draft.letters
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
-        if isinstance(outcome, Refusal):
+        if type(outcome) is Refusal:
             self._refuse(outcome, request_id)
         else:
             self._write(
@@ -604,7 +612,7 @@ class Connection:
         """Read the session again; if it may not be used any more, Refused, and the connection ends."""
         self.last_verified = self._loop.time()
         try:
-            await self._services.accounts.authenticate(self.token)
+            await self._services.accounts.authenticate(self.token, is_recheck=True)
         except Refused:
             self.close(codes.REVOKED)
             raise

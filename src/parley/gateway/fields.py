@@ -158,6 +158,14 @@ FIELDS = {
     "webhook_id": Field("The webhook.", WEBHOOK_ID),
     "secret": Field("The key of `Parley-Signature`. Shown only now.", "whs_AAECAwQFBgcICQoLDA0ODxAREhM"),
     "webhooks": Field("The oldest first."),
+    # Timelines
+    "steps": Field("In the order of the times."),
+    "TimelineStep.at": Field("When; where only the latest possible time is known, `detail` says so.", TIME),
+    "step": Field("What happened.", "acknowledged"),
+    "TimelineStep.node": Field("Where; absent if that is not known.", "node-1"),
+    "TimelineStep.user_id": Field("To whom; absent if it concerns no member.", OTHER_ID),
+    "TimelineStep.device_id": Field("On which device; absent if that is not known.", "phone"),
+    "TimelineStep.detail": Field("More, for people; for `skipped` why.", "up to 49: this time or before"),
     # People
     "user_id": Field("The person.", USER_ID),
     "SeenBy.user_id": Field("The member; null in a chat that does not say who.", OTHER_ID),
@@ -167,6 +175,39 @@ FIELDS = {
     "about": Field("A few words of the person; at most 1,000 characters.", "Gone sailing"),
     "last_seen_privacy": Field("Who may see when you were last online.", "everyone"),
     "who_may_add": Field("Who may add you to chats; others can invite you.", "everyone"),
+    "do_not_disturb": Field("When nothing rings for you; null: at no time."),
+    "from": Field("The first minute of it, as HH:MM.", "22:00"),
+    "to": Field("The first minute after it, as HH:MM.", "07:00"),
+    "timezone": Field("Where you live, by the name in the database of time zones.", "Europe/Berlin"),
+    # Push
+    "provider": Field("Who brings the ring to the device.", "webhook"),
+    "NewPushDevice.token": Field(
+        "The device's token; of a webhook its URL. Not for webpush.", "https://example.com/parley"
+    ),
+    "subscription": Field("Only for webpush: what the browser gave."),
+    "endpoint": Field(
+        "Where the push service takes messages for this browser.", "https://example.com/push/1"
+    ),
+    "keys": Field("What messages for this browser are encrypted with."),
+    "p256dh": Field(
+        "Its public key.",
+        "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4",
+    ),
+    "auth": Field("Its secret.", "BTBZMqHH6r4Tts7J_aSIgg"),
+    "preview": Field("Whether a ring shows what the message says, and who sent it.", True),
+    "PushDeviceInfo.created_at": Field("When the device was registered with its token.", TIME),
+    "PushDeviceInfo.secret": Field(
+        "The key of `Parley-Signature`, for a webhook with a new URL. Shown only now.",
+        "phs_AAECAwQFBgcICQoLDA0ODxAREhM",
+    ),
+    "PushDeviceList.devices": Field("Your devices that ring."),
+    "public_key": Field("For `PushManager.subscribe`.", "BP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIg"),
+    "notify": Field("Which messages of the chat ring for you.", "all"),
+    "mentions": Field("Up to 100 user ids: whom the message mentions.", [OTHER_ID]),
+    "Entry.mentions": Field("Whom the message mentions; left out if nobody.", [OTHER_ID]),
+    "fanout": Field("How rings of the chat are fanned out.", "write"),
+    "FanoutChange.fanout": Field("The strategy; null: by the size of the chat.", None),
+    "chosen": Field("What an operator chose; null if the size decides.", None),
     "send_read_receipts": Field("Whether others see what you have read; without it you see none.", True),
     "status": Field("Whether the person is online, as far as you may see it.", "online"),
     "last_seen": Field(

@@ -14,15 +14,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
 
 import structlog
 from msgspec import UNSET
 
+from parley.chats.flight_recorder import FlightRecorder
 from parley.chats.pending import PendingSends
 from parley.core.changes import positions_of
 from parley.errors import Refused, StoreError
+from parley.gateway.interests import Interest
 from parley.gateway.outbox import framed
 from parley.gateway.subscribers import LiveChat, Subscriber, Subscribers
 from parley.model import Action, Change, Head, Persisted, Role, StoredEntry
@@ -36,6 +38,8 @@ FILL_AFTER_SECONDS = 0.05
 FILL_RETRY_SECONDS = 0.5
 PENDING_POSITIONS_MAX = 1_000
 USERS_PER_TURN = 50
+FIRST_SEQUENCE = 1
+MEMBERS_PER_PAGE = 500
 
 log = structlog.get_logger("parley.hub")
 
@@ -54,6 +58,8 @@ class Hub:
         chat_changed: ChatChange,
         metrics: Metrics,
         reach: Callable[[str], None],
+        recorder: FlightRecorder,
+        interest: Interest,
     ) -> None:
         self._log = log
         self._directory = directory
@@ -63,22 +69,35 @@ class Hub:
         self._chat_changed = chat_changed
         self._metrics = metrics
         self._reach = reach
+        self._recorder = recorder
+        self._interest = interest
         self._fillers: set[asyncio.Task[None]] = set()
         self._checked_now: set[tuple[str, str]] = set()
         """Chat and user of each question to the store that is under way."""
+        self._registering: set[str] = set()
+        """Chats that a client has joined and whose entries may not be routed here yet."""
         self._is_traced = _is_traced()
 
     async def subscribe(self, subscriber: Subscriber) -> None:
-        """From here on whatever commits in this person's chats reaches the connection."""
+        """From here on whatever commits in this person's chats reaches the connection.
+
+        What is registered first is read afterwards: what is not in the read will be routed here.
+        """
         self._subscribers.add(subscriber)
+        await self._interest.hold([subscriber.user_id])
         chat_ids = await self._directory.chat_ids_of(subscriber.user_id)
         chats = [self._subscribers.join_chat(subscriber, chat_id) for chat_id in chat_ids]
+        subscriber.heard_from_ms = self._recorder.now_ms()
+        await self._interest.hold(chat_ids)
         unknown = [chat for chat in chats if chat.sent_through < 0]
         if unknown:
             self._start_at(unknown, await self._log.heads([chat.chat_id for chat in unknown]))
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         self._subscribers.remove(subscriber)
+        if subscriber.live and subscriber.heard_from_ms:
+            self._recorder.ended(subscriber.user_id, subscriber.device_id, subscriber.heard_from_ms)
+            subscriber.heard_from_ms = 0
 
     def heads_beyond(self, subscriber: Subscriber, told: dict[str, int] | None) -> dict[str, int]:
         """Chats that moved past what this connection was sent (or, when not live, told before)."""
@@ -87,10 +106,6 @@ class Hub:
             return {chat_id: chat.target for chat_id, chat in chats if chat.target > chat.sent_through}
         heads = {chat_id: chat.sent_through for chat_id, chat in chats}
         return {chat_id: head for chat_id, head in heads.items() if head > told.get(chat_id, -1)}
-
-    def hears(self, chat_id: str) -> bool:
-        """Whether a client of this node is a member of this chat."""
-        return chat_id in self._chats
 
     # What became durable
 
@@ -119,6 +134,8 @@ class Hub:
             return
         if chat is not None:
             self._keep(chat, news)
+        elif news.positions[0].sequence == FIRST_SEQUENCE and news.positions[0].change is None:
+            self._check_new_chat(news)
         for stored in news.positions:
             change = stored.change
             if change is not None:
@@ -192,6 +209,7 @@ class Hub:
 
     def _send_frame(self, chat: LiveChat, epoch: int, run: list[StoredEntry]) -> None:
         chat.epoch, chat.sent_through = epoch, run[-1].sequence
+        self._recorder.sent(chat.chat_id, run[0].sequence, chat.sent_through)
         entries = [stored.wire for stored in run if stored.wire is not None]
         voids = [stored.sequence for stored in run if stored.wire is None]
         for codec, listeners in chat.listeners.items():
@@ -236,6 +254,22 @@ class Hub:
         chat = self._subscribers.join_chat(subscriber, chat_id)
         self._start_at([chat], {chat_id: head})
         self._subscribers.tell_some([subscriber], frame)
+        if not self._interest.is_held(chat_id) and chat_id not in self._registering:
+            self._registering.add(chat_id)
+            self._start(self._register(chat_id))
+
+    async def _register(self, chat_id: str) -> None:
+        """A chat that a client has joined: what is stored before it is registered is read."""
+        try:
+            await self._interest.hold([chat_id])
+            while chat_id in self._chats:
+                try:
+                    self._raise_targets(await self._log.heads([chat_id]))
+                    return
+                except StoreError:
+                    await asyncio.sleep(FILL_RETRY_SECONDS)
+        finally:
+            self._registering.discard(chat_id)
 
     def _leave(self, subscriber: Subscriber, chat_id: str) -> None:
         self._subscribers.leave_chat(subscriber, chat_id)
@@ -245,9 +279,26 @@ class Hub:
     def _start_check(self, chat_id: str, told: Head, user_id: str) -> None:
         if (chat_id, user_id) not in self._checked_now:
             self._checked_now.add((chat_id, user_id))
-            task = asyncio.get_running_loop().create_task(self._check_member(chat_id, told, user_id))
-            self._fillers.add(task)
-            task.add_done_callback(self._fillers.discard)
+            self._start(self._check_member(chat_id, told, user_id))
+
+    def _check_new_chat(self, news: Persisted) -> None:
+        if news.chat_id not in self._registering:
+            self._registering.add(news.chat_id)
+            self._start(self._check_members(news.chat_id, Head(news.epoch, FIRST_SEQUENCE - 1)))
+
+    async def _check_members(self, chat_id: str, told: Head) -> None:
+        """A chat begins that nobody here hears: if the notice of it was lost, its members hear it now."""
+        after = ""
+        try:
+            while page := await self._directory.members(chat_id, after, MEMBERS_PER_PAGE):
+                for member in page:
+                    if self._subscribers.of_user(member.user_id):
+                        await self._check_member(chat_id, told, member.user_id)
+                after = page[-1].user_id
+        except StoreError as error:
+            log.info("the members of a new chat could not be read", chat_id=chat_id, reason=str(error))
+        finally:
+            self._registering.discard(chat_id)
 
     async def _check_member(self, chat_id: str, told: Head, user_id: str) -> None:
         """Let a user hear a chat, or no longer, as the store has it. `told`: where a change was told of."""
@@ -262,6 +313,7 @@ class Hub:
             joining = [one for one in self._subscribers.of_user(user_id) if one not in holding]
             for subscriber in joining:
                 self._subscribers.join_chat(subscriber, chat_id)
+            await self._interest.hold([chat_id])
             head = (await self._log.heads([chat_id]))[chat_id]
             self._welcome(chat_id, user_id, role, joining, told, head)
         except (StoreError, KeyError) as error:
@@ -364,20 +416,27 @@ class Hub:
         """Compare every live chat with its log, and fill what is behind."""
         waiting = list(self._chats)
         for start in range(0, len(waiting), PAGE_ENTRIES_MAX):
-            for chat_id, head in (await self._log.heads(waiting[start : start + PAGE_ENTRIES_MAX])).items():
-                chat = self._chats.get(chat_id)
-                if chat is not None and chat.sent_through >= 0:
-                    chat.target = max(chat.target, head.sequence)
-                    self._start_filler(chat)
+            self._raise_targets(await self._log.heads(waiting[start : start + PAGE_ENTRIES_MAX]))
             await asyncio.sleep(0)
+
+    def _raise_targets(self, heads: dict[str, Head]) -> None:
+        """The logs have come so far: fill what is behind."""
+        for chat_id, head in heads.items():
+            chat = self._chats.get(chat_id)
+            if chat is not None and chat.sent_through >= 0:
+                chat.target = max(chat.target, head.sequence)
+                self._start_filler(chat)
+
+    def _start(self, work: Coroutine[None, None, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._fillers.add(task)
+        task.add_done_callback(self._fillers.discard)
+        return task
 
     def _start_filler(self, chat: LiveChat) -> None:
         """If the chat is behind its target and no filler is at it yet."""
         if chat.target > chat.sent_through >= 0 and chat.filler is None:
-            task = asyncio.get_running_loop().create_task(self._fill(chat, chat.target))
-            chat.filler = task
-            self._fillers.add(task)
-            task.add_done_callback(self._fillers.discard)
+            chat.filler = self._start(self._fill(chat, chat.target))
 
     async def _fill(self, chat: LiveChat, goal: int) -> None:
         """Read up to `goal` what is resolved by now and no event has brought meanwhile."""

@@ -29,6 +29,7 @@ TAGS = {
     "People": "Profiles and settings, presence, contacts and blocks.",
     "Chats": "Chats, their members, and invitations.",
     "Messages": "Sending, reading the log, and receipts.",
+    "Push": "Devices that ring while you are away.",
     "Operators": "What operators do to people, and the record of it. Needs an operator's token.",
     "Live": "The WebSocket.",
     "Server": "Health, metrics, and this document.",

@@ -172,6 +172,7 @@ PATH_PARAMETERS = {
         Parameter("dlq_id", str, "The dead letter.", fields.DLQ_ID, is_required=True),
         Parameter("job_id", str, "The job.", fields.JOB_ID, is_required=True),
         Parameter("webhook_id", str, "The webhook.", fields.WEBHOOK_ID, is_required=True),
+        Parameter("message_id", str, "The message.", fields.MESSAGE_ID, is_required=True),
         Parameter(
             "client_message_id",
             str,

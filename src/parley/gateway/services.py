@@ -9,6 +9,7 @@ from parley.chats.invitations import InvitationService
 from parley.chats.membership import Membership
 from parley.chats.reader import ChatReader
 from parley.chats.sender import Sender
+from parley.chats.timeline import TimelineService
 from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock
 from parley.config import Config
@@ -19,6 +20,8 @@ from parley.people.chat_list import ChatListService
 from parley.people.contacts import ContactService
 from parley.people.presence import PresenceService
 from parley.people.receipts import ReceiptService
+from parley.push.fanout_admin import FanoutAdmin
+from parley.push.registrations import PushRegistrations
 
 
 class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
@@ -37,5 +40,8 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     contacts: ContactService
     chat_list: ChatListService
     deliveries: DeliveryAdmin
+    push: PushRegistrations
+    fanouts: FanoutAdmin
     rates: SharedRates
     operator_view: OperatorView
+    timeline: TimelineService

@@ -83,7 +83,9 @@ class SocketGroups:
     def join(self, key: str, socket: OutgoingSocket) -> SocketGroup:
         group = self._groups.get(key)
         if group is None:
-            group = self._groups[key] = SocketGroup(self.share_of(key))
+            share = self.share_of(key)
+            self._shares.pop(key, share)
+            group = self._groups[key] = SocketGroup(share)
         group.add(socket)
         return group
 

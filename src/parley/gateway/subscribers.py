@@ -21,8 +21,11 @@ class Subscriber(Protocol):
     """A connection as the hub sees it."""
 
     user_id: str
+    device_id: str
     session_id: str
     live: bool
+    heard_from_ms: int
+    """Since when it hears its chats; 0 before that."""
     codec: Codec
     chats: dict[str, LiveChat]
 
@@ -63,6 +66,8 @@ class Subscribers:
         self.chats: dict[str, LiveChat] = {}
         self._users: dict[str, list[Subscriber]] = {}
         """Nearly always one each: a list is smaller than a set."""
+        self.unheard: Callable[[str], None] = lambda _: None
+        """Called with a chat, or a user, of whom no connection is here any more."""
 
     def add(self, subscriber: Subscriber) -> None:
         self._users.setdefault(subscriber.user_id, []).append(subscriber)
@@ -74,6 +79,7 @@ class Subscribers:
             own.remove(subscriber)
             if not own:
                 del self._users[subscriber.user_id]
+                self.unheard(subscriber.user_id)
         for chat_id in list(subscriber.chats):
             self.leave_chat(subscriber, chat_id)
 
@@ -100,12 +106,29 @@ class Subscribers:
                 del chat.listeners[subscriber.codec]
         if not chat.holders and self.chats.get(chat_id) is chat:
             del self.chats[chat_id]
+            self.unheard(chat_id)
+
+    def hears(self, subject: str) -> bool:
+        """Whether a client of this node is in this chat, or is this user."""
+        return subject in self.chats or subject in self._users
+
+    def subjects(self) -> list[str]:
+        """Every user who is connected here, and every chat that they are in."""
+        return [*self._users, *self.chats]
 
     def user_ids(self) -> list[str]:
         return list(self._users)
 
     def of_user(self, user_id: str) -> list[Subscriber]:
         return list(self._users.get(user_id, ()))
+
+    def devices_of(self, user_id: str) -> list[tuple[str, int]]:
+        """The devices of a person that hear their chats here, and since when."""
+        return [
+            (one.device_id, one.heard_from_ms)
+            for one in self._users.get(user_id, ())
+            if one.live and one.heard_from_ms
+        ]
 
     def people_in(self, chat_id: str) -> set[str]:
         chat = self.chats.get(chat_id)

@@ -36,9 +36,11 @@ assert REQUEST_SECONDS < CONNECT_SECONDS < SLICE_SECONDS
 class LoopShare:
     """What a client has used of the loop, in seconds, since its turn began or since it waited."""
 
-    __slots__ = ("__weakref__", "spent", "turn", "waiting")
+    __slots__ = ("__weakref__", "owed", "spent", "turn", "waiting")
 
     def __init__(self) -> None:
+        self.owed = 0.0
+        """What was done for it while it was not asked to wait: it pays when it begins something."""
         self.spent = 0.0
         self.turn = -1
         self.waiting: list[Callable[[], None]] | None = None
@@ -64,7 +66,8 @@ class LoopTurns:
             share.turn = self.number
             if not share.waiting:
                 share.spent = 0.0
-            self._count()
+            if not self._is_counting:
+                self._count()
 
     def charge(self, share: LoopShare, began: float) -> None:
         """Charge the time since `began` for one frame, at most a slice.
@@ -82,12 +85,18 @@ class LoopTurns:
         else:
             share.waiting = [wake]
             self._line.append(share)
-            self._count()
+            if not self._is_counting:
+                self._count()
+
+    def owe(self, share: LoopShare, began: float) -> None:
+        """Charge the time since `began` to what this client begins next."""
+        share.owed += self.now() - began
 
     async def enter(self, share: LoopShare, seconds: float) -> None:
         """Charge the untimed cost of what a client begins, and wait in line if it has used its slice."""
         self.begin(share)
-        share.spent += seconds
+        share.spent += seconds + share.owed
+        share.owed = 0.0
         if share.spent > SLICE_SECONDS:
             await self.give_way(share)
 
@@ -103,9 +112,8 @@ class LoopTurns:
         return MeteredWork(self, share, work)
 
     def _count(self) -> None:
-        if not self._is_counting:
-            self._is_counting = True
-            asyncio.get_running_loop().call_soon(self._end_turn)
+        self._is_counting = True
+        asyncio.get_running_loop().call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
         self.number += 1

@@ -11,7 +11,7 @@ from parley.core.changes import decode_entry
 from parley.ephemeral.ports import Signals
 from parley.ephemeral.signals import MuteSignal
 from parley.errors import BAD_REQUEST, NOT_A_MEMBER, Refused
-from parley.model import ChatMember, ChatSummary, User
+from parley.model import ChatMember, ChatSummary, MemberSettings, Notify, User
 from parley.people.audience import Audience
 from parley.people.presence import PresenceService
 from parley.store.ports import Directory, MemberStates, Overviews
@@ -107,8 +107,14 @@ class ChatListService:
         await self._member_states.mute(user_id, chat_id, until)
         self._signals.publish(MuteSignal(chat_id, user_id, until))
 
-    async def muted_until(self, chat_id: str, user_id: str) -> str | None:
-        return await self._member_states.muted_until(user_id, chat_id)
+    async def set_notify(self, chat_id: str, user_id: str, notify: Notify) -> None:
+        """Which messages of the chat ring for this member."""
+        if await self._directory.role(chat_id, user_id) is None:
+            raise Refused(NOT_A_MEMBER)
+        await self._member_states.set_notify(user_id, chat_id, notify)
+
+    async def settings(self, chat_id: str, user_id: str) -> MemberSettings:
+        return (await self._member_states.settings(chat_id, [user_id]))[user_id]
 
     def _notify_devices(self, signal: MuteSignal) -> None:
         frame = ChatChanged(chat_id=signal.chat_id, change="muted", muted_until=signal.until)

@@ -6,7 +6,7 @@ A receipt is sent only once its position is durable, so a receipt that others sa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import structlog
@@ -53,6 +53,8 @@ class ChatReceipts(Struct, frozen=True):
 
 
 class ReceiptService:
+    """`told` is called with each receipt of a member that others may see, on the node where it arrived."""
+
     def __init__(
         self,
         *,
@@ -65,7 +67,9 @@ class ReceiptService:
         signals: Signals,
         audience: Audience,
         metrics: Metrics,
+        told: Callable[[ReceiptSignal], None] = lambda _: None,
     ) -> None:
+        self._told = told
         self._log = log
         self._directory = directory
         self._member_states = member_states
@@ -130,6 +134,8 @@ class ReceiptService:
                 hidden_from=sorted(user.blocked) if is_public else [],
             )
             self._signals.publish(signal)
+            if is_public and (signal.is_named or one.kind is ReceiptKind.DELIVERED):
+                self._told(signal)
 
     def _deliver(self, signal: ReceiptSignal) -> None:
         """Send it to clients of this node: the member's own devices, and others who may see it."""

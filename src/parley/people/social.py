@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from parley.clock import Clock
 from parley.ephemeral.ports import Ephemeral, Presence
-from parley.ephemeral.signals import UserChangedSignal
+from parley.ephemeral.signals import ReceiptSignal, UserChangedSignal
 from parley.model import Action, Change, Visibility
 from parley.people.audience import Audience
 from parley.people.caches import ChatFactsCache, ReadCache
@@ -20,7 +22,7 @@ from parley.telemetry import Metrics
 
 
 class Social:
-    """One per node. `audience`: the connections of this node."""
+    """One per node. `audience`: the connections of this node. `receipt_told`: see `ReceiptService`."""
 
     def __init__(
         self,
@@ -37,6 +39,7 @@ class Social:
         tell_some: TellSome,
         clock: Clock,
         metrics: Metrics,
+        receipt_told: Callable[[ReceiptSignal], None] = lambda _: None,
     ) -> None:
         self._cursors = cursors
         self._clock = clock
@@ -58,6 +61,7 @@ class Social:
             signals=signals,
             audience=audience,
             metrics=metrics,
+            told=receipt_told,
         )
         self.contacts = ContactService(relations, accounts, signals, clock)
         self.chat_list = ChatListService(

@@ -27,6 +27,8 @@ from parley.model import (
     Head,
     Invitation,
     MemberCursor,
+    MemberSettings,
+    Notify,
     OverviewPage,
     Page,
     Persisted,
@@ -42,6 +44,7 @@ from parley.model import (
 )
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.invariants import Breach
+from parley.store.push.ports import PushStore
 from parley.store.rows import (
     ChatRow,
     Finding,
@@ -112,8 +115,11 @@ class Log(Protocol):
         """The JSON of the entry that is stored under a client's id."""
         ...
 
-    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
-        """The chat and the sequence of a message in one of these chats."""
+    async def find_message(self, message_id: str, chat_ids: Sequence[str] | None) -> tuple[str, int] | None:
+        """The chat and the sequence of a message in one of these chats.
+
+        None: in any chat. Only operators ask for that: a shared store may have to look at all its chats.
+        """
         ...
 
     async def seal(self) -> list[Persisted]:
@@ -181,8 +187,12 @@ class Accounts(Protocol):
         """Durable before it returns. Only the token's hash is stored."""
         ...
 
-    async def session_by_token(self, token_hash: bytes) -> Session | None:
-        """The session of a token, whatever its age."""
+    async def session_by_token(self, token_hash: bytes, *, is_recheck: bool = False) -> Session | None:
+        """The session of a token, whatever its age, read strongly.
+
+        `is_recheck`: it was read before, and this asks whether it has ended: the answer may be a moment old.
+        A session that exists is never missing from it.
+        """
         ...
 
     async def sessions(self, user_id: str) -> list[Session]:
@@ -339,6 +349,14 @@ class MemberStates(Protocol):
 
     async def muted_until(self, user_id: str, chat_id: str) -> str | None:
         """The time that `mute` set last."""
+        ...
+
+    async def set_notify(self, user_id: str, chat_id: str, notify: Notify) -> None:
+        """Durable before it returns. Nothing happens if the person is not in the chat."""
+        ...
+
+    async def settings(self, chat_id: str, user_ids: Sequence[str]) -> dict[str, MemberSettings]:
+        """The settings and positions of these people in a chat; of people without any, the defaults."""
         ...
 
 
@@ -684,8 +702,13 @@ class Engine(Store, Protocol):
         ...
 
     @property
-    def deliveries(self) -> DeliveryStore | None:
-        """What `delivery` keeps. None: the engine has no room for it yet, so it has no webhooks."""
+    def deliveries(self) -> DeliveryStore:
+        """What `delivery` keeps."""
+        ...
+
+    @property
+    def push(self) -> PushStore:
+        """What `push` keeps."""
         ...
 
     @property

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
 from msgspec import Struct, field
 
+from parley.model import QuietHours
 from parley.wire.frames import Entry
 
 EVERYTHING = 2**63 - 1
@@ -214,3 +216,15 @@ class Repair(Struct):
     voids: list[tuple[int, int]]
     traces: Traces
     """The facts of the decision."""
+
+
+decode_quiet_hours = msgspec.json.Decoder(QuietHours).decode
+
+
+def quiet_text(hours: QuietHours | None) -> str | None:
+    """As the stores keep it."""
+    return None if hours is None else msgspec.json.encode(hours).decode()
+
+
+def quiet_hours(text: str) -> QuietHours:
+    return decode_quiet_hours(text)

@@ -54,4 +54,5 @@ def emptied(user: User) -> User:
         send_read_receipts=False,
         last_seen=None,
         state=AccountState.DELETED,
+        do_not_disturb=None,
     )

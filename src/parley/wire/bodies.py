@@ -15,13 +15,17 @@ from parley.model import (
     AuditRecord,
     ChatType,
     DeliveryStatus,
+    Fanout,
     JobOutcome,
     JobScope,
     MemberCursor,
+    Notify,
     Privacy,
+    QuietHours,
     ReadReceipts,
     Role,
     SeenBy,
+    StepName,
 )
 from parley.wire import limits
 from parley.wire.frames import OverviewChat, PresenceView
@@ -370,7 +374,22 @@ class NewWebhook(Struct, forbid_unknown_fields=True):
     """An address for events, of every chat or of one."""
 
     url: str
-    events: Annotated[list[Literal["message.created", "member.changed", "chat.changed"]], Meta(min_length=1)]
+    events: Annotated[
+        list[
+            Literal[
+                "message.created",
+                "member.changed",
+                "chat.changed",
+                "receipt.delivered",
+                "receipt.read",
+                "account.created",
+                "account.enabled",
+                "account.disabled",
+                "account.deleted",
+            ]
+        ],
+        Meta(min_length=1),
+    ]
     chat_id: str | None = None
 
 
@@ -397,11 +416,35 @@ class WebhookList(Struct):
     webhooks: list[WebhookInfo]
 
 
+# Timelines
+
+
+class TimelineStep(Struct):
+    """One thing that happened to a message, or did not: then `step` is `skipped`, and `detail` says why."""
+
+    at: str
+    step: StepName
+    node: str | UnsetType = UNSET
+    user_id: str | UnsetType = UNSET
+    device_id: str | UnsetType = UNSET
+    detail: str | UnsetType = UNSET
+
+
+class MessageTimeline(Struct):
+    """A message, and what became of it."""
+
+    message_id: str
+    chat_id: str
+    sequence: int
+    sender_id: str
+    steps: list[TimelineStep]
+
+
 # People
 
 
 class Me(Struct):
-    """Your profile and settings."""
+    """Your profile and settings. Within `do_not_disturb` nothing rings."""
 
     user_id: str
     username: str
@@ -410,16 +453,69 @@ class Me(Struct):
     last_seen_privacy: Privacy
     send_read_receipts: bool
     who_may_add: Privacy = Privacy.EVERYONE
+    do_not_disturb: QuietHours | None = None
 
 
 class ProfileChange(Struct):
-    """What to change in your profile and settings; a field that is null or left out stays as it is."""
+    """What to change in your profile and settings; a field that is null or left out stays as it is.
+
+    `do_not_disturb` alone: null ends it.
+    """
 
     display_name: Annotated[str, Meta(min_length=1, max_length=limits.DISPLAY_NAME_LETTERS_MAX)] | None = None
     about: Annotated[str, Meta(max_length=limits.ABOUT_LETTERS_MAX)] | None = None
     last_seen_privacy: Privacy | None = None
     send_read_receipts: bool | None = None
     who_may_add: Privacy | None = None
+    do_not_disturb: QuietHours | UnsetType | None = UNSET
+
+
+class PushKeys(Struct):
+    """Of a browser's subscription, in base64url."""
+
+    p256dh: str
+    auth: str
+
+
+class PushSubscription(Struct):
+    """What `PushManager.subscribe` gives in a browser, as JSON."""
+
+    endpoint: str
+    keys: PushKeys
+
+
+class NewPushDevice(Struct):
+    """How a device is rung: by its `token`, or in browsers by its `subscription`.
+
+    The `token` of a webhook is its URL. Without `preview` a notification says only that there is a message.
+    """
+
+    provider: Literal["apns", "fcm", "webpush", "webhook"]
+    token: str | None = None
+    subscription: PushSubscription | None = None
+    preview: bool = True
+
+
+class PushDeviceInfo(Struct):
+    """A device that is rung. `secret`: what requests to a new webhook are signed with, shown once."""
+
+    device_id: str
+    provider: str
+    preview: bool
+    created_at: str
+    secret: str | UnsetType = UNSET
+
+
+class PushDeviceList(Struct):
+    """Your devices that are rung."""
+
+    devices: list[PushDeviceInfo]
+
+
+class VapidPublicKey(Struct):
+    """The `applicationServerKey` for `PushManager.subscribe`, in base64url."""
+
+    public_key: str
 
 
 class Profile(Struct):
@@ -481,7 +577,7 @@ class NewChat(Struct):
 
 
 class ChatInfo(Struct):
-    """A chat as you see it: `role`, `muted` and `muted_until` are yours."""
+    """A chat as you see it: `role`, `muted`, `muted_until` and `notify` are yours."""
 
     chat_id: str
     type: ChatType
@@ -497,16 +593,38 @@ class ChatInfo(Struct):
     read_receipts: ReadReceipts
     muted: bool
     muted_until: str | None
+    notify: Notify = Notify.ALL
     added: list[str] | UnsetType = UNSET
     invited: list[str] | UnsetType = UNSET
 
 
 class ChatChange(Struct):
-    """What to change in a chat. `muted_until` is a setting of yours alone: a time, or null to unmute."""
+    """What to change in a chat. `muted_until` and `notify` are settings of yours alone.
+
+    `muted_until`: a time, or null to unmute. `notify`: which messages ring.
+    """
 
     title: Title | None = None
     read_receipts: ReadReceipts | None = None
     muted_until: str | UnsetType | None = UNSET
+    notify: Notify | None = None
+
+
+class FanoutChange(Struct):
+    """How rings of a chat are fanned out; null: by its size."""
+
+    fanout: Fanout | None
+
+
+class FanoutInfo(Struct):
+    """A chat as operators see it. `fanout`: the strategy in use; `chosen`: null if the size decides."""
+
+    chat_id: str
+    type: ChatType
+    title: str | None
+    member_count: int
+    fanout: Fanout
+    chosen: Fanout | None
 
 
 class ChatList(Struct):
@@ -607,6 +725,7 @@ class NewMessage(Struct):
     content_type: str = "text/plain"
     display_time: str | None = None
     after_client_message_id: str | None = None
+    mentions: list[str] = []
 
 
 class SendFound(Struct):

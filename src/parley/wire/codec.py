@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, final
 
 import msgspec
 from msgspec import Raw, Struct
@@ -33,6 +33,7 @@ class NotAFrame(Exception):
     """The data is not an object with a type: the connection must close."""
 
 
+@final
 class Misread(Struct, frozen=True):
     """An object that is not a valid request, with the refusal that its sender gets."""
 

@@ -50,6 +50,7 @@ class SendMessage(ChatFrame, tag="send_message", kw_only=True, gc=False):
     content_type: str = "text/plain"
     display_time: str | None = None
     after_client_message_id: str | None = None
+    mentions: list[str] = []
 
 
 class SyncRequest(ChatFrame, tag="sync_request", kw_only=True, gc=False):
@@ -130,7 +131,10 @@ Request = (
 
 
 class Entry(Struct, kw_only=True, gc=False):
-    """One position of a chat's log. A client skips a `kind` that it does not know."""
+    """One position of a chat's log. A client skips a `kind` that it does not know.
+
+    `mentions`: the people whom a message mentions; left out if it mentions nobody.
+    """
 
     chat_id: str
     sequence: int
@@ -144,6 +148,7 @@ class Entry(Struct, kw_only=True, gc=False):
     created_at: str
     server_timestamp: str
     display_time: str | None = None
+    mentions: list[str] | UnsetType = UNSET
 
 
 class ServerFrame(Struct, tag_field="type", kw_only=True, gc=False):

@@ -85,6 +85,16 @@ def test_changes_of_a_chat_are_entries(data: Path) -> None:
     assert parley("check", data=data).status == 0
 
 
+def test_the_fanout_of_a_chat_is_shown_and_chosen(data: Path) -> None:
+    """By its size at first, then as chosen, and by its size again."""
+    assert succeed("chat", "fanout", "Tea", data=data).stdout == "write (by its size, 3 members)\n"
+    assert succeed("chat", "fanout", "Tea", "read", data=data).stdout == "read (chosen)\n"
+    shown = succeed("chat", "fanout", "Tea", "--json", data=data).json
+    assert (shown["fanout"], shown["chosen"], shown["member_count"]) == ("read", "read", 3)
+    assert succeed("chat", "fanout", "Tea", "auto", "--json", data=data).json["chosen"] is None
+    assert parley("chat", "fanout", "Tea", "loud", data=data).status == 2
+
+
 def test_invitations_are_listed_accepted_and_declined(data: Path) -> None:
     """Whom nobody may add is invited; what they accept is an entry, what they decline is nothing."""
     change(data, "UPDATE users SET who_may_add = 'nobody' WHERE username = 'cas'")

@@ -34,7 +34,7 @@ class ThreeNodes:
         self.services = OwnServices(folder / "services")
         self.services.up("redis")
         prefix = fresh_prefix()
-        self._environment = {
+        self.environment = {
             **service_environment("dynamodb"),
             **service_environment("kafka"),
             **self.services.environment("redis"),
@@ -53,7 +53,7 @@ class ThreeNodes:
     def _make_tables(self) -> None:
         subprocess.run(
             [*parley_command(), "store", "init"],
-            env={**os.environ, **self._environment},
+            env={**os.environ, **self.environment},
             check=True,
             capture_output=True,
             timeout=INIT_SECONDS_MAX,
@@ -62,7 +62,7 @@ class ThreeNodes:
     def add_operator(self, name: str) -> None:
         subprocess.run(
             [*parley_command(), "user", "add", name, "--operator", "--password-stdin"],
-            env={**os.environ, **self._environment},
+            env={**os.environ, **self.environment},
             check=True,
             input=PASSWORD.encode(),
             capture_output=True,
@@ -71,7 +71,7 @@ class ThreeNodes:
 
     def _node(self, folder: Path, name: str, roles: str) -> ServerProcess:
         own = {"PARLEY_CLUSTER_NODE": name}
-        return ServerProcess(folder / name, {**self._environment, **own}, ["--roles", roles])
+        return ServerProcess(folder / name, {**self.environment, **own}, ["--roles", roles])
 
     def close(self) -> None:
         for node in self.nodes:

@@ -7,6 +7,7 @@ import pytest
 from aiohttp import ClientSession
 
 from parley import __version__
+from parley.app.kafka import TOPICS
 from tests.harness.clients import Frame, HttpClient
 from tests.integration.cluster.processes import SLOW_SECONDS_MAX, ThreeNodes, metric, stop, wake
 from tests.waiting import eventually
@@ -61,7 +62,7 @@ async def test_a_node_tells_of_jobs_that_others_run(nodes: ThreeNodes) -> None:
 
 
 async def test_a_node_tells_of_nodes_and_topics(nodes: ThreeNodes) -> None:
-    """Each node with its roles and version; the topic of Kafka with its partitions."""
+    """Each node with its roles and version; the topics of Kafka with their partitions."""
     async with ClientSession() as session:
         http = await operator_at_the_front(nodes, session)
         listed = (await http.get("/v1/admin/nodes")).body["nodes"]
@@ -72,9 +73,10 @@ async def test_a_node_tells_of_nodes_and_topics(nodes: ThreeNodes) -> None:
         }
         assert {node["version"] for node in listed} == {__version__}
         assert all(node["since"] and node["url"] for node in listed)
-        (topic,) = (await http.get("/v1/admin/topics")).body["topics"]
-        assert topic["name"].endswith("messages.persisted")
-        assert (topic["partitions"], topic["groups"]) == (3, [])
+        topics = (await http.get("/v1/admin/topics")).body["topics"]
+        assert topics[0]["name"].endswith("messages.persisted")
+        assert len(topics) == len(TOPICS)
+        assert all((topic["partitions"], topic["groups"]) == (3, []) for topic in topics)
         assert (await http.get("/v1/admin/overview")).body["nodes"] == 3
 
 

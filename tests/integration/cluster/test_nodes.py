@@ -11,13 +11,13 @@ import structlog
 
 from parley.clock import wall_clock
 from parley.cluster import bodies
-from parley.cluster.calls import CALL_PROOF, CALL_TARGET, NodeRefused
+from parley.cluster.calls import CALL_PROOF, CALL_TARGET, NodeRefused, NodeSilent, NodeUnreachable
 from parley.cluster.server import NOTICES_REMEMBERED_MAX, NodeServer
 from parley.config import ClusterConfig
 from parley.core.cluster_keys import ClusterKeys
 from parley.core.node_trust import CallKeys, NodeCall, prove_call
 from parley.errors import ConfigError, StoreUnavailable
-from parley.model import Head
+from parley.model import Head, Persisted, StoredEntry
 from tests.fakes import KEYS
 from tests.integration.cluster.two_nodes import SECRET, Hearing, a_stopped_node, two_nodes
 from tests.unit.chats.nodes import message
@@ -49,7 +49,9 @@ async def test_an_unsigned_call_is_refused() -> None:
     async with two_nodes() as place, aiohttp.ClientSession() as session:
         drafts = bodies.pack([message("foreign")])
         ended = bodies.pack([bodies.SessionsEnded("ntc_1", ["ses_1"])])
-        for path, body in ((bodies.APPEND, drafts), (bodies.NOTICES, ended), (bodies.PING, b"")):
+        news = bodies.pack([Persisted("chat_1", 1, [StoredEntry(1, b"{}")])])
+        calls = {bodies.APPEND: drafts, bodies.NOTICES: ended, bodies.NEWS: news, bodies.PING: b""}
+        for path, body in calls.items():
             async with session.post(place.two.url + path, data=body) as response:
                 assert response.status == 401
         assert place.store.contents == {}
@@ -187,7 +189,7 @@ async def test_a_server_does_not_remember_notices_for_ever() -> None:
     assert len(server._heard) == NOTICES_REMEMBERED_MAX
 
 
-@pytest.mark.parametrize("path", [bodies.APPEND, bodies.NOTICES])
+@pytest.mark.parametrize("path", [bodies.APPEND, bodies.NOTICES, bodies.NEWS])
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x91\x01", b"\x81\xa1a\x01", b'{"drafts": []}'])
 async def test_a_bad_body_is_refused(path: str, body: bytes) -> None:
     """Even from a node of the cluster, bytes that make no sense are answered 400 and do nothing."""
@@ -195,6 +197,20 @@ async def test_a_bad_body_is_refused(path: str, body: bytes) -> None:
         with structlog.testing.capture_logs(), pytest.raises(NodeRefused) as refused:
             await place.one.calls.post(place.two.url + path, body, SECONDS)
         assert refused.value.status == 400
+
+
+async def test_news_is_confirmed_once_it_was_heard() -> None:
+    """The answer comes after the clients of the node were told; a node that fails to has not confirmed."""
+    async with two_nodes() as place:
+        news = [Persisted("chat_1", 1, [StoredEntry(1, b"{}"), StoredEntry(2, None)], told_by="three")]
+        await place.one.peers.refresh()
+        await place.one.peers.tell_news("two", news)
+        assert place.two.hearing.heard == news
+        place.two.hearing.failures = 1
+        with structlog.testing.capture_logs(), pytest.raises(NodeSilent):
+            await place.one.peers.tell_news("two", news)
+        with pytest.raises(NodeUnreachable, match="not on the list"):
+            await place.one.peers.tell_news("nobody", news)
 
 
 async def test_a_body_that_is_too_large_is_not_read_to_its_end() -> None:

@@ -3,15 +3,17 @@
 from pathlib import Path
 
 import structlog
-from aiokafka import ConsumerRecord, TopicPartition
+from aiokafka import ConsumerRecord
 
+from parley.bus import events
 from parley.bus.embedded import EmbeddedBus
 from parley.bus.events import PROOF, Record
-from parley.bus.kafka.live_reader import LiveReader
+from parley.bus.kafka.records import RecordReader
 from parley.bus.publisher import Publisher
 from parley.clock import wall_clock
-from parley.config import KafkaConfig
+from parley.cluster import bodies
 from parley.core.cluster_keys import EVENTS
+from parley.gateway.hub import Hub
 from parley.model import Draft, Persisted
 from parley.telemetry import Metrics
 from tests.contracts.acting import add_group, add_people, message
@@ -26,17 +28,20 @@ REQUEST_ID = "conn_7.42"
 
 
 class Topic:
-    """One partition in memory: what is sent there is read by the other node at once."""
+    """One partition in memory: what is sent there is routed to the other node at once."""
 
-    def __init__(self, reader: LiveReader) -> None:
-        self._reader = reader
+    def __init__(self, hub: Hub) -> None:
+        self._reader = RecordReader("topic", KEYS, Metrics(wall_clock))
+        self._hub = hub
         self._offset = 0
 
     def partition_of(self, key: bytes) -> int:
         return 0
 
     async def send(self, partition: int, records: list[Record]) -> None:
-        self._reader._handle({TopicPartition("topic", 0): [self._read(record) for record in records]})
+        told = [self._reader.read(self._read(record)) for record in records]
+        body = bodies.pack(events.gather(filter(None, told)))
+        self._hub.persisted_elsewhere(bodies.read_news(body))
 
     def _read(self, record: Record) -> ConsumerRecord:
         self._offset += 1
@@ -77,10 +82,7 @@ async def test_a_request_id_is_in_the_lines_of_every_hop(tmp_path: Path) -> None
     """A message that one node takes, another stores, and the first delivers has one id all the way."""
     async with SqliteEngine("atomic", tmp_path).opened() as store:
         hub = hub_over(store.log, store.directory, Metrics(wall_clock))
-        reader = LiveReader(
-            KafkaConfig(), "topic", KEYS, "one", hub.hears, hub.persisted_elsewhere, Metrics(wall_clock)
-        )
-        bus = PublishingBus(Topic(reader))
+        bus = PublishingBus(Topic(hub))
         (ann,) = await add_people(store, "ann")
         async with two_nodes(log=store.log, bus=bus) as place:
             draft = await draft_for(place.one, store, ann, "two")

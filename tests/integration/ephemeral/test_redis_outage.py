@@ -208,7 +208,7 @@ async def test_a_redis_that_refuses_is_as_good_as_away(own_redis: OwnRedis) -> N
 
 async def test_nothing_is_left_behind(own_redis: OwnRedis) -> None:
     """Every key goes by itself when nobody renews it."""
-    engine = RedisEphemeral(own_redis.url, KEYS, wall_clock, node_lease_seconds=0.5, device_lease_seconds=0.5)
+    engine = RedisEphemeral(own_redis.url, KEYS, wall_clock, node_lease_seconds=3, device_lease_seconds=3)
     await engine.nodes.announce(A)
     await engine.registry.connected([("usr_ann", "phone"), ("usr_ann", "laptop")], "a")
     await engine.rates.take("tests", "ann", 1, 2, 10)

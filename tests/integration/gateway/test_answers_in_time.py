@@ -37,9 +37,9 @@ class Hanging:
         self._set_budgets(SOON_SECONDS)
         patch.setattr(port, method, self)
 
-    async def __call__(self, *arguments: Any) -> Any:
+    async def __call__(self, *arguments: Any, **options: Any) -> Any:
         await self._goes_on.wait()
-        return await self._real(*arguments)
+        return await self._real(*arguments, **options)
 
     def go_on(self) -> None:
         self._set_budgets(LATE_SECONDS)

@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,6 +14,17 @@ from tests.waiting import eventually
 
 ALLOW = {"PARLEY_WEBHOOKS_ALLOWED_NETWORKS": "127.0.0.0/8"}
 EVENTS = ["message.created", "member.changed"]
+
+RECEIPT_EVENTS = ["receipt.delivered", "receipt.read"]
+ACCOUNT_EVENTS = ["account.created", "account.disabled", "account.enabled", "account.deleted"]
+
+
+def events(receiver: Receiver) -> list[dict[str, Any]]:
+    return [msgspec.json.decode(body) for _, body in receiver.got]
+
+
+def is_last(receiver: Receiver, kind: str) -> bool:
+    return bool(events(receiver)[-1]["type"] == kind)
 
 
 async def add_hook(served: Served, root: Any, receiver: Receiver, **fields: Any) -> dict[str, Any]:
@@ -63,6 +75,35 @@ async def test_an_integrator_gets_what_happens_in_order_and_signed(place: Place)
         assert len(contents(receiver, "member.changed")) == 1
         assert all(is_signed(hook["secret"], *got) for got in receiver.got)
         assert not is_signed("another", *receiver.got[0])
+
+
+async def test_an_integrator_gets_receipts_and_what_happens_to_accounts(place: Place) -> None:
+    """Those that other members see, and every account from its creation to its end."""
+    async with place.serving(ALLOW) as served, receiving() as receiver:
+        root, (ann,) = await served.operator(), await served.people("ann")
+        await add_hook(served, root, receiver, events=[*RECEIPT_EVENTS, *ACCOUNT_EVENTS])
+        (ben,) = await served.people("ben")
+        chat = await served.as_(ann).create_direct(ben)
+        async with served.client(ann) as sender, served.client(ben) as reader:
+            await sender.send_message(chat, "hi")
+            await reader.tell("read_receipt", conversation_id=chat, read_up_to=1)
+            await eventually(lambda: {*RECEIPT_EVENTS} <= {event["type"] for event in events(receiver)})
+        person = f"/v1/admin/users/{ben.user_id}"
+        for method, path, what in (
+            ("POST", f"{person}/disable", "disabled"),
+            ("POST", f"{person}/enable", "enabled"),
+            ("DELETE", person, "deleted"),
+        ):
+            answer = await served.as_(root).request(method, path)
+            assert 200 <= answer.status < 300, answer
+            await eventually(partial(is_last, receiver, f"account.{what}"))
+        told = events(receiver)
+        accounts = [event for event in told if event["chat_id"] is None]
+        assert [event["type"] for event in accounts] == ACCOUNT_EVENTS
+        assert accounts[0]["data"] == {"user_id": ben.user_id, "username": ben.username, "state": "active"}
+        assert accounts[-1]["data"] == {"user_id": ben.user_id, "username": None, "state": "deleted"}
+        receipt = next(event for event in told if event["type"] == "receipt.read")
+        assert (receipt["chat_id"], receipt["data"]) == (chat, {"user_id": ben.user_id, "up_to_sequence": 1})
 
 
 async def test_a_dead_letter_comes_back(place: Place) -> None:

@@ -112,6 +112,9 @@ async def test_every_operation_takes_and_answers_what_the_document_says(place: P
             "client_message_id": sent["client_message_id"],
             "device_id": "watch",
             "sequence": "1",
+            "message_id": (await served.said(ann, await served.as_(ann).create_group(), "hi"))[0][
+                "message_id"
+            ],
             "file": "docs.js",
             **await with_deliveries(served),
         }
@@ -168,8 +171,8 @@ def invitation_calls(dora: str, chats: list[str]) -> list[tuple[Call, dict[str, 
 
 
 def delivery_calls() -> list[Call]:
-    """Dead letters and webhooks, those of `with_deliveries`."""
-    dlq = "/v1/admin/dlq"
+    """Dead letters and webhooks, those of `with_deliveries`, and the timeline of a message."""
+    dlq, timeline = "/v1/admin/dlq", "/v1/admin/messages/{message_id}/timeline"
     hook = {"url": "https://a.example/", "events": ["message.created"], "chat_id": "none"}
     return [
         Call("GET", dlq, query={"status": "pending", "error": "timeout", "page": "", "limit": 3}),
@@ -179,9 +182,26 @@ def delivery_calls() -> list[Call]:
         Call("POST", f"{dlq}/replay", {"filter": {"chat_id": "none"}, "dry_run": True}),
         Call("POST", f"{dlq}/replay", {"ids": []}, 202),
         Call("POST", f"{dlq}/discard", {"ids": [], "reason": "none"}),
+        Call("GET", timeline, query={"user_id": "user_0"}),
+        Call("GET", timeline, status=404, query={"chat_id": "none"}),
         Call("GET", "/v1/admin/webhooks"),
         Call("POST", "/v1/admin/webhooks", hook, 201),
         Call("DELETE", "/v1/admin/webhooks/{webhook_id}", status=204),
+    ]
+
+
+def push_calls() -> list[Call]:
+    """A device of Ann's, and how rings of her chat are fanned out."""
+    device, chat = "/v1/me/push/{device_id}", "/v1/admin/chats/{chat_id}"
+    return [
+        Call("PUT", device, {"provider": "webhook", "token": "https://a.example/", "preview": False}),
+        Call("GET", device),
+        Call("GET", "/v1/me/push"),
+        Call("DELETE", device, status=204),
+        Call("GET", "/v1/push/vapid"),
+        Call("GET", chat),
+        Call("PATCH", chat, {"fanout": "hybrid"}),
+        Call("PATCH", chat, {"fanout": None}),
     ]
 
 
@@ -194,6 +214,7 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
     return [
         Call("POST", "/v1/accounts", {"username": "dan", "password": "dan's"}, 201),
         Call("POST", "/v1/sessions", login, 201),
+        *push_calls(),
         Call("GET", "/v1/sessions"),
         Call("DELETE", "/v1/sessions/{session_id}", status=204),
         Call("GET", "/v1/me"),
@@ -288,6 +309,7 @@ async def test_every_operation_refuses_as_the_document_says(place: Place) -> Non
             "dlq_id": "dlq_0",
             "job_id": "job_0",
             "webhook_id": "wh_0",
+            "message_id": "msg_0",
         }
         for call in calls(sent, ann.user_id, ben.user_id, stranger.user_id):
             if "security" in document.operation(call) and call.path != "/metrics":

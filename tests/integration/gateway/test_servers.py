@@ -12,13 +12,19 @@ from tests.waiting import eventually
 JOBS = {
     "account_deletions",
     "catch_up",
+    "dead_letters",
     "deliveries",
     "expired_sessions",
     "file_watch",
     "idle_sweep",
     "message_rate",
+    "push",
+    "push_outcomes",
+    "push_replays",
     "sealing",
 }
+OF_THE_CLUSTER = {"dead_letters", "expired_sessions", "push_outcomes", "push_replays"}
+FOR_EVER = {"catch_up", "dead_letters", "deliveries", "push", "push_replays"}
 
 
 async def job(http: HttpClient, name: str) -> dict[str, object]:
@@ -38,8 +44,8 @@ async def test_every_job_of_a_server_is_listed(place: Place) -> None:
         assert {one["name"] for one in jobs} == JOBS
         assert [one["name"] for one in jobs] == sorted(one["name"] for one in jobs)
         assert {one["node"] for one in jobs} == {served.app.node_id}
-        assert {one["name"] for one in jobs if one["scope"] == "cluster"} == {"expired_sessions"}
-        assert {one["name"] for one in jobs if one["interval_seconds"] is None} == {"catch_up", "deliveries"}
+        assert {one["name"] for one in jobs if one["scope"] == "cluster"} == OF_THE_CLUSTER
+        assert {one["name"] for one in jobs if one["interval_seconds"] is None} == FOR_EVER
         assert not any(one["is_overdue"] for one in jobs)
 
 
@@ -77,7 +83,7 @@ async def test_a_single_server_is_its_only_node(place: Place) -> None:
     async with place.serving() as served:
         (node,) = (await (await root_of(served)).get("/v1/admin/nodes")).body["nodes"]
         assert (node["node_id"], node["is_self"], node["version"]) == (served.app.node_id, True, __version__)
-        assert node["roles"] == ["gateway", "ingest", "delivery"]
+        assert node["roles"] == ["gateway", "ingest", "delivery", "push"]
 
 
 async def test_the_topic_of_a_single_server_shows_who_is_behind(place: Place) -> None:

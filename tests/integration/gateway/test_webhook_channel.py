@@ -17,8 +17,10 @@ from parley.clock import iso
 from parley.core.client_address import parse_networks
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.attempts import event_id_of
+from parley.delivery.guarded_http import resolve_by_system
 from parley.delivery.ports import Parcel
-from parley.delivery.webhooks import WebhookChannel, resolve_by_system
+from parley.delivery.webhooks import WebhookChannel
+from parley.model import Persisted
 from parley.store.delivery.rows import Webhook
 from parley.wire.frames import Entry
 from tests.harness.clock import START_MS, VirtualClock
@@ -62,8 +64,8 @@ class Receiver:
 
 
 @asynccontextmanager
-async def receiving() -> AsyncIterator[Receiver]:
-    receiver = Receiver()
+async def receiving(receiver: Receiver | None = None) -> AsyncIterator[Receiver]:
+    receiver = receiver or Receiver()
     app = web.Application()
     app.router.add_post("/{path:.*}", receiver.take)
     runner = web.AppRunner(app)
@@ -175,7 +177,7 @@ async def test_a_name_that_changes_its_answer() -> None:
     async with receiving() as receiver:
         url = f"https://rebind.example:{receiver.port}/"
         async with channel_to(url, allowed=(), resolve=resolve) as channel:
-            connector = channel._session("https").connector
+            connector = channel._http._session("https").connector
             found = await connector._resolver.resolve("rebind.example", receiver.port)
             assert [result["host"] for result in found] == ["93.184.216.34"]
             assert (await channel.attempt(PARCEL)).fault is Fault.FORBIDDEN_ADDRESS
@@ -199,6 +201,8 @@ async def test_a_webhook_wants_its_events_since_it_was_added() -> None:
     async with channel_to("https://a.example/", events=("member.changed",)) as channel:
         assert not await channel.wants("wh_1", ENTRY)
     async with channel_to("https://a.example/", chat_id="chat_2") as channel:
-        assert await channel.recipients("chat_1") == []
-        assert await channel.recipients("chat_2") == ["wh_1"]
+        assert await channel.owed(Persisted("chat_1", 1, [])) == []
+        assert await channel.owed(Persisted("chat_2", 1, [])) == ["wh_1"]
+        assert not await channel.serves("wh_1", "chat_1")
+        assert await channel.serves("wh_1", "chat_2")
         assert await channel.wants("wh_1", ENTRY)

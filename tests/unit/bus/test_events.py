@@ -56,14 +56,14 @@ def test_an_entry_comes_back_as_the_same_bytes(entry: Entry) -> None:
     """Whoever reads the record passes on exactly what the log holds."""
     wire = msgspec.json.encode(entry)
     record = events.encode(entry.chat_id, entry.epoch, StoredEntry(entry.sequence, wire), "node", NOW_MS)
-    assert events.decode(record.value) == (entry.chat_id, entry.epoch, StoredEntry(entry.sequence, wire))
+    assert events.decode(record.value) == (entry.chat_id, entry.epoch, StoredEntry(entry.sequence, wire), "")
 
 
 @given(chat_id=letters, epoch=sequences, sequence=sequences)
 def test_a_void_comes_back_as_a_void(chat_id: str, epoch: int, sequence: int) -> None:
     """A position without an entry travels too."""
     record = events.encode(chat_id, epoch, StoredEntry(sequence, None), None, NOW_MS)
-    assert events.decode(record.value) == (chat_id, epoch, StoredEntry(sequence, None))
+    assert events.decode(record.value) == (chat_id, epoch, StoredEntry(sequence, None), "")
 
 
 def test_a_change_comes_back_and_says_so_outside() -> None:
@@ -73,7 +73,7 @@ def test_a_change_comes_back_and_says_so_outside() -> None:
     stored = StoredEntry(7, msgspec.json.encode(entry(content, kind=Kind.MEMBER.value)), change)
     record = events.encode("chat_1", 1, stored, None, NOW_MS)
     assert record.headers == [(events.CHANGE, b"1")]
-    assert events.decode(record.value) == ("chat_1", 1, stored)
+    assert events.decode(record.value) == ("chat_1", 1, stored, "")
 
 
 def test_a_request_id_travels_beside_the_event() -> None:
@@ -81,7 +81,7 @@ def test_a_request_id_travels_beside_the_event() -> None:
     stored = StoredEntry(7, msgspec.json.encode(entry()), request_id="conn_7.42")
     record = events.encode("chat_1", 1, stored, None, NOW_MS)
     assert b"conn_7.42" not in record.value
-    assert events.decode(record.value, record.headers) == ("chat_1", 1, stored)
+    assert events.decode(record.value, record.headers) == ("chat_1", 1, stored, "")
 
 
 @pytest.mark.parametrize("headers", [[], [(events.NODE, b"n1")], [(events.REQUEST, b"\xff" * 1_000)]])
@@ -159,3 +159,19 @@ def test_a_gathering_is_bounded() -> None:
     sizes = [sum(len(stored.wire or b"") for stored in news.positions) for news in gathered]
     assert max(sizes) <= PAGE_BYTES_MAX + MESSAGE_BYTES_MAX
     assert [stored.sequence for news in gathered for stored in news.positions] == list(range(100))
+
+
+def test_who_has_told_its_own_clients_is_read_back() -> None:
+    """The node in the header: an entry is not routed to it, and is not gathered with those of others."""
+    told = []
+    for sequence, node in ((1, "n1"), (2, "n1"), (3, "n2"), (4, "n1"), (5, None)):
+        stored = StoredEntry(sequence, msgspec.json.encode(entry(sequence=sequence)))
+        record = events.encode("chat_1", 1, stored, node, NOW_MS)
+        told.append(events.decode(record.value, record.headers))
+    gathered = events.gather(filter(None, told))
+    assert [(one.told_by, [stored.sequence for stored in one.positions]) for one in gathered] == [
+        ("n1", [1, 2]),
+        ("n2", [3]),
+        ("n1", [4]),
+        ("", [5]),
+    ]

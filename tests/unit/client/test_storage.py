@@ -25,6 +25,7 @@ def message(name: str, chat_id: str = "chat_1") -> OutgoingMessage:
         content_type="text/x",
         display_time="2026-01-30T14:30:00Z",
         created_at_ms=5,
+        mentions=("user_1", "user 2"),
     )
 
 

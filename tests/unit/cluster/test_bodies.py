@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from parley.cluster import bodies
 from parley.cluster.bodies import BadBody, Joined, Notice, SessionsEnded
 from parley.errors import Refusal
-from parley.model import Action, Appended, Change, Draft, Head, Outcome, Role
+from parley.model import Action, Appended, Change, Draft, Head, Outcome, Persisted, Role, StoredEntry
 from parley.store.ports import DRAFTS_PER_APPEND_MAX
 
 text = st.text(st.characters(codec="utf-8"), max_size=30)
@@ -66,7 +66,7 @@ def test_notices_travel_as_they_are(told: list[Notice]) -> None:
 @given(st.binary(max_size=200))
 def test_nonsense_is_refused(body: bytes) -> None:
     """Any bytes are either a batch or a BadBody, and nothing else."""
-    for read in (bodies.read_drafts, bodies.read_notices):
+    for read in (bodies.read_drafts, bodies.read_notices, bodies.read_news):
         with contextlib.suppress(BadBody):
             assert isinstance(read(body), list)
 
@@ -76,6 +76,22 @@ def test_a_batch_is_neither_empty_nor_too_long(count: int) -> None:
     """A batch has as many drafts as a node may forward at once."""
     with pytest.raises(BadBody):
         bodies.read_drafts(bodies.pack([Draft(chat_id="c", sender_id="s", content="x")] * count))
+
+
+def test_news_comes_back_as_the_same_bytes() -> None:
+    """Entries travel between nodes as they are stored, with voids and what an entry changes."""
+    change = Change(Action.JOINED, "user_2", Role.ADMIN)
+    positions = [StoredEntry(1, b'{"a": 1}', change, "conn_7.42"), StoredEntry(2, None)]
+    news = [Persisted("chat_1", 3, positions, told_by="n1")]
+    assert bodies.read_news(bodies.pack(news)) == news
+
+
+@pytest.mark.parametrize("sequences", [[], [2, 1], [1, 1]])
+def test_news_without_order_is_refused(sequences: list[int]) -> None:
+    """A hub takes positions that ascend."""
+    news = [Persisted("chat_1", 1, [StoredEntry(sequence, b"{}") for sequence in sequences])]
+    with pytest.raises(BadBody):
+        bodies.read_news(bodies.pack(news))
 
 
 @pytest.mark.parametrize("told", [[], [{}], [{"appended": None}], [{"refusal": {"code": 1}}]])

@@ -10,13 +10,14 @@ from parley.core.session import (
     NO_CLIENT_ID,
     NO_CONTENT_TYPE,
     NO_DISPLAY_TIME,
+    NO_MENTIONS,
     NO_PREDECESSOR,
     check_send,
 )
 from parley.errors import Refusal
 from parley.model import Draft
 from parley.wire.frames import SendMessage
-from parley.wire.limits import MESSAGE_BYTES_MAX
+from parley.wire.limits import MENTIONS_MAX, MESSAGE_BYTES_MAX
 
 ID = "6ba7b810-9dad-41d1-80b4-00c04fd430c8"
 EARLIER = "16fd2706-8baf-433b-82eb-8c7fada847da"
@@ -29,7 +30,10 @@ def request(**changed: Any) -> SendMessage:
 def test_a_draft_says_what_the_request_said() -> None:
     """Ids become keys, the predecessor's too, and nothing is lost on the way."""
     asked = request(
-        after_client_message_id=EARLIER, display_time="2026-01-01T10:00:00Z", content_type="text/markdown"
+        after_client_message_id=EARLIER,
+        display_time="2026-01-01T10:00:00Z",
+        content_type="text/markdown",
+        mentions=["user_2"],
     )
     assert check_send(asked, "user_1", "con_1.2") == Draft(
         chat_id="chat_1",
@@ -41,6 +45,7 @@ def test_a_draft_says_what_the_request_said() -> None:
         display_time="2026-01-01T10:00:00Z",
         after_key=uuid.UUID(EARLIER).bytes,
         request_id="con_1.2",
+        mentions=("user_2",),
     )
 
 
@@ -55,9 +60,12 @@ def test_a_draft_says_what_the_request_said() -> None:
         ({"content": "€" * (MESSAGE_BYTES_MAX // 3 + 1)}, MESSAGE_TOO_LARGE),
         ({"content_type": "text"}, NO_CONTENT_TYPE),
         ({"display_time": "yesterday"}, NO_DISPLAY_TIME),
+        ({"mentions": [f"user_{n}" for n in range(MENTIONS_MAX + 1)]}, NO_MENTIONS),
+        ({"mentions": ["user_1", ""]}, NO_MENTIONS),
+        ({"mentions": ["user_\x1f"]}, NO_MENTIONS),
     ],
 )
-def test_what_cannot_be_sent_is_refused(changed: dict[str, str], refusal: Refusal) -> None:
+def test_what_cannot_be_sent_is_refused(changed: dict[str, Any], refusal: Refusal) -> None:
     """Each mistake has words of its own."""
     assert check_send(request(**changed), "user_1") == refusal
 

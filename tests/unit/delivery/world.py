@@ -10,8 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
-from parley.delivery.ports import Parcel
+from parley.delivery.attempts import LogSource
+from parley.delivery.events import EventSource
+from parley.delivery.ports import DeliveryKind, Parcel
 from parley.delivery.replays import Replays
+from parley.delivery.upkeep import DeadLetterUpkeep
 from parley.delivery.worker import DeliveryWorker
 from parley.ids import Ids
 from parley.model import Persisted, StoredEntry
@@ -26,6 +29,7 @@ from tests.memory.tables import Tables
 
 ALL = Selection()
 HOOK = "wh_1"
+KIND = DeliveryKind(group="delivery", prefix="wh_", topic="messages.outbound")
 
 
 class FakeChannel:
@@ -41,8 +45,11 @@ class FakeChannel:
         self.got.append(parcel)
         return None
 
-    async def recipients(self, chat_id: str, until_ms: int | None = None) -> list[str]:
+    async def owed(self, news: Persisted) -> list[str]:
         return self.names
+
+    async def serves(self, recipient: str, chat_id: str) -> bool:
+        return recipient in self.names
 
     async def wants(self, recipient: str, entry: Entry) -> bool:
         return entry.kind == "message"
@@ -93,20 +100,28 @@ class DeliveryWorld:
             log=self.store.log,
         )
         self.ann = ""
+        self.restarts = 0
         self.restart()
 
     def restart(self) -> None:
         """A new process: nothing of the old one is left but the store."""
+        self.restarts += 1
         parts = (
-            self.store.log,
+            KIND,
+            EventSource(LogSource(self.store.log), self.store.accounts, self.clock),
             self.store.deliveries,
             self.channel,
             self._policy,
             self.clock,
             self.metrics,
+            f"process_{self.restarts}",
         )
-        self.worker = DeliveryWorker(*parts, lambda: self._chance)
-        self.replays = Replays(*parts, self.store.audit, self.ids, lambda: self._chance)
+        self.store.deliveries.lanes.free()
+        self.worker = DeliveryWorker(*parts, chance=lambda: self._chance)
+        self.replays = Replays(*parts, chance=lambda: self._chance)
+        self.upkeep = DeadLetterUpkeep(
+            self.store.deliveries.dead_letters, self.store.audit, self.clock, self.ids, self.metrics
+        )
 
     async def chat(self) -> str:
         if not self.ann:
@@ -133,7 +148,9 @@ class DeliveryWorld:
         tasks = [
             asyncio.create_task(self.worker.run(NoFeed())),
             asyncio.create_task(self.replays.run()),
+            asyncio.create_task(self.upkeep.run()),
         ]
+        await asyncio.sleep(0)
         try:
             yield
         finally:

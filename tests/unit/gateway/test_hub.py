@@ -42,6 +42,7 @@ class Ear:
 
     def __init__(self, live: bool = True) -> None:
         self.user_id, self.session_id, self.live = "ann", "ses_1", live
+        self.device_id, self.heard_from_ms = "phone", 0
         self.codec: Codec = JSON
         self.chats: dict[str, LiveChat] = {}
         self.frames: list[list[int]] = []

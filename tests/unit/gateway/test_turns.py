@@ -144,3 +144,18 @@ async def test_an_error_of_metered_work_is_the_callers() -> None:
 
     with pytest.raises(ValueError, match="no"):
         await turns.metered(LoopShare(), fail())
+
+
+async def test_what_a_client_owes_makes_it_wait_when_it_begins_something() -> None:
+    """What was done for it unasked counts once, and not before it wants something again."""
+    turns, watch = make()
+    share = LoopShare()
+    began = turns.now()
+    watch.seconds += 2 * SLICE_SECONDS
+    turns.owe(share, began)
+    assert share.spent == 0.0
+    entering = asyncio.create_task(turns.enter(share, REQUEST_SECONDS))
+    await asyncio.sleep(0)
+    assert share.waiting
+    await entering
+    assert share.owed == 0.0

@@ -85,6 +85,10 @@ def store_available(available: bool) -> Play:
     return lambda scene: scene.metrics.store_available.register(lambda: available)
 
 
+def in_doubt(is_doubtful: bool) -> Play:
+    return lambda scene: scene.metrics.interest_doubt.register(lambda: is_doubtful)
+
+
 def ephemeral_available(available: bool) -> Play:
     return lambda scene: scene.metrics.ephemeral_available.register(lambda: available)
 
@@ -137,6 +141,7 @@ CASES = [
     Case("ParleyDown", instead(up=1), instead(up=0)),
     Case("ParleyStoreUnavailable", store_available(True), store_available(False)),
     Case("ParleyEphemeralUnavailable", ephemeral_available(True), ephemeral_available(False)),
+    Case("ParleyEntriesNotRouted", in_doubt(False), in_doubt(True)),
     Case("ParleyPublishStalled", stalled(30), stalled(30.1)),
     Case("ParleyConsumerLag", lagging(10_000), lagging(10_001)),
     Case(
@@ -183,6 +188,11 @@ CASES = [
         "ParleyDeadLetterSpike",
         lambda scene: scene.metrics.delivery_outcomes.labels("dead_lettered").inc(500),
         lambda scene: scene.metrics.delivery_outcomes.labels("dead_lettered").inc(501),
+    ),
+    Case(
+        "ParleyPushRefused",
+        lambda scene: scene.metrics.push_outcomes.labels("apns", "refused").inc(500),
+        lambda scene: scene.metrics.push_outcomes.labels("apns", "unauthorized").inc(),
     ),
     Case(
         "ParleyFileDescriptorsLow",

@@ -18,7 +18,7 @@ KINDS: dict[str, Any] = {
 } | {"Receipt": frames.Receipt, "Batch": frames.Batch[Raw]}
 IN_OTHERS = {
     *("SessionInfo", "Device", "Related", "MemberInfo", "UserSession", "InvitationInfo"),
-    *("JobInfo", "NodeInfo", "TopicInfo", "GroupLag"),
+    *("JobInfo", "NodeInfo", "TopicInfo", "GroupLag", "TimelineStep"),
     *(
         "DeadLetterInfo",
         "DeadLetterEvent",
@@ -27,6 +27,7 @@ IN_OTHERS = {
         "OriginalMessage",
         "WebhookInfo",
     ),
+    *("PushKeys", "PushSubscription"),
 }
 
 

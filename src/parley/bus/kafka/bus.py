@@ -1,4 +1,4 @@
-"""The `Bus` port on Kafka: `publish` calls the listeners of this process, and other nodes read a topic.
+"""The `Bus` port on Kafka: `publish` calls the listeners of this process, and workers read a topic.
 
 What is in no log (a new chat, ended sessions) does not go to Kafka: the cluster's `NoticeSender`, a listener,
 brings it to the other nodes.
@@ -7,7 +7,7 @@ The producer is idempotent, and a batch counts only when all replicas have it. T
 until a broker answers, and the broker knows a repetition by its number. Only when the library gives a batch
 up is the producer replaced; then a batch may be written twice.
 
-Each record is signed: readers deliver it without reading the log, and other programs may write to the topic.
+Each record is signed: it is delivered without reading the log, and other programs may write to the topic.
 """
 
 from __future__ import annotations
@@ -20,8 +20,7 @@ from aiokafka.partitioner import DefaultPartitioner
 
 from parley.bus.embedded import EmbeddedBus
 from parley.bus.events import PROOF, Record
-from parley.bus.kafka.client import options, start_client
-from parley.bus.kafka.live_reader import LiveReader
+from parley.bus.kafka.client import finish_connecting, options, start_client
 from parley.bus.publisher import NotPublished, Publisher
 from parley.bus.topics import BATCH_BYTES_MAX
 from parley.config import KafkaConfig
@@ -37,23 +36,17 @@ _partition = DefaultPartitioner()
 
 
 class KafkaBus(EmbeddedBus):
-    """The bus of this process, whose publisher also writes to Kafka.
+    """The bus of this process, whose publisher also writes to Kafka."""
 
-    `live` reads what other nodes publish; None on a node without clients.
-    """
-
-    def __init__(self, sink: KafkaSink, publisher: Publisher, live: LiveReader | None) -> None:
+    def __init__(self, sink: KafkaSink, publisher: Publisher) -> None:
         super().__init__()
         self._sink = sink
         self._publisher = publisher
-        self._live = live
 
     async def start(self) -> None:
-        """From now on this node hears what any node publishes. ConfigError when no broker can be used."""
+        """ConfigError when no broker can be used."""
         try:
             await self._sink.start()
-            if self._live is not None:
-                await self._live.start()
         except (KafkaError, NotPublished) as error:
             await self.stop()
             raise ConfigError(f"Kafka cannot be used: {error}") from error
@@ -61,8 +54,6 @@ class KafkaBus(EmbeddedBus):
     async def stop(self) -> None:
         """Publish what can be published soon, and disconnect."""
         await self._publisher.stop()
-        if self._live is not None:
-            await self._live.stop()
         await self._sink.stop()
 
     def publish(self, news: list[Persisted]) -> None:
@@ -81,6 +72,10 @@ class KafkaSink:
         self._connection: ProducerConnection | None = None
         self._starting = asyncio.Lock()
         self._closing: set[asyncio.Task[None]] = set()
+
+    async def connect(self) -> None:
+        """Before anything is sent. NotPublished when no broker answers."""
+        await self._connected()
 
     async def start(self) -> None:
         """NotPublished when no broker answers."""
@@ -165,6 +160,7 @@ class ProducerConnection:
         try:
             async with asyncio.timeout(CLOSE_SECONDS_MAX):
                 await self.producer.flush()
+                await finish_connecting(self.producer.client)
                 await self.producer.stop()
         except TimeoutError:
             self.producer._closed = True

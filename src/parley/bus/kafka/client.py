@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from typing import Any, Protocol
 
 import structlog
 from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient
 
 from parley.config import KafkaConfig
 from parley.errors import ConfigError
@@ -72,8 +74,16 @@ async def start_client(client: Startable) -> None:
         raise
 
 
+async def finish_connecting(client: AIOKafkaClient) -> None:
+    """Wait until no connection is being made: cancelled by a close, it would be left open."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_ANSWER_SECONDS_MAX), client._get_conn_lock:
+            return
+
+
 async def close_consumer(consumer: AIOKafkaConsumer) -> None:
     """Without a broker, `stop` may raise the cancellation of its own tasks and leave connections open."""
+    await finish_connecting(consumer._client)
     stopping = asyncio.create_task(consumer.stop())
     await asyncio.wait([stopping], timeout=CLOSE_SECONDS_MAX)
     if not stopping.done() or stopping.cancelled() or stopping.exception() is not None:

@@ -8,6 +8,8 @@ from parley.ephemeral.local import LocalRates, LocalRegistry
 from parley.ephemeral.ports import (
     DEVICE_LEASE_SECONDS,
     NODE_LEASE_SECONDS,
+    TENURE_LEASE_SECONDS,
+    Interests,
     JobRecords,
     Leases,
     Nodes,
@@ -16,6 +18,7 @@ from parley.ephemeral.ports import (
     Signals,
 )
 from parley.ephemeral.redis.client import PassedOver, RedisChannels, RedisClient
+from parley.ephemeral.redis.interests import RedisInterests
 from parley.ephemeral.redis.jobs import RedisJobRecords, RedisLeases
 from parley.ephemeral.redis.nodes import RedisNodes
 from parley.ephemeral.redis.rates import RedisRates
@@ -39,6 +42,7 @@ class RedisEphemeral:
         prefix: str = "",
         node_lease_seconds: float = NODE_LEASE_SECONDS,
         device_lease_seconds: float = DEVICE_LEASE_SECONDS,
+        tenure_lease_seconds: float = TENURE_LEASE_SECONDS,
         passed_over: PassedOver = lambda _: None,
     ) -> None:
         self._client = RedisClient(url)
@@ -50,6 +54,7 @@ class RedisEphemeral:
         self.registry: Registry = RedisRegistry(
             self._client, self._channels, local, prefix, device_lease_seconds
         )
+        self.interests: Interests = RedisInterests(self._client, prefix, tenure_lease_seconds)
         self.rates: Rates = RedisRates(self._client, LocalRates(clock), prefix)
         self.signals: Signals = self._signals
         self.leases: Leases = RedisLeases(self._client, prefix)

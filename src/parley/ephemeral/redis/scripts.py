@@ -4,6 +4,9 @@
     devices:{user_id}   hash     "<device_id>\\x1f<node_id>" → "<connected at> <lease end>", for one lease
     presence:{user_id}  string   {"status": "online", "last_active": …}, for one lease
     presence_leases     zset     user_id → lease end, of everyone who was published as online
+    tenures             hash     tenure → "<lease end> <run id of the server that it began on>"
+    interest:{subject}  hash     tenure → "", until no node has registered it for `INTEREST_SECONDS`
+    is_suspected        string   "1", while entries may come late
     lease:{name}        string   holder, for one lease
     job_records         hash     key of a record → "<end> <tag> <record as JSON>"
     rate:{name}:{key}   string   "<level> <updated at>", until it would be full
@@ -232,4 +235,72 @@ for i, key in ipairs(KEYS) do
   left[i] = string.format('%.6f', level)
 end
 return left
+"""
+
+SERVER = """
+local function server()
+  return string.match(redis.call('INFO', 'server'), 'run_id:(%w+)') or ''
+end
+"""
+"""The run id of this server: another one after a restart, and after a failover to a replica."""
+
+LASTS = """
+local function lasts(tenure)
+  local ends = string.match(redis.call('HGET', KEYS[1], tenure) or '', '^(%d+) ')
+  return ends and tonumber(ends) > now
+end
+"""
+"""KEYS[1] is always the hash of tenures."""
+
+BEGIN = f"""{NOW}{SERVER}
+redis.call('HSET', KEYS[1], ARGV[1], (now + ARGV[2]) .. ' ' .. server())
+for i, tenure in ipairs(redis.call('HKEYS', KEYS[1])) do
+  local ends = string.match(redis.call('HGET', KEYS[1], tenure), '^(%d+) ')
+  if tonumber(ends or 0) <= now then redis.call('HDEL', KEYS[1], tenure) end
+end
+"""
+
+RENEW = f"""{NOW}{SERVER}
+-- A server that was started since may have lost what it had not written, or not copied to its replica.
+local ends, began_on = string.match(redis.call('HGET', KEYS[1], ARGV[1]) or '', '^(%d+) (%w*)$')
+if not ends or tonumber(ends) <= now or began_on ~= server() then
+  redis.call('HDEL', KEYS[1], ARGV[1])
+  return 0
+end
+redis.call('HSET', KEYS[1], ARGV[1], (now + ARGV[2]) .. ' ' .. began_on)
+return 1
+"""
+
+REGISTER = f"""{NOW}{LASTS}
+-- Returns the numbers of the subjects that are new; nothing at all when the tenure has ended.
+local tenure, keep = ARGV[1], ARGV[2]
+if not lasts(tenure) then return {{-1}} end
+local added = {{}}
+for i = 2, #KEYS do
+  if redis.call('HSET', KEYS[i], tenure, '') == 1 then added[#added + 1] = i - 2 end
+  redis.call('PEXPIRE', KEYS[i], keep)
+end
+return added
+"""
+
+RELEASE_INTERESTS = """
+for i, key in ipairs(KEYS) do redis.call('HDEL', key, ARGV[1]) end
+"""
+
+TENURES = f"""{NOW}{LASTS}
+-- For each subject a list of tenures; what was registered under ended ones is removed.
+local found, known = {{}}, {{}}
+for i = 2, #KEYS do
+  local some = {{}}
+  for _, tenure in ipairs(redis.call('HKEYS', KEYS[i])) do
+    if known[tenure] == nil then known[tenure] = lasts(tenure) and true or false end
+    if known[tenure] then
+      some[#some + 1] = tenure
+    else
+      redis.call('HDEL', KEYS[i], tenure)
+    end
+  end
+  found[i - 1] = some
+end
+return found
 """

@@ -1,6 +1,17 @@
 """The HTTP API, `/v1`: every route with its handler. See docs/PROTOCOL.md."""
 
-from parley.gateway.api import accounts, admin, chats, deliveries, invitations, messages, people, servers
+from parley.gateway.api import (
+    accounts,
+    admin,
+    chats,
+    deliveries,
+    invitations,
+    messages,
+    people,
+    push,
+    servers,
+    timeline,
+)
 
 ROUTES = [
     *accounts.routes.declared,
@@ -11,4 +22,7 @@ ROUTES = [
     *admin.routes.declared,
     *servers.routes.declared,
     *deliveries.routes.declared,
+    *push.routes.declared,
+    *push.operator_routes.declared,
+    *timeline.routes.declared,
 ]

@@ -96,8 +96,8 @@ async def show_chat(call: Call) -> Answer:
 )
 async def change_chat(call: Call) -> Answer:
     """`title` and `read_receipts` are for all members, each an entry of the log: for owners and admins of a
-    group, and `read_receipts` for either person of a direct chat. `muted_until` is a setting of your own:
-    nothing is appended, and your other devices are told.
+    group, and `read_receipts` for either person of a direct chat. `muted_until` and `notify` are settings
+    of your own: nothing is appended. Your other devices are told of `muted_until`.
     """
     wanted = await call.body(bodies.ChatChange)
     services, chat_id = call.services, call.path("chat_id")
@@ -113,11 +113,13 @@ async def change_chat(call: Call) -> Answer:
         await services.membership.set_read_receipts(chat_id, call.user_id, wanted.read_receipts)
     if until is not UNSET:
         await services.chat_list.mute(chat_id, call.user_id, until)
+    if wanted.notify is not None:
+        await services.chat_list.set_notify(chat_id, call.user_id, wanted.notify)
     return await show_chat(call)
 
 
 async def _chat_info(call: Call, chat: StoredChat, role: Role) -> bodies.ChatInfo:
-    muted_until = await call.services.chat_list.muted_until(chat.chat_id, call.user_id)
+    settings = await call.services.chat_list.settings(chat.chat_id, call.user_id)
     return bodies.ChatInfo(
         chat_id=chat.chat_id,
         type=chat.chat_type,
@@ -131,8 +133,9 @@ async def _chat_info(call: Call, chat: StoredChat, role: Role) -> bodies.ChatInf
         member_count=await call.services.membership.count(chat.chat_id),
         open_to_join=chat.open_to_join,
         read_receipts=chat.read_receipts,
-        muted=is_muted(muted_until, call.services.clock()),
-        muted_until=muted_until,
+        muted=is_muted(settings.muted_until, call.services.clock()),
+        muted_until=settings.muted_until,
+        notify=settings.notify,
     )
 
 

@@ -52,6 +52,7 @@ async def send_message(call: Call) -> Answer:
         content_type=wanted.content_type,
         display_time=wanted.display_time,
         after_client_message_id=wanted.after_client_message_id,
+        mentions=wanted.mentions,
     )
     draft = check_send(request, call.user_id, call.request[REQUEST_ID])
     if isinstance(draft, Refusal):

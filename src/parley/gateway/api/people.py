@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from typing import Annotated
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec import Meta
 
+from parley.core.notifications import minute_of
 from parley.errors import BAD_REQUEST, NO_SUCH_USER, Refused
 from parley.gateway.calls import Call
 from parley.gateway.fields import OTHER_ID
 from parley.gateway.routes import Answer, Parameter, Routes, page_parameters
-from parley.model import Relation, User
+from parley.model import QuietHours, Relation, User
 from parley.people.contacts import RelatedProfile
 from parley.wire import bodies, limits
 
 PEOPLE_PER_COST = 10
 """The presence of so many people costs as much as an ordinary request."""
 NO_USERNAME = BAD_REQUEST.because("say whom you look for: ?username=")
+NO_QUIET_HOURS = BAD_REQUEST.because(
+    "do_not_disturb has from and to, times of day like 22:30, and timezone, a name like Europe/Berlin"
+)
 CONTACTS, CONTACT = "/v1/contacts", "/v1/contacts/{user_id}"
 BLOCKS, BLOCK = "/v1/blocks", "/v1/blocks/{user_id}"
 
@@ -36,6 +41,8 @@ async def show_me(call: Call) -> Answer:
 async def change_me(call: Call) -> Answer:
     """Only the fields that you name change."""
     wanted = await call.body(bodies.ProfileChange)
+    if isinstance(wanted.do_not_disturb, QuietHours):
+        check_quiet_hours(wanted.do_not_disturb)
     user = await call.services.accounts.update(
         call.user_id,
         display_name=wanted.display_name,
@@ -43,8 +50,19 @@ async def change_me(call: Call) -> Answer:
         last_seen_privacy=wanted.last_seen_privacy,
         send_read_receipts=wanted.send_read_receipts,
         who_may_add=wanted.who_may_add,
+        do_not_disturb=wanted.do_not_disturb,
     )
     return 200, _me(user)
+
+
+def check_quiet_hours(hours: QuietHours) -> None:
+    """Refused unless they are times of day and the name of a time zone."""
+    try:
+        minute_of(hours.starts)
+        minute_of(hours.ends)
+        ZoneInfo(hours.timezone)
+    except (ValueError, OSError, ZoneInfoNotFoundError) as error:
+        raise Refused(NO_QUIET_HOURS) from error
 
 
 def _me(user: User) -> bodies.Me:
@@ -56,6 +74,7 @@ def _me(user: User) -> bodies.Me:
         last_seen_privacy=user.last_seen_privacy,
         send_read_receipts=user.send_read_receipts,
         who_may_add=user.who_may_add,
+        do_not_disturb=user.do_not_disturb,
     )
 
 

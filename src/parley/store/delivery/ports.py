@@ -5,36 +5,57 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, Selection, Webhook
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, LaneClaim, Selection, Webhook
 
 
 class Lanes(Protocol):
-    """The recipients that are not up to date, by chat. A lane holds positions, never messages."""
+    """The recipients that are not up to date, by chat. A lane holds positions, never messages.
 
-    async def extend(self, chat_id: str, recipients: Sequence[str], first: int, last: int) -> None:
+    A worker runs a lane only while it has claimed it. Workers of one kind share a prefix of the ids of their
+    recipients.
+    """
+
+    async def extend(
+        self, chat_id: str, recipients: Sequence[str], first: int, last: int, claim: LaneClaim | None = None
+    ) -> list[Lane]:
         """These recipients are owed the positions from `first` to `last`; durable before it returns.
 
-        An existing lane only gets a higher target: its front, its retries and its due time stay.
+        An existing lane only gets a higher target: its front, its retries, its claim and its due time stay.
+        Returns the new lanes, which are due at once, or belong to the claim if there is one.
         """
         ...
 
-    async def due(self, now_ms: int, limit: int, besides: Collection[str] = ()) -> list[Lane]:
-        """Lanes that are due by then, the longest due first, without those of the recipients `besides`."""
+    async def due(self, prefix: str, now_ms: int, limit: int, besides: Collection[str] = ()) -> list[Lane]:
+        """Lanes that are due by then, without those of the recipients `besides`.
+
+        Not more than `limit`, in no order, but none is left out for ever. A lane with a claim is due when
+        the claim has run out: its worker died, or is too slow.
+        """
         ...
 
-    async def next_due(self, after_ms: int) -> int | None:
+    async def next_due(self, prefix: str, after_ms: int) -> int | None:
         """The earliest due time after this one."""
         ...
 
-    async def advance(self, lane: Lane) -> bool:
-        """Replace the lane, durable before it returns; its target stays if it has been raised meanwhile.
+    async def claim(self, chat_id: str, recipient: str, claim: LaneClaim, now_ms: int) -> Lane | None:
+        """Take a lane that is due, durable before it returns. Of several workers one gets it.
 
-        False, and nothing is written, if the lane does not exist.
+        Returns the lane as it was before, with the claim that ran out, if there was one. None: it is not due.
         """
         ...
 
-    async def finish(self, chat_id: str, recipient: str, through: int) -> bool:
-        """Everything up to here was delivered: remove the lane. False if its target is higher."""
+    async def advance(self, lane: Lane, token: str) -> Lane | None:
+        """Replace the lane, except its target, which only `extend` raises. Durable before it returns.
+
+        Returns it as it is stored. None, and nothing is written, unless the lane's claim is `token`.
+        """
+        ...
+
+    async def finish(self, lane: Lane) -> bool:
+        """Everything up to its target was delivered: remove the lane.
+
+        False if its target is higher by now, or the claim is another one.
+        """
         ...
 
     async def forget(self, recipient: str) -> None:
@@ -60,7 +81,8 @@ class DeadLetters(Protocol):
     async def queue(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
         """Those selected that are pending and not queued wait for their replay, with retry count 0.
 
-        All of them or none, durable before it returns. Returns how many. `event` is added to their history.
+        Durable before it returns; returns how many. `event` is added to their history. If it fails, some may
+        be queued: those of a chat that come first. It may be repeated, and queues each once at most.
         """
         ...
 
@@ -68,8 +90,11 @@ class DeadLetters(Protocol):
         """Those selected that are pending have failed permanently, also if they were queued. As `queue`."""
         ...
 
-    async def queued(self, limit: int) -> list[DeadLetter]:
-        """The first `limit` queued letters of each recipient and chat, by recipient, chat and sequence."""
+    async def queued(self, prefix: str, limit: int) -> list[DeadLetter]:
+        """The first `limit` queued letters of each recipient and chat, by recipient, chat and sequence.
+
+        Only of recipients whose id begins with the prefix.
+        """
         ...
 
     async def settle(self, letter: DeadLetter) -> bool:

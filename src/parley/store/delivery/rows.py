@@ -5,6 +5,12 @@ from __future__ import annotations
 from enum import StrEnum
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+LETTER_DAYS = 30
+"""How long a dead letter is kept after its last change."""
+HISTORY_EVENTS_MAX = 20
+"""A dead letter that is replayed again and again keeps its first event and the latest ones."""
 
 
 class DeliveryEvent(Struct, frozen=True):
@@ -21,6 +27,7 @@ class Lane(Struct, frozen=True, kw_only=True):
     """What is still to be delivered from one chat to one recipient: positions `next_sequence` to `target`.
 
     The rest is about the message in front: its retries, its crashes, its attempts, and when it is due.
+    `claim`: the token of the worker that runs it. Such a lane is due again when the claim runs out.
     """
 
     chat_id: str
@@ -31,6 +38,14 @@ class Lane(Struct, frozen=True, kw_only=True):
     retry_count: int = 0
     crashes: int = 0
     attempts: tuple[DeliveryEvent, ...] = ()
+    claim: str = ""
+
+
+class LaneClaim(Struct, frozen=True):
+    """The right of one worker to run a lane, until then. Every claim has a token of its own."""
+
+    token: str
+    until_ms: int
 
 
 class LetterStatus(StrEnum):
@@ -70,6 +85,39 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     job_id: str = ""
     version: int = 1
     history: tuple[DeliveryEvent, ...] = ()
+
+
+def with_events(history: tuple[DeliveryEvent, ...], *events: DeliveryEvent) -> tuple[DeliveryEvent, ...]:
+    """A dead letter's history with these added, and without the middle if it is too long."""
+    longer = (*history, *events)
+    return longer if len(longer) <= HISTORY_EVENTS_MAX else (longer[0], *longer[1 - HISTORY_EVENTS_MAX :])
+
+
+def queued_letter(letter: DeadLetter, job_id: str, event: DeliveryEvent) -> DeadLetter:
+    """As it waits for its replay, with new retries."""
+    return replace(
+        letter,
+        is_queued=True,
+        due_ms=0,
+        retry_count=0,
+        crashes=0,
+        job_id=job_id,
+        version=letter.version + 1,
+        history=with_events(letter.history, event),
+    )
+
+
+def discarded_letter(letter: DeadLetter, job_id: str, event: DeliveryEvent) -> DeadLetter:
+    """As it has failed permanently."""
+    return replace(
+        letter,
+        is_queued=False,
+        status=LetterStatus.FAILED,
+        changed_ms=event.at_ms,
+        job_id=job_id,
+        version=letter.version + 1,
+        history=with_events(letter.history, event),
+    )
 
 
 class Selection(Struct, frozen=True, kw_only=True):

@@ -23,12 +23,14 @@ from parley.errors import OutcomeUnknown
 from parley.ids import EVENT, Ids
 from parley.model import AccountState, Privacy, Session, User
 from parley.store.dynamodb.schema import SESSIONS, USER_SESSIONS, USERNAMES, USERS
+from parley.store.dynamodb.session_reads import SessionReads
+from parley.store.rows import quiet_hours, quiet_text
 
 ENDED_AT_ONCE_MAX = 8
 UPDATE_USER = (
     "SET display_name = :display_name, about = :about, is_operator = :is_operator,"
     " last_seen_privacy = :last_seen_privacy, send_read_receipts = :send_read_receipts,"
-    " who_may_add = :who_may_add"
+    " who_may_add = :who_may_add, do_not_disturb = :do_not_disturb"
 )
 
 
@@ -47,6 +49,10 @@ class DynamoAccounts:
         self._dynamo = dynamo
         self._clock = clock
         self._ids = make_ids
+        self._session_reads = SessionReads(dynamo)
+
+    async def close(self) -> None:
+        await self._session_reads.close()
 
     async def add_user(self, user: User, password_hash: str) -> bool:
         actions: list[Action] = [
@@ -112,8 +118,13 @@ class DynamoAccounts:
         place: Item = {"user_id": session.user_id, "session_id": session.session_id, "token_hash": token_hash}
         await self._transact([Put(SESSIONS, _session_item(session, token_hash)), Put(USER_SESSIONS, place)])
 
-    async def session_by_token(self, token_hash: bytes) -> Session | None:
-        item = await self._dynamo.get(SESSIONS, {"token_hash": token_hash}) if token_hash else None
+    async def session_by_token(self, token_hash: bytes, *, is_recheck: bool = False) -> Session | None:
+        if not token_hash:
+            return None
+        if is_recheck:
+            item = await self._session_reads.read(token_hash)
+        else:
+            item = await self._dynamo.get(SESSIONS, {"token_hash": token_hash})
         return _session(item) if item is not None else None
 
     async def sessions(self, user_id: str) -> list[Session]:
@@ -157,6 +168,7 @@ def account_attributes(user: User) -> Item:
         "last_seen_privacy": user.last_seen_privacy.value,
         "send_read_receipts": user.send_read_receipts,
         "who_may_add": user.who_may_add.value,
+        "do_not_disturb": quiet_text(user.do_not_disturb),
     }
 
 
@@ -185,6 +197,7 @@ def user_in(item: Item) -> User:
         last_seen=cast("str | None", item.get("last_seen")),
         state=account_state(item),
         who_may_add=Privacy(cast(str, item.get("who_may_add", Privacy.EVERYONE))),
+        do_not_disturb=quiet_hours(cast(str, quiet)) if (quiet := item.get("do_not_disturb")) else None,
     )
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 from typing import NamedTuple, Protocol, cast
 
 from msgspec import Struct
@@ -39,6 +40,7 @@ from parley.store.dynamodb import changes
 from parley.store.dynamodb.bundles import BUNDLED_MAX, bundled, items_of_keys, put_entries, span_of
 from parley.store.dynamodb.chat_state import (
     PEOPLE_REMEMBERED_MAX,
+    UNKEYED_MAX,
     DynamoChatState,
     DynamoChatStates,
     KnownMembers,
@@ -50,25 +52,28 @@ from parley.store.dynamodb.entries import (
     encode_json,
     entry_in,
     entry_of,
-    is_live,
-    key_of,
     message_id,
     original_in,
     put_key,
     sequence_of,
 )
-from parley.store.dynamodb.schema import KEYS, MESSAGES
+from parley.store.dynamodb.keys import IdempotencyKeys
+from parley.store.dynamodb.schema import MESSAGES
 from parley.wire.frames import Entry
 from parley.wire.limits import KIB, MESSAGE_BYTES_MAX
 
 MESSAGES_PER_TRANSACTION_MAX = 49
 """100 actions: the fence, 49 entries, 49 keys, and one that a change of the fence may need."""
+KEYS_APART_MIN = 16
+"""So many new messages look their ids up before their transaction and write their keys after it: that costs
+one write unit less for each, and two more requests one after the other for all of them."""
 TRANSACTION_BYTES_MAX = 4_000_000
 CONTENT_BYTES_PER_TRANSACTION_MAX = 3_300_000
 """As it travels: a control character is six bytes in JSON, and too long a request is not even read."""
 ITEM_BYTES_BESIDE_CONTENT_MAX = 6 * KIB
 """Ids of up to 1 KiB each, names, times and types."""
 assert MESSAGES_PER_TRANSACTION_MAX <= BUNDLED_MAX
+assert MESSAGES_PER_TRANSACTION_MAX <= UNKEYED_MAX
 assert MESSAGES_PER_TRANSACTION_MAX * (MESSAGE_BYTES_MAX + 2) <= CONTENT_BYTES_PER_TRANSACTION_MAX
 assert (
     CONTENT_BYTES_PER_TRANSACTION_MAX + 2 * MESSAGES_PER_TRANSACTION_MAX * ITEM_BYTES_BESIDE_CONTENT_MAX
@@ -110,10 +115,10 @@ class ChatAppend:
             self.outcomes.setdefault(index, refusal)
         self.todo.clear()
 
-    def leave_open(self, placed: list[Placed]) -> None:
+    def leave_open(self, indices: Iterable[int]) -> None:
         """The outcome of these is unknown: neither acknowledged nor refused."""
-        for one in placed:
-            self.outcomes[one.index] = OUTCOME_UNKNOWN
+        for index in indices:
+            self.outcomes[index] = OUTCOME_UNKNOWN
 
     def put_back(self, indices: list[int]) -> None:
         """These are to be done again, in their old order."""
@@ -141,6 +146,10 @@ class Plan(NamedTuple):
     indices: list[int]
     twins: list[Twin]
     membership: KnownMembers
+    head: int
+    """The end of the log for which this was planned: all keys up to there are written."""
+    keys_apart: bool = False
+    """None of these ids is used up to `head`: that was looked up, so their keys need no conditions."""
     join: changes.JoinWrites | None = None
     """Of the change, if it is a join."""
 
@@ -168,30 +177,46 @@ class Planner:
     """Decides about drafts, and reads what that needs."""
 
     def __init__(
-        self, dynamo: Dynamo, states: DynamoChatStates, clock: Clock, random_bits: Callable[[int], int]
+        self,
+        dynamo: Dynamo,
+        states: DynamoChatStates,
+        keys: IdempotencyKeys,
+        clock: Clock,
+        random_bits: Callable[[int], int],
     ) -> None:
         self.dynamo = dynamo
         self.states = states
+        self.keys = keys
         self.clock = clock
         self._random_bits = random_bits
 
-    async def plan(self, append: ChatAppend, state: DynamoChatState) -> Plan:
-        """Decide about the next drafts, until a transaction is full or a change wants its own."""
+    async def plan(self, append: ChatAppend, state: DynamoChatState, *, may_look_first: bool = False) -> Plan:
+        """Decide about the next drafts, until a transaction is full or a change wants its own.
+
+        `may_look_first`: look up the ids of a large batch before it is planned.
+        """
         first = append.drafts[append.todo[0]]
         is_fresh = first.change is not None or state.is_stale
         if is_fresh:
             await self.states.refresh(state)  # what a change may do must not rest on memory
+        head, unkeyed = state.head, state.unkeyed  # of the same moment, which the write compares with
+        if unkeyed:
+            await self.keys.complete(state.chat_id, unkeyed)
+            state.note_keyed(unkeyed)
+        looked_up = _many_ids(append) if may_look_first else set[bytes]()
+        append.originals |= await self.keys.find(state.chat_id, looked_up)
+        rest = len(append.todo) - MESSAGES_PER_TRANSACTION_MAX if looked_up else 0
         membership = await self.states.membership(state, _people(append))
-        plan = Plan([], [], membership)
+        plan = Plan([], [], membership, head)
         facts_of = FactFinder(self, append, state, membership)
         answered: list[int] = []
         content_bytes = 0
-        while append.todo and len(plan.indices) < MESSAGES_PER_TRANSACTION_MAX:
+        while len(append.todo) > max(0, rest) and len(plan.indices) < MESSAGES_PER_TRANSACTION_MAX:
             index = append.todo[0]
             draft = append.drafts[index]
             if draft.change is not None and (plan.indices or not is_fresh):
                 break
-            content_bytes += len(encode_json(draft.content))
+            content_bytes += len(encode_json(draft.content)) + draft.letters - len(draft.content)
             if content_bytes > CONTENT_BYTES_PER_TRANSACTION_MAX and plan.indices:
                 break
             append.todo.popleft()
@@ -211,17 +236,8 @@ class Planner:
                     break
         if answered:
             await self._answer(append, state, answered)
-        return plan._replace(join=facts_of.join)
-
-    async def find_keys(self, chat_id: str, keys: Iterable[bytes]) -> dict[bytes, Item]:
-        """The idempotency keys that still count, read strongly in one request."""
-        by_name = {cast(str, key_of(chat_id, key)["client_message_id"]): key for key in keys}
-        places: list[Item] = [{"chat_id": chat_id, "client_message_id": name} for name in sorted(by_name)]
-        return {
-            by_name[cast(str, item["client_message_id"])]: item
-            for item in await self.dynamo.batch_get(KEYS, places)
-            if is_live(item, self.clock())
-        }
+        keys_apart = bool(looked_up) and len(plan.indices) >= KEYS_APART_MIN
+        return plan._replace(join=facts_of.join, keys_apart=keys_apart)
 
     async def note_originals(
         self, append: ChatAppend, keyed: Sequence[Placed], reasons: Sequence[CancellationReason]
@@ -238,7 +254,7 @@ class Planner:
                 else:
                     unseen.add(key)
         if unseen:
-            append.originals |= await self.find_keys(append.chat_id, unseen)
+            append.originals |= await self.keys.find(append.chat_id, unseen)
         return [index for index in indices if append.drafts[index].client_key in append.originals]
 
     async def answer_retries(
@@ -293,7 +309,7 @@ class Planner:
         items = [put_entries(share) for share in shares]
         item_of = {sequence: sequence_of(put.item) for put in items for sequence in span_of(put.item)}
         keys = [
-            put_key(one.draft, one.draft.client_key, one.entry, now_ms, item_of[one.entry.sequence])
+            put_key(one.entry, one.draft.client_key, now_ms, item_of[one.entry.sequence])
             for one in placed
             if one.draft.client_key is not None
         ]
@@ -348,6 +364,8 @@ class FactFinder:
         self._state = state
         self._membership = membership
         self._looked_up = set(append.originals)
+        self._is_caught_up = not planner.keys.is_atomic
+        """Whether all keys were there after the membership was read; in two_phase they come with entries."""
         self.planned: dict[bytes, int] = {}
         """Ids of the drafts that are planned so far."""
         self.join: changes.JoinWrites | None = None
@@ -396,9 +414,20 @@ class FactFinder:
         return StoredBy.NOBODY if key in self._looked_up else StoredBy.UNKNOWN
 
     async def _look_up(self, draft: Draft, key: bytes, others: set[bytes]) -> StoredBy:
-        """The same with a lookup, together with other ids that will be asked for."""
+        """The same with a lookup, together with other ids that will be asked for.
+
+        What is not found may be in the log without its key. Then all ids that may be asked for are read once
+        more, when the missing keys are written.
+        """
+        keys, chat_id = self._planner.keys, self._state.chat_id
         wanted = {key, *others} - self._looked_up
-        self._append.originals |= await self._planner.find_keys(self._state.chat_id, wanted)
+        found = await keys.find(chat_id, wanted)
+        if not self._is_caught_up and wanted - found.keys():
+            await keys.catch_up(chat_id)
+            self._is_caught_up = True
+            wanted |= (self._own() | self._predecessors()) - self._looked_up
+            found |= await keys.find(chat_id, wanted - found.keys())
+        self._append.originals |= found
         self._looked_up |= wanted
         return self._known(draft, key)
 
@@ -421,6 +450,18 @@ class FactFinder:
 def keyed(placed: list[Placed]) -> list[Placed]:
     """Those with a client's id, in the order of their keys in `Planner.puts`."""
     return [one for one in placed if one.draft.client_key is not None]
+
+
+def _many_ids(append: ChatAppend) -> set[bytes]:
+    """The ids of the drafts that the next transaction may hold; none if they are few."""
+    ids = set[bytes]()
+    for index in islice(append.todo, MESSAGES_PER_TRANSACTION_MAX):
+        draft = append.drafts[index]
+        if draft.change is not None:
+            break
+        if draft.client_key is not None:
+            ids.add(draft.client_key)
+    return ids if len(ids) >= KEYS_APART_MIN else set()
 
 
 def _people(append: ChatAppend) -> set[str]:

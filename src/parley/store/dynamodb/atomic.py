@@ -16,6 +16,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from parley.clock import iso
+from parley.core.append import Verdict
 from parley.dynamodb import (
     Action,
     CancellationReason,
@@ -120,7 +121,9 @@ class AtomicAppends:
                         await self._await_claim(state, contention)
                     if state.stray_through is not None:
                         await self.seal_strays(state)
-                    plan = await self._planner.plan(append, state)
+                    # Who has lost a race does not look first: the head would move on meanwhile.
+                    may_look_first = contention.lost == 0
+                    plan = await self._planner.plan(append, state, may_look_first=may_look_first)
                     if plan.indices:
                         await self._write(append, state, plan, contention)
             finally:
@@ -130,8 +133,7 @@ class AtomicAppends:
     async def _write(
         self, append: ChatAppend, state: DynamoChatState, plan: Plan, contention: Contention
     ) -> None:
-        head = state.head
-        numbers = list(range(head + 1, head + 1 + len(plan.indices)))
+        numbers = list(range(plan.head + 1, plan.head + 1 + len(plan.indices)))
         placed = self._planner.place(append, state, plan.indices, numbers)
         puts = self._planner.puts(placed, may_bundle=True)
         revision, actions = self._actions(state, plan, placed, puts, contention.claim)
@@ -146,7 +148,7 @@ class AtomicAppends:
             await self._learn(append, state, placed, puts, error, contention)
             self._planner.settle(append, state, plan)
         except OutcomeUnknown:
-            append.leave_open(placed)
+            append.leave_open(plan.indices)
             self._planner.settle(append, state, plan)
             state.is_stale = True
             raise
@@ -156,8 +158,27 @@ class AtomicAppends:
             self._reach("after_commit_before_ack")
             contention.lost, contention.claim, contention.is_mine = 0, None, False
             state.head = numbers[-1]
+            state.unkeyed = range(numbers[0], numbers[-1] + 1) if plan.keys_apart else range(0)
             state.is_stale = revision != state.revision
+            if plan.keys_apart:
+                await self._write_keys(append, state, plan, placed, puts)
+            else:
+                self._planner.settle(append, state, plan, placed)
+
+    async def _write_keys(
+        self, append: ChatAppend, state: DynamoChatState, plan: Plan, placed: list[Placed], puts: Puts
+    ) -> None:
+        """The acks wait for the keys. If they fail, the entries stand: whoever comes next writes the keys."""
+        positions = range(placed[0].entry.sequence, placed[-1].entry.sequence + 1)
+        try:
+            await self._planner.keys.write([put.item for put in puts.keys])
+        except StoreError as error:
             self._planner.settle(append, state, plan, placed)
+            answered = [twin.index for twin in plan.twins if twin.decision is Verdict.ANSWER]
+            append.leave_open([*plan.indices, *answered])
+            raise OutcomeUnknown("the keys of a batch were not written") from error
+        state.note_keyed(positions)
+        self._planner.settle(append, state, plan, placed)
 
     def _actions(
         self, state: DynamoChatState, plan: Plan, placed: list[Placed], puts: Puts, claim: str | None
@@ -165,7 +186,7 @@ class AtomicAppends:
         """The whole transaction, and the membership's revision after it. It ends a claim, if there is one."""
         now, last = iso(self._planner.clock()), placed[-1].entry.sequence
         values: Item = {
-            ":head": state.head,
+            ":head": plan.head,
             ":next": last,
             ":now": now,
             ":revision": plan.membership.revision,
@@ -173,7 +194,12 @@ class AtomicAppends:
         expression, revision = ADVANCE, plan.membership.revision
         if len(puts.entries) < len(placed):
             expression += ", bundled_through = :next"
-        actions = puts.actions
+        actions: list[Action] = [*puts.entries]
+        removed = ["keys_through"]
+        if plan.keys_apart:
+            expression, removed = expression + ", keys_through = :head", []
+        else:
+            actions += puts.keys
         draft = placed[0].draft
         if draft.change is not None:
             writes = change_writes(draft, state, plan.membership.roles, plan.join, last, now)
@@ -187,7 +213,10 @@ class AtomicAppends:
         condition = HEAD_CONDITION + UNCLAIMED
         if claim is not None:
             values[":claim"] = claim
-            condition, expression = HEAD_CONDITION + CLAIMED, expression + " REMOVE head_claim"
+            condition = HEAD_CONDITION + CLAIMED
+            removed.append("head_claim")
+        if removed:
+            expression += f" REMOVE {', '.join(removed)}"
         head = UpdateItem(COUNTERS, {"chat_id": state.chat_id}, expression, values, condition)
         return revision, [head, *actions]
 
@@ -228,7 +257,7 @@ class AtomicAppends:
         if counter is not None:
             contention.see(counter, _now())
         if counter is not None and is_whole(counter) and counter.get("membership_revision") == state.revision:
-            state.head = number(counter, "sequence_counter")
+            state.take_head(counter)
             state.published = number(counter, "published_through")
         else:
             await self._states.refresh(state)

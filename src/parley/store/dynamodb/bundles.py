@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from parley.dynamodb import Dynamo, Item, Put, map_concurrently, number
 from parley.model import Kind
-from parley.store.dynamodb.entries import NEW_POSITION, put_entry, sequence_of
+from parley.store.dynamodb.entries import NEW_POSITION, joined_mentions, put_entry, sequence_of
 from parley.store.dynamodb.schema import MESSAGES
 from parley.wire.frames import Entry
 from parley.wire.limits import KIB
@@ -41,6 +41,7 @@ class BundledEntry(Struct, array_like=True, gc=False):
     content: str
     content_type: str
     display_time: str | None = None
+    mentions: str | None = None
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -85,6 +86,7 @@ def _text_bytes(entry: Entry) -> int:
         entry.content,
         entry.content_type,
         entry.display_time,
+        joined_mentions(entry),
     )
     return sum(len(text.encode()) for text in texts if text is not None)
 
@@ -110,6 +112,7 @@ def put_entries(entries: Sequence[Entry]) -> Put:
                     entry.content,
                     entry.content_type,
                     entry.display_time,
+                    joined_mentions(entry),
                 )
                 for entry in entries
             ]
@@ -170,6 +173,20 @@ def senders_in(bundle: Item) -> list[str]:
 
 def all_unbundled(items: Iterable[Item]) -> list[Item]:
     return [plain for item in items for plain in unbundled(item)]
+
+
+async def last_position(dynamo: Dynamo, chat_id: str) -> int:
+    """The highest number in a log, read strongly; there may be holes below it in two_phase."""
+    page = await dynamo.query(
+        MESSAGES,
+        "chat_id = :chat",
+        {":chat": chat_id},
+        forward=False,
+        limit=1,
+        projection=SPAN,
+        names=SPAN_NAMES,
+    )
+    return end_of(page.items[0]) if page.items else 0
 
 
 async def bundle_across(dynamo: Dynamo, chat_id: str, sequence: int) -> Item | None:

@@ -30,7 +30,14 @@ from parley.errors import (
 )
 from parley.model import AccountState, ChatType, Role
 from parley.store.dynamodb.accounts import account_state
-from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_of, positions_in
+from parley.store.dynamodb.bundles import (
+    BUNDLED_MAX,
+    SPAN,
+    SPAN_NAMES,
+    bundle_across,
+    last_position,
+    positions_in,
+)
 from parley.store.dynamodb.entries import shard_of, tag_of
 from parley.store.dynamodb.schema import CHATS, COUNTERS, MEMBERSHIPS, MESSAGES, USERS
 from parley.store.rules import STRAY_POSITIONS_MAX
@@ -40,6 +47,8 @@ IS_BLOCKED = "is_blocked"
 CHATS_REMEMBERED_MAX = 20_000
 PEOPLE_REMEMBERED_MAX = 10_000
 POSITIONS_PER_LOOK_MAX = 1_000
+UNKEYED_MAX = BUNDLED_MAX
+"""Entries whose keys may be missing: those of the last transaction, never more."""
 LOOK_AGAIN_SECONDS = (0.02, 0.1, 0.0)
 """The items of one transaction do not appear at the same instant: what looks wrong is looked at again."""
 
@@ -69,6 +78,7 @@ class DynamoChatState:
         "tag",
         "trimmed",
         "trouble",
+        "unkeyed",
     )
 
     def __init__(self, chat: Item) -> None:
@@ -86,6 +96,8 @@ class DynamoChatState:
         """How far every position is known to be resolved; kept up in two_phase only."""
         self.stray_through: int | None = None
         """Up to where a counter that is not whole gave numbers: no atomic writer will write them."""
+        self.unkeyed: range | None = None
+        """Positions up to `head` whose keys may be missing, see `unkeyed_in`; None if that was not read."""
         self.trimmed = 0
         self.published: int | None = None
         """Up to where the log was on the bus when this was read; None if it was not read."""
@@ -116,6 +128,15 @@ class DynamoChatState:
         self.trimmed = max(self.trimmed, number(chat, "trimmed_through"))
         self.resolved = max(self.resolved, self.trimmed, number(chat, "resolved_through"))
         self.head = max(self.head, self.trimmed, number(chat, "last_sequence"))
+
+    def take_head(self, counter: Item) -> None:
+        """Where the log ends by its counter, and which of its last keys may be missing: both of one read."""
+        self.head, self.unkeyed = number(counter, "sequence_counter"), unkeyed_in(counter)
+
+    def note_keyed(self, positions: range) -> None:
+        """The keys of these positions are written."""
+        if self.unkeyed == positions:  # otherwise the state was read anew meanwhile
+            self.unkeyed = range(0)
 
 
 class KnownMembers(NamedTuple):
@@ -200,6 +221,8 @@ class DynamoChatStates:
             await self._place(state, counter)
         elif state.is_stale:
             state.head = max(state.head, await self.last_position(state.chat_id))
+            if state.unkeyed is None:  # the chat may have been written in atomic before
+                state.unkeyed = unkeyed_in(await self._dynamo.get(COUNTERS, {"chat_id": state.chat_id}) or {})
         state.is_stale = False
 
     async def _chat(self, chat_id: str) -> Item | None:
@@ -224,8 +247,8 @@ class DynamoChatStates:
     async def _place(self, state: DynamoChatState, counter: Item | None) -> None:
         """Where the log ends by its counter, or by its entries if the counter does not say."""
         if counter is not None and is_whole(counter):
-            state.head, state.stray_through = number(counter, "sequence_counter"), None
-            state.trouble = None
+            state.take_head(counter)
+            state.stray_through = state.trouble = None
         else:
             await self.look_closely(state)
 
@@ -242,8 +265,9 @@ class DynamoChatStates:
         state.head, state.stray_through = last, None
         if state.trouble is not None:
             return
-        state.head = given = number(counter, "sequence_counter")
+        state.take_head(counter)
         if not is_whole(counter):
+            given = state.head
             known = min(given, max(state.resolved, number(counter, "written_through")))
             state.head, state.stray_through = await self._dense_end(state.chat_id, known, given), given
 
@@ -282,17 +306,7 @@ class DynamoChatStates:
 
     async def last_position(self, chat_id: str) -> int:
         """The highest number in the log, read strongly; there may be holes below it in two_phase."""
-        values: Item = {":chat": chat_id}
-        page = await self._dynamo.query(
-            MESSAGES,
-            "chat_id = :chat",
-            values,
-            forward=False,
-            limit=1,
-            projection=SPAN,
-            names=SPAN_NAMES,
-        )
-        return end_of(page.items[0]) if page.items else 0
+        return await last_position(self._dynamo, chat_id)
 
     async def membership(self, state: DynamoChatState, user_ids: Iterable[str]) -> KnownMembers:
         """Roles, and a revision that is not newer than they are: a write that still finds it is right."""
@@ -369,6 +383,14 @@ def is_whole(counter: Item) -> bool:
     """
     is_below = number(counter, "bundled_through") <= number(counter, "sequence_counter")
     return is_below and counter.get("sequence_counter") == counter.get("written_through") is not None
+
+
+def unkeyed_in(counter: Item) -> range:
+    """The positions whose keys may be missing: the last transaction may have ended before it wrote them."""
+    through = counter.get("keys_through")
+    if not isinstance(through, int):
+        return range(0)
+    return range(through + 1, min(number(counter, "written_through"), through + UNKEYED_MAX) + 1)
 
 
 def trouble_of(counter: Item, last: int) -> Refusal | None:

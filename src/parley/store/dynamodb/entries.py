@@ -13,12 +13,13 @@ from hashlib import blake2b
 from typing import Any, cast
 
 import msgspec
+from msgspec import UNSET
 
 from parley import ids
-from parley.clock import MS_PER_DAY
+from parley.clock import MS_PER_DAY, from_iso
 from parley.dynamodb import Item, Put
 from parley.model import Draft, StoredEntry
-from parley.store.dynamodb.schema import KEYS, MESSAGES
+from parley.store.dynamodb.schema import KEYS, MESSAGES, SEPARATOR
 from parley.wire.frames import Entry
 from parley.wire.limits import IDEMPOTENCY_DAYS
 
@@ -58,13 +59,20 @@ def entry_of(draft: Draft, sequence: int, epoch: int, message_id: str, created_a
         created_at=created_at,
         server_timestamp=created_at,
         display_time=draft.display_time,
+        mentions=list(draft.mentions) or UNSET,
     )
 
 
 def put_entry(entry: Entry) -> Put:
     """A position is written once."""
-    item: Item = {name: value for name, value in msgspec.structs.asdict(entry).items() if value is not None}
+    fields = msgspec.structs.asdict(entry) | {"mentions": joined_mentions(entry)}
+    item: Item = {name: value for name, value in fields.items() if value is not None}
     return Put(MESSAGES, item, NEW_POSITION)
+
+
+def joined_mentions(entry: Entry) -> str | None:
+    """As one attribute: ids are printable, so none holds the separator."""
+    return SEPARATOR.join(entry.mentions) if entry.mentions else None
 
 
 def put_void(chat_id: str, sequence: int, epoch: int) -> Put:
@@ -72,24 +80,30 @@ def put_void(chat_id: str, sequence: int, epoch: int) -> Put:
     return Put(MESSAGES, item, NEW_POSITION)
 
 
-def put_key(draft: Draft, key: bytes, entry: Entry, now_ms: int, item_sequence: int) -> Put:
-    """An id is used once; one whose time has run out may still be returned, so the condition looks.
+def put_key(entry: Entry, key: bytes, now_ms: int, item_sequence: int) -> Put:
+    """An id is used once; one whose time has run out may still be returned, so the condition looks."""
+    return Put(
+        KEYS, key_item(entry, key, item_sequence), NEW_KEY, {":now": now_ms // MS_PER_SECOND}, TTL_NAME
+    )
+
+
+def key_item(entry: Entry, key: bytes, item_sequence: int) -> Item:
+    """The key of an entry, which follows from the entry: the same whoever writes it, and when.
 
     `item_sequence`: the position whose item holds the entry, if it shares one with others.
     """
-    now = now_ms // MS_PER_SECOND
     item: Item = {
-        "chat_id": draft.chat_id,
+        "chat_id": entry.chat_id,
         "client_message_id": key_text(key),
         "message_id": entry.message_id,
         "sequence": entry.sequence,
-        "sender_id": draft.sender_id,
+        "sender_id": entry.sender_id,
         "created_at": entry.created_at,
-        "ttl": now + KEY_SECONDS,
+        "ttl": from_iso(entry.created_at) // MS_PER_SECOND + KEY_SECONDS,
     }
     if item_sequence != entry.sequence:
         item["item_sequence"] = item_sequence
-    return Put(KEYS, item, NEW_KEY, {":now": now}, TTL_NAME)
+    return item
 
 
 def key_text(key: bytes) -> str:
@@ -123,6 +137,7 @@ def entry_in(item: Item) -> Entry | None:
         created_at=fields["created_at"],
         server_timestamp=fields["server_timestamp"],
         display_time=fields.get("display_time"),
+        mentions=fields["mentions"].split(SEPARATOR) if "mentions" in fields else UNSET,
     )
 
 

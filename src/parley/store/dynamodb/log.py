@@ -14,6 +14,7 @@ from parley.store.dynamodb.bundles import BUNDLED_MAX, all_unbundled, bundle_acr
 from parley.store.dynamodb.chat_state import DynamoChatStates, is_whole
 from parley.store.dynamodb.entries import encode_entry, entry_in, place_in, sequence_of, stored_in, tag_of
 from parley.store.dynamodb.prefixes import Prefixes
+from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, MESSAGES
 from parley.store.dynamodb.two_phase import TwoPhaseAppends
 from parley.store.log_telemetry import NOT_TRACED, count_appended, trace_heads
@@ -169,7 +170,8 @@ class DynamoLog:
         return {state.chat_id: Head(state.epoch, end) for state, end in zip(states, ends, strict=True)}
 
     async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
-        found = await self._planner.find_keys(chat_id, [client_key]) if is_valid_key(chat_id) else {}
+        keys = self._planner.keys
+        found = await keys.find_stored(chat_id, [client_key]) if is_valid_key(chat_id) else {}
         if client_key not in found:
             return None
         key = found[client_key]
@@ -177,15 +179,30 @@ class DynamoLog:
         entry = entry_in(item) if item is not None else None
         return None if entry is None else encode_entry(entry)
 
-    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
+    async def find_message(self, message_id: str, chat_ids: Sequence[str] | None) -> tuple[str, int] | None:
         """The id says where to look; the log says whether it is there."""
         place = place_in(message_id)
         if place is None:
             return None
         tag, sequence = place
-        for chat_id in filter(is_valid_key, chat_ids):
-            if tag_of(chat_id) == tag:
-                item = await item_at(self._dynamo, chat_id, sequence)
-                if item is not None and item.get("message_id") == message_id:
-                    return chat_id, sequence_of(item)
+        if chat_ids is not None:
+            return await self._find_in(message_id, sequence, _tagged(chat_ids, tag))
+        async for chats in table_pages(self._dynamo, CHATS, projection="chat_id"):
+            named = _tagged([str(chat["chat_id"]) for chat in chats], tag)
+            if (found := await self._find_in(message_id, sequence, named)) is not None:
+                return found
         return None
+
+    async def _find_in(
+        self, message_id: str, sequence: int, chat_ids: Sequence[str]
+    ) -> tuple[str, int] | None:
+        for chat_id in chat_ids:
+            item = await item_at(self._dynamo, chat_id, sequence)
+            if item is not None and item.get("message_id") == message_id:
+                return chat_id, sequence_of(item)
+        return None
+
+
+def _tagged(chat_ids: Sequence[str], tag: int) -> list[str]:
+    """Those of which an id with this tag can be."""
+    return [chat_id for chat_id in chat_ids if is_valid_key(chat_id) and tag_of(chat_id) == tag]

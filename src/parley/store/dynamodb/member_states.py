@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from parley.dynamodb import ConditionFailed, Dynamo, Item, is_valid_key, number, retry_unknown
-from parley.model import MemberCursor
+from parley.model import MemberCursor, MemberSettings, Notify
 from parley.store.dynamodb.schema import CHATS, DELIVERY, MEMBERSHIPS
 
 
@@ -51,11 +52,46 @@ class DynamoMemberStates:
         except ConditionFailed:
             return  # a person who is not in the chat cannot mute it
 
+    async def set_notify(self, user_id: str, chat_id: str, notify: Notify) -> None:
+        if not is_valid_key(user_id, chat_id):
+            return
+        try:
+            await retry_unknown(
+                lambda: self._dynamo.update(
+                    DELIVERY,
+                    {"user_id": user_id, "chat_id": chat_id},
+                    "SET notify = :notify",
+                    {":notify": notify.value, ":left": True},
+                    condition="attribute_exists(user_id) AND has_left <> :left",
+                )
+            )
+        except ConditionFailed:
+            return  # as in `mute`
+
+    async def settings(self, chat_id: str, user_ids: Sequence[str]) -> dict[str, MemberSettings]:
+        keys: list[Item] = [
+            {"user_id": user_id, "chat_id": chat_id}
+            for user_id in sorted(set(user_ids))
+            if is_valid_key(user_id, chat_id)
+        ]
+        rows = await self._dynamo.batch_get(DELIVERY, keys)
+        found = {cast(str, row["user_id"]): _settings(row) for row in rows if not row.get("has_left")}
+        return {user_id: found.get(user_id, MemberSettings()) for user_id in user_ids}
+
     async def muted_until(self, user_id: str, chat_id: str) -> str | None:
         if not is_valid_key(user_id, chat_id):
             return None
         row = await self._dynamo.get(DELIVERY, {"user_id": user_id, "chat_id": chat_id}) or {}
         return None if row.get("has_left") else cast("str | None", row.get("muted_until"))
+
+
+def _settings(row: Item) -> MemberSettings:
+    return MemberSettings(
+        notify=Notify(cast(str, row.get("notify", Notify.ALL))),
+        muted_until=cast("str | None", row.get("muted_until")),
+        delivered_up_to=number(row, "last_acked_sequence"),
+        read_up_to=number(row, "read_up_to"),
+    )
 
 
 def _member_cursor(member: Item, state: Item) -> MemberCursor:

@@ -24,6 +24,7 @@ from parley.dynamodb import (
 )
 from parley.errors import CounterMissingError, StoreUnavailable
 from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_of
+from parley.store.dynamodb.chat_state import UNKEYED_MAX
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.entries import FAILED, UNPUBLISHED_SHARDS, VOID, put_void, sequence_of, tag_of
 from parley.store.dynamodb.scans import table_pages
@@ -41,7 +42,7 @@ PUT_COUNTER = (
     "SET sequence_counter = :counter, written_through = :counter, epoch = :epoch,"
     " membership_revision = :revision, created_at = if_not_exists(created_at, :now), updated_at = :now,"
     " recovered_at = :now, recovered_from_sequence = :counter,"
-    " published_through = :published, unpublished = :shard"
+    " published_through = :published, unpublished = :shard, keys_through = :keyed"
 )
 NEW_REVISION = "SET membership_revision = :revision"
 AUDIT = f"{NEW_REVISION}, recovered_at = :now, recovered_from_sequence = :counter"
@@ -252,6 +253,8 @@ class DynamoRepairs:
             ":epoch": epoch,
             ":published": max(0, counter - PUBLISHED_AGAIN),
             ":shard": tag_of(chat_id) % UNPUBLISHED_SHARDS,
+            # Which keys were missing is lost with the counter, too: those of the last transaction, at most.
+            ":keyed": max(0, (await self._log_ends(chat_id))[1] - UNKEYED_MAX),
         }
         actions = [
             UpdateItem(COUNTERS, key, PUT_COUNTER, item, "attribute_not_exists(sequence_counter)"),

@@ -15,10 +15,12 @@ from msgspec import Struct
 from parley.dynamodb import ConditionFailed, Dynamo, Item, RequestRejected
 from parley.errors import ConfigError, StoreError, StoreUnavailable
 
-VERSION = 4
+VERSION = 7
 """2: relations; settings of people, read receipts of chats. 3: states of accounts, deletions, the audit log;
 invitations, and who may add a person.
-Items without them have the defaults. 4: bundles in `messages`, which earlier versions cannot read."""
+Items without them have the defaults. 4: bundles in `messages`, which earlier versions cannot read.
+5: `keys_through` in `chat_counters`: earlier versions would store a message again whose key is missing.
+6: deliveries to others: lanes, dead letters, webhooks. 7: push."""
 MARK: Item = {"name": "parley"}
 """The key of the item in `schema` that holds the version."""
 
@@ -31,7 +33,7 @@ Report = Callable[[str], None]
 
 
 class Table(Struct, frozen=True):
-    """A table by its keys; `indexes` are sparse and hold keys only."""
+    """A table by its keys; `indexes` are sparse and hold keys, and the attributes in `carried`."""
 
     name: str
     hash_key: str
@@ -40,6 +42,7 @@ class Table(Struct, frozen=True):
     range_kind: AttributeType = "S"
     indexes: tuple[tuple[str, AttributeType], ...] = ()
     ttl: str | None = None
+    carried: tuple[str, ...] = ()
 
     @property
     def keys(self) -> list[dict[str, str]]:
@@ -63,16 +66,21 @@ class Table(Struct, frozen=True):
             "AttributeDefinitions": self.attributes,
         }
         if self.indexes:
-            request["GlobalSecondaryIndexes"] = [_index(attribute) for attribute, _ in self.indexes]
+            request["GlobalSecondaryIndexes"] = [
+                _index(attribute, self.carried) for attribute, _ in self.indexes
+            ]
         return request
 
 
-def _index(attribute: str) -> dict[str, Any]:
+def _index(attribute: str, carried: tuple[str, ...]) -> dict[str, Any]:
     """The index has the name of its attribute, and holds only items with that attribute."""
+    projection: dict[str, Any] = {"ProjectionType": "KEYS_ONLY"}
+    if carried:
+        projection = {"ProjectionType": "INCLUDE", "NonKeyAttributes": list(carried)}
     return {
         "IndexName": attribute,
         "KeySchema": [{"AttributeName": attribute, "KeyType": "HASH"}],
-        "Projection": {"ProjectionType": "KEYS_ONLY"},
+        "Projection": projection,
     }
 
 
@@ -120,11 +128,26 @@ INVITATIONS = _define(Table("invitations", "user_id", "chat_id"))
 """Who was invited to a chat."""
 CHAT_INVITATIONS = _define(Table("chat_invitations", "chat_id", "user_id"))
 """The same by chat."""
+PUSH_DEVICES = _define(Table("push_devices", "user_id"))
+"""The devices of a person that rings are sent to, in one item."""
+PUSH_OUTCOMES = _define(Table("push_outcomes", "place", "device", ttl="ttl"))
+"""What became of the rings of a message."""
+LANES = _define(Table("lanes", "shard_no", "lane", hash_kind="N"))
+"""Which recipients are not up to date; `lane` is recipient and chat."""
+PENDING: tuple[tuple[str, AttributeType], ...] = (("pending", "N"),)
+DEAD_LETTERS = _define(
+    Table("dead_letters", "shard_no", "dlq_id", hash_kind="N", indexes=PENDING, ttl="ttl", carried=("error",))
+)
+"""What could not be delivered."""
+REPLAY_QUEUE = _define(Table("replay_queue", "shard_no", "place", hash_kind="N"))
+"""Dead letters that wait for their replay; `place` is recipient, chat and sequence."""
+WEBHOOKS = _define(Table("webhooks", "webhook_id"))
+"""The webhooks of integrators, and an item with the revision of their list."""
 SCHEMA = _define(Table("schema", "name"))
-"""The version of these tables."""
+"""The version of these tables, and keys of the server."""
 
 SEPARATOR = "\x1f"
-"""Between a device and a chat in the key of `DEVICES`. A device_id has only printable characters."""
+"""Between the parts of a key, such as a device and a chat. Ids have only printable characters."""
 
 
 def device_key(user_id: str, device_id: str, chat_id: str) -> Item:

@@ -23,16 +23,19 @@ from parley.store.dynamodb.diagnosis import diagnose
 from parley.store.dynamodb.directory import DynamoDirectory
 from parley.store.dynamodb.inspection import DynamoInspection
 from parley.store.dynamodb.invitations import DynamoInvitations
+from parley.store.dynamodb.keys import IdempotencyKeys
 from parley.store.dynamodb.listing import DynamoListing
 from parley.store.dynamodb.log import DynamoLog
 from parley.store.dynamodb.member_states import DynamoMemberStates
 from parley.store.dynamodb.outbox import DynamoOutbox
 from parley.store.dynamodb.overview import DynamoOverviews
 from parley.store.dynamodb.prefixes import Prefixes
+from parley.store.dynamodb.push import DynamoPush
 from parley.store.dynamodb.relations import DynamoRelations
 from parley.store.dynamodb.repairs import DynamoRepairs
 from parley.store.dynamodb.schema import CHATS, COUNTERS, check_tables, check_version, create_tables
 from parley.store.dynamodb.two_phase import Hold, TwoPhaseAppends
+from parley.store.dynamodb.webhooks import DynamoDeliveries
 from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching, Subscriptions
 from parley.store.rows import Finding
 from parley.telemetry import Metrics
@@ -45,10 +48,6 @@ PROBE_SECONDS = 2.0
 PROBE_SECONDS_MAX = 4.0
 """A store that does not answer a read in this time is unavailable."""
 PROBE_CHAT = "chat_probe"
-HEADS_SECONDS = 30.0
-HEADS_SECONDS_MAX = 300.0
-CHECKS_PER_MEMBERSHIP_CHECK = 10
-"""Notices and entries report changes of membership; this repairs the loss of a notice."""
 
 
 def nowhere(_: str) -> None:
@@ -64,7 +63,6 @@ class DynamoStore:
     """
 
     feed = None
-    deliveries = None
 
     def __init__(
         self,
@@ -92,7 +90,8 @@ class DynamoStore:
         self.available = True
         is_atomic = allocator is None
         states = DynamoChatStates(dynamo, is_atomic)
-        planner = Planner(dynamo, states, clock, random_bits)
+        keys = IdempotencyKeys(dynamo, clock, is_atomic)
+        planner = Planner(dynamo, states, keys, clock, random_bits)
         prefixes = Prefixes(dynamo, states, clock, ids, metrics, seal_after_ms)
         self.outbox = DynamoOutbox(
             dynamo, COUNTERS if is_atomic else CHATS, None if is_atomic else self._heads
@@ -113,14 +112,15 @@ class DynamoStore:
         self.relations = DynamoRelations(dynamo, states, clock, ids, self.directory.chat_ids_of)
         self.invitations = DynamoInvitations(dynamo, clock, ids)
         self.member_states = DynamoMemberStates(dynamo)
+        self.push = DynamoPush(dynamo)
         self.cursors = DynamoCursors(dynamo)
+        self.deliveries = DynamoDeliveries(dynamo, clock, ids)
         self.overviews = DynamoOverviews(dynamo, self.log.heads, self.cursors)
         counters = Counters(dynamo, allocator if counters_elsewhere else None, is_atomic)
         self.listing = DynamoListing(dynamo, self._connect, counters, clock)
         self.inspection = DynamoInspection(dynamo, counters, clock)
         self.repairs = DynamoRepairs(dynamo, self._connect, counters, clock, random_bits)
         self._is_connected = False
-        self._looks = 0
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
         return await self.log.heads(chat_ids)
@@ -151,14 +151,10 @@ class DynamoStore:
                 raise ConfigError(f"the allocator cannot be used: {error}") from error
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
-        probe = Job(name="store_probe", run=self._probe, interval_seconds=PROBE_SECONDS, timeout_seconds=None)
-        heads = Job(
-            name="heads",
-            run=lambda: self._check_heads(subscriptions),
-            interval_seconds=HEADS_SECONDS,
-            timeout_seconds=HEADS_SECONDS_MAX,
-        )
-        return [probe, heads]
+        """What other nodes write is routed to the gateways: no job here looks for it."""
+        return [
+            Job(name="store_probe", run=self._probe, interval_seconds=PROBE_SECONDS, timeout_seconds=None)
+        ]
 
     async def _probe(self) -> None:
         """Check whether the store answers: while it does not, this node appends nothing and is not ready."""
@@ -169,16 +165,9 @@ class DynamoStore:
         except (StoreError, TimeoutError):
             self.available = False
 
-    async def _check_heads(self, subscriptions: Subscriptions) -> None:
-        """Find entries whose events were lost, even the last event of a chat."""
-        self._looks += 1
-        if self._looks % CHECKS_PER_MEMBERSHIP_CHECK:
-            await subscriptions.check_heads()
-        else:
-            await subscriptions.catch_up()
-
     async def close(self) -> None:
         await self.cursors.close()
+        await self.accounts.close()
         await self.outbox.close()
         if self.allocator is not None:
             await self.allocator.close()

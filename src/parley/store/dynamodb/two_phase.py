@@ -237,7 +237,7 @@ class TwoPhaseAppends:
                 append.conflicts += 1
                 await self._reconsider(append, state, attempt, puts, error)
             except OutcomeUnknown:
-                append.leave_open(attempt.placed)
+                append.leave_open(one.index for one in attempt.placed)
                 self._planner.settle(append, state, attempt.plan)
                 state.is_stale = True
                 raise

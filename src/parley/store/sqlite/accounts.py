@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parley.model import AccountState, Privacy, Session, User
+from parley.store.rows import quiet_hours, quiet_text
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
 
 USER_COLUMNS = (
     "users.user_id, username, display_name, about, is_operator, users.created_at, last_seen_privacy,"
-    " send_read_receipts, last_seen, account_state, who_may_add"
+    " send_read_receipts, last_seen, account_state, who_may_add, do_not_disturb"
 )
 USER_COLUMNS_COUNT = USER_COLUMNS.count(",") + 1
 USER = f"SELECT {USER_COLUMNS}, password_hash FROM users"
@@ -40,7 +41,8 @@ class SqliteAccounts:
         def work(tx: Transaction) -> None:
             tx.execute(
                 "UPDATE users SET display_name = ?, about = ?, is_operator = ?, last_seen_privacy = ?,"
-                " send_read_receipts = ?, who_may_add = ?, password_hash = coalesce(?, password_hash)"
+                " send_read_receipts = ?, who_may_add = ?, do_not_disturb = ?,"
+                " password_hash = coalesce(?, password_hash)"
                 " WHERE user_id = ? AND account_state <> 'deleted'",
                 (
                     user.display_name,
@@ -49,6 +51,7 @@ class SqliteAccounts:
                     user.last_seen_privacy.value,
                     int(user.send_read_receipts),
                     user.who_may_add.value,
+                    quiet_text(user.do_not_disturb),
                     password_hash,
                     user.user_id,
                 ),
@@ -76,7 +79,7 @@ class SqliteAccounts:
 
         await self._writer.run(work)
 
-    async def session_by_token(self, token_hash: bytes) -> Session | None:
+    async def session_by_token(self, token_hash: bytes, *, is_recheck: bool = False) -> Session | None:
         row = self._reads.row(f"{SESSION} WHERE token_hash = ?", (token_hash,))
         return Session(*row) if row else None
 
@@ -115,6 +118,7 @@ def user_of(row: Row) -> User:
         last_seen,
         state,
         may_add,
+        quiet,
     ) = row[:USER_COLUMNS_COUNT]
     return User(
         user_id,
@@ -128,14 +132,15 @@ def user_of(row: Row) -> User:
         last_seen,
         ACCOUNT_STATES[state],
         PRIVACIES[may_add],
+        None if quiet is None else quiet_hours(quiet),
     )
 
 
 def _add_user(transaction: Transaction, user: User, password_hash: str) -> bool:
     transaction.execute(
         "INSERT INTO users (user_id, username, password_hash, display_name, about, is_operator, created_at,"
-        " last_seen_privacy, send_read_receipts, who_may_add)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (username) DO NOTHING",
+        " last_seen_privacy, send_read_receipts, who_may_add, do_not_disturb)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (username) DO NOTHING",
         (
             user.user_id,
             user.username,
@@ -147,6 +152,7 @@ def _add_user(transaction: Transaction, user: User, password_hash: str) -> bool:
             user.last_seen_privacy.value,
             int(user.send_read_receipts),
             user.who_may_add.value,
+            quiet_text(user.do_not_disturb),
         ),
     )
     return transaction.connection.changes() == 1

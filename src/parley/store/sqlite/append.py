@@ -8,10 +8,12 @@ is an outcome of its own and never fails its neighbours.
 from __future__ import annotations
 
 from collections.abc import Container
+from copy import copy
 from typing import Any
 
 import apsw
 import msgspec
+from msgspec import UNSET
 
 from parley import ids
 from parley.clock import iso
@@ -48,6 +50,7 @@ CLOSE = "DELETE FROM open_allocations WHERE chat_no = ? AND sequence = ?"
 FIND_KEY = "SELECT wire FROM entries WHERE chat_no = ? AND client_id = ?"
 
 PLACE = Verdict.PLACE
+STRANGER = AppendFacts(role=None)
 
 Row = tuple[int, int, int, int | None, bytes | None, bytes | None, bytes | None]
 
@@ -128,18 +131,16 @@ class AppendBatch:
         if state is None:
             return decide_append(draft, NO_CHAT)
         sender = state.sender(self.execute, draft.sender_id)
-        if sender is None:
-            facts = AppendFacts(role=None, trouble=trouble)
-        else:
-            facts = AppendFacts(
-                role=sender.role,
-                account=sender.account,
-                is_blocked=sender.is_blocked,
-                is_peer_deleted=sender.is_peer_deleted,
-                trouble=trouble,
-            )
+        known = sender.facts if sender is not None else STRANGER
         key, after = draft.client_key, draft.after_key
-        if key is not None and (self._look_up or (state.chat_no, key) in self._by_key):
+        is_known_id = key is not None and (self._look_up or (state.chat_no, key) in self._by_key)
+        if not is_known_id and trouble is None and draft.change is None and after is None:
+            decision = decide_append(draft, known)  # usually it is placed
+            if type(decision) is not Missing:
+                return decision
+        facts = copy(known)
+        facts.trouble = trouble
+        if is_known_id:
             facts.original = self._stored_by(draft, state, key)
         if assume_predecessor or (after is not None and state.last_keys.get(draft.sender_id) == after):
             facts.predecessor = StoredBy.SENDER
@@ -199,6 +200,7 @@ class AppendBatch:
             created_at=self.created_at,
             server_timestamp=self.created_at,
             display_time=draft.display_time,
+            mentions=list(draft.mentions) or UNSET,
         )
         wire = encode_entry(entry)
         key = draft.client_key

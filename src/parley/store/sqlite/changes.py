@@ -25,13 +25,13 @@ LEAVE_STATE = (
 def change_facts(execute: Execute, change: Change, state: SqliteChatState) -> ChangeFacts:
     """What a change depends on, as of the open transaction."""
     target = state.sender(execute, change.user_id) if change.user_id else None
-    is_deleted = target is not None and target.account is AccountState.DELETED
+    is_deleted = target is not None and target.facts.account is AccountState.DELETED
     return ChangeFacts(
         chat_type=state.chat_type,
         open_to_join=state.open_to_join,
         owners=_count(execute, "chat_id = ? AND role = 'owner'", state.chat_id),
         members=_count(execute, "chat_id = ?", state.chat_id) if is_deleted else 0,
-        target=target.role if target else None,
+        target=target.facts.role if target else None,
         is_target_deleted=is_deleted,
     )
 

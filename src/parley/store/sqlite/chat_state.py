@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import apsw
 
+from parley.core.append import AppendFacts
 from parley.errors import COUNTER_INCONSISTENT, COUNTER_MISSING, InconsistentCounterError, Refusal
 from parley.model import AccountState, ChatType, Persisted, Role
 from parley.store.rules import STRAY_POSITIONS_MAX
@@ -35,15 +36,10 @@ WHERE own.chat_id = ?1 AND own.user_id = ?2
 
 
 class ChatSender(NamedTuple):
-    """A member, as far as an append must know them."""
+    """A member, as far as an append must know them. `facts`: what is the same for each of their drafts."""
 
-    role: Role
     number: int
-    account: AccountState
-    is_blocked: bool
-    """By the other one of a direct chat."""
-    is_peer_deleted: bool
-    """The account of the other one of a direct chat."""
+    facts: AppendFacts
 
 
 class SqliteChatState:
@@ -96,9 +92,13 @@ class SqliteChatState:
         found = None
         if row is not None:
             role, user_number, account, is_blocked, is_peer_deleted = row
-            found = ChatSender(
-                Role(role), user_number, AccountState(account), bool(is_blocked), bool(is_peer_deleted)
+            facts = AppendFacts(
+                role=Role(role),
+                account=AccountState(account),
+                is_blocked=bool(is_blocked),
+                is_peer_deleted=bool(is_peer_deleted),
             )
+            found = ChatSender(user_number, facts)
         self.senders[user_id] = found
         return found
 

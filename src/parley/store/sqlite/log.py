@@ -220,14 +220,14 @@ class SqliteLog:
         row = self._reads.row(FIND_KEY, (state.chat_no, client_key))
         return row[0] if row else None
 
-    async def find_message(self, message_id: str, chat_ids: Sequence[str]) -> tuple[str, int] | None:
+    async def find_message(self, message_id: str, chat_ids: Sequence[str] | None) -> tuple[str, int] | None:
         key = ids.message_key(message_id)
         if key is None:
             return None
         row = self._reads.row(
             "SELECT chat_id, sequence FROM entries JOIN chats USING (chat_no) WHERE message_id = ?", (key,)
         )
-        return (row[0], row[1]) if row and row[0] in chat_ids else None
+        return (row[0], row[1]) if row and (chat_ids is None or row[0] in chat_ids) else None
 
     def _state(self, chat_id: str) -> SqliteChatState:
         return self._states.get(chat_id) or _NOWHERE

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from parley.model import MemberCursor
+from collections.abc import Sequence
+
+import msgspec
+
+from parley.model import MemberCursor, MemberSettings, Notify
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.writer import Transaction, Writer
 
@@ -16,6 +20,14 @@ MUTE = (
     "UPDATE delivery_state SET muted_until = ?1, change = ?2"
     " WHERE user_id = ?3 AND chat_id = ?4 AND NOT has_left AND muted_until IS NOT ?1"
 )
+SET_NOTIFY = "UPDATE delivery_state SET notify = ? WHERE user_id = ? AND chat_id = ? AND NOT has_left"
+SETTINGS = (
+    "SELECT user_id, notify, muted_until, last_acked_sequence, read_up_to FROM delivery_state"
+    " WHERE chat_id = ? AND NOT has_left AND user_id IN (SELECT value FROM json_each(?))"
+)
+NO_SETTINGS = MemberSettings()
+
+encode = msgspec.json.Encoder().encode
 
 
 class SqliteMemberStates:
@@ -31,6 +43,17 @@ class SqliteMemberStates:
             tx.execute(MUTE, (until, tx.change, user_id, chat_id))
 
         await self._writer.run(work)
+
+    async def set_notify(self, user_id: str, chat_id: str, notify: Notify) -> None:
+        def work(tx: Transaction) -> None:
+            tx.execute(SET_NOTIFY, (notify.value, user_id, chat_id))
+
+        await self._writer.run(work)
+
+    async def settings(self, chat_id: str, user_ids: Sequence[str]) -> dict[str, MemberSettings]:
+        rows = self._reads.rows(SETTINGS, (chat_id, encode(list(user_ids)).decode()))
+        found = {row[0]: MemberSettings(Notify(row[1]), *row[2:]) for row in rows}
+        return {user_id: found.get(user_id, NO_SETTINGS) for user_id in user_ids}
 
     async def muted_until(self, user_id: str, chat_id: str) -> str | None:
         row = self._reads.row(

@@ -278,7 +278,54 @@ CREATE TABLE webhooks (
 """
 """What is to be delivered to others, what could not be, and the webhooks of integrators."""
 
-MIGRATIONS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6]
+VERSION_7 = """
+ALTER TABLE lanes ADD COLUMN claim TEXT NOT NULL DEFAULT '';
+"""
+"""Which worker runs a lane."""
+
+VERSION_8 = """
+ALTER TABLE delivery_state ADD COLUMN notify TEXT NOT NULL DEFAULT 'all';
+ALTER TABLE users ADD COLUMN do_not_disturb TEXT;
+
+CREATE TABLE push_devices (
+    user_id TEXT NOT NULL,
+    device_id TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    address TEXT NOT NULL,
+    public_key TEXT NOT NULL,
+    auth TEXT NOT NULL,
+    preview INTEGER NOT NULL,
+    secret TEXT NOT NULL,
+    created_ms INTEGER NOT NULL,
+    PRIMARY KEY (user_id, device_id)
+) WITHOUT ROWID;
+
+CREATE TABLE push_outcomes (
+    chat_id TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    user_id TEXT NOT NULL,
+    device_id TEXT NOT NULL,
+    provider TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    detail TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,
+    PRIMARY KEY (chat_id, sequence, user_id, device_id)
+) WITHOUT ROWID;
+CREATE INDEX push_outcomes_by_time ON push_outcomes (at_ms);
+
+CREATE TABLE chat_fanouts (
+    chat_id TEXT PRIMARY KEY,
+    fanout TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE server_keys (
+    name TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) WITHOUT ROWID;
+"""
+"""Devices that rings are sent to and what became of rings, who wants which, and keys of the server."""
+
+MIGRATIONS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8]
 """Step n brings a file from version n to n + 1. Never change one that was released; add the next."""
 
 

@@ -27,6 +27,7 @@ from parley.store.sqlite.listing import SqliteListing
 from parley.store.sqlite.log import Hold, SqliteLog
 from parley.store.sqlite.member_states import SqliteMemberStates
 from parley.store.sqlite.overview import SqliteOverviews
+from parley.store.sqlite.push import SqlitePush
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.relations import SqliteRelations
 from parley.store.sqlite.repairs import SqliteRepairs
@@ -87,6 +88,7 @@ class SqliteStore:
         self.invitations = SqliteInvitations(reads, self.writer, clock)
         self.member_states = SqliteMemberStates(reads, self.writer)
         self.deliveries = SqliteDeliveries(reads, self.writer)
+        self.push = SqlitePush(reads, self.writer)
         self.listing = SqliteListing(folder, clock)
         self.inspection = SqliteInspection(folder)
         self.repairs = SqliteRepairs(folder, clock)
@@ -107,12 +109,13 @@ class SqliteStore:
             yield finding
 
     async def open(self) -> None:
-        """Migrates, makes everything durable, and seals what a crash left open."""
+        """Migrates, makes everything durable, seals what a crash left open, frees what it left claimed."""
         await asyncio.get_running_loop().run_in_executor(None, self.database.open)
         self.writer.start()
         self._is_open = True
         if not self._beside:
             await self.log.seal_all()
+            await self.deliveries.lanes.free()
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
         self.writer.on_foreign_write(self._wrote_elsewhere.set)

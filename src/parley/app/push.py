@@ -1,0 +1,159 @@
+"""Push of one node: its providers, the worker that rings, and what people and operators do."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+from parley.app.deliveries import SHARED_REPLAY_LOOK_SECONDS
+from parley.clock import MS_PER_DAY, Clock
+from parley.config import Config
+from parley.core.client_address import parse_networks
+from parley.core.fanout import FanoutSizes
+from parley.core.jobs import Job
+from parley.core.retry import RetryPolicy
+from parley.delivery.attempts import LogSource
+from parley.delivery.guarded_http import GuardedHttp
+from parley.delivery.ports import DeliveryTopics
+from parley.delivery.replays import LOOK_SECONDS as REPLAY_LOOK_SECONDS
+from parley.delivery.replays import Replays
+from parley.delivery.worker import DeliveryWorker
+from parley.ephemeral.ports import Registry
+from parley.errors import ConfigError, StoreError
+from parley.model import JobScope
+from parley.push.channel import PUSH_DELIVERIES, PushChannel
+from parley.push.ports import PushProvider, VapidKeys
+from parley.push.registrations import PushRegistrations
+from parley.push.webhook import WebhookPush
+from parley.store.ports import Engine, Feed
+from parley.store.push.rows import OUTCOME_DAYS, Provider
+from parley.telemetry import Metrics
+
+LOOK_SECONDS = 1.0
+EXPIRE_SECONDS = 3_600.0
+HOLDER_BYTES = 8
+NEEDS_EXTRA = "push.{} needs more packages: install parley-chat[push]"
+
+
+class Push:
+    """`feed`: what happens in all chats; None: nothing can ring. `topics`: for workers on several nodes."""
+
+    def __init__(
+        self,
+        config: Config,
+        store: Engine,
+        registry: Registry,
+        feed: Feed | None,
+        topics: DeliveryTopics | None,
+        node_id: str,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        allowed = parse_networks(tuple(config.webhooks.allowed_networks))
+        policy = RetryPolicy(config.delivery.max_retries, config.delivery.too_old_seconds)
+        holder = f"{node_id}.{secrets.token_hex(HOLDER_BYTES)}"
+        self.sizes = sizes = FanoutSizes(config.delivery.write_below, config.delivery.read_above)
+        http = GuardedHttp(allowed)
+        vapid, providers = _make_providers(config, store, http, clock)
+        self._store = store.push
+        self._feed = feed
+        self._clock = clock
+        self.channel = channel = PushChannel(
+            store, store.push, registry, providers, sizes, config.delivery.too_old_seconds, clock, metrics
+        )
+        kind, source, kept = PUSH_DELIVERIES, LogSource(store.log), store.deliveries
+        self._worker = DeliveryWorker(kind, source, kept, channel, policy, clock, metrics, holder, topics)
+        look = REPLAY_LOOK_SECONDS if topics is None else SHARED_REPLAY_LOOK_SECONDS
+        self._replays = Replays(kind, source, kept, channel, policy, clock, metrics, holder, look)
+        self.registrations = PushRegistrations(
+            store.push.devices,
+            store.accounts,
+            frozenset(providers),
+            vapid,
+            allowed,
+            clock,
+            has_feed=feed is not None,
+        )
+
+    @property
+    def jobs(self) -> list[Job]:
+        """Every node with the role rings; one node replays dead letters and forgets what is old."""
+        ring = Job(name="push", run=self._ring, interval_seconds=None, timeout_seconds=None)
+        replay = Job(
+            name="push_replays",
+            run=self._replays.run,
+            interval_seconds=None,
+            timeout_seconds=None,
+            scope=JobScope.CLUSTER,
+            overlaps=False,
+        )
+        expiry = Job(
+            name="push_outcomes",
+            run=self._expire,
+            interval_seconds=EXPIRE_SECONDS,
+            timeout_seconds=EXPIRE_SECONDS,
+            scope=JobScope.CLUSTER,
+        )
+        return [] if self._feed is None else [ring, replay, expiry]
+
+    async def _ring(self) -> None:
+        """A server without devices spends nothing on the feed; its offset stays, so nothing is missed."""
+        assert self._feed is not None
+        while not await self._has_devices():  # noqa: ASYNC110 - one may register on another node
+            await asyncio.sleep(LOOK_SECONDS)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._worker.run(self._feed))
+            tasks.create_task(self.channel.unconfirmed.run(self._worker.owe))
+
+    async def _has_devices(self) -> bool:
+        try:
+            return await self._store.devices.are_there()
+        except StoreError:
+            return False  # it is asked again
+
+    async def _expire(self) -> None:
+        await self._store.outcomes.expire(self._clock() - OUTCOME_DAYS * MS_PER_DAY)
+
+    async def close(self) -> None:
+        await self.channel.close()
+
+
+def _make_providers(
+    config: Config, store: Engine, http: GuardedHttp, clock: Clock
+) -> tuple[VapidKeys | None, dict[Provider, PushProvider]]:
+    """Those that are configured. Web Push needs no setting, but packages that may be missing."""
+    push = config.push
+    vapid: VapidKeys | None = None
+    providers: dict[Provider, PushProvider] = {Provider.WEBHOOK: WebhookPush(http, clock)}
+    try:
+        from parley.push.webpush import StoredVapidKeys, WebPush
+    except ImportError:
+        if push.vapid_private_key:
+            raise ConfigError(NEEDS_EXTRA.format("vapid_private_key")) from None
+    else:
+        vapid = keys = StoredVapidKeys(push.vapid_private_key, store.push)
+        providers[Provider.WEBPUSH] = WebPush(http, keys.get, push.vapid_subject, clock)
+    if push.apns_key:
+        providers[Provider.APNS] = _make_apns(config, clock)
+    if push.fcm_credentials:
+        providers[Provider.FCM] = _make_fcm(config, clock)
+    return vapid, providers
+
+
+def _make_apns(config: Config, clock: Clock) -> PushProvider:
+    try:
+        from parley.push.apns import ApnsKey, ApnsPush
+    except ImportError:
+        raise ConfigError(NEEDS_EXTRA.format("apns_key")) from None
+    push = config.push
+    key = ApnsKey(push.apns_key, push.apns_key_id, push.apns_team_id)
+    key.token(clock())  # a key that cannot sign is found now
+    return ApnsPush(push.apns_endpoint, key, push.apns_topic, clock)
+
+
+def _make_fcm(config: Config, clock: Clock) -> PushProvider:
+    try:
+        from parley.push.fcm import FcmPush, read_account
+    except ImportError:
+        raise ConfigError(NEEDS_EXTRA.format("fcm_credentials")) from None
+    return FcmPush(config.push.fcm_endpoint, read_account(config.push.fcm_credentials), clock)

@@ -1,0 +1,24 @@
+"""The timeline of messages, with every source that this version has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from parley.chats.timeline import StepSource, TimelineService, TraceSource
+from parley.clock import Clock
+from parley.config import Config
+from parley.delivery.timeline import DeliverySteps
+from parley.delivery.webhooks import WEBHOOK_DELIVERIES
+from parley.push.channel import PUSH_DELIVERIES
+from parley.push.timeline import PushSteps
+from parley.store.ports import Engine
+
+
+def make_timeline(
+    config: Config, store: Engine, traces: Iterable[TraceSource], clock: Clock
+) -> TimelineService:
+    """A part of the server that knows what happens to messages adds its `StepSource` here."""
+    kinds = (WEBHOOK_DELIVERIES, PUSH_DELIVERIES)
+    sources: list[StepSource] = [DeliverySteps(store.deliveries, kinds), PushSteps(store.push.outcomes)]
+    outbox = store.outbox if config.kafka.brokers else None
+    return TimelineService(store, outbox, traces, sources, clock)

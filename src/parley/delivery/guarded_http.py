@@ -1,0 +1,149 @@
+"""Requests to addresses that others chose: only where the server may connect to, and within a time limit."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from msgspec import Struct
+
+from parley.core.client_address import Network, parse_address
+from parley.core.retry import DeliveryFailure, Fault
+from parley.core.safe_addresses import is_safe
+
+ATTEMPT_SECONDS_MAX = 10.0
+CONNECTIONS_MAX = 32
+ANSWER_BYTES_MAX = 2_048
+"""What is read of an answer's body."""
+
+Resolve = Callable[[str, int], Awaitable[list[str]]]
+
+
+class HttpAnswer(Struct, frozen=True):
+    """What a server answered. `retry_after`: its header, empty without one."""
+
+    status: int
+    retry_after: str = ""
+    text: str = ""
+
+
+class ForbiddenAddress(OSError):
+    """A name leads to an address that the server must not connect to."""
+
+
+async def resolve_by_system(host: str, port: int) -> list[str]:
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(address[0]) for *_, address in found]
+
+
+def no_answer(error: aiohttp.ClientError | OSError) -> DeliveryFailure:
+    """What a request without an answer is. Without a connection nothing can have arrived."""
+    has_connected = not isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError)
+    if isinstance(error, TimeoutError):
+        detail = f"no answer within {ATTEMPT_SECONDS_MAX:g} s"
+        return DeliveryFailure(Fault.TIMEOUT, detail, may_have_arrived=has_connected)
+    detail = str(error) or type(error).__name__
+    return DeliveryFailure(Fault.UNREACHABLE, detail, may_have_arrived=has_connected)
+
+
+class GuardedResolver(AbstractResolver):
+    """Gives the connector only addresses that were checked: no second lookup can change them.
+
+    One unsafe address among several is enough to refuse the name.
+    """
+
+    def __init__(self, allowed: Sequence[Network], resolve: Resolve, *, is_plain: bool) -> None:
+        self._allowed = allowed
+        self._resolve = resolve
+        self._is_plain = is_plain
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+    ) -> list[ResolveResult]:
+        results: list[ResolveResult] = []
+        for text in await self._resolve(host, port):
+            self.check(text)
+            results.append(
+                ResolveResult(
+                    hostname=host,
+                    host=text,
+                    port=port,
+                    family=socket.AF_INET6 if ":" in text else socket.AF_INET,
+                    proto=0,
+                    flags=socket.AI_NUMERICHOST,
+                )
+            )
+        return results
+
+    def check(self, text: str) -> None:
+        """ForbiddenAddress, unless the server may connect to this address."""
+        address = parse_address(text)
+        if address is None or not is_safe(address, self._allowed, is_plain=self._is_plain):
+            raise ForbiddenAddress(f"{text} is not a public address, and not in webhooks.allowed_networks")
+
+    async def close(self) -> None:
+        """It holds nothing."""
+
+
+class GuardedHttp:
+    """POST requests. Redirects are not followed: they could lead anywhere."""
+
+    def __init__(self, allowed: Sequence[Network], resolve: Resolve = resolve_by_system) -> None:
+        self._guards = {
+            scheme: GuardedResolver(allowed, resolve, is_plain=scheme == "http")
+            for scheme in ("http", "https")
+        }
+        self._sessions: dict[str, aiohttp.ClientSession] = {}
+
+    async def post(self, url: str, body: bytes, headers: dict[str, str]) -> HttpAnswer | DeliveryFailure:
+        """What the server answered, whatever it is; a failure if there is no answer."""
+        try:
+            return await self._post(url, body, headers)
+        except ForbiddenAddress as error:
+            return DeliveryFailure(Fault.FORBIDDEN_ADDRESS, str(error))
+        except aiohttp.InvalidURL as error:
+            return DeliveryFailure(Fault.MALFORMED, f"not a valid address: {error}")
+        except TimeoutError as error:
+            return no_answer(error)
+        except (aiohttp.ClientError, OSError) as error:
+            if isinstance(error.__cause__, ForbiddenAddress):
+                return DeliveryFailure(Fault.FORBIDDEN_ADDRESS, str(error.__cause__))
+            return no_answer(error)
+
+    async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> HttpAnswer:
+        parts = urlsplit(url)
+        if parse_address(parts.hostname or "") is not None:
+            # The connector does not ask the resolver for an address.
+            self._guards[parts.scheme].check(parts.hostname or "")
+        async with self._session(parts.scheme).post(
+            url, data=body, headers=headers, allow_redirects=False
+        ) as response:
+            text = (await response.content.read(ANSWER_BYTES_MAX)).decode("utf-8", "replace")
+            return HttpAnswer(response.status, response.headers.get("Retry-After", ""), text)
+
+    def _session(self, scheme: str) -> aiohttp.ClientSession:
+        """One for each scheme, because their addresses are checked differently."""
+        session = self._sessions.get(scheme)
+        if session is None:
+            connector = aiohttp.TCPConnector(
+                resolver=self._guards[scheme], use_dns_cache=False, limit=CONNECTIONS_MAX
+            )
+            session = self._sessions[scheme] = aiohttp.ClientSession(
+                connector=connector,
+                timeout=aiohttp.ClientTimeout(total=ATTEMPT_SECONDS_MAX),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                trust_env=False,
+                auto_decompress=False,
+            )
+        return session
+
+    async def close(self) -> None:
+        """Close what is open; the next request opens it again."""
+        sessions, self._sessions = self._sessions, {}
+        for session in sessions.values():
+            await session.close()

@@ -1,0 +1,1 @@
+"""Push: rings on devices that are not connected. See docs/push.md."""

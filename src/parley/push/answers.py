@@ -1,0 +1,41 @@
+"""What the answers of providers mean, for all of them. Pure."""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+
+from parley.clock import MS_PER_SECOND
+from parley.core.retry import DeliveryFailure, Fault
+from parley.push.ports import PushAnswer, failed, gone, taken
+
+GONE_STATUSES = frozenset({404, 410})
+UNAUTHORIZED_STATUSES = frozenset({401, 403})
+BUSY_STATUSES = frozenset({408, 425, 429})
+
+
+def judge_status(status: int, detail: str, retry_after: str, now_ms: int) -> PushAnswer:
+    """By the status alone, as Web Push and webhooks have it."""
+    said = f"{status} {detail}".strip()
+    if 200 <= status < 300:
+        return taken(said)
+    if status in GONE_STATUSES:
+        return gone(said)
+    wait_ms = retry_after_ms(retry_after, now_ms)
+    if status in BUSY_STATUSES:
+        return failed(DeliveryFailure(Fault.BUSY, said, wait_ms))
+    if status >= 500:
+        return failed(DeliveryFailure(Fault.SERVER_ERROR, said, wait_ms))
+    if status in UNAUTHORIZED_STATUSES:
+        return failed(DeliveryFailure(Fault.UNAUTHORIZED, said))
+    return failed(DeliveryFailure(Fault.REFUSED, said))
+
+
+def retry_after_ms(header: str, now_ms: int) -> int:
+    """Seconds or a date (RFC 9110, 10.2.3); 0 for anything else."""
+    if header.isascii() and header.isdigit():
+        return int(header[:6]) * MS_PER_SECOND
+    try:
+        moment = parsedate_to_datetime(header)
+    except ValueError:
+        return 0
+    return max(0, round(moment.timestamp() * MS_PER_SECOND) - now_ms)

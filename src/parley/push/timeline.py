@@ -1,0 +1,39 @@
+"""What push knows of one message: the answers of providers, and why a device did not ring."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from parley.core.timeline import ExplainedMessage, Step
+from parley.model import StepName
+from parley.store.push.ports import PushOutcomes
+from parley.store.push.rows import RingOutcome
+
+NAMES = {
+    RingOutcome.PUSHED: StepName.PUSHED,
+    RingOutcome.REFUSED: StepName.PUSH_REFUSED,
+    RingOutcome.FAILED: StepName.RETRIED,
+    RingOutcome.SKIPPED: StepName.SKIPPED,
+}
+"""A ring whose provider has not answered yet is no step."""
+
+
+class PushSteps:
+    """A source of the timeline."""
+
+    def __init__(self, outcomes: PushOutcomes) -> None:
+        self._outcomes = outcomes
+
+    async def steps(self, message: ExplainedMessage, user_ids: Sequence[str]) -> list[Step]:
+        wanted = set(user_ids)
+        return [
+            Step(
+                one.at_ms,
+                NAMES[one.outcome],
+                user_id=one.user_id,
+                device_id=one.device_id,
+                detail=f"{one.provider.value}: {one.detail}",
+            )
+            for one in await self._outcomes.of_message(message.chat_id, message.sequence)
+            if one.user_id in wanted and one.outcome in NAMES
+        ]

@@ -1,0 +1,1 @@
+"""What an engine keeps for push. See docs/push.md."""
