@@ -131,9 +131,9 @@ class LiveRouting:
                 await asyncio.wait([consuming], timeout=CUT_OFF_SECONDS)
         finally:
             consuming.cancel()
+            await asyncio.gather(consuming, return_exceptions=True)  # to its end, also if cancelled again
         if not self._is_leaving and is_cut_off():
             log.warning("cut off from the registry: this node routes nothing")
-        await asyncio.wait([consuming])
         if not consuming.cancelled():
             consuming.result()  # it ends by an error only, which is the supervisor's to see
 

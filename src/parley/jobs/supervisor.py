@@ -28,7 +28,8 @@ REPORT_SECONDS = 5.0
 assert NODE_RECORD_SECONDS > 2 * REPORT_SECONDS, "one report may be lost"
 RELEASE_SECONDS_MAX = 0.4
 CANCEL_AGAIN_SECONDS = 0.05
-CANCELS_MAX = 20
+CANCELS_MAX = 100
+"""A job has five seconds to close its connections: a client of Kafka that is cut off leaves them open."""
 NO_LEASE = "Redis cannot be reached, so no node knows which one may run it: it rests until Redis is back"
 ENDED = "it ended, although it should run for ever"
 

@@ -16,7 +16,8 @@ from parley.bus import events
 from parley.bus.events import PERSISTED
 from parley.bus.kafka import client as kafka_client
 from parley.bus.kafka import feed as kafka_feed
-from parley.bus.kafka.admin import admin_of
+from parley.bus.kafka.admin import admin_of, ensure_topics
+from parley.bus.kafka.delivery_topics import RETRIES, KafkaDeliveryTopics
 from parley.bus.kafka.feed import Confirmed, KafkaFeed
 from parley.bus.topics import BATCH_BYTES_MAX
 from parley.clock import wall_clock
@@ -262,6 +263,50 @@ async def test_a_start_that_is_cancelled_leaves_no_connection(
     starting.cancel()
     await asyncio.wait([starting])
     assert starting.cancelled()
+    assert [connection.connected() for connection in opened] == [False] * len(opened)
+
+
+def routing(kafka: KafkaConfig) -> Coroutine[None, None, None]:
+    async def route(found: list[Persisted]) -> Confirmed:
+        confirmed: Confirmed = asyncio.get_running_loop().create_future()
+        confirmed.set_result(None)
+        return confirmed
+
+    return feed_of(kafka).route("routing", route, wall_clock)
+
+
+ENDLESS: dict[str, Callable[[KafkaConfig], Coroutine[None, None, None]]] = {
+    "feed": lambda kafka: feed_of(kafka).consume("workers", Worker()),
+    "routing": routing,
+    "retries": lambda kafka: KafkaDeliveryTopics(kafka, wall_clock).consume("wh_", wake_nothing),
+}
+
+
+async def wake_nothing(chat_id: str, recipient: str) -> None:
+    raise AssertionError("nothing waits for a retry")
+
+
+@pytest.mark.parametrize("work", ENDLESS.values(), ids=ENDLESS)
+async def test_a_consumer_that_is_cancelled_again_while_it_closes_leaves_no_connection(
+    work: Callable[[KafkaConfig], Coroutine[None, None, None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A supervisor cancels its jobs until they have ended: what is being closed is closed to the end."""
+    kafka = await fresh_topics()
+    await ensure_topics(kafka, list(RETRIES.values()))
+    opened: list[AIOKafkaConnection] = []
+    connect = AIOKafkaConnection.connect
+
+    async def watched(connection: AIOKafkaConnection) -> object:
+        opened.append(connection)
+        return await connect(connection)
+
+    monkeypatch.setattr(AIOKafkaConnection, "connect", watched)
+    working = asyncio.create_task(work(kafka))
+    await eventually(lambda: sum(one.connected() for one in opened) >= 2, 30)
+    while not working.done():
+        working.cancel()
+        await asyncio.sleep(0)
+    assert working.cancelled()
     assert [connection.connected() for connection in opened] == [False] * len(opened)
 
 

@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, UnknownTopicOrPartitionError, for_code
 
-from parley.bus.kafka.client import close_consumer, options, start_client
+from parley.bus.kafka.client import close_admin, close_consumer, options, start_client
 from parley.bus.ports import TopicState
 from parley.bus.topics import BATCH_BYTES_MAX, INSYNC_REPLICAS_MIN, Topic, check_topic_settings
 from parley.config import KafkaConfig, is_loopback
@@ -36,7 +36,7 @@ async def admin_of(kafka: KafkaConfig) -> AsyncIterator[AIOKafkaAdminClient]:
         reason = str(error) or type(error).__name__
         raise ConfigError(f"Kafka at {brokers} cannot be used: {reason}") from error
     finally:
-        await admin.close()
+        await close_admin(admin)
 
 
 async def ensure_topics(kafka: KafkaConfig, topics: Sequence[Topic]) -> list[str]:

@@ -20,7 +20,7 @@ from aiokafka.partitioner import DefaultPartitioner
 
 from parley.bus.embedded import EmbeddedBus
 from parley.bus.events import PROOF, Record
-from parley.bus.kafka.client import finish_connecting, options, start_client
+from parley.bus.kafka.client import close_producer, options, start_client
 from parley.bus.publisher import NotPublished, Publisher
 from parley.bus.topics import BATCH_BYTES_MAX
 from parley.config import KafkaConfig
@@ -30,7 +30,6 @@ from parley.model import Persisted
 
 BATCH_BYTES_MARGIN = 4 * 1024
 """For what the broker counts as part of a batch beside its records."""
-CLOSE_SECONDS_MAX = 2.0
 
 _partition = DefaultPartitioner()
 
@@ -112,7 +111,7 @@ class KafkaSink:
                 try:
                     await start_client(producer)
                 except BaseException as error:
-                    await producer.stop()
+                    await close_producer(producer)
                     if isinstance(error, KafkaError):
                         raise NotPublished(str(error) or type(error).__name__) from error
                     raise
@@ -157,14 +156,4 @@ class ProducerConnection:
         """Without a broker the library would wait for ever for what is not sent: that is in the log."""
         if not self.given_up.done():
             self.given_up.set_result(None)
-        try:
-            async with asyncio.timeout(CLOSE_SECONDS_MAX):
-                await self.producer.flush()
-                await finish_connecting(self.producer.client)
-                await self.producer.stop()
-        except TimeoutError:
-            self.producer._closed = True
-            await asyncio.wait(
-                [asyncio.ensure_future(self.producer._sender.close())], timeout=CLOSE_SECONDS_MAX
-            )
-            await self.producer.client.close()
+        await close_producer(self.producer)

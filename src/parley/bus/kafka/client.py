@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import logging
 import ssl
+from collections.abc import Coroutine
 from typing import Any, Protocol
 
 import structlog
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 
 from parley.config import KafkaConfig
@@ -20,7 +22,7 @@ REQUEST_MS_MAX = 10_000
 METADATA_MS_MAX = 30_000
 """How soon clients notice a new partition."""
 RETRY_MS = 100
-CLOSE_SECONDS_MAX = 5.0
+CLOSE_SECONDS_MAX = 2.0
 FIRST_ANSWER_SECONDS_MAX = 1.0
 """How long a start that is cancelled still waits for the answer to the client's first request."""
 
@@ -68,27 +70,77 @@ async def start_client(client: Startable) -> None:
     try:
         await asyncio.shield(starting)
     except asyncio.CancelledError:
-        await asyncio.wait([starting], timeout=FIRST_ANSWER_SECONDS_MAX)
-        starting.cancel()
-        await asyncio.gather(starting, return_exceptions=True)
+        await to_its_end(_give_up(starting))
         raise
 
 
-async def finish_connecting(client: AIOKafkaClient) -> None:
+async def _give_up(starting: asyncio.Future[None]) -> None:
+    await asyncio.wait([starting], timeout=FIRST_ANSWER_SECONDS_MAX)
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+
+
+async def to_its_end(work: Coroutine[Any, Any, None]) -> None:
+    """Wait for the end of this work, however often the caller is cancelled meanwhile; be cancelled then.
+
+    A client whose closing is cancelled halfway leaves its connections open.
+    """
+    task = asyncio.ensure_future(work)
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
+    task.result()
+
+
+async def close_consumer(consumer: AIOKafkaConsumer) -> None:
+    await to_its_end(_close_consumer(consumer))
+
+
+async def _close_consumer(consumer: AIOKafkaConsumer) -> None:
+    """Without a broker, `stop` may raise the cancellation of its own tasks and leave connections open."""
+    await _finish_connecting(consumer._client)
+    stopping = asyncio.create_task(consumer.stop())
+    await asyncio.wait([stopping], timeout=CLOSE_SECONDS_MAX)
+    stopping.cancel()
+    await asyncio.gather(stopping, return_exceptions=True)
+    if stopping.cancelled() or stopping.exception() is not None:
+        if consumer._fetcher is not None:  # it would connect again
+            await consumer._fetcher.close()
+        await consumer._client.close()
+
+
+async def close_producer(producer: AIOKafkaProducer) -> None:
+    """What is not sent by then is given up."""
+    await to_its_end(_close_producer(producer))
+
+
+async def _close_producer(producer: AIOKafkaProducer) -> None:
+    """Without a broker, `stop` would wait for ever for what is not sent."""
+    try:
+        async with asyncio.timeout(CLOSE_SECONDS_MAX):
+            await producer.flush()
+            await _finish_connecting(producer.client)
+            await producer.stop()
+    except TimeoutError:
+        producer._closed = True
+        await asyncio.wait([asyncio.ensure_future(producer._sender.close())], timeout=CLOSE_SECONDS_MAX)
+        await producer.client.close()
+
+
+async def close_admin(admin: AIOKafkaAdminClient) -> None:
+    await to_its_end(admin.close())
+
+
+async def _finish_connecting(client: AIOKafkaClient) -> None:
     """Wait until no connection is being made: cancelled by a close, it would be left open."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(FIRST_ANSWER_SECONDS_MAX), client._get_conn_lock:
             return
-
-
-async def close_consumer(consumer: AIOKafkaConsumer) -> None:
-    """Without a broker, `stop` may raise the cancellation of its own tasks and leave connections open."""
-    await finish_connecting(consumer._client)
-    stopping = asyncio.create_task(consumer.stop())
-    await asyncio.wait([stopping], timeout=CLOSE_SECONDS_MAX)
-    if not stopping.done() or stopping.cancelled() or stopping.exception() is not None:
-        stopping.cancel()
-        await consumer._client.close()
 
 
 class _KafkaLogHandler(logging.Handler):

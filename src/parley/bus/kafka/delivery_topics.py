@@ -23,7 +23,7 @@ from aiokafka import (
 from aiokafka.errors import IllegalStateError, KafkaError
 from msgspec import Struct
 
-from parley.bus.kafka.client import close_consumer, finish_connecting, options, start_client
+from parley.bus.kafka.client import close_consumer, close_producer, options, start_client
 from parley.bus.topics import Topic
 from parley.clock import Clock, iso
 from parley.config import KafkaConfig
@@ -44,7 +44,6 @@ POLL_MS = 100
 COMMIT_SECONDS = 0.5
 COMMIT_SECONDS_MAX = 2.0
 SEND_SECONDS_MAX = 5.0
-CLOSE_SECONDS_MAX = 2.0
 SESSION_MS = 10_000
 REBALANCE_MS_MAX = 30_000
 REJOIN_SECONDS = 1.0
@@ -137,7 +136,7 @@ class KafkaDeliveryTopics:
                 try:
                     await start_client(producer)
                 except BaseException:
-                    await producer.stop()
+                    await close_producer(producer)
                     raise
                 self._producer = producer
             return self._producer
@@ -167,12 +166,7 @@ class KafkaDeliveryTopics:
     async def stop(self) -> None:
         producer, self._producer = self._producer, None
         if producer is not None:
-            await finish_connecting(producer.client)
-            stopping = asyncio.ensure_future(producer.stop())
-            await asyncio.wait([stopping], timeout=CLOSE_SECONDS_MAX)
-            if not stopping.done():  # without a broker it would wait for ever
-                stopping.cancel()
-                await producer.client.close()
+            await close_producer(producer)
 
 
 class RetryReader(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -203,8 +197,10 @@ class RetryReader(ConsumerRebalanceListener):  # type: ignore[misc]
                     await self._take(partition, records)
                 await self._commit_sometimes()
         finally:
-            await self._commit()
-            await close_consumer(self._consumer)
+            try:
+                await self._commit()
+            finally:
+                await close_consumer(self._consumer)
 
     def _resume_due(self) -> None:
         now_ms = self._clock()

@@ -118,8 +118,10 @@ class GroupMember(ConsumerRebalanceListener, Generic[S]):  # type: ignore[misc]
                 await asyncio.sleep(0)  # while the buffer is full, `getmany` never yields to other tasks
         finally:
             committing.cancel()
-            await self._end(list(self._shares), self._stop_seconds)
-            await close_consumer(self.consumer)
+            try:
+                await self._end(list(self._shares), self._stop_seconds)
+            finally:
+                await close_consumer(self.consumer)
 
     def _fetched(self, partition: TopicPartition, records: list[ConsumerRecord]) -> None:
         share = self._shares.get(partition)
