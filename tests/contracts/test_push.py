@@ -97,6 +97,23 @@ async def test_the_last_outcome_counts(engine: Engine) -> None:
         assert await store.push.outcomes.find("chat_1", 7, "user_a", "browser") is None
 
 
+async def test_the_newest_ring_of_a_device_is_known(engine: Engine) -> None:
+    """Of each chat and device, what a provider has or may have; it never goes back."""
+    async with engine.opened() as store:
+        outcomes = store.push.outcomes
+        assert await outcomes.rung_through("chat_1", "user_a", "phone") == 0
+        pushed = replace(RUNG, sequence=9, outcome=RingOutcome.PUSHED)
+        skipped = replace(RUNG, sequence=11, outcome=RingOutcome.SKIPPED)
+        failed = replace(RUNG, sequence=12, outcome=RingOutcome.FAILED)
+        for outcome in (pushed, RUNG, skipped, failed, replace(RUNG, sequence=10, device_id="tablet")):
+            await outcomes.note(outcome)
+        await store.reopen()
+        outcomes = store.push.outcomes
+        assert await outcomes.rung_through("chat_1", "user_a", "phone") == 9
+        assert await outcomes.rung_through("chat_1", "user_a", "tablet") == 10
+        assert await outcomes.rung_through("chat_2", "user_a", "phone") == 0
+
+
 @pytest.mark.parametrize("name", ["memory-atomic", "sqlite-atomic"])
 async def test_old_outcomes_expire(name: str, tmp_path: Path) -> None:
     """DynamoDB does it by itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from parley.model import Fanout
-from parley.store.push.rows import DEVICES_PER_PERSON_MAX, PushDevice, PushOutcome
+from parley.store.push.rows import DEVICES_PER_PERSON_MAX, GIVEN, PushDevice, PushOutcome
 from tests.memory.tables import Tables
 
 
@@ -59,6 +59,14 @@ class MemoryPushOutcomes:
 
     async def find(self, chat_id: str, sequence: int, user_id: str, device_id: str) -> PushOutcome | None:
         return self._outcomes.get((chat_id, sequence, user_id, device_id))
+
+    async def rung_through(self, chat_id: str, user_id: str, device_id: str) -> int:
+        given = [
+            sequence
+            for (chat, sequence, *device), one in self._outcomes.items()
+            if chat == chat_id and device == [user_id, device_id] and one.outcome in GIVEN
+        ]
+        return max(given, default=0)
 
     async def of_message(self, chat_id: str, sequence: int) -> list[PushOutcome]:
         return [one for key, one in sorted(self._outcomes.items()) if key[:2] == (chat_id, sequence)]

@@ -27,7 +27,6 @@ from tests.harness.deliveries import (
     ArrivedDelivery,
     ArrivedRing,
     DeliveryBreach,
-    DeliveryRule,
     Logs,
     check_deliveries,
     undelivered,
@@ -48,8 +47,6 @@ ANSWER_SECONDS = 1.0
 LOOK_SECONDS = 0.2
 SETTLED_SECONDS_MAX = 90.0
 """The claim of a dead worker (30 s), a look at lanes that nobody runs (10 s), and what came meanwhile."""
-NOT_KEPT_YET = frozenset({DeliveryRule.RINGS_IN_ORDER})
-"""News that Kafka gives again in smaller parts ring for a message that a newer ring had collapsed before."""
 POISON = "poison"
 """Two processes died over it: the faults of a run may hit the same message twice."""
 
@@ -152,8 +149,7 @@ class ReceivingEnd(Receiver):
             left = [f"a lane is left: {lane}" for lane in await tables.lanes()]
         dead = await self._dead_letters()
         poison = {message_id for message_id, error in dead.items() if error.startswith(POISON)}
-        every = check_deliveries(logs, self.deliveries, self.rings, poison)
-        found = [breach for breach in every if breach.rule not in NOT_KEPT_YET]
+        found = check_deliveries(logs, self.deliveries, self.rings, poison)
         letters = [f"a dead letter: {name}, {error}" for name, error in dead.items() if name not in poison]
         return [*map(str, found), *left, *letters]
 

@@ -33,6 +33,7 @@ class SkipReason(StrEnum):
     BEFORE_DEVICE = "before_device"
     LOGGED_OUT = "logged_out"
     READ = "read"
+    REPLACED = "replaced"
     ACTIVE = "active"
     MUTED = "muted"
     DO_NOT_DISTURB = "do_not_disturb"
@@ -52,6 +53,8 @@ class RingFacts(Struct, frozen=True, kw_only=True):
     """The device that would ring has a session."""
     is_older: bool
     """The message is older than the registration of the device."""
+    rung_through: int
+    """The newest message of the chat that the device rang for."""
     is_muted: bool
     is_quiet: bool
     """By their quiet hours, at this moment, where they live."""
@@ -87,6 +90,8 @@ def decide_ring(entry: Entry, facts: RingFacts) -> SkipReason | None:
         return SkipReason.BLOCKED
     if facts.settings.read_up_to >= entry.sequence:
         return SkipReason.READ
+    if facts.rung_through > entry.sequence:
+        return SkipReason.REPLACED
     if facts.is_active:
         return SkipReason.ACTIVE
     if facts.is_muted:

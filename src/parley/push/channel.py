@@ -181,6 +181,10 @@ class PushChannel:
         device, entry = await self._device(parcel.recipient), parcel.entry
         if device is None:
             return None  # it was removed meanwhile: nothing is owed any more
+        place = (entry.chat_id, entry.sequence, device.user_id, device.device_id)
+        known = await self._push.outcomes.find(*place)
+        if known is not None and known.outcome is RingOutcome.PUSHED:
+            return None  # it is told of twice, or the worker died before it noted the ring in the lane
         user = await self._store.accounts.user(device.user_id)
         silence = await self._silence(device, user, entry)
         if silence is not None:
@@ -191,11 +195,6 @@ class PushChannel:
         provider = self._providers.get(device.provider)
         if provider is None:
             return DeliveryFailure(Fault.UNAUTHORIZED, f"{device.provider.value} is not configured")
-        known = await self._push.outcomes.find(
-            entry.chat_id, entry.sequence, device.user_id, device.device_id
-        )
-        if known is not None and known.outcome is RingOutcome.PUSHED:
-            return None  # the worker died after the ring, before it was noted in the lane
         is_repeated = known is not None and known.outcome is RingOutcome.RINGING
         notification = await self._notification(device, parcel, is_repeated)
         await self._note(device, entry, RingOutcome.RINGING, "", counts=False)
@@ -264,6 +263,7 @@ class PushChannel:
                 for session in sessions
             ),
             is_older=from_iso(entry.created_at) < device.created_ms,
+            rung_through=await self._push.outcomes.rung_through(entry.chat_id, user_id, device.device_id),
             is_muted=_is_muted(settings.muted_until, now_ms),
             is_quiet=quiet is not None and is_quiet(quiet, local_minute(quiet, now_ms)),
         )

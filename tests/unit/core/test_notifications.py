@@ -41,6 +41,7 @@ FACTS = RingFacts(
     is_active=False,
     is_logged_in=True,
     is_older=False,
+    rung_through=0,
     is_muted=False,
     is_quiet=False,
 )
@@ -61,6 +62,8 @@ def test_a_message_rings_for_a_member_who_is_away() -> None:
         ({"has_blocked_sender": True}, SkipReason.BLOCKED),
         ({"is_logged_in": False}, SkipReason.LOGGED_OUT),
         ({"is_older": True}, SkipReason.BEFORE_DEVICE),
+        ({"rung_through": 11}, SkipReason.REPLACED),
+        ({"rung_through": 10}, None),
         ({"is_active": True}, SkipReason.ACTIVE),
         ({"is_quiet": True}, SkipReason.DO_NOT_DISTURB),
         ({"settings": MemberSettings(read_up_to=10)}, SkipReason.READ),

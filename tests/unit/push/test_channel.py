@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from parley.core.fanout import FanoutSizes
 from parley.core.retry import DeliveryFailure, Fault
 from parley.errors import StoreUnavailable
-from parley.model import Fanout, Notify, QuietHours
+from parley.model import Fanout, Notify, Persisted, QuietHours
 from parley.push.channel import PUSH_DELIVERIES, collapse_id_of, local_minute
 from parley.push.ports import Notification, PushAnswer, failed, recipient_of, taken
 from tests.contracts.acting import add_group
@@ -40,6 +40,45 @@ def test_no_second_ring_after_a_death_behind_the_ring() -> None:
             await asyncio.sleep(120)
         assert world.provider.contents == ["hello"]
         assert await lanes.due(PUSH_DELIVERIES.prefix, world.clock() + 60_000, 10) == []
+
+    play(scenario)
+
+
+def test_news_that_come_again_in_parts_ring_for_nothing_older() -> None:
+    """Three messages collapsed into one ring, and the feed gives the first two again, one by one."""
+
+    async def scenario(world: PushWorld) -> None:
+        async with world.working():
+            news = await world.say("one", "two", "three")
+            await asyncio.sleep(1)
+            for stored in news.positions:
+                await world.worker.handle(Persisted(news.chat_id, news.epoch, [stored]))
+                await asyncio.sleep(1)
+            assert world.provider.contents == ["three"]
+            assert [await world.outcome(n) for n in (1, 2, 3)] == [
+                ("skipped", "replaced"),
+                ("skipped", "replaced"),
+                ("pushed", "200"),
+            ]
+            await world.say("four")
+            await asyncio.sleep(1)
+        assert world.provider.contents == ["three", "four"]
+
+    play(scenario)
+
+
+def test_what_was_pushed_stays_pushed() -> None:
+    """It was read meanwhile, and the feed gives it again: the provider's answer is what became of it."""
+
+    async def scenario(world: PushWorld) -> None:
+        async with world.working():
+            news = await world.say("hello")
+            await asyncio.sleep(1)
+            world.store.cursors.note_read(world.ben, world.chat, 1, world.clock())
+            await world.store.cursors.flush()
+            await world.worker.handle(news)
+            await asyncio.sleep(1)
+        assert await world.outcome(1) == ("pushed", "200")
 
     play(scenario)
 

@@ -20,6 +20,7 @@ from parley.model import Fanout
 from parley.store.dynamodb.schema import CHATS, PUSH_DEVICES, PUSH_OUTCOMES, SCHEMA, SEPARATOR
 from parley.store.push.rows import (
     DEVICES_PER_PERSON_MAX,
+    GIVEN,
     OUTCOME_DAYS,
     Provider,
     PushDevice,
@@ -178,7 +179,32 @@ class DynamoPushOutcomes:
             "at_ms": outcome.at_ms,
             "ttl": (outcome.at_ms + OUTCOME_DAYS * MS_PER_DAY) // MS_PER_SECOND,
         }
+        if outcome.outcome in GIVEN:
+            await self._raise_rung(outcome)
         await retry_unknown(lambda: self._dynamo.put(PUSH_OUTCOMES, item))
+
+    async def _raise_rung(self, outcome: PushOutcome) -> None:
+        """The newest position of a device, in an item beside its outcomes. Never goes back."""
+        key = _rung_place(outcome.chat_id, outcome.user_id, outcome.device_id)
+        values: Item = {
+            ":sequence": outcome.sequence,
+            ":ttl": (outcome.at_ms + OUTCOME_DAYS * MS_PER_DAY) // MS_PER_SECOND,
+        }
+        with contextlib.suppress(ConditionFailed):  # it is there, or newer
+            await retry_unknown(
+                lambda: self._dynamo.update(
+                    PUSH_OUTCOMES,
+                    key,
+                    "SET #sequence = :sequence, #ttl = :ttl",
+                    values,
+                    condition="attribute_not_exists(#sequence) OR #sequence < :sequence",
+                    names={"#sequence": "sequence", "#ttl": "ttl"},
+                )
+            )
+
+    async def rung_through(self, chat_id: str, user_id: str, device_id: str) -> int:
+        item = await self._dynamo.get(PUSH_OUTCOMES, _rung_place(chat_id, user_id, device_id))
+        return number(item or {}, "sequence")
 
     async def find(self, chat_id: str, sequence: int, user_id: str, device_id: str) -> PushOutcome | None:
         key = _place(chat_id, sequence) | {"device": f"{user_id}{SEPARATOR}{device_id}"}
@@ -221,6 +247,10 @@ class DynamoChatFanouts:
 
 def _place(chat_id: str, sequence: int) -> Item:
     return {"place": f"{chat_id}{SEPARATOR}{sequence}"}
+
+
+def _rung_place(chat_id: str, user_id: str, device_id: str) -> Item:
+    return {"place": f"{chat_id}{SEPARATOR}rung", "device": f"{user_id}{SEPARATOR}{device_id}"}
 
 
 def _outcome(chat_id: str, sequence: int, item: Item) -> PushOutcome:

@@ -43,6 +43,12 @@ class PushOutcomes(Protocol):
         """What became of one ring, read strongly."""
         ...
 
+    async def rung_through(self, chat_id: str, user_id: str, device_id: str) -> int:
+        """The newest position of a chat that was given to the provider of a device (noted as `ringing` or
+        `pushed`); 0 if none is known. Read strongly.
+        """
+        ...
+
     async def of_message(self, chat_id: str, sequence: int) -> list[PushOutcome]:
         """What became of the rings of one message, in the order of people and devices."""
         ...

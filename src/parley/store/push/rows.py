@@ -48,6 +48,10 @@ class RingOutcome(StrEnum):
     SKIPPED = "skipped"
 
 
+GIVEN = (RingOutcome.RINGING, RingOutcome.PUSHED)
+"""Outcomes that say that a provider has, or may have, the ring."""
+
+
 class PushOutcome(Struct, frozen=True, kw_only=True):
     """What became of the ring of one message on one device. `detail`: the provider's answer, or why not."""
 

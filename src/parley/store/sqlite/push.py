@@ -26,6 +26,10 @@ REMOVE_DEVICE = (
 OUTCOME_COLUMNS = ", ".join(PushOutcome.__struct_fields__)
 OUTCOMES = f"SELECT {OUTCOME_COLUMNS} FROM push_outcomes WHERE chat_id = ? AND sequence = ?"
 NOTE = f"INSERT OR REPLACE INTO push_outcomes ({OUTCOME_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+RUNG_THROUGH = (
+    "SELECT max(sequence) FROM push_outcomes WHERE chat_id = ? AND user_id = ? AND device_id = ?"
+    " AND outcome IN ('ringing', 'pushed')"
+)
 EXPIRED_PER_STEP = 500
 EXPIRE = (
     "DELETE FROM push_outcomes WHERE (chat_id, sequence, user_id, device_id) IN"
@@ -105,6 +109,10 @@ class SqlitePushOutcomes:
             f"{OUTCOMES} AND user_id = ? AND device_id = ?", (chat_id, sequence, user_id, device_id)
         )
         return _outcome(row) if row else None
+
+    async def rung_through(self, chat_id: str, user_id: str, device_id: str) -> int:
+        row = self._reads.row(RUNG_THROUGH, (chat_id, user_id, device_id))
+        return int(row[0] or 0) if row else 0
 
     async def of_message(self, chat_id: str, sequence: int) -> list[PushOutcome]:
         return [_outcome(row) for row in self._reads.rows(OUTCOMES, (chat_id, sequence))]

@@ -312,6 +312,8 @@ CREATE TABLE push_outcomes (
     PRIMARY KEY (chat_id, sequence, user_id, device_id)
 ) WITHOUT ROWID;
 CREATE INDEX push_outcomes_by_time ON push_outcomes (at_ms);
+CREATE INDEX push_outcomes_rung ON push_outcomes (chat_id, user_id, device_id, sequence)
+    WHERE outcome IN ('ringing', 'pushed');
 
 CREATE TABLE chat_fanouts (
     chat_id TEXT PRIMARY KEY,
