@@ -1,8 +1,9 @@
-"""The real services that tests run against: one Kafka, one DynamoDB Local and one Redis for a whole run.
+"""The real services that tests run against, one of each for a whole run: Cassandra, Kafka, DynamoDB Local, Redis.
 
 A test asks for what it needs, and is skipped (with `CI=true`: fails) where that cannot be started:
 
     endpoint = dynamodb_endpoint()     # tables in memory; credentials are in the environment
+    host, port = cassandra_address()
     brokers = kafka_brokers()
     url = redis_url()
     prefix = fresh_prefix()            # a test's own tables, topics and keys: services are shared
@@ -36,6 +37,7 @@ from ops.local_services import NAMES, ServiceError, ServiceSet, promtool
 FOLDER_VARIABLE = "PARLEY_TEST_SERVICES_FOLDER"
 OWNER_VARIABLE = "PARLEY_TEST_SERVICES_OWNER"
 ADDRESSES = {
+    "cassandra": "PARLEY_CASSANDRA_CONTACT_POINTS",
     "dynamodb": "PARLEY_DYNAMODB_ENDPOINT",
     "kafka": "PARLEY_KAFKA_BROKERS",
     "redis": "PARLEY_REDIS_URL",
@@ -49,6 +51,12 @@ def dynamodb_endpoint() -> str:
         if name.startswith("AWS_"):
             os.environ.setdefault(name, value)
     return variables[ADDRESSES["dynamodb"]]
+
+
+def cassandra_address() -> tuple[str, int]:
+    """Where Cassandra is: a host and a port."""
+    variables = service_environment("cassandra")
+    return variables[ADDRESSES["cassandra"]], int(variables["PARLEY_CASSANDRA_PORT"])
 
 
 def kafka_brokers() -> list[str]:
@@ -85,7 +93,7 @@ def fresh_prefix() -> str:
 def service_environment(name: str) -> dict[str, str]:
     """What the environment of a client, or of a node that a test starts, must hold to find a service."""
     if os.environ.get(ADDRESSES[name]):
-        related = (ADDRESSES[name].rpartition("_")[0] + "_", "AWS_")
+        related = (f"PARLEY_{name.upper()}_", "AWS_")
         return {key: value for key, value in os.environ.items() if key.startswith(related)}
     note = missing_note(name)
     if not note.exists():
