@@ -45,7 +45,7 @@ class CassandraRows:
 
     def _open_bucket(self, chat_id: str) -> int:
         buckets = self.execute("SELECT DISTINCT chat_id, bucket FROM log")
-        return max(row["bucket"] for row in buckets if row["chat_id"] == chat_id)
+        return max((row["bucket"] for row in buckets if row["chat_id"] == chat_id), default=0)
 
     def _at(self, chat_id: str, sequence: int) -> str:
         return f"chat_id = '{chat_id}' AND bucket = {self._bucket(sequence)} AND sequence = {sequence}"

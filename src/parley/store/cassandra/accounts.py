@@ -25,6 +25,7 @@ from parley.store.cassandra.users import encode_user, user_in
 from parley.wire.limits import SESSION_DAYS
 
 SESSIONS_AT_ONCE_MAX = 16
+MICROSECONDS_PER_MS = 1_000
 
 TAKE_NAME = (
     f"INSERT INTO {USERNAMES} (username, user_id, record, password_hash) VALUES (?, ?, ?, ?) IF NOT EXISTS"
@@ -158,7 +159,7 @@ class CassandraAccounts:
         """The time of its use is that of the write, so that a later use stays."""
         await self._cassandra.write(PUT_USER_SESSION, session.user_id, session.session_id, token_hash)
         used = session.last_used_at_ms
-        await self._cassandra.write(PUT_SESSION, token_hash, encode_session(session), used, used)
+        await self._cassandra.write(PUT_SESSION, token_hash, encode_session(session), used, time_of(used))
 
     async def session_by_token(self, token_hash: bytes, *, is_recheck: bool = False) -> Session | None:
         return session_in(await self._cassandra.row(READ_SESSION, token_hash)) if token_hash else None
@@ -184,6 +185,11 @@ class CassandraAccounts:
     async def end_session(self, user_id: str, session_id: str, token_hash: bytes) -> None:
         await self._cassandra.write(END_SESSION, token_hash)
         await self._cassandra.write(END_USER_SESSION, user_id, session_id)
+
+
+def time_of(now_ms: int) -> int:
+    """The time of a write of what happened then: microseconds, as those of other writes."""
+    return now_ms * MICROSECONDS_PER_MS
 
 
 def session_in(row: Row | None) -> Session | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from parley.clock import Clock, iso
 from parley.errors import CounterMissingError, InconsistentCounterError, OutcomeUnknown, StoreUnavailable
-from parley.store.cassandra.chat_state import READ_CHAT, READ_FENCE
+from parley.store.cassandra.chat_state import READ_CHAT, READ_FENCE, CassandraChatStates
 from parley.store.cassandra.client import Cassandra
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.schema import LOG
@@ -44,6 +44,7 @@ class CassandraAllocator:
         self._clock = clock
         self._random = random
         self._deadline_seconds = deadline_seconds
+        self._states = CassandraChatStates(cassandra, False, 1)
         self._buckets: dict[str, int] = {}
 
     async def create(self, chat_id: str) -> None:
@@ -96,17 +97,16 @@ class CassandraAllocator:
         """The client belongs to the store."""
 
     async def _open(self, chat_id: str) -> tuple[int, Row]:
-        """The open bucket, or the last closed one if the next is not open yet, and its fence."""
+        """The open bucket and its fence; that of a chat which has not begun has a counter, too.
+
+        The counter of a closed bucket must not move: it goes on in the next one.
+        """
         bucket = self._buckets.get(chat_id)
         if bucket is None:
             row = await self._cassandra.row(READ_CHAT, chat_id)
             bucket = (row["bucket"] or 0) if row is not None else 0
-        while True:
-            fence = await self._cassandra.row(READ_FENCE, chat_id, bucket) or {}
-            following = (
-                await self._cassandra.row(READ_FENCE, chat_id, bucket + 1) if fence.get("is_closed") else None
-            )
-            if following is None or following["is_closed"] is None:
-                self._buckets[chat_id] = bucket
-                return bucket, fence
-            bucket += 1
+        fence = await self._cassandra.row(READ_FENCE, chat_id, bucket) or {}
+        if fence.get("is_closed"):
+            bucket, fence = await self._states.find_open(chat_id, bucket)
+        self._buckets[chat_id] = bucket
+        return bucket, fence

@@ -38,11 +38,9 @@ class ChatBatches:
         effects = self._planner.effects(state, plan, placed[0], joining)
         sets = dict(sets)
         conditions = {"revision =": plan.membership.revision, **conditions}
-        revision = plan.membership.revision
         pending = None if effects is None else encode_effects(effects)
         if pending is not None:
-            revision = self._planner.consents.make_revision()
-            sets |= {"revision": revision, "pending": pending}
+            sets |= {"revision": self._planner.consents.make_revision(), "pending": pending}
             conditions["pending ="] = None
         if self._marks is not None:
             await self._list(self._marks, state, sets, conditions)
@@ -63,14 +61,14 @@ class ChatBatches:
             await self._release(state, plan, joining)
             return cas
         if pending is not None:
-            await self._end_pending(state, revision, pending)
+            await self._end_pending(state, plan.bucket, pending)
         return cas
 
-    async def _end_pending(self, state: CassandraChatState, revision: str, pending: bytes) -> None:
+    async def _end_pending(self, state: CassandraChatState, bucket: int, pending: bytes) -> None:
         """The change is in the log, and nobody sees it before its effects are written, by whomever."""
-        state.is_stale, state.revision, state.pending = True, revision, pending
+        state.is_stale = True
         try:
-            await self._planner.states.end_pending(state)
+            await self._planner.states.end_pending(state.chat_id, bucket, pending)
         except StoreError as error:
             raise OutcomeUnknown("the effects of a change were not written") from error
 

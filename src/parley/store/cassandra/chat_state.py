@@ -100,7 +100,6 @@ class CassandraChatState:
         self.published: int | None = None
         self.trouble: Refusal | None = None
         self.revision = ""
-        self.pending: bytes | None = None
         self.last_keys: dict[str, bytes] = {}
         self.roles: dict[str, Role] = {}
         self.chat: StoredChat
@@ -113,11 +112,12 @@ class CassandraChatState:
         self.pair = (row["direct_key"] or "").split("|") if row["direct_key"] else []
         self.members, self.owners = row["member_count"] or 0, row["owner_count"] or 0
 
-    def take_fence(self, row: Row) -> None:
+    def take_fence(self, bucket: int, row: Row) -> None:
         """What the open bucket says now; roles of another revision are forgotten."""
+        self.bucket = bucket
         if row["revision"] != self.revision:
             self.roles = {}
-        self.revision, self.pending = row["revision"], row["pending"]
+        self.revision = row["revision"]
         self.epoch, self.listing = row["epoch"], row["listing"]
         self.counter, self.published = row["sequence_counter"], row["published_through"] or 0
 
@@ -208,11 +208,16 @@ class CassandraChatStates:
         state.is_stale = False
 
     async def refresh_fence(self, state: CassandraChatState) -> None:
-        """Find the open bucket, end what is pending there, and learn where the log stands."""
-        fence = await self.find_open(state)
-        state.take_fence(fence)
-        if state.pending is not None:
-            await self.end_pending(state)
+        """Find the open bucket, end what is pending there, and learn where the log stands.
+
+        In this order: nobody may read members by a revision whose effects are not written.
+        """
+        bucket, fence = await self.find_open(state.chat_id, state.bucket)
+        if fence["pending"] is not None:
+            await self.end_pending(state.chat_id, bucket, fence["pending"])
+        if bucket < state.bucket:  # somebody else has looked meanwhile, and knows more
+            return
+        state.take_fence(bucket, fence)
         if self.is_atomic:
             await self._place(state, fence)
         else:
@@ -220,19 +225,22 @@ class CassandraChatStates:
             state.resolved = max(state.resolved, state.bucket * self.bucket_positions)
             state.head = max(state.head, state.resolved, fence["last_sequence"] or 0)
 
-    async def find_open(self, state: CassandraChatState) -> Row:
-        """The fence of the open bucket. A node that died while it opened the next one is followed."""
+    async def find_open(self, chat_id: str, bucket: int) -> tuple[int, Row]:
+        """The open bucket, from this one on, and its fence.
+
+        A node that died before it opened the next one is followed.
+        """
         for _ in range(ATTEMPTS_MAX):
-            fence = await self.cassandra.row(READ_FENCE, state.chat_id, state.bucket)
+            fence = await self.cassandra.row(READ_FENCE, chat_id, bucket)
             if fence is None or fence["is_closed"] is None:
-                fence = await self.cassandra.row(READ_FENCE, state.chat_id, state.bucket, is_serial=True)
+                fence = await self.cassandra.row(READ_FENCE, chat_id, bucket, is_serial=True)
             if fence is None or fence["is_closed"] is None:
-                raise StoreUnavailable(f"the bucket {state.bucket} of {state.chat_id} is not there")
+                raise StoreUnavailable(f"the bucket {bucket} of {chat_id} is not there")
             if not fence["is_closed"]:
-                return fence
-            await self.open_next(state.chat_id, state.bucket, fence)
-            state.bucket += 1
-        raise StoreUnavailable(f"the open bucket of {state.chat_id} moves too fast")
+                return bucket, fence
+            await self.open_next(chat_id, bucket, fence)
+            bucket += 1
+        raise StoreUnavailable(f"the open bucket of {chat_id} moves too fast")
 
     # Buckets
 
@@ -273,34 +281,30 @@ class CassandraChatStates:
         await self.cassandra.resolve(lambda: self.cassandra.cas(attempt), is_done)
         await self.cassandra.write(HINT, bucket + 2, bucket + 1, chat_id)
 
-    async def end_pending(self, state: CassandraChatState) -> None:
-        """Write what a change of members still has to, and forget it."""
-        pending = state.pending
-        if pending is None:
-            return
+    async def end_pending(self, chat_id: str, bucket: int, pending: bytes) -> None:
+        """Write what a change still has to write elsewhere, and forget it."""
         await apply_effects(self.cassandra, decode_effects(pending))
-        attempt = (CLEAR_PENDING, (state.chat_id, state.bucket, pending))
 
         async def is_done() -> bool:
-            found = await self.cassandra.row(READ_FENCE, state.chat_id, state.bucket, is_serial=True)
+            found = await self.cassandra.row(READ_FENCE, chat_id, bucket, is_serial=True)
             return found is None or found["pending"] != pending
 
+        attempt = (CLEAR_PENDING, (chat_id, bucket, pending))
         await self.cassandra.resolve(lambda: self.cassandra.cas(attempt), is_done)
-        state.pending = None
 
     async def fence(self, chat_id: str, revision: str) -> None:
         """A new revision of a chat's membership, with which no append goes on from memory."""
         row = await self.cassandra.row(READ_CHAT, chat_id)
         if row is None:
             return await self._prevent(chat_id)
-        state = self.new_state(chat_id, row["bucket"] or 0)
+        hint = row["bucket"] or 0
 
         async def is_done() -> bool:
-            return bool((await self.find_open(state))["revision"] == revision)
+            return bool((await self.find_open(chat_id, hint))[1]["revision"] == revision)
 
         for _ in range(ATTEMPTS_MAX):
-            found = await self.find_open(state)
-            attempt = (FENCE, (revision, chat_id, state.bucket, found["revision"]))
+            bucket, found = await self.find_open(chat_id, hint)
+            attempt = (FENCE, (revision, chat_id, bucket, found["revision"]))
             if (await self.cassandra.resolve(lambda: self.cassandra.cas(attempt), is_done)).is_applied:  # noqa: B023
                 self.doubt(chat_id)
                 return None

@@ -15,8 +15,9 @@ from cassandra.query import BatchStatement, BatchType, BoundStatement, PreparedS
 from msgspec import Struct
 
 CONNECT_SECONDS_MAX = 10.0
-ANSWER_SECONDS_MAX = 12.0
-"""Longer than the servers' own timeouts: a server that answers late says what it knows of the outcome."""
+ANSWER_SECONDS_MAX = 4.0
+"""Longer than the servers' own timeouts of 2 s: a server that answers late says what it knows."""
+DEFINE_SECONDS_MAX = 60.0
 ROWS_PER_PAGE = 1_000
 PROTOCOL_VERSION = 5
 """Of Cassandra 4.0 and later; it checks every frame, and a statement may name its keyspace."""
@@ -90,7 +91,7 @@ class Connection:
     def execute(self, cql: str) -> list[Row]:
         """One statement as it is, for definitions of tables. It waits until all nodes agree."""
         assert self._session is not None
-        return list(self._session.execute(cql, timeout=ANSWER_SECONDS_MAX * 3))
+        return list(self._session.execute(cql, timeout=DEFINE_SECONDS_MAX))
 
     def is_prepared(self, statements: Sequence[Statement]) -> bool:
         return all(cql in self._prepared for cql, _ in statements)

@@ -19,7 +19,7 @@ from parley.store.buffered_cursors import (
     Report,
     moved,
 )
-from parley.store.cassandra.accounts import READ_SESSION
+from parley.store.cassandra.accounts import READ_SESSION, time_of
 from parley.store.cassandra.chat_state import READ_USER
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.schema import DELIVERY, DEVICES, SESSIONS, USERS
@@ -119,9 +119,9 @@ class CassandraCursorWriter(CursorWriter):
     async def write_seen(self, user_id: str, now_ms: int) -> None:
         row = await self._cassandra.row(READ_USER, user_id) if is_key(user_id) else None
         if row is not None and row["record"] is not None:
-            await self._cassandra.write(SET_SEEN, now_ms, iso(now_ms), user_id)
+            await self._cassandra.write(SET_SEEN, time_of(now_ms), iso(now_ms), user_id)
 
     async def write_used(self, token_hash: bytes, now_ms: int) -> None:
         row = await self._cassandra.row(READ_SESSION, token_hash)
         if row is not None and row["record"] is not None:
-            await self._cassandra.write(SET_USED, now_ms, now_ms, token_hash)
+            await self._cassandra.write(SET_USED, time_of(now_ms), now_ms, token_hash)

@@ -74,9 +74,8 @@ class CassandraOutbox(PublishedMarks):
         row = await self._cassandra.row(READ_CHAT, chat_id)
         if row is None:
             return {}
-        state = self._states.new_state(chat_id, row["bucket"] or 0)
-        found = await self._states.find_open(state)
-        return {**found, "bucket": state.bucket}
+        bucket, found = await self._states.find_open(chat_id, row["bucket"] or 0)
+        return {**found, "bucket": bucket}
 
     async def _remove_failed(self, row: Row, fence: Row) -> None:
         is_old = row["since_ms"] < self._clock() - FAILED_AFTER_MS

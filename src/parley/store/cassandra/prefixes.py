@@ -48,7 +48,7 @@ class CassandraPrefixes:
             self._note(state.chat_id, missing_in(end, found))
             if end < end_max:
                 return state.resolved
-            state.take_fence(await self._states.find_open(state))
+            await self._states.refresh_fence(state)
             if state.bucket == bucket:
                 return state.resolved
 

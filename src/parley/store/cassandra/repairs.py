@@ -179,7 +179,6 @@ class CassandraRepairs:
             "recovered_from_sequence": counter,
             "revision": ids.EVENT + ids.ulid(now_ms, tag_of(f"{state.revision}{counter}")),
         }
-        await self._states.end_pending(state)
         update = fence_update(state.chat_id, state.bucket, sets, {"sequence_counter =": None})
 
         async def is_there() -> bool:
