@@ -1,4 +1,4 @@
-"""The real services that tests run against, one of each for a whole run: Cassandra, Kafka, DynamoDB Local, Redis.
+"""The real services that tests run against, one of each for a whole run.
 
 A test asks for what it needs, and is skipped (with `CI=true`: fails) where that cannot be started:
 

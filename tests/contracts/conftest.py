@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from parley.dynamodb import Dynamo, ItemPage
+from parley.store.cassandra import inspection as cassandra_inspection
 from parley.store.sqlite import inspection
 from tests.contracts.engines import ENGINES, Engine, SqliteEngine
 from tests.memory import maintenance
@@ -43,6 +44,7 @@ def pages_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("CHATS_PER_PAGE", "ROWS_PER_PAGE", "ENTRIES_PER_CHUNK", "KEYS_PER_PAGE"):
         monkeypatch.setattr(inspection, name, 2)
     monkeypatch.setattr(maintenance, "ROWS_PER_PAGE", 2)
+    monkeypatch.setattr(cassandra_inspection, "ROWS_PER_PAGE", 2)
     monkeypatch.setattr(Dynamo, "query", _limited(Dynamo.query))
     monkeypatch.setattr(Dynamo, "scan", _limited(Dynamo.scan))
 

@@ -38,9 +38,7 @@ FORGET_RECORD = (
 SET_USER = f"UPDATE {USERS} SET record = ?, password_hash = ?, version = ? WHERE user_id = ? IF version = ?"
 ADD_OPERATOR = f"INSERT INTO {OPERATORS} (list, user_id, touched) VALUES ('{ONE_LIST}', ?, 0) IF NOT EXISTS"
 REMOVE_OPERATOR = f"DELETE FROM {OPERATORS} WHERE list = '{ONE_LIST}' AND user_id = ? IF EXISTS"
-PUT_SESSION = (
-    f"INSERT INTO {SESSIONS} (token_hash, record, last_used_at_ms) VALUES (?, ?, ?) USING TIMESTAMP ?"
-)
+PUT_SESSION = f"INSERT INTO {SESSIONS} (token_hash, record) VALUES (?, ?)"
 PUT_USER_SESSION = f"INSERT INTO {USER_SESSIONS} (user_id, session_id, token_hash) VALUES (?, ?, ?)"
 READ_SESSION = f"SELECT record, last_used_at_ms FROM {SESSIONS} WHERE token_hash = ?"
 READ_USER_SESSIONS = f"SELECT session_id, token_hash FROM {USER_SESSIONS} WHERE user_id = ?"
@@ -156,10 +154,8 @@ class CassandraAccounts:
     # Sessions
 
     async def add_session(self, session: Session, token_hash: bytes) -> None:
-        """The time of its use is that of the write, so that a later use stays."""
         await self._cassandra.write(PUT_USER_SESSION, session.user_id, session.session_id, token_hash)
-        used = session.last_used_at_ms
-        await self._cassandra.write(PUT_SESSION, token_hash, encode_session(session), used, time_of(used))
+        await self._cassandra.write(PUT_SESSION, token_hash, encode_session(session))
 
     async def session_by_token(self, token_hash: bytes, *, is_recheck: bool = False) -> Session | None:
         return session_in(await self._cassandra.row(READ_SESSION, token_hash)) if token_hash else None

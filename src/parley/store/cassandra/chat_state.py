@@ -44,7 +44,7 @@ NO_KEY = b""
 
 STATICS = (
     "is_closed, epoch, revision, pending, sequence_counter, written_through, last_sequence, listing,"
-    " published_through"
+    " resolved_through, published_through"
 )
 READ_FENCE = f"SELECT {STATICS} FROM {LOG} WHERE chat_id = ? AND bucket = ? LIMIT 1"
 READ_CHAT = f"SELECT * FROM {CHATS} WHERE chat_id = ?"
@@ -222,7 +222,8 @@ class CassandraChatStates:
             await self._place(state, fence)
         else:
             state.trouble = None
-            state.resolved = max(state.resolved, state.bucket * self.bucket_positions)
+            start = state.bucket * self.bucket_positions
+            state.resolved = max(state.resolved, start, fence["resolved_through"] or 0)
             state.head = max(state.head, state.resolved, fence["last_sequence"] or 0)
 
     async def find_open(self, chat_id: str, bucket: int) -> tuple[int, Row]:

@@ -17,7 +17,7 @@ from parley.concurrency import map_concurrently
 from parley.core.consent import ConsentFacts
 from parley.errors import StoreUnavailable
 from parley.model import AccountState, Relation, User
-from parley.store.cassandra.chat_state import ATTEMPTS_MAX, READ_USER, CassandraChatStates
+from parley.store.cassandra.chat_state import ATTEMPTS_MAX, READ_MEMBER, READ_USER, CassandraChatStates
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Statement
 from parley.store.cassandra.effects import END_JOINING, JOINING
@@ -126,6 +126,15 @@ class Consents:
             if await self.write(user_id, await self.revision(user_id)):
                 return await self.end_joining(user_id)
         raise StoreUnavailable("this person's relations are being written to by too many at once")
+
+    async def is_joining(self, user_id: str, chat_id: str) -> bool:
+        return await self._cassandra.row(READ_ONE, user_id, JOINING, chat_id, is_serial=True) is not None
+
+    async def has_joined(self, user_id: str, chat_id: str) -> bool:
+        """Whether they are in a chat, by now and by all that was committed there."""
+        await self._states.load(chat_id)
+        row = await self._cassandra.row(READ_MEMBER, chat_id, user_id)
+        return row is not None and row["role"] is not None
 
     async def end_joining(self, user_id: str) -> None:
         """Whatever is about to put them into a chat by what was true before fails."""

@@ -86,14 +86,15 @@ class CassandraInspection:
         chat, key = chat_in(row), row["direct_key"]
         direct = await self._cassandra.row(READ_DIRECT, key) if key else None
         is_direct = chat.chat_type is ChatType.DIRECT
-        bucket, _ = await self._counters.fence(chat.chat_id)
+        bucket, fence = await self._counters.fence(chat.chat_id)
+        start = bucket * self._states.bucket_positions
         return ChatRow(
             chat_id=chat.chat_id,
             chat_type=chat.chat_type.value,
             epoch=chat.epoch,
             direct_key=key,
             is_keyed=not is_direct or (direct is not None and direct["chat_id"] == chat.chat_id),
-            resolved_through=bucket * self._states.bucket_positions,
+            resolved_through=max(start, fence.get("resolved_through") or 0),
         )
 
     # Members
@@ -124,20 +125,21 @@ class CassandraInspection:
     async def log(self, chat: ChatRow) -> AsyncIterator[LogChunk]:
         """The counter is read before the entries: numbers that were written by then must be there."""
         await self._open()
-        before, bucket = await self._counters.read(chat.chat_id), 0
+        before, bucket, held = await self._counters.read(chat.chat_id), 0, list[EntryRow]()
         while True:
             last, _ = await self._counters.fence(chat.chat_id)
             keys = await self._keys_in(chat.chat_id, bucket)
-            certain = max(before.written, last * self._states.bucket_positions)
+            certain = max(before.written, chat.resolved_through, last * self._states.bucket_positions)
             async for rows in self._rows.pages(chat.chat_id, bucket, ROWS_PER_PAGE):
-                entries = [await self._entry(chat.chat_id, row, keys, bucket < last) for row in rows]
-                yield LogChunk(entries, certain_through=certain)
+                if held:
+                    yield LogChunk(held, certain_through=certain)
+                held = [await self._entry(chat.chat_id, row, keys, bucket < last) for row in rows]
             if bucket >= last:
                 break
             bucket += 1
         after = await self._counters.read(chat.chat_id)
         given = after.written if self._counters.is_atomic else after.last or 0
-        yield LogChunk([], certain_through=certain, end=CounterRow(after.last, given_through=given))
+        yield LogChunk(held, certain_through=certain, end=CounterRow(after.last, given_through=given))
 
     async def _keys_in(self, chat_id: str, bucket: int) -> dict[bytes, int]:
         rows = await self._cassandra.rows(READ_KEYS, chat_id, bucket)

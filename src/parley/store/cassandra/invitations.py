@@ -104,7 +104,8 @@ class CassandraInvitations:
             revision = await self._consents.revision(user_id) if is_key(user_id) else None
             if await self.invitation(user_id, chat_id) is None:
                 return False
+            is_joining = await self._consents.is_joining(user_id, chat_id)
             if await self._consents.write(user_id, revision, (DELETE, (user_id, INVITATION, chat_id))):
                 await self._consents.end_joining(user_id)
-                return True
+                return not (is_joining and await self._consents.has_joined(user_id, chat_id))
         raise StoreUnavailable("this person's invitations are being written to by too many at once")

@@ -35,7 +35,7 @@ LOG = _define(
     """chat_id text, bucket int, sequence bigint, client_key blob,
     is_closed boolean static, epoch int static, revision text static, pending blob static,
     sequence_counter bigint static, written_through bigint static, last_sequence bigint static,
-    listing text static, published_through bigint static,
+    resolved_through bigint static, listing text static, published_through bigint static,
     recovered_at text static, recovered_from_sequence bigint static,
     kind text, sender_id text, message_id text, wire blob, stored_at bigint,
     PRIMARY KEY ((chat_id, bucket), sequence, client_key)""",

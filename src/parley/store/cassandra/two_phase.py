@@ -200,7 +200,7 @@ class CassandraTwoPhaseAppends:
         return True
 
     async def _commit(self, state: CassandraChatState, attempt: KeptAttempt) -> bool:
-        sets: dict[str, object] = {"revision": attempt.plan.membership.revision}
+        sets: dict[str, object] = {"resolved_through": state.resolved}
         conditions: dict[str, object] = {}
         if state.head < attempt.last:
             sets["last_sequence"] = attempt.last

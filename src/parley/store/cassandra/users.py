@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec.structs import replace
 
-from parley.model import User
+from parley.model import AccountState, User
 from parley.store.cassandra.connection import Row
 
 encode_user = msgspec.json.Encoder().encode
@@ -14,4 +14,5 @@ _decode = msgspec.json.Decoder(User).decode
 
 def user_in(row: Row) -> User:
     user = _decode(row["record"])
-    return user if row["last_seen"] is None else replace(user, last_seen=row["last_seen"])
+    is_seen = row["last_seen"] is not None and user.state is not AccountState.DELETED
+    return replace(user, last_seen=row["last_seen"]) if is_seen else user
