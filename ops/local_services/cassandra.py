@@ -21,7 +21,7 @@ YAML = """\
 cluster_name: parley
 partitioner: org.apache.cassandra.dht.Murmur3Partitioner
 endpoint_snitch: SimpleSnitch
-commitlog_sync: batch
+{sync}
 listen_address: 127.0.0.1
 rpc_address: 127.0.0.1
 native_transport_port: {native}
@@ -38,6 +38,10 @@ seed_provider:
     parameters:
       - seeds: 127.0.0.1:{storage}
 """
+DURABLE = "commitlog_sync: batch"
+"""A write is on the disk before it is answered."""
+FORGETFUL = "commitlog_sync: periodic\ncommitlog_sync_period: 10000ms"
+"""It is written to the disk, and not waited for."""
 LOGBACK = """\
 <configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
@@ -60,7 +64,7 @@ class Cassandra(Service):
     title = f"Cassandra {VERSION}"
     port_names = ("native", "storage")
     note = ""
-    can_forget = False
+    can_forget = True
 
     def program(self, say: Say) -> Path:
         return fetched(f"cassandra-{VERSION}", lambda into: self._fetch(into, say), say)
@@ -71,7 +75,8 @@ class Cassandra(Service):
     def prepare(self, program: Path, place: Place) -> list[str]:
         place.data.mkdir(exist_ok=True)
         yaml, logback = place.folder / "cassandra.yaml", place.folder / "logback.xml"
-        yaml.write_text(YAML.format(**place.ports), encoding="utf-8")
+        sync = FORGETFUL if place.in_memory else DURABLE
+        yaml.write_text(YAML.format(sync=sync, **place.ports), encoding="utf-8")
         logback.write_text(LOGBACK, encoding="utf-8")
         options = [
             "-Xms256m",

@@ -47,6 +47,7 @@ IS_OPERATOR = f"SELECT user_id FROM {OPERATORS} WHERE list = '{ONE_LIST}' AND us
 NOTE_DELETION = f"INSERT INTO {DELETIONS} (user_id, since_ms, username) VALUES (?, ?, ?)"
 READ_DELETION = f"SELECT username FROM {DELETIONS} WHERE user_id = ?"
 FREE_NAME = f"DELETE FROM {USERNAMES} WHERE username = ? IF user_id = ?"
+TAKE_EMPTY_NAME = f"INSERT INTO {USERNAMES} (username, user_id) VALUES (?, ?) IF NOT EXISTS"
 USERS_AFTER = f"SELECT user_id, record, last_seen FROM {USERS} WHERE token(user_id) > token(?)"
 ALL_USERS = f"SELECT user_id, record, last_seen FROM {USERS}"
 
@@ -111,6 +112,7 @@ class CassandraAccountAdmin:
         noted = await self._cassandra.row(READ_DELETION, user_id)
         if noted is not None and noted["username"]:
             await self._cassandra.cas((FREE_NAME, (noted["username"], user_id)))
+            await self._cassandra.cas((TAKE_EMPTY_NAME, (emptied(user).username, user_id)))
         await self._end_what_is_under_way(user_id)
         return await self._user(user_id)
 

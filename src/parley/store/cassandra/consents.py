@@ -25,13 +25,18 @@ from parley.store.cassandra.schema import DELIVERY, RELATIONS
 from parley.store.cassandra.users import user_in
 
 PEOPLE_AT_ONCE_MAX = 32
+JOINING_SECONDS_MAX = 600
+"""No write takes longer. What a node that died has left behind goes by itself."""
 
 READ_REVISION = f"SELECT revision, contacts, blocks FROM {RELATIONS} WHERE user_id = ? LIMIT 1"
 READ_ONE = f"SELECT record FROM {RELATIONS} WHERE user_id = ? AND kind = ? AND other_id = ?"
 READ_KIND = f"SELECT other_id, record FROM {RELATIONS} WHERE user_id = ? AND kind = ?"
 READ_PLACES = f"SELECT chat_id, has_left, is_unasked FROM {DELIVERY} WHERE user_id = ?"
 MOVE = f"UPDATE {RELATIONS} SET revision = ? WHERE user_id = ? IF revision = ?"
-PUT_JOINING = f"INSERT INTO {RELATIONS} (user_id, kind, other_id, record) VALUES (?, '{JOINING}', ?, ?)"
+PUT_JOINING = (
+    f"INSERT INTO {RELATIONS} (user_id, kind, other_id, record) VALUES (?, '{JOINING}', ?, ?)"
+    f" USING TTL {JOINING_SECONDS_MAX}"
+)
 
 
 class Newcomer(NamedTuple):
@@ -74,19 +79,21 @@ class Consents:
         return {one.user_id: one for one in found if one is not None}
 
     async def _newcomer(self, actor_id: str, user_id: str) -> Newcomer | None:
-        """The revision is read before what it covers."""
+        """The revision is read before what it covers. Chats that they are about to be in count, too."""
         revision = await self.revision(user_id)
         row = await self._cassandra.row(READ_USER, user_id)
         user = user_in(row) if row is not None and row["record"] is not None else None
         if user is None or user.state is AccountState.DELETED:
             return None
+        joining = await self._cassandra.rows(READ_KIND, user_id, JOINING)
         places = await self._cassandra.rows(READ_PLACES, user_id)
-        current = [place for place in places if place["has_left"] is False]
+        current = {place["chat_id"]: place["is_unasked"] for place in places if place["has_left"] is False}
+        current = {row["other_id"]: True for row in joining} | current
         facts = ConsentFacts(
             who_may_add=user.who_may_add,
             is_contact=await self.has(user_id, Relation.CONTACT, actor_id),
             has_blocked=await self.has(user_id, Relation.BLOCK, actor_id),
-            unasked_chats=sum(bool(place["is_unasked"]) for place in current),
+            unasked_chats=sum(map(bool, current.values())),
         )
         return Newcomer(user, facts, len(current), revision)
 
