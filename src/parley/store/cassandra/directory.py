@@ -6,7 +6,8 @@ finds it before they are written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
 from parley.concurrency import map_concurrently
 from parley.core.consent import decide_adding
@@ -24,7 +25,8 @@ from parley.store.ports import Allocator
 from parley.store.rules import direct_key, no_user
 from parley.wire.limits import USER_CHATS_MAX
 
-ATTEMPTS_MAX = 10
+ATTEMPTS_MAX = 40
+RACE_PAUSE_SECONDS_MAX = 0.1
 
 BEGIN = (
     f"UPDATE {LOG} SET is_closed = false, epoch = ?, revision = ?, pending = ?, sequence_counter = 0,"
@@ -48,11 +50,13 @@ class CassandraDirectory:
         states: CassandraChatStates,
         consents: Consents,
         allocator: Allocator | None,
+        random: Callable[[], float],
     ) -> None:
         self._cassandra = cassandra
         self._states = states
         self._consents = consents
         self._allocator = allocator
+        self._random = random
 
     async def create_chat(self, chat: StoredChat, member_ids: Sequence[str]) -> tuple[StoredChat, bool]:
         people = sorted({*member_ids, chat.created_by})
@@ -67,6 +71,7 @@ class CassandraDirectory:
             newcomers = await self._check_people(chat, people)
             if await self._create(chat, newcomers, key, direct.get("revision")):
                 return chat, True
+            await asyncio.sleep(self._random() * RACE_PAUSE_SECONDS_MAX)
         raise StoreUnavailable("the chat could not be written")
 
     async def _check_block(self, chat: StoredChat, people: Sequence[str]) -> None:

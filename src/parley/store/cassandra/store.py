@@ -110,7 +110,7 @@ class CassandraStore:
                 planner, batches, allocator, prefixes, metrics, reach, hold, append_seconds
             )
         self.log = CassandraLog(planner, appends, prefixes, metrics)
-        self.directory = CassandraDirectory(cassandra, states, consents, allocator)
+        self.directory = CassandraDirectory(cassandra, states, consents, allocator, chance)
         self.accounts = CassandraAccounts(cassandra, consents)
         chat_ids_of = self.directory.chat_ids_of
         self.account_admin = CassandraAccountAdmin(
