@@ -3,6 +3,7 @@
 Engines that differ only in who gives the numbers run the suites that numbers matter to.
 """
 
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,19 @@ from tests.contracts.engines import ENGINES, Engine, SqliteEngine
 from tests.memory import maintenance
 
 ALL_OF_THE_LOG = ("test_log_", "test_store_model")
-SUITES = {"dynamodb-redis": (*ALL_OF_THE_LOG, "test_repairs"), "dynamodb-sequencer": ALL_OF_THE_LOG}
-"""Which suites an engine runs, if not all. A sequencer's counters are in the tables: repairs are the same."""
+NUMBERS = ("test_log_sealing", "test_log_counters", "test_repairs")
+RACES = ("test_log_appending", "test_log_idempotency", "test_log_membership", "test_log_reading")
+SUITES = {
+    "dynamodb-redis": (*ALL_OF_THE_LOG, "test_repairs"),
+    "dynamodb-sequencer": ALL_OF_THE_LOG,
+    "cassandra-two_phase": (*NUMBERS, *RACES, "test_store_model"),
+    "cassandra-redis": NUMBERS,
+}
+"""Which suites an engine runs, if not all. A sequencer's counters are in the tables: repairs are the same.
+
+What does not depend on who gives the numbers, and decisions that all share, runs on Cassandra in atomic."""
+if os.environ.get("PARLEY_TEST_ALL_SUITES"):
+    SUITES.clear()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
