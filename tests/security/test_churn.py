@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from parley.gateway import connection
 from parley.gateway.turns import LoopShare, LoopTurns
 from tests.harness.clients import Person
 from tests.integration.gateway.serving import Place, Served
@@ -53,17 +54,20 @@ async def test_a_client_that_is_gone_before_its_turn_costs_no_more(
         monkeypatch.setattr(served.app.hub, "subscribe", subscribed.append)
         wire = await asyncio.to_thread(flood_socket, served.port, ann)
         await entered.wait()
-        (connection,) = served.app.gateway.connections
+        (socket_of_ann,) = served.app.gateway.connections
         wire.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_AT_CLOSE)
         wire.close()
-        await eventually(lambda: connection._protocol.transport is None)
+        await eventually(lambda: socket_of_ann._protocol.transport is None)
         goes_on.set()
         await eventually(lambda: not served.app.gateway.connections)
         assert subscribed == []
 
 
-async def test_clients_that_are_gone_do_not_pile_up_in_line(place: Place) -> None:
+async def test_clients_that_are_gone_do_not_pile_up_in_line(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Their user has used up the loop for long: each that is reset leaves the line, and nothing is kept."""
+    monkeypatch.setattr(connection, "REQUEST_SECONDS_MAX", LONG_SECONDS)
     async with place.serving() as served:
         (ann,) = await served.people("ann")
         live = served.app.gateway._live
