@@ -50,6 +50,8 @@ LOGBACK = """\
   <root level="WARN"><appender-ref ref="out"/></root>
 </configuration>
 """
+HEAP = "-Xmx512m"
+"""Each table takes a part of it, and tests have keyspaces of their own."""
 OPENED = (
     "--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED",
     "--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED",
@@ -79,7 +81,7 @@ class Cassandra(Service):
         yaml.write_text(YAML.format(sync=sync, **place.ports), encoding="utf-8")
         logback.write_text(LOGBACK, encoding="utf-8")
         options = [
-            "-Xms256m",
+            HEAP,
             f"-Dcassandra.config=file://{yaml}",
             f"-Dcassandra.storagedir={place.data}",
             f"-Dlogback.configurationFile={logback}",

@@ -76,7 +76,9 @@ def add_options(verb: argparse.ArgumentParser, name: str) -> None:
     if name not in ("status", "fetch", "guard"):
         verb.add_argument("--env", type=Path, help=f"the environment file (default: {ENV_NAME} in --data)")
     if name in ("up", "reset"):
-        memory = "DynamoDB Local keeps its tables in memory, Cassandra waits for no disk: faster, and not safe"
+        memory = (
+            "DynamoDB Local keeps its tables in memory, Cassandra waits for no disk: faster, and not safe"
+        )
         verb.add_argument("--memory", action="store_true", help=memory)
         owner = "when this process ends, kill the services and delete their data"
         verb.add_argument("--owner", type=int, metavar="PID", help=owner)

@@ -56,6 +56,15 @@ def shared_connection() -> Connection:
     return connection
 
 
+def end_shared_connection() -> None:
+    """Each table costs the server memory, so its keyspace goes with the process."""
+    if shared_connection.cache_info().currsize:
+        connection = shared_connection()
+        connection.execute(f"DROP KEYSPACE {connection.address.keyspace}")
+        connection.shutdown()
+        shared_connection.cache_clear()
+
+
 @cache
 def redis_program() -> Redis:
     return Redis.from_url(redis_url())

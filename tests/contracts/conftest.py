@@ -13,6 +13,7 @@ import pytest
 from parley.dynamodb import Dynamo, ItemPage
 from parley.store.cassandra import inspection as cassandra_inspection
 from parley.store.sqlite import inspection
+from tests.contracts.cassandra_engine import end_shared_connection
 from tests.contracts.engines import ENGINES, Engine, SqliteEngine
 from tests.memory import maintenance
 
@@ -37,6 +38,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         suite = metafunc.module.__name__.rpartition(".")[2]
         names = [name for name in ENGINES if suite.startswith(SUITES.get(name, ("",)))]
         metafunc.parametrize("engine", names, indirect=True)
+
+
+def pytest_sessionfinish() -> None:
+    end_shared_connection()
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
+from parley.store.cassandra.connection import Address, Connection
 from tests.clusters import own_names, until_acquainted
 from tests.harness.clients import HttpClient, Person, RawClient
 from tests.harness.cluster import ClusterProcess
 from tests.harness.server import run_parley
-from tests.services import service_environment
+from tests.services import cassandra_address, service_environment
 
 NAMES = ("n1", "n2")
 WRITERS = 12
@@ -38,8 +39,19 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterP
         **MODES[request.param],
     }
     del environment["PARLEY_DYNAMODB_PREFIX"]
-    with ClusterProcess(tmp_path, environment, NAMES) as started:
-        yield started
+    try:
+        with ClusterProcess(tmp_path, environment, NAMES) as started:
+            yield started
+    finally:
+        drop(environment["PARLEY_CASSANDRA_KEYSPACE"])
+
+
+def drop(keyspace: str) -> None:
+    host, port = cassandra_address()
+    connection = Connection(Address(contact_points=(host,), port=port, keyspace=keyspace))
+    connection.connect()
+    connection.execute(f"DROP KEYSPACE IF EXISTS {keyspace}")
+    connection.shutdown()
 
 
 async def test_two_nodes_serve_one_chat(cluster: ClusterProcess) -> None:
