@@ -14,7 +14,7 @@ from parley.ids import EVENT, Ids
 from parley.sequencing.redis import RedisAllocator, key_of
 from parley.store.cassandra.allocator import CassandraAllocator
 from parley.store.cassandra.client import Cassandra
-from parley.store.cassandra.connection import Address, Connection
+from parley.store.cassandra.connection import Address, CassandraConnection
 from parley.store.cassandra.schema import (
     CHAT_INVITATIONS,
     KEYS,
@@ -42,11 +42,11 @@ KEPT = frozenset({LOG, KEYS, RELATIONS, CHAT_INVITATIONS, SCHEMA})
 
 
 @cache
-def shared_connection() -> Connection:
+def shared_connection() -> CassandraConnection:
     """One for all tests of this process: to connect takes longer than most of them. It creates the tables."""
     host, port = cassandra_address()
     keyspace = f"t{secrets.token_hex(5)}"
-    connection = Connection(Address(contact_points=(host,), port=port, keyspace=keyspace))
+    connection = CassandraConnection(Address(contact_points=(host,), port=port, keyspace=keyspace))
     connection.connect()
 
     async def create() -> None:
@@ -73,7 +73,9 @@ def redis_program() -> Redis:
 class CassandraOpenStore(PortsOfStore):
     """`options` go to the store as they are, for tests that look inside."""
 
-    def __init__(self, connection: Connection, allocator: str | None, options: dict[str, Any]) -> None:
+    def __init__(
+        self, connection: CassandraConnection, allocator: str | None, options: dict[str, Any]
+    ) -> None:
         self.connection = connection
         self.clock = VirtualClock(START_MS)
         self.ids = Ids(random.SystemRandom().getrandbits)

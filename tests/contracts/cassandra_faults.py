@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from cassandra import OperationTimedOut
 
-from parley.store.cassandra.connection import Connection, OnError, OnRows, Row, Statement
+from parley.store.cassandra.connection import CassandraConnection, OnError, OnRows, Row, Statement
 
 Wanted = Callable[[Sequence[Statement]], bool]
 
@@ -18,10 +18,10 @@ def appends(statements: Sequence[Statement]) -> bool:
     return len(statements) > 1 and any("wire)" in cql for cql, _ in statements)
 
 
-class FaultyConnection(Connection):
+class FaultyConnection(CassandraConnection):
     """Shares the session of another one. `loses_answer` and `loses_request` are asked once each time."""
 
-    def __init__(self, behind: Connection) -> None:
+    def __init__(self, behind: CassandraConnection) -> None:
         super().__init__(behind.address)
         self._behind = behind
         self.loses_answer: Wanted = nothing

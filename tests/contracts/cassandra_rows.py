@@ -3,7 +3,7 @@
 from typing import Any
 
 from parley.model import Role
-from parley.store.cassandra.connection import Connection
+from parley.store.cassandra.connection import CassandraConnection
 from parley.store.cassandra.schema import TABLES
 
 TRUNCATED = ("sessions", "push_rung")
@@ -12,7 +12,7 @@ LATE = 2**40
 
 
 class CassandraRows:
-    def __init__(self, connection: Connection, bucket_positions: int) -> None:
+    def __init__(self, connection: CassandraConnection, bucket_positions: int) -> None:
         self._connection = connection
         self._bucket_positions = bucket_positions
 

@@ -14,7 +14,7 @@ from parley.ids import Ids
 from parley.model import Action, Appended, Relation, Role
 from parley.store.cassandra.allocator import CassandraAllocator
 from parley.store.cassandra.client import Cassandra
-from parley.store.cassandra.connection import Address, Connection, Statement
+from parley.store.cassandra.connection import Address, CassandraConnection, Statement
 from parley.store.cassandra.schema import LOG, check_tables
 from parley.store.cassandra.store import CassandraStore
 from parley.telemetry import Metrics
@@ -239,10 +239,11 @@ async def test_a_block_ends_an_addition_that_has_begun() -> None:
         assert await one.directory.role(chat, ben) is None
 
 
-async def test_closing_leaves_no_socket_and_no_thread_of_its_own() -> None:
+async def test_closing_leaves_no_thread_of_its_own() -> None:
+    """What the driver started ends with it, except the one thread that all its loops share."""
     host, port = cassandra_address()
     before = {thread.name for thread in threading.enumerate()}
-    cassandra = Cassandra(Connection(Address(contact_points=(host,), port=port)))
+    cassandra = Cassandra(CassandraConnection(Address(contact_points=(host,), port=port)))
     await cassandra.connect()
     await cassandra.rows("SELECT cluster_name FROM system.local")
     await cassandra.close()
@@ -252,7 +253,7 @@ async def test_closing_leaves_no_socket_and_no_thread_of_its_own() -> None:
 
 async def test_a_store_that_is_not_there_is_unavailable() -> None:
     """Never an error of the driver."""
-    cassandra = Cassandra(Connection(Address(contact_points=("127.0.0.1",), port=1)))
+    cassandra = Cassandra(CassandraConnection(Address(contact_points=("127.0.0.1",), port=1)))
     with pytest.raises(StoreUnavailable, match="does not answer"):
         await cassandra.connect()
     await cassandra.close()
@@ -272,11 +273,12 @@ async def test_an_allocator_takes_other_numbers_after_a_lost_answer() -> None:
 
 
 async def test_a_server_starts_only_on_its_tables() -> None:
+    """Without its keyspace it says what to run."""
     async with CassandraEngine(None).opened() as store:
         assert await check_tables(store.store.cassandra) == BUCKET_POSITIONS
         elsewhere = CassandraStore(
             Cassandra(
-                Connection(
+                CassandraConnection(
                     Address(
                         contact_points=store.connection.address.contact_points,
                         port=store.connection.address.port,

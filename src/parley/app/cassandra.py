@@ -14,7 +14,7 @@ from parley.ids import Ids
 from parley.store.cassandra.allocator import CassandraAllocator
 from parley.store.cassandra.append import MESSAGES_PER_BATCH_MAX
 from parley.store.cassandra.client import DEADLINE_SECONDS, Cassandra
-from parley.store.cassandra.connection import Address, Connection
+from parley.store.cassandra.connection import Address, CassandraConnection
 from parley.store.cassandra.schema import check_tables
 from parley.store.cassandra.store import CassandraStore
 from parley.store.ports import APPEND_SECONDS_MAX
@@ -35,7 +35,7 @@ def make_client(config: Config, deadline_seconds: float = DEADLINE_SECONDS) -> C
         password=settings.password,
         tls=make_tls(settings),
     )
-    return Cassandra(Connection(address), deadline_seconds=deadline_seconds)
+    return Cassandra(CassandraConnection(address), deadline_seconds=deadline_seconds)
 
 
 def make_tls(settings: CassandraConfig) -> ssl.SSLContext | None:

@@ -15,7 +15,7 @@ QUIET_SECONDS = 5.0
 log = structlog.get_logger("parley.store")
 
 
-class PublishedMarks(ABC):
+class OutboxMarks(ABC):
     """The part of an `Outbox` that is the same on every shared store."""
 
     def __init__(self) -> None:

@@ -15,8 +15,8 @@ from parley.errors import LAST_OPERATOR, NO_SUCH_USER, Refused
 from parley.model import AccountDeletion, AccountState, AuditRecord, User, UserPage
 from parley.store.cassandra.accounts import (
     ADD_OPERATOR,
-    Account,
     CassandraAccounts,
+    StoredAccount,
     session_in,
 )
 from parley.store.cassandra.chat_state import CassandraChatStates
@@ -88,7 +88,7 @@ class CassandraAccountAdmin:
         if state is not AccountState.ACTIVE:
             await self._step_down(user, witness_id)
 
-        def changed(before: Account) -> Account | None:
+        def changed(before: StoredAccount) -> StoredAccount | None:
             if before.user.state is AccountState.DELETED:
                 return None
             return before._replace(user=replace(before.user, state=state, last_seen=None))

@@ -49,7 +49,7 @@ encode_session = msgspec.json.Encoder().encode
 _decode_session = msgspec.json.Decoder(Session).decode
 
 
-class Account(NamedTuple):
+class StoredAccount(NamedTuple):
     user: User
     password_hash: str
     version: int
@@ -88,11 +88,11 @@ class CassandraAccounts:
         account = await self.account(user_id)
         return None if account is None else account.user
 
-    async def account(self, user_id: str) -> Account | None:
+    async def account(self, user_id: str) -> StoredAccount | None:
         row = await self._cassandra.row(READ_USER, user_id) if is_key(user_id) else None
         if row is None or row["record"] is None:
             return None
-        return Account(user_in(row), row["password_hash"] or "", row["version"])
+        return StoredAccount(user_in(row), row["password_hash"] or "", row["version"])
 
     async def user_by_name(self, username: str) -> tuple[User, str] | None:
         found = await self._cassandra.row(READ_NAME, username) if is_key(username) else None
@@ -105,7 +105,7 @@ class CassandraAccounts:
         return None if account is None else (account.user, account.password_hash)
 
     async def update_user(self, user: User, password_hash: str | None = None) -> None:
-        def updated(before: Account) -> Account | None:
+        def updated(before: StoredAccount) -> StoredAccount | None:
             if before.user.state is AccountState.DELETED:
                 return None
             after = replace(
@@ -115,7 +115,7 @@ class CassandraAccounts:
                 last_seen=None,
                 state=before.user.state,
             )
-            return Account(after, before.password_hash if password_hash is None else password_hash, 0)
+            return StoredAccount(after, before.password_hash if password_hash is None else password_hash, 0)
 
         change = await self.change(user.user_id, updated)
         if change is None:
@@ -129,7 +129,7 @@ class CassandraAccounts:
             )
 
     async def change(
-        self, user_id: str, change: Callable[[Account], Account | None]
+        self, user_id: str, change: Callable[[StoredAccount], StoredAccount | None]
     ) -> tuple[User, User] | None:
         """Write what `change` makes of an account. Returns it before and after; None if it made nothing."""
         for _ in range(ATTEMPTS_MAX):

@@ -30,8 +30,8 @@ from parley.core.permissions import joins_alone
 from parley.errors import Refusal
 from parley.model import AccountState, Action, Draft, Role
 from parley.store.cassandra.chat_state import CassandraChatState, CassandraChatStates, KnownPeople
-from parley.store.cassandra.consents import Consents, Newcomer
-from parley.store.cassandra.effects import Effects, Joined
+from parley.store.cassandra.consents import Consents, Joiner
+from parley.store.cassandra.effects import Effects, JoinedMember
 from parley.store.cassandra.invitations import CassandraInvitations
 from parley.store.cassandra.log_rows import LogRows, StoredKey
 from parley.store.chat_append import ChatAppend, Placed, Twin
@@ -55,13 +55,13 @@ class AppendPlan(Struct):
     bucket: int
     indices: list[int] = field(default_factory=list)
     twins: list[Twin] = field(default_factory=list)
-    newcomer: Newcomer | None = None
+    newcomer: Joiner | None = None
     """Of the change, if it is a join."""
     planned: dict[bytes, int] = field(default_factory=dict)
     """Ids of the drafts that are planned so far."""
 
 
-class UnsavedMarks(Protocol):
+class ListedMarks(Protocol):
     """How far each chat is on the bus, and the list of those that may be behind."""
 
     async def list_chat(self, state: CassandraChatState) -> str:
@@ -194,7 +194,7 @@ class AppendPlanner:
         assert not isinstance(decision, Missing), "everything else was looked up"
         return decision
 
-    async def _join_facts(self, draft: Draft, state: CassandraChatState) -> tuple[JoinFacts, Newcomer | None]:
+    async def _join_facts(self, draft: Draft, state: CassandraChatState) -> tuple[JoinFacts, Joiner | None]:
         assert draft.change is not None
         user_id = draft.change.user_id
         person = (await self.consents.newcomers(draft.sender_id, [user_id])).get(user_id)
@@ -256,7 +256,9 @@ class AppendPlanner:
             case Action.JOINED:
                 is_own = joins_alone(change, placed.draft.sender_id)
                 is_unasked = not is_own and plan.newcomer is not None and plan.newcomer.is_unasked
-                effects.joined = [Joined(change.user_id, change.role, entry.created_at, is_unasked, joining)]
+                effects.joined = [
+                    JoinedMember(change.user_id, change.role, entry.created_at, is_unasked, joining)
+                ]
             case Action.LEFT | Action.REMOVED:
                 effects.left = change.user_id
             case Action.ROLE:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from parley.errors import OutcomeUnknown, StoreError
-from parley.store.cassandra.append import AppendPlan, AppendPlanner, UnsavedMarks
+from parley.store.cassandra.append import AppendPlan, AppendPlanner, ListedMarks
 from parley.store.cassandra.chat_state import CassandraChatState
 from parley.store.cassandra.client import Cas
 from parley.store.cassandra.connection import Statement
@@ -19,7 +19,7 @@ class Withdrawn(StoreError):
 
 
 class ChatBatches:
-    def __init__(self, planner: AppendPlanner, marks: UnsavedMarks | None) -> None:
+    def __init__(self, planner: AppendPlanner, marks: ListedMarks | None) -> None:
         self._planner = planner
         self._cassandra = planner.states.cassandra
         self._marks = marks
@@ -74,7 +74,7 @@ class ChatBatches:
 
     async def _list(
         self,
-        marks: UnsavedMarks,
+        marks: ListedMarks,
         state: CassandraChatState,
         sets: dict[str, object],
         conditions: dict[str, object],

@@ -28,7 +28,7 @@ from msgspec import Struct
 from parley.concurrency import map_concurrently
 from parley.core.backoff import backoff
 from parley.errors import ConfigError, OutcomeUnknown, StoreUnavailable
-from parley.store.cassandra.connection import ROWS_PER_PAGE, Connection, Row, Statement, Values
+from parley.store.cassandra.connection import ROWS_PER_PAGE, CassandraConnection, Row, Statement, Values
 
 DEADLINE_SECONDS = 10.0
 REQUESTS_AT_ONCE_MAX = 256
@@ -61,7 +61,11 @@ class Cassandra:
     """`connection` may be shared: then it is left open."""
 
     def __init__(
-        self, connection: Connection, *, is_shared: bool = False, deadline_seconds: float = DEADLINE_SECONDS
+        self,
+        connection: CassandraConnection,
+        *,
+        is_shared: bool = False,
+        deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
         self.connection = connection
         self.keyspace = connection.address.keyspace

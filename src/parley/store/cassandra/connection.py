@@ -41,7 +41,7 @@ class Address(Struct, frozen=True, kw_only=True):
     tls: ssl.SSLContext | None = None
 
 
-class Connection:
+class CassandraConnection:
     """LOCAL_QUORUM for reads and writes, LOCAL_SERIAL for conditions. The driver repeats nothing itself."""
 
     def __init__(self, address: Address) -> None:

@@ -39,7 +39,7 @@ PUT_JOINING = (
 )
 
 
-class Newcomer(NamedTuple):
+class Joiner(NamedTuple):
     """A person who may be added: what they say to it, and as of which revision."""
 
     user: User
@@ -70,7 +70,7 @@ class Consents:
         self._states = states
         self.make_revision = make_revision
 
-    async def newcomers(self, actor_id: str, user_ids: Iterable[str]) -> dict[str, Newcomer]:
+    async def newcomers(self, actor_id: str, user_ids: Iterable[str]) -> dict[str, Joiner]:
         """Those who exist and are not deleted, in their order."""
         asked = [user_id for user_id in dict.fromkeys(user_ids) if is_key(user_id)]
         found = await map_concurrently(
@@ -78,7 +78,7 @@ class Consents:
         )
         return {one.user_id: one for one in found if one is not None}
 
-    async def _newcomer(self, actor_id: str, user_id: str) -> Newcomer | None:
+    async def _newcomer(self, actor_id: str, user_id: str) -> Joiner | None:
         """The revision is read before what it covers. Chats that they are about to be in count, too."""
         revision = await self.revision(user_id)
         row = await self._cassandra.row(READ_USER, user_id)
@@ -95,7 +95,7 @@ class Consents:
             has_blocked=await self.has(user_id, Relation.BLOCK, actor_id),
             unasked_chats=sum(map(bool, current.values())),
         )
-        return Newcomer(user, facts, len(current), revision)
+        return Joiner(user, facts, len(current), revision)
 
     async def revision(self, user_id: str) -> str | None:
         row = await self._cassandra.row(READ_REVISION, user_id)
@@ -118,7 +118,7 @@ class Consents:
 
         return (await self._cassandra.resolve(lambda: self._cassandra.cas(*batch), is_done)).is_applied
 
-    async def reserve(self, newcomer: Newcomer, chat_id: str, joining: str) -> bool:
+    async def reserve(self, newcomer: Joiner, chat_id: str, joining: str) -> bool:
         """They will be put into a chat, as was decided; False if something has changed since."""
         row = (newcomer.user_id, chat_id, joining)
         return await self.write(newcomer.user_id, newcomer.revision, (PUT_JOINING, row))

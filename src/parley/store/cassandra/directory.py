@@ -17,8 +17,8 @@ from parley.model import ChatMember, ChatType, Relation, Role, StoredChat
 from parley.store.cassandra.chat_state import READ_CHAT, READ_FENCE, CassandraChatStates
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Row
-from parley.store.cassandra.consents import PEOPLE_AT_ONCE_MAX, Consents, Newcomer
-from parley.store.cassandra.effects import Effects, Joined, chat_in, encode_effects
+from parley.store.cassandra.consents import PEOPLE_AT_ONCE_MAX, Consents, Joiner
+from parley.store.cassandra.effects import Effects, JoinedMember, chat_in, encode_effects
 from parley.store.cassandra.relations import READ_DIRECT
 from parley.store.cassandra.schema import DELIVERY, DIRECT_CHATS, LOG, MEMBERSHIPS
 from parley.store.ports import Allocator
@@ -81,7 +81,7 @@ class CassandraDirectory:
             ):
                 raise Refused(BLOCKED)
 
-    async def _check_people(self, chat: StoredChat, people: list[str]) -> list[Newcomer]:
+    async def _check_people(self, chat: StoredChat, people: list[str]) -> list[Joiner]:
         """Refused unless all exist, none is in too many chats, the creator may act, and each may be added."""
         if not people:
             raise Refused(BAD_REQUEST)
@@ -102,7 +102,7 @@ class CassandraDirectory:
     # Writing a chat
 
     async def _create(
-        self, chat: StoredChat, people: list[Newcomer], key: str | None, direct_revision: str | None
+        self, chat: StoredChat, people: list[Joiner], key: str | None, direct_revision: str | None
     ) -> bool:
         """False if something has changed since it was read, so that all is to be decided again."""
         if self._allocator is not None:
@@ -121,7 +121,7 @@ class CassandraDirectory:
     async def _begin(
         self,
         chat: StoredChat,
-        people: list[Newcomer],
+        people: list[Joiner],
         key: str | None,
         direct_revision: str | None,
         joining: str,
@@ -198,8 +198,8 @@ class CassandraDirectory:
         return [row["chat_id"] for row in rows if row["has_left"] is False]
 
 
-def _joined(chat: StoredChat, person: Newcomer, joining: str) -> Joined:
+def _joined(chat: StoredChat, person: Joiner, joining: str) -> JoinedMember:
     is_creator = person.user_id == chat.created_by
     role = Role.OWNER if is_creator else Role.MEMBER
     is_unasked = person.is_unasked and not is_creator
-    return Joined(person.user_id, role, chat.created_at, is_unasked, "" if is_creator else joining)
+    return JoinedMember(person.user_id, role, chat.created_at, is_unasked, "" if is_creator else joining)

@@ -53,7 +53,7 @@ _encode_chat = msgspec.json.Encoder().encode
 _decode_chat = msgspec.json.Decoder(StoredChat).decode
 
 
-class Joined(Struct, array_like=True):
+class JoinedMember(Struct, array_like=True):
     """`joining`: what stands in the person's partition until this is done; empty if nothing does."""
 
     user_id: str
@@ -70,7 +70,7 @@ class Effects(Struct, omit_defaults=True):
     sequence: int
     created: StoredChat | None = None
     direct_key: str | None = None
-    joined: list[Joined] = []
+    joined: list[JoinedMember] = []
     left: str = ""
     role: tuple[str, Role] | None = None
     counts: tuple[int, int] | None = None
@@ -118,7 +118,7 @@ def statements(effects: Effects) -> list[Statement]:
     return found
 
 
-async def _end_joining(cassandra: Cassandra, chat_id: str, one: Joined) -> None:
+async def _end_joining(cassandra: Cassandra, chat_id: str, one: JoinedMember) -> None:
     """The person is in: nothing has to be kept from putting them there, and no invitation waits for them."""
     batch: list[Statement] = [
         (END_JOINING, (one.user_id, chat_id, one.joining)),

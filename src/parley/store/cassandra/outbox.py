@@ -20,7 +20,7 @@ from parley.store.cassandra.chat_state import READ_CHAT, CassandraChatState, Cas
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.schema import UNPUBLISHED
 from parley.store.entries import UNPUBLISHED_SHARDS, shard_of, tag_of
-from parley.store.published_marks import PublishedMarks
+from parley.store.published_marks import OutboxMarks
 
 WRITES_AT_ONCE_MAX = 16
 FAILED_AFTER_MS = 60_000
@@ -33,7 +33,7 @@ UNLIST = f"DELETE FROM {UNPUBLISHED} WHERE shard_no = ? AND chat_id = ? AND list
 Heads = Callable[[Sequence[str]], Awaitable[dict[str, Head]]]
 
 
-class CassandraOutbox(PublishedMarks):
+class CassandraOutbox(OutboxMarks):
     def __init__(self, states: CassandraChatStates, heads: Heads, clock: Clock, make_ids: ids.Ids) -> None:
         super().__init__()
         self._states = states

@@ -28,7 +28,7 @@ PUBLISHED_AGAIN = 1_000
 """How far the mark of the bus goes back with a lost counter: it was lost, too."""
 
 
-class Reported(Struct):
+class ReportedPositions(Struct):
     """The highest positions that devices and people have reported."""
 
     devices: int = 0
@@ -54,7 +54,7 @@ class CassandraRepairs:
         self._connect = connect
         self._clock = clock
         self.may_raise = counters.allocator is not None
-        self._reported: dict[str, Reported] = {}
+        self._reported: dict[str, ReportedPositions] = {}
 
     # Reading
 
@@ -99,9 +99,9 @@ class CassandraRepairs:
             raise NoSuchChat(f"there is no chat {chat_id}")
         return chat
 
-    async def _reported_in(self, chat_ids: Sequence[str]) -> dict[str, Reported]:
+    async def _reported_in(self, chat_ids: Sequence[str]) -> dict[str, ReportedPositions]:
         """The positions reported in these chats, including those of people who left."""
-        reported = {chat_id: Reported() for chat_id in chat_ids}
+        reported = {chat_id: ReportedPositions() for chat_id in chat_ids}
         async for rows in self._cassandra.pages(f"SELECT chat_id, last_acked_sequence FROM {DEVICES}"):
             for row in rows:
                 if (found := reported.get(row["chat_id"])) is not None:

@@ -18,7 +18,7 @@ from parley.store.compared_overviews import Heads
 from parley.store.dynamodb.bundles import end_of
 from parley.store.dynamodb.schema import MESSAGES
 from parley.store.entries import UNPUBLISHED_SHARDS, shard_of, tag_of
-from parley.store.published_marks import PublishedMarks
+from parley.store.published_marks import OutboxMarks
 
 WRITES_AT_ONCE_MAX = 16
 
@@ -29,7 +29,7 @@ NOT_BELOW = "(attribute_not_exists(published_through) OR published_through <= :m
 RISES = "(attribute_not_exists(published_through) OR published_through < :mark)"
 
 
-class DynamoOutbox(PublishedMarks):
+class DynamoOutbox(OutboxMarks):
     """`table` has the marks: the counters in atomic, the chats in two_phase.
 
     `heads` reads the heads of logs in two_phase; None in atomic, where the counters have them.
