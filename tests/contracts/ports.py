@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from parley.store.check import check
 from parley.store.delivery.ports import DeliveryStore
@@ -61,6 +61,10 @@ class PortsOfStore(ABC):
     def breaches(self) -> list[str]:
         findings: Findings = elsewhere(self._as_operator(lambda engine: check(engine.inspection)))
         return [str(breach) for breach in findings.breaches]
+
+    @property
+    def engine(self) -> Engine:
+        return cast(Engine, self.store)
 
     @property
     def log(self) -> Log:

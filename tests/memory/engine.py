@@ -10,6 +10,7 @@ from parley.ids import Ids
 from parley.store.ports import Batching, Subscriptions
 from parley.store.rows import Finding
 from parley.telemetry import Metrics
+from tests.memory.cold_tier import MemoryColdTier, MemoryErasures
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews
 from tests.memory.delivery import MemoryDeliveries
 from tests.memory.log import Hold, MemoryLog, hold_nothing
@@ -74,6 +75,8 @@ class MemoryStore:
         self.outbox = MemoryOutbox(tables)
         self.deliveries = MemoryDeliveries(tables)
         self.push = MemoryPush(tables)
+        self.cold_tier = MemoryColdTier(tables)
+        self.erasures = MemoryErasures(tables)
         self.listing = MemoryListing(tables, clock)
         self.inspection = MemoryInspection(tables)
         self.repairs = MemoryRepairs(tables)

@@ -180,6 +180,11 @@ def answers(codec: Codec) -> dict[str, ServerFrames]:
             epoch=1,
             entries=embedded(msgspec.structs.replace(ENTRY, mentions=[OTHER])),
         ),
+        "messages with a removed body": Messages(
+            chat_id=CHAT,
+            epoch=1,
+            entries=embedded(msgspec.structs.replace(ENTRY, content="", deleted=True)),
+        ),
         "chat_changed joined": ChatChanged(
             chat_id=CHAT, change="joined", user_id=USER, role="member", head=12, epoch=1
         ),

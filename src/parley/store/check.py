@@ -196,6 +196,7 @@ class LogCheck:
 
     def feed(self, chunk: LogChunk) -> None:
         self._open, self._certain_through = dict(chunk.open), chunk.certain_through
+        self._expected = max(self._expected, chunk.trimmed_through + 1)
         for row in chunk.rows:
             sequence = row.sequence
             if not isinstance(sequence, int) or sequence < 1:

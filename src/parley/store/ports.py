@@ -42,6 +42,7 @@ from parley.model import (
     UserPage,
     Visibility,
 )
+from parley.store.cold.ports import ColdTier, Erasures
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.invariants import Breach
 from parley.store.push.ports import PushStore
@@ -709,6 +710,16 @@ class Engine(Store, Protocol):
     @property
     def push(self) -> PushStore:
         """What `push` keeps."""
+        ...
+
+    @property
+    def cold_tier(self) -> ColdTier | None:
+        """None: entries stay in this engine for ever."""
+        ...
+
+    @property
+    def erasures(self) -> Erasures | None:
+        """None: bodies cannot be removed from this engine."""
         ...
 
     @property

@@ -133,7 +133,8 @@ Request = (
 class Entry(Struct, kw_only=True, gc=False):
     """One position of a chat's log. A client skips a `kind` that it does not know.
 
-    `mentions`: the people whom a message mentions; left out if it mentions nobody.
+    `mentions`: the people whom a message mentions; left out if it mentions nobody. `deleted`: its content was
+    removed for good; left out otherwise.
     """
 
     chat_id: str
@@ -149,6 +150,7 @@ class Entry(Struct, kw_only=True, gc=False):
     server_timestamp: str
     display_time: str | None = None
     mentions: list[str] | UnsetType = UNSET
+    deleted: bool | UnsetType = UNSET
 
 
 class ServerFrame(Struct, tag_field="type", kw_only=True, gc=False):

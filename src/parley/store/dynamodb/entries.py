@@ -66,7 +66,7 @@ def entry_of(draft: Draft, sequence: int, epoch: int, message_id: str, created_a
 def put_entry(entry: Entry) -> Put:
     """A position is written once."""
     fields = msgspec.structs.asdict(entry) | {"mentions": joined_mentions(entry)}
-    item: Item = {name: value for name, value in fields.items() if value is not None}
+    item: Item = {name: value for name, value in fields.items() if value not in (None, UNSET)}
     return Put(MESSAGES, item, NEW_POSITION)
 
 
@@ -138,6 +138,7 @@ def entry_in(item: Item) -> Entry | None:
         server_timestamp=fields["server_timestamp"],
         display_time=fields.get("display_time"),
         mentions=fields["mentions"].split(SEPARATOR) if "mentions" in fields else UNSET,
+        deleted=True if fields.get("deleted") else UNSET,
     )
 
 

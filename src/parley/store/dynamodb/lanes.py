@@ -206,8 +206,18 @@ class DynamoLanes:
         await map_concurrently(forget_in, range(SHARDS), SHARDS_AT_ONCE_MAX)
 
 
+async def lanes_of_chat(dynamo: Dynamo, chat_id: str) -> list[Item]:
+    """Every lane of a chat: one shard is read."""
+    values: Item = {":shard": _shard(chat_id), ":chat": chat_id}
+    return await dynamo.query_all(LANES, "shard_no = :shard", values, filter="chat_id = :chat")
+
+
+def _shard(chat_id: str) -> int:
+    return zlib.crc32(chat_id.encode()) % SHARDS
+
+
 def _key(chat_id: str, recipient: str) -> Item:
-    return {"shard_no": zlib.crc32(chat_id.encode()) % SHARDS, "lane": f"{recipient}{SEPARATOR}{chat_id}"}
+    return {"shard_no": _shard(chat_id), "lane": f"{recipient}{SEPARATOR}{chat_id}"}
 
 
 def _own(item: Item | None, token: str) -> Lane | None:

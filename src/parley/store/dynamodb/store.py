@@ -17,6 +17,7 @@ from parley.store.dynamodb.accounts import DynamoAccounts
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
 from parley.store.dynamodb.chat_state import DynamoChatStates
+from parley.store.dynamodb.cold_tier import DynamoColdTier, DynamoErasures
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.cursors import DynamoCursors
 from parley.store.dynamodb.diagnosis import diagnose
@@ -116,6 +117,9 @@ class DynamoStore:
         self.cursors = DynamoCursors(dynamo)
         self.deliveries = DynamoDeliveries(dynamo, clock, ids)
         self.overviews = DynamoOverviews(dynamo, self.log.heads, self.cursors)
+        marks_table = COUNTERS if is_atomic else CHATS
+        self.cold_tier = DynamoColdTier(dynamo, states, clock, ids, marks_table)
+        self.erasures = DynamoErasures(dynamo)
         counters = Counters(dynamo, allocator if counters_elsewhere else None, is_atomic)
         self.listing = DynamoListing(dynamo, self._connect, counters, clock)
         self.inspection = DynamoInspection(dynamo, counters, clock)

@@ -15,6 +15,7 @@ from parley.store.rows import Finding
 from parley.store.sqlite.account_admin import SqliteAccountAdmin, SqliteAuditLog
 from parley.store.sqlite.accounts import SqliteAccounts
 from parley.store.sqlite.chat_state import SqliteChatStates
+from parley.store.sqlite.cold_tier import SqliteColdTier, SqliteErasures
 from parley.store.sqlite.cursors import SqliteCursors
 from parley.store.sqlite.database import Database
 from parley.store.sqlite.delivery import SqliteDeliveries
@@ -89,6 +90,8 @@ class SqliteStore:
         self.member_states = SqliteMemberStates(reads, self.writer)
         self.deliveries = SqliteDeliveries(reads, self.writer)
         self.push = SqlitePush(reads, self.writer)
+        self.cold_tier = SqliteColdTier(reads, self.writer, states, self.database, clock)
+        self.erasures = SqliteErasures(reads, self.writer)
         self.listing = SqliteListing(folder, clock)
         self.inspection = SqliteInspection(folder)
         self.repairs = SqliteRepairs(folder, clock)
