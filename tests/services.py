@@ -1,10 +1,11 @@
-"""The real services that tests run against: one Kafka, one DynamoDB Local and one Redis for a whole run.
+"""The real services that tests run against: one Kafka, DynamoDB Local, Redis and S3 for a whole run.
 
 A test asks for what it needs, and is skipped (with `CI=true`: fails) where that cannot be started:
 
     endpoint = dynamodb_endpoint()     # tables in memory; credentials are in the environment
     brokers = kafka_brokers()
     url = redis_url()
+    variables = s3_environment()       # endpoint, region and keys of S3, by their variables
     prefix = fresh_prefix()            # a test's own tables, topics and keys: services are shared
     program = promtool_program()       # no service, and to be had in the same way
 
@@ -39,6 +40,7 @@ ADDRESSES = {
     "dynamodb": "PARLEY_DYNAMODB_ENDPOINT",
     "kafka": "PARLEY_KAFKA_BROKERS",
     "redis": "PARLEY_REDIS_URL",
+    "s3": "PARLEY_ARCHIVE_ENDPOINT",
 }
 
 
@@ -59,6 +61,11 @@ def kafka_brokers() -> list[str]:
 def redis_url() -> str:
     """Where Redis is."""
     return service_environment("redis")[ADDRESSES["redis"]]
+
+
+def s3_environment() -> dict[str, str]:
+    """The settings with which a cold tier finds S3, by their variables."""
+    return service_environment("s3")
 
 
 @cache
