@@ -25,10 +25,12 @@ EXTRAS = {
     "apsw": "server",
     "argon2": "server",
     "botocore": "dynamodb",
+    "obstore": "server",
     "prometheus_client": "server",
     "redis": "redis",
     "structlog": "server",
     "uvloop": "server",
+    "zstandard": "server",
 }
 """The extra of `parley-chat` that installs each optional package."""
 
