@@ -171,7 +171,8 @@ async def test_a_cold_store_that_is_away(engine: Engine, tmp_path: Path) -> None
         with pytest.raises(StoreUnavailable):
             await cold.log.read(chat, len(rows) - 3, 10)
         assert resolved(await cold.log.read(chat, len(rows) - 1, 10)) == [len(rows), len(rows) + 1]
-        assert resolved(await cold.log.read_before(chat, len(rows) + 2, 10)) == [len(rows), len(rows) + 1]
+        hot = resolved(await cold.log.read_before(chat, len(rows) + 2, 10))
+        assert hot[-2:] == [len(rows), len(rows) + 1]
         (shown,) = (await cold.overviews.changed(ben, "phone", None, 100)).positions
         assert (shown.unread, shown.unread_more) == (1, True)
         cold.objects.is_away = False

@@ -119,6 +119,20 @@ async def test_only_segments_with_such_bodies_are_rewritten(engine: Engine, tmp_
         assert (await cold.verify()).faults == []
 
 
+async def test_entries_that_share_an_item_across_the_border(engine: Engine, tmp_path: Path) -> None:
+    """What the engine still holds below its mark, because later entries share its item, is erased, too."""
+    async with engine.opened() as store:
+        ann, _, chat = await two_people(store)
+        await store.deliveries.lanes.extend(chat, ["webhook_1"], 6, 7)
+        cold = ColdWorld(store, tmp_path)
+        await cold.run()
+        assert (await cold.mark(chat)).trimmed_through == 5
+        await retention_of(store, cold).erase_person(ann)
+        page = await store.log.read_before(chat, 2 * MESSAGES + 1, 100)
+        assert not [wire for wire in page.entries if b"ann secret" in wire]
+        assert (await cold.verify()).faults == []
+
+
 async def test_erasure_on_s3(tmp_path: Path) -> None:
     """Segments are written again, and the old ones are gone."""
     async with SqliteEngine("atomic", tmp_path).opened() as store:

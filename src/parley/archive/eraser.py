@@ -12,7 +12,7 @@ digest of what an entry was. In this order, so that an archiver at work meanwhil
 from __future__ import annotations
 
 import msgspec
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from parley.archive.archiver import Archiver
@@ -30,6 +30,8 @@ from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX
 
 TRIES_MAX = 5
+BORDER_ENTRIES_MAX = 64
+"""So many entries below its mark an engine may still hold: those that share an item with later ones."""
 
 decode_entry = msgspec.json.Decoder(Entry).decode
 encode_entry = msgspec.json.Encoder().encode
@@ -41,6 +43,8 @@ class Erased(Struct):
     hot: int = 0
     cold: int = 0
     segments: int = 0
+    left: dict[int, bytes] = field(default_factory=dict)
+    """What is left of archived entries next to the border."""
 
     @property
     def bodies(self) -> int:
@@ -130,10 +134,13 @@ class Eraser:
                 new = None
                 if choice.may_be_in(segment) and choice.may_be_of(await archiver.index(segment)):
                     new = await self._without(archiver, chat_id, segment, segments, choice, attempt, dry=dry)
+                    border = mark.trimmed_through - BORDER_ENTRIES_MAX
+                    attempt.left = {at: left for at, left in attempt.left.items() if at > border}
                 segments.append(new or segment)
             if dry or (not attempt.segments and not must_bump):
                 erased.cold += attempt.cold
                 return
+            await self._tier.redact(chat_id, attempt.left)
             if await archiver.record(chat_id, mark, manifest, segments) is not None:
                 erased.cold, erased.segments = attempt.cold, attempt.segments
                 await archiver.sweep(chat_id, lambda entries: _holds(entries, choice))
@@ -158,6 +165,7 @@ class Eraser:
             left = tombstone(entry.wire, choice) if entry.wire is not None else None
             if left is not None:
                 entries[place] = ArchivedEntry(entry.sequence, left, entry.digest)
+                erased.left[entry.sequence] = left
                 found += 1
         erased.cold += found
         if not found or dry:

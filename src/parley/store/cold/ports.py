@@ -45,7 +45,8 @@ class ColdTier(Protocol):
     async def redact(self, chat_id: str, entries: Mapping[int, bytes]) -> None:
         """Replace the JSON of these entries, which are in the engine, and nothing else of them.
 
-        Durable before it returns. Positions that are trimmed or void are left out. May be repeated.
+        Durable before it returns. Positions that are void, or that it does not hold any more, are left out;
+        those that it still holds below its mark, beside later ones, are replaced. May be repeated.
         """
         ...
 
