@@ -80,10 +80,6 @@ decode_created_at = msgspec.json.Decoder(CreatedAt).decode
 OnProgress = Callable[[ArchiveProgress], None]
 
 
-def random_id() -> str:
-    return secrets.token_hex(UPLOAD_ID_BYTES)
-
-
 def nothing_told(_: ArchiveProgress) -> None:
     """For a run without a display."""
 
@@ -103,9 +99,9 @@ class Archiver:
         metrics: Metrics,
         after_days: int,
         reach: Callable[[str], None] = lambda _: None,
-        upload_id: Callable[[], str] = random_id,
+        random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
-        self._upload_id = upload_id
+        self._random_bytes = random_bytes
         self._log = log_of_engine
         self._tier = tier
         self._inspection = inspection
@@ -218,7 +214,7 @@ class Archiver:
         """Write a segment behind these, and read it back."""
         previous = bytes.fromhex(before[-1].chain) if before else CHAIN_START
         encoded = await asyncio.to_thread(encode_segment, chat_id, entries, previous)
-        segment = listed(encoded, self._upload_id())
+        segment = listed(encoded, self._random_bytes(UPLOAD_ID_BYTES).hex())
         self._reach("archive_before_upload")
         await self._create(segment.name, encoded.data)
         self._reach("archive_after_upload")
