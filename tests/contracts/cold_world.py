@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from parley.archive.archiver import ArchiveProgress, Archiver
-from parley.archive.objects import Objects
+from parley.archive.objects import ColdObjects
 from parley.archive.reader import ArchiveReader
 from parley.archive.tiers import TieredLog, TieredOverviews, rows_of
 from parley.archive.verification import ArchiveVerifier, Verification
@@ -19,9 +19,9 @@ CACHE_BYTES = 1024 * 1024
 
 
 class CountedObjects:
-    """Another `Objects` that counts requests, and fails all of them while it is away."""
+    """Another `ColdObjects` that counts requests, and fails all of them while it is away."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: ColdObjects) -> None:
         self._objects = objects
         self.is_away = False
         self.ranges: list[tuple[str, int, int]] = []
@@ -52,7 +52,7 @@ class ColdWorld:
         folder: Path,
         *,
         after_days: int = 0,
-        objects: Objects | None = None,
+        objects: ColdObjects | None = None,
         reach: Callable[[str], None] = lambda _: None,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:

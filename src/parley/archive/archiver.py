@@ -33,7 +33,7 @@ from parley.archive.manifest import (
     manifest_name,
     merged_from,
 )
-from parley.archive.objects import ObjectMissing, Objects, StoredObject
+from parley.archive.objects import ColdObjectMissing, ColdObjects, ColdObject
 from parley.archive.reader import ArchiveReader
 from parley.archive.segment import (
     CHAIN_START,
@@ -92,7 +92,7 @@ class Archiver:
         log_of_engine: Log,
         tier: ColdTier,
         inspection: Inspection,
-        objects: Objects,
+        objects: ColdObjects,
         reader: ArchiveReader,
         *,
         clock: Clock,
@@ -112,7 +112,7 @@ class Archiver:
         self._after_ms = after_days * MS_PER_DAY
         self._reach = reach
         self._replaced: list[str] = []
-        """Objects that a newer manifest no longer names, to be deleted."""
+        """ColdObjects that a newer manifest no longer names, to be deleted."""
 
     async def run(
         self, chat_ids: Sequence[str] | None = None, tell: OnProgress = nothing_told
@@ -123,7 +123,7 @@ class Archiver:
             for chat in page:
                 try:
                     await self.archive_chat(chat.chat_id, progress)
-                except (StoreError, ObjectMissing) as error:
+                except (StoreError, ColdObjectMissing) as error:
                     progress.failed[chat.chat_id] = str(error)
                     self._metrics.archive_failures.inc()
                     now = asyncio.get_running_loop().time()
@@ -189,7 +189,7 @@ class Archiver:
             merged = merged_from(manifest, len(entries), sum(len(one.wire or b"") for one in entries))
             kept = manifest.segments[: len(manifest.segments) - merged]
             before = [await self.segment(one) for one in manifest.segments[len(kept) :]]
-        except ObjectMissing:
+        except ColdObjectMissing:
             if await self._is_overtaken(chat_id, mark):
                 return None
             raise
@@ -309,13 +309,13 @@ class Archiver:
                 left += stored.bytes
         return left
 
-    async def _is_chosen(self, stored: StoredObject, must_go: Callable[[list[ArchivedEntry]], bool]) -> bool:
+    async def _is_chosen(self, stored: ColdObject, must_go: Callable[[list[ArchivedEntry]], bool]) -> bool:
         """Whether an orphan is a segment with what must go; one that cannot be read goes, too."""
         if not stored.name.endswith(SEGMENT_SUFFIX):
             return False
         try:
             _, _, entries = check_segment(await self._objects.read(stored.name))
-        except (SegmentDamaged, ObjectMissing):
+        except (SegmentDamaged, ColdObjectMissing):
             return True
         return must_go(entries)
 

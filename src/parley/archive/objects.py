@@ -29,32 +29,32 @@ RETRIES_MAX = 2
 RETRY_SECONDS_MAX = 15.0
 
 
-class ObjectMissing(Exception):
+class ColdObjectMissing(Exception):
     """There is no object of this name."""
 
 
-class StoredObject(Struct, frozen=True):
+class ColdObject(Struct, frozen=True):
     name: str
     bytes: int
     modified_ms: int
 
 
-class Objects(Protocol):
-    """Objects by name, each written once and never changed. StoreUnavailable: it cannot be reached."""
+class ColdObjects(Protocol):
+    """ColdObjects by name, each written once and never changed. StoreUnavailable: it cannot be reached."""
 
     async def create(self, name: str, data: bytes) -> bool:
         """Durable before it returns, whole or not at all. False: there is one of this name, left as it is."""
         ...
 
     async def read(self, name: str) -> bytes:
-        """The whole object. ObjectMissing if there is none."""
+        """The whole object. ColdObjectMissing if there is none."""
         ...
 
     async def read_range(self, name: str, start: int, end: int) -> bytes:
-        """The bytes from `start` up to `end`, fewer if the object ends before. ObjectMissing as above."""
+        """The bytes from `start` up to `end`, fewer if the object ends before. ColdObjectMissing as above."""
         ...
 
-    def list(self, prefix: str) -> AsyncIterator[StoredObject]:
+    def list(self, prefix: str) -> AsyncIterator[ColdObject]:
         """Every object below this prefix, in no order."""
         ...
 
@@ -97,7 +97,7 @@ class ObstoreObjects:
 
         return await _reading(name, part())
 
-    async def list(self, prefix: str) -> AsyncIterator[StoredObject]:
+    async def list(self, prefix: str) -> AsyncIterator[ColdObject]:
         pages = obstore.list(self._store, prefix=prefix, chunk_size=LISTED_AT_ONCE)
         while True:
             try:
@@ -108,7 +108,7 @@ class ObstoreObjects:
                 return
             for one in page:
                 modified_ms = int(one["last_modified"].timestamp() * 1_000)
-                yield StoredObject(one["path"], one["size"], modified_ms)
+                yield ColdObject(one["path"], one["size"], modified_ms)
 
     async def delete(self, name: str) -> None:
         try:
@@ -122,7 +122,7 @@ async def _reading(name: str, work: Awaitable[bytes]) -> bytes:
     try:
         return await work
     except FileNotFoundError as error:
-        raise ObjectMissing(name) from error
+        raise ColdObjectMissing(name) from error
     except (BaseError, OSError, ValueError) as error:
         raise _unavailable("read", error) from error
 

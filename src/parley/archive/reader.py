@@ -14,7 +14,7 @@ from typing import TypeVar
 import structlog
 
 from parley.archive.manifest import Manifest, SegmentEntry, decode_manifest, manifest_name
-from parley.archive.objects import ObjectMissing, Objects
+from parley.archive.objects import ColdObjectMissing, ColdObjects
 from parley.archive.segment import (
     BlockPlace,
     SegmentDamaged,
@@ -71,7 +71,7 @@ class ArchiveReader:
     def __init__(
         self,
         tier: ColdTier,
-        objects: Objects,
+        objects: ColdObjects,
         metrics: Metrics,
         cache_bytes: int,
         seconds_max: float = READ_SECONDS_MAX,
@@ -100,7 +100,7 @@ class ArchiveReader:
         for is_last in (False, True):
             try:
                 return await self._read(await self.manifest(chat_id, mark), first, last)
-            except ObjectMissing as missing:
+            except ColdObjectMissing as missing:
                 # What was rewritten meanwhile is deleted under its old name.
                 newer = await self._mark(chat_id)
                 if is_last or newer.version == mark.version:
@@ -130,7 +130,7 @@ class ArchiveReader:
             raise
 
     async def manifest(self, chat_id: str, mark: ArchiveMark) -> Manifest:
-        """The manifest that a mark names. ObjectMissing, SegmentDamaged: it is not there as it was."""
+        """The manifest that a mark names. ColdObjectMissing, SegmentDamaged: it is not there as it was."""
         if mark.version == 0:
             return Manifest(chat_id=chat_id)
         name = manifest_name(chat_id, mark.version, mark.manifest)

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from parley.archive.objects import Objects
+from parley.archive.objects import ColdObjects
 from parley.archive.reader import ArchiveReader
 from parley.core.jobs import Job
 from parley.errors import EntriesTrimmed, StoreUnavailable
@@ -231,7 +231,7 @@ class TieredOverviews:
 class TieredEngine:
     """An `Engine` with a cold tier: the engine's own ports, with a log and overviews over both tiers."""
 
-    def __init__(self, engine: Engine, tier: ColdTier, archive: ArchiveReader, objects: Objects) -> None:
+    def __init__(self, engine: Engine, tier: ColdTier, archive: ArchiveReader, objects: ColdObjects) -> None:
         self.tier = tier
         self.archive = archive
         self.objects = objects

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from parley.archive.archiver import checked
 from parley.archive.manifest import SegmentEntry, decode_manifest, folder_of, manifest_name
-from parley.archive.objects import ObjectMissing, Objects
+from parley.archive.objects import ColdObjectMissing, ColdObjects
 from parley.archive.segment import CHAIN_START, ArchivedEntry, SegmentDamaged, header_of
 from parley.archive.tiers import rows_of
 from parley.store.cold.ports import ColdTier
@@ -44,7 +44,7 @@ class Verification(Struct):
 class ArchiveVerifier:
     """Changes nothing. `hot` is the engine's own log: what is in both tiers must be the same."""
 
-    def __init__(self, hot: Log, tier: ColdTier, inspection: Inspection, objects: Objects) -> None:
+    def __init__(self, hot: Log, tier: ColdTier, inspection: Inspection, objects: ColdObjects) -> None:
         self._hot = hot
         self._tier = tier
         self._inspection = inspection
@@ -71,7 +71,7 @@ class ArchiveVerifier:
         name = manifest_name(chat_id, mark.version, mark.manifest)
         try:
             manifest = decode_manifest(await self._objects.read(name), mark)
-        except ObjectMissing:
+        except ColdObjectMissing:
             yield ArchiveFault(chat_id, name, await self._why_missing(chat_id, mark))
             return
         except SegmentDamaged as error:
@@ -114,7 +114,7 @@ class ArchiveVerifier:
     async def _segment(self, segment: SegmentEntry, previous: bytes) -> list[ArchivedEntry]:
         try:
             data = await self._objects.read(segment.name)
-        except ObjectMissing as error:
+        except ColdObjectMissing as error:
             raise SegmentDamaged(f"it is missing: {segment.first} to {segment.last} are lost") from error
         entries = await asyncio.to_thread(checked, segment, data)
         if header_of(data).previous != previous.hex():

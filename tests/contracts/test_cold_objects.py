@@ -1,25 +1,25 @@
-"""The `Objects` port, on a folder and on a real S3 server."""
+"""The `ColdObjects` port, on a folder and on a real S3 server."""
 
 import asyncio
 from pathlib import Path
 
 import pytest
 
-from parley.archive.objects import ObjectMissing, Objects, S3Settings, open_objects
+from parley.archive.objects import ColdObjectMissing, ColdObjects, S3Settings, open_objects
 from parley.errors import ConfigError, StoreUnavailable
 from tests.contracts.object_stores import OBJECT_STORES
 
 
 @pytest.fixture(params=list(OBJECT_STORES))
-def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
+def objects(request: pytest.FixtureRequest, tmp_path: Path) -> ColdObjects:
     return OBJECT_STORES[request.param](tmp_path)
 
 
-async def names(objects: Objects, prefix: str) -> list[str]:
+async def names(objects: ColdObjects, prefix: str) -> list[str]:
     return sorted([stored.name async for stored in objects.list(prefix)])
 
 
-async def test_an_object_is_read_back(objects: Objects) -> None:
+async def test_an_object_is_read_back(objects: ColdObjects) -> None:
     """All of it, and any part of it."""
     data = bytes(range(256)) * 40
     assert await objects.create("chats/a/one.seg", data)
@@ -28,14 +28,14 @@ async def test_an_object_is_read_back(objects: Objects) -> None:
     assert await objects.read_range("chats/a/one.seg", len(data) - 5, len(data) + 100) == data[-5:]
 
 
-async def test_an_object_is_written_once(objects: Objects) -> None:
+async def test_an_object_is_written_once(objects: ColdObjects) -> None:
     """A second one of the same name is refused, and the first one stays."""
     assert await objects.create("chats/a/one.seg", b"first")
     assert not await objects.create("chats/a/one.seg", b"second")
     assert await objects.read("chats/a/one.seg") == b"first"
 
 
-async def test_of_many_writers_one_wins(objects: Objects) -> None:
+async def test_of_many_writers_one_wins(objects: ColdObjects) -> None:
     """However many create the same name at once, one of them is told that it did."""
     contents = [f"writer {number}".encode() for number in range(8)]
     won = await asyncio.gather(*(objects.create("chats/a/race", data) for data in contents))
@@ -43,24 +43,24 @@ async def test_of_many_writers_one_wins(objects: Objects) -> None:
     assert await objects.read("chats/a/race") == contents[won.index(True)]
 
 
-async def test_a_missing_object_is_told_from_a_store_that_is_away(objects: Objects) -> None:
+async def test_a_missing_object_is_told_from_a_store_that_is_away(objects: ColdObjects) -> None:
     """To read what is not there is another error than not to be able to read."""
     for missing in (objects.read("chats/a/none"), objects.read_range("chats/a/none", 0, 5)):
-        with pytest.raises(ObjectMissing):
+        with pytest.raises(ColdObjectMissing):
             await missing
 
 
-async def test_a_deleted_object_is_gone(objects: Objects) -> None:
+async def test_a_deleted_object_is_gone(objects: ColdObjects) -> None:
     """It may be deleted again, and created again."""
     await objects.create("chats/a/one.seg", b"first")
     for _ in range(2):
         await objects.delete("chats/a/one.seg")
-    with pytest.raises(ObjectMissing):
+    with pytest.raises(ColdObjectMissing):
         await objects.read("chats/a/one.seg")
     assert await objects.create("chats/a/one.seg", b"again")
 
 
-async def test_objects_are_listed_by_prefix(objects: Objects) -> None:
+async def test_objects_are_listed_by_prefix(objects: ColdObjects) -> None:
     """Only those below it, with their sizes."""
     for name in ("chats/a/1", "chats/a/2", "chats/ab/1"):
         await objects.create(name, b"12345")
