@@ -29,7 +29,7 @@ def _fixed(entry: Fields) -> list[object]:
     return [*(entry[name] for name in names), digest]
 
 
-def _text(fields: list[object]) -> bytes:
+def _text(fields: Sequence[object]) -> bytes:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
 
 
