@@ -270,6 +270,9 @@ class LogSync:
             return
         self._answered(chat, inbox)
         is_news = inbox.receive_page(batch, slots)
+        if inbox.difference is not None:
+            chat.note_difference(inbox.difference)
+            inbox.difference = None
         if inbox.restarts:
             self._cursors.move(chat.chat_id, inbox.processed, now_ms)
         if is_news or not inbox.wants_sync:
