@@ -1,4 +1,4 @@
-"""The hashes of logs: computed behind the appends, stored at every 32nd position, ready when a page is read.
+"""The hashes of logs: computed behind the appends, stored at every 25th position, ready when a page is read.
 
 An append does not hash. A job follows the chats that have news, at a pace that costs about 2% of a core, and
 stores what it computes. A page needs the hash at its end: from memory, or from the nearest hash before it,
@@ -21,17 +21,20 @@ from parley.errors import StoreError
 from parley.model import Head, Page, Persisted
 from parley.store.ports import Log, LogHashes
 from parley.telemetry import Metrics
+from parley.wire.limits import HASHES_STORED_EVERY
 
-STORED_EVERY = 32
-"""The hash at each multiple of this is stored."""
+STORED_EVERY = HASHES_STORED_EVERY
+"""The hash at each multiple of this is stored. A page that ends at one needs no hashing."""
 HASHED_PER_PAGE_MAX = 256
 """Positions that one answer may hash, at about 2 µs each."""
 PASS_SECONDS = 1.0
 PASS_SECONDS_MAX = 600.0
-SLICE_ENTRIES = 128
+SLICE_ENTRIES = 100
 """What the job hashes without giving way to others."""
-ENTRIES_PER_SECOND_MAX = 5_000
-"""The pace of the job. An entry costs it about 4 µs, so this is 2% of a core."""
+STORED_AT_ONCE = 40
+"""Hashes that the job stores in one write, if there are so many."""
+ENTRIES_PER_SECOND_MAX = 4_000
+"""The pace of the job. An entry costs it about 4 µs, so this is less than 2% of a core."""
 VISIT_ENTRIES = 20
 """What it costs to look at a chat, in entries."""
 CHATS_REMEMBERED_MAX = 20_000
@@ -86,15 +89,14 @@ class LogHasher:
         before = page.from_sequence - 1
         if known.sequence < before:
             between = await self._log.read(page.chat_id, known.sequence, before - known.sequence)
-            reached = self._hashed(known, between)
-            if not reached or reached[-1].sequence != before:
+            known = _end_of(known, self._hashed(known, between))
+            if known.sequence != before:
                 return None
-            known = reached[-1]
-        hashed = [known, *self._hashed(known, page)]
-        if hashed[-1].sequence != page.to_sequence:
+        known = _end_of(known, self._hashed(known, page))
+        if known.sequence != page.to_sequence:
             return None
-        self._remember(page.chat_id, hashed[-1])
-        return hashed[-1].value
+        self._remember(page.chat_id, known)
+        return known.value
 
     async def _nearest(self, page: Page) -> LogHash:
         """The last known hash up to the end of a page."""
@@ -107,7 +109,7 @@ class LogHasher:
         return known if stored is None or stored.sequence < known.sequence else stored
 
     @staticmethod
-    def _hashed(known: LogHash, page: Page) -> list[LogHash]:
+    def _hashed(known: LogHash, page: Page) -> list[bytes]:
         """The hashes at the positions of a page after a known one, which is in it or just before it.
 
         None at all if the page is of another epoch, or a body cannot be read.
@@ -118,10 +120,9 @@ class LogHasher:
         voids = [void for void in page.voids if void > known.sequence]
         entries = page.entries[skipped - (len(page.voids) - len(voids)) :]
         try:
-            values = log_hash.following(known.value, known.sequence, entries, voids)
+            return log_hash.following(known.value, known.sequence, entries, voids)
         except msgspec.DecodeError:
             return []
-        return [LogHash(page.epoch, known.sequence + n, value) for n, value in enumerate(values, 1)]
 
     def _remember(self, chat_id: str, known: LogHash) -> None:
         before = self._last.pop(chat_id, known)
@@ -168,24 +169,30 @@ class LogHasher:
         return asyncio.get_running_loop().time() - news.at >= self._hashes.tail_seconds
 
     async def _follow(self, chat_id: str, with_tail: bool) -> None:
-        """Hash a chat from the last stored hash to its end, slice by slice."""
+        """Hash a chat from the last stored hash to its end, slice by slice, and store what is due."""
         known = await self._last_stored(chat_id)
+        to_store: list[LogHash] = []
         while known is not None:
             page = await self._log.read(chat_id, known.sequence, SLICE_ENTRIES)
-            hashed = self._hashed(known, page)
-            to_store = [one for one in hashed if one.sequence % STORED_EVERY == 0]
-            if hashed and with_tail and page.complete and hashed[-1] not in to_store:
-                to_store.append(hashed[-1])
-            if to_store:
+            values = self._hashed(known, page)
+            to_store += _due(known, values)
+            known = _end_of(known, values)
+            is_end = page.complete or not values
+            if with_tail and is_end and values and known not in to_store:
+                to_store.append(known)
+            if to_store and (is_end or len(to_store) >= STORED_AT_ONCE):
                 await self._hashes.write(chat_id, to_store)
-            self._metrics.entries_hashed.inc(len(hashed))
-            await asyncio.sleep(max(len(hashed), VISIT_ENTRIES) / ENTRIES_PER_SECOND_MAX)
-            if not hashed:
+                to_store = []
+            self._note_followed(chat_id, known, len(values))
+            await asyncio.sleep(max(len(values), VISIT_ENTRIES) / ENTRIES_PER_SECOND_MAX)
+            if is_end:
                 return
-            known = hashed[-1]
-            self._remember(chat_id, known)
-            self._followed[chat_id] = known.sequence
-            _bound(self._followed)
+
+    def _note_followed(self, chat_id: str, known: LogHash, count: int) -> None:
+        self._metrics.entries_hashed.inc(count)
+        self._remember(chat_id, known)
+        self._followed[chat_id] = known.sequence
+        _bound(self._followed)
 
     async def _last_stored(self, chat_id: str) -> LogHash | None:
         """Where to go on; None if there is no such chat."""
@@ -194,6 +201,18 @@ class LogHasher:
             return None
         stored = await self._hashes.last(chat_id, head.epoch, head.sequence)
         return stored or LogHash(head.epoch, 0, log_hash.empty_log(chat_id))
+
+
+def _end_of(known: LogHash, values: list[bytes]) -> LogHash:
+    """The last of the hashes that follow a known one, or that one."""
+    return LogHash(known.epoch, known.sequence + len(values), values[-1]) if values else known
+
+
+def _due(known: LogHash, values: list[bytes]) -> list[LogHash]:
+    """Those that are stored, of the hashes that follow a known one."""
+    first = known.sequence + 1
+    spans = range(-first % STORED_EVERY, len(values), STORED_EVERY)
+    return [LogHash(known.epoch, first + at, values[at]) for at in spans]
 
 
 def _bound(chats: dict[str, Any]) -> None:
