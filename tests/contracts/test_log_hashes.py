@@ -185,7 +185,7 @@ async def test_a_page_from_within_the_log_has_it(engine: Engine) -> None:
 
 
 async def test_a_page_after_a_long_unknown_stretch_does_without(engine: Engine) -> None:
-    """An answer hashes a bounded number of positions. The job is told, and the next page has it."""
+    """An answer hashes a bounded number of positions; the job is told, and the next page has it."""
     async with engine.opened() as store:
         _, chat = await full_group(store, HASHED_PER_PAGE_MAX + 1)
         hasher = make_hasher(store)

@@ -74,7 +74,7 @@ def without_body(entry: Entry) -> Entry:
 def following(previous: bytes, after: int, stored: Sequence[bytes], voids: Iterable[int]) -> list[bytes]:
     """The hashes at the positions after `after`: entries as they are stored, and voids, both ascending.
 
-    Together they must be contiguous, as a page of the log is. DecodeError if the body of one cannot be read.
+    Together they must be contiguous, as a page of the log is. `msgspec.DecodeError` if one cannot be read.
     """
     empty = frozenset(voids)
     entries = iter(stored)
