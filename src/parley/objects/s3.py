@@ -6,6 +6,7 @@ AWS_ACCESS_KEY_ID …, AWS_ENDPOINT_URL_S3 for a server that is not AWS), or fro
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 
@@ -17,6 +18,8 @@ from parley.objects.ports import ObjectExists, ObjectMissing, ObjectStoreError, 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 REGION_DEFAULT = "us-east-1"
+
+SERVER_SAYS = re.compile(r"<Message>([^<]+)</Message>")
 
 T = TypeVar("T")
 
@@ -88,7 +91,9 @@ class S3Objects:
             raise self._failed(error) from error
 
     def _failed(self, error: BaseError) -> ObjectStoreError:
-        return ObjectStoreError(f"{self.where} cannot be used: {str(error).splitlines()[0]}")
+        said = SERVER_SAYS.search(str(error))
+        reason = said[1] if said is not None else str(error).splitlines()[0]
+        return ObjectStoreError(f"{self.where} cannot be used: {reason}")
 
 
 def _options(environment: Mapping[str, str]) -> dict[str, Any]:
