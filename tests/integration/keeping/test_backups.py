@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+import shutil
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -21,7 +22,7 @@ from parley.keeping.manifests import MANIFESTS, Backup, BackupDamaged
 from parley.objects.ports import Objects
 from parley.objects.targets import objects_at
 from parley.store.folder import DATABASE_NAME, lock_folder
-from parley.store.sqlite import parts
+from parley.store.sqlite import parts, schema
 from tests.contracts.acting import add_group, add_people, change, message
 from tests.contracts.engines import SqliteOpenStore
 from tests.harness.clock import VirtualClock
@@ -104,7 +105,7 @@ def rows(folder: Path) -> dict[str, list[tuple[Any, ...]]]:
                 for (name,) in file.execute("SELECT name FROM pragma_table_info(?)", (table,))
                 if name not in ("epoch", "change") and table != "changes"
             ]
-            found[table] = sorted(
+            found[str(table)] = sorted(
                 file.execute(f"SELECT {', '.join(columns or ['1'])} FROM {table}"), key=repr
             )
         return found
@@ -264,7 +265,7 @@ async def test_entries_that_were_trimmed_do_not_come_back(local: World) -> None:
         local.store.foreign("DELETE FROM entries WHERE sequence = 1")
         await local.say("four")
         await local.back_up()
-        target = parts.SqliteRebuild(local.folder / "built", len(parts.schema.MIGRATIONS))
+        target = parts.SqliteRebuild(local.folder / "built", len(schema.MIGRATIONS))
         await local.backups.rebuild(await local.backups.choose(None), target)
         target.close()
         with closing(apsw.Connection(str(local.folder / "built" / DATABASE_NAME))) as file:
@@ -346,7 +347,7 @@ async def test_a_restore_that_died_is_repeated(local: World, monkeypatch: pytest
         await local.back_up()
         with monkeypatch.context() as patched:
             patched.setattr(keeping, "move_into_place", _die)
-            patched.setattr(keeping.shutil, "rmtree", lambda *_, **__: None)
+            patched.setattr(shutil, "rmtree", lambda *_, **__: None)
             with pytest.raises(Died):
                 await local.restore()
         assert (local.folder / "restored" / BUILT / DATABASE_NAME).exists()
@@ -419,13 +420,13 @@ async def test_sessions_stay_unless_they_are_ended(local: World) -> None:
 async def test_a_backup_of_a_newer_parley_is_refused(local: World) -> None:
     """Its tables are not known here."""
     with pytest.raises(StoreUnavailable, match="newer Parley"):
-        parts.SqliteRebuild(local.folder / "new", len(parts.schema.MIGRATIONS) + 1)
+        parts.SqliteRebuild(local.folder / "new", len(schema.MIGRATIONS) + 1)
 
 
 async def test_a_backup_of_an_older_parley_is_migrated(local: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is rebuilt as it was, and then brought to this version."""
     with monkeypatch.context() as patched:
-        patched.setattr(parts.schema, "MIGRATIONS", parts.schema.MIGRATIONS[:-1])
+        patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:-1])
         await local.store.open()
         await local.back_up()
         await local.store.close()

@@ -218,12 +218,20 @@ class SqliteRebuild:
 
 
 def begin_anew(connection: apsw.Connection, now_ms: int) -> None:
-    """Give every chat an epoch, and every list a change, that no earlier life of this store has given.
+    """Give every chat an epoch that no earlier life of this store has given.
 
-    The same backup may be restored twice, so neither may follow from the backup alone: both are the time of
-    the restore, or the next number if that is higher.
+    The same backup may be restored twice, so it may not follow from the backup alone: it is the time of the
+    restore, or the next number if that is higher.
     """
     connection.execute("UPDATE chats SET epoch = max(epoch + 1, ?)", (now_ms // 1_000,))
+    renew_changes(connection, now_ms)
+
+
+def renew_changes(connection: apsw.Connection, now_ms: int) -> None:
+    """Every chat has changed, after whatever an earlier life of this store has told a device.
+
+    No store makes more than a thousand changes each second of its life.
+    """
     connection.execute("UPDATE changes SET last = max(last + 1, ?)", (now_ms,))
     for table in ("chat_counters", "delivery_state"):
         connection.execute(f"UPDATE {table} SET change = (SELECT last FROM changes)")
