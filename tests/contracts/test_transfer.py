@@ -1,5 +1,6 @@
 """The port `Transfer`: what an engine gives and takes, row by row, is the same on every engine."""
 
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from parley.clock import MS_PER_DAY
 from parley.errors import ConfigError
+from parley.ids import Ids
 from parley.keeping.copies import CopyRefused, CopyReport, StoreCopy
 from parley.model import Appended, Head
 from parley.store import ports
@@ -17,6 +19,14 @@ from tests.contracts.engines import Engine, MemoryEngine, OpenStore
 from tests.contracts.full_store import FullStore
 
 GROUPS = ["delivery", "push"]
+
+
+@asynccontextmanager
+async def in_memory(mode: str = "atomic") -> AsyncIterator[OpenStore]:
+    """With chats that no other test has: counters of some engines are in a service that tests share."""
+    async with MemoryEngine(mode).opened() as store:
+        store.ids = Ids(random.SystemRandom().getrandbits)
+        yield store
 
 
 @asynccontextmanager
@@ -61,7 +71,7 @@ async def test_pages_hold_everything_once(engine: Engine, pages_of_two: None) ->
 @pytest.mark.parametrize("mode", ["atomic", "two_phase"])
 async def test_a_copy_there_and_back_is_the_same_store(engine: Engine, mode: str) -> None:
     """Memory to this engine and back to memory: fingerprints are equal, and every record is."""
-    async with MemoryEngine(mode).opened() as first, MemoryEngine(mode).opened() as last:
+    async with in_memory(mode) as first, in_memory(mode) as last:
         async with engine.opened() as store:
             for other in (first, last):
                 other.clock.advance(store.clock() - other.clock())  # nothing has expired
@@ -78,7 +88,7 @@ async def test_a_copy_there_and_back_is_the_same_store(engine: Engine, mode: str
 
 async def test_a_copied_store_goes_on(engine: Engine) -> None:
     """Sends get the next numbers, retries their old answers; messages, sessions and names are found."""
-    async with MemoryEngine("atomic").opened() as first, engine.opened() as store:
+    async with in_memory() as first, engine.opened() as store:
         first.clock.advance(store.clock() - first.clock())  # keys have not expired
         full = await FullStore(first).fill()
         ann, cat = full.people["ann"], full.people["cat"]
@@ -110,7 +120,7 @@ async def test_a_copied_store_goes_on(engine: Engine) -> None:
 
 async def test_what_has_expired_is_not_copied(engine: Engine) -> None:
     """An engine may delete it at any moment, so nobody relies on it."""
-    async with MemoryEngine("atomic").opened() as first, engine.opened() as store:
+    async with in_memory() as first, engine.opened() as store:
         first.clock.advance(store.clock() - first.clock())
         await FullStore(first).fill()
         store.clock.advance(30 * MS_PER_DAY)
@@ -120,7 +130,7 @@ async def test_what_has_expired_is_not_copied(engine: Engine) -> None:
 
 async def test_abandoned_numbers_become_voids(engine: Engine) -> None:
     """A number that was taken and not written is a void in the copy, and the next one is not taken twice."""
-    async with engine.opened() as store, MemoryEngine("atomic").opened() as target:
+    async with engine.opened() as store, in_memory() as target:
         full = await FullStore(store).fill()
         store.abandon(full.group, 5, store.clock())
         report = await copied(store, target)
@@ -133,7 +143,7 @@ async def test_abandoned_numbers_become_voids(engine: Engine) -> None:
 
 async def test_positions_may_be_put_again(engine: Engine) -> None:
     """A copy that was cut off writes the last positions once more: nothing is twice."""
-    async with MemoryEngine("atomic").opened() as first, engine.opened() as store:
+    async with in_memory() as first, engine.opened() as store:
         full = await FullStore(first).fill()
         async with transfer_of(first) as source, transfer_of(store) as target:
             for kind in RECORDS:
@@ -161,12 +171,12 @@ async def test_records_may_be_put_again(engine: Engine) -> None:
 
 async def test_a_target_that_is_not_empty_is_refused(engine: Engine) -> None:
     """It stays as it is, also after a copy that was finished."""
-    async with MemoryEngine("atomic").opened() as first, engine.opened() as store:
+    async with in_memory() as first, engine.opened() as store:
         await FullStore(first).fill()
         await copied(first, store)
         with pytest.raises(CopyRefused, match="not empty"):
             await copied(first, store)
-    async with MemoryEngine("atomic").opened() as first, engine.opened() as store:
+    async with in_memory() as first, engine.opened() as store:
         async with transfer_of(store) as transfer:
             await transfer.put([KeptKey(name="vapid", value="x")])
         with pytest.raises(CopyRefused, match="not empty"):
@@ -219,7 +229,7 @@ async def test_another_life_has_another_epoch(engine: Engine) -> None:
 
 async def test_what_was_copied_is_not_delivered_again(engine: Engine) -> None:
     """Workers begin after the copied entries, and the bus has them."""
-    async with MemoryEngine("atomic").opened() as first, engine.opened() as store:
+    async with in_memory() as first, engine.opened() as store:
         await FullStore(first).fill()
         await copied(first, store)
         async with store.operator() as operator:

@@ -1,27 +1,37 @@
-"""Backups of an embedded store, and its restore: wired to SQLite."""
+"""Backups, restores and copies: which engines they work on."""
 
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from msgspec import Struct
 
 from parley import __version__
+from parley.app.engines import make_engine
 from parley.clock import Clock, iso
 from parley.config import Config
+from parley.delivery.webhooks import WEBHOOK_DELIVERIES
 from parley.errors import ConfigError, ParleyError
 from parley.ids import Ids
 from parley.keeping.backups import Backups
+from parley.keeping.copies import CopyRefused, CopyReport, OnProgress, StoreCopy
 from parley.keeping.manifests import Backup
+from parley.push.channel import PUSH_DELIVERIES
 from parley.store.check import check
 from parley.store.folder import DATABASE_NAME, lock_folder
 from parley.store.invariants import Findings
+from parley.store.ports import Engine
 from parley.store.sqlite.inspection import SqliteInspection
 from parley.store.sqlite.parts import SqliteParts, SqliteRebuild, move_into_place
+from parley.telemetry import Metrics
 
 BACKUP = "backup_"
 """The prefix of a backup's id, which sorts by time."""
+GROUPS = [WEBHOOK_DELIVERIES.group, PUSH_DELIVERIES.group]
+"""The workers of a server. What was copied is nothing new to them."""
 BUILT = "store.restoring"
 """Where a store is built, in its data folder, until it is whole. What a crash leaves there is made anew."""
 
@@ -95,3 +105,66 @@ async def _build(
         return await check(inspection)
     finally:
         inspection.close()
+
+
+# Copies
+
+
+class CopySide(Struct):
+    """A store that is copied, or copied to: its engine, and how to name it."""
+
+    config: Config
+    engine: Engine
+    name: str
+
+
+def copy_side(config: Config, clock: Clock, ids: Ids, environment: Mapping[str, str]) -> CopySide:
+    engine = make_engine(
+        config, clock=clock, ids=ids, metrics=Metrics(clock), environment=environment, beside=True
+    )
+    return CopySide(config, engine, _name_of(config))
+
+
+def _name_of(config: Config) -> str:
+    """What tells this store from any other."""
+    if config.store.engine == "sqlite":
+        return f"sqlite in {Path(config.server.data).absolute()}"
+    where = config.dynamodb
+    return f"{config.store.engine} at {where.endpoint or 'AWS'} {where.region} {where.prefix}".rstrip()
+
+
+async def copy_store(
+    source: CopySide, target: CopySide, clock: Clock, on_progress: OnProgress, *, checks: bool
+) -> CopyReport:
+    """Check the source, copy it, compare, and check the target.
+
+    StoreBusy if a server runs on a folder of either. CopyRefused if the source is not sound: a copy would
+    make its holes look like voids.
+    """
+    if source.name == target.name:
+        raise CopyRefused("source and target are the same store")
+    with ExitStack() as locks:
+        for side in (source, target):
+            if side.config.store.engine == "sqlite":
+                locks.enter_context(lock_folder(Path(side.config.server.data)))
+        try:
+            await target.engine.create(lambda _: None)
+            if checks:
+                await _check_side(source)
+            copy = StoreCopy(
+                source.engine.transfer, target.engine.transfer, source.name, GROUPS, clock, on_progress
+            )
+            report = await copy.run()
+            if checks:
+                await _check_side(target)
+            return report
+        finally:
+            await source.engine.close()
+            await target.engine.close()
+
+
+async def _check_side(side: CopySide) -> None:
+    findings = await check(side.engine.inspection)
+    if not findings.is_clean:
+        first = findings.breaches[0]
+        raise CopyRefused(f"{side.name} is not sound ({first.invariant}: {first.says}): run parley check")

@@ -1,7 +1,10 @@
-"""`parley backup` and `parley restore`."""
+"""`parley backup`, `parley restore` and `parley copy`."""
 
 from __future__ import annotations
 
+import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,8 +13,10 @@ from parley.cli.options import AsJson, ConfigFile, Data
 
 if TYPE_CHECKING:
     from parley.keeping.backups import Backups
+    from parley.keeping.copies import CopyProgress
     from parley.keeping.manifests import Backup
 
+PROGRESS_SECONDS = 0.1
 NICENESS = 10
 """A backup and a copy yield the processor to the server."""
 
@@ -99,6 +104,70 @@ def restore(
     counted = f"{plural(restored.findings.chats, 'chat')}, {restored.findings.entries:,} entries"
     print(f"{restored.backup.backup_id} of {restored.backup.made_at} is in {place.folder}: {counted}")
     print(f"All {len(restored.findings.shown)} invariants hold. Every chat has a new epoch.")
+
+
+def copy(
+    source: Annotated[
+        Path, typer.Option("--from", metavar="CONFIG", help="The configuration of the store to copy.")
+    ],
+    target: Annotated[
+        Path, typer.Option("--to", metavar="CONFIG", help="The configuration of an empty store.")
+    ],
+    skip_check: Annotated[
+        bool, typer.Option("--skip-check", help="Leave out parley check of both stores.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Copy a whole store to another engine, and compare every record and every entry. Stop all servers first.
+
+    Settings come from the two files alone, not from PARLEY_ variables. After an interruption run it again: it
+    goes on where it stopped.
+    """
+    import os
+    import random
+
+    from parley import ids
+    from parley.app.keeping import copy_side, copy_store
+    from parley.cli import store_file
+    from parley.cli.offline import run
+    from parley.cli.output import print_json
+    from parley.clock import wall_clock
+    from parley.config import load
+
+    make_ids = ids.Ids(random.SystemRandom().getrandbits)
+    old = copy_side(load(source, {})[0], wall_clock, make_ids, os.environ)
+    new = copy_side(load(target, {})[0], wall_clock, make_ids, os.environ)
+    line = StatusLine()
+    report = run(copy_store(old, new, wall_clock, line.show_copy, checks=not skip_check))
+    line.clear()
+    if new.config.store.engine == "sqlite":
+        store_file.write(Path(new.config.server.data), new.config)
+    if json:
+        print_json(report)
+        return
+    others = sum(report.records.values())
+    print(
+        f"Equal: {report.chats:,} chats, {report.entries:,} entries, {report.voids:,} voids,"
+        f" {others:,} other records; fingerprint {report.fingerprint}"
+    )
+
+
+class StatusLine:
+    """A line on a terminal that is written again and again."""
+
+    def __init__(self) -> None:
+        self._is_shown = sys.stderr.isatty()
+        self._next = 0.0
+
+    def show_copy(self, progress: CopyProgress) -> None:
+        now = time.monotonic()
+        if self._is_shown and now >= self._next:
+            self._next = now + PROGRESS_SECONDS
+            print(f"\r\x1b[K{progress.step}: {progress.done:,}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._is_shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _backups(target: str, as_json: bool) -> Backups:
