@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from parley import __version__
 from parley.app.engines import make_engine
@@ -15,10 +17,13 @@ from parley.clock import Clock, iso
 from parley.config import Config
 from parley.delivery.webhooks import WEBHOOK_DELIVERIES
 from parley.errors import ConfigError, ParleyError
-from parley.ids import Ids
+from parley.ids import AUDIT, RANDOM_BITS, Ids, ulid
 from parley.keeping.backups import Backups
 from parley.keeping.copies import CopyRefused, CopyReport, OnProgress, StoreCopy
+from parley.keeping.imports import ImportReport, WorkspaceImport
 from parley.keeping.manifests import Backup
+from parley.keeping.workspaces import Workspace
+from parley.model import AuditRecord
 from parley.push.channel import PUSH_DELIVERIES
 from parley.store.check import check
 from parley.store.folder import DATABASE_NAME, lock_folder
@@ -168,3 +173,37 @@ async def _check_side(side: CopySide) -> None:
     if not findings.is_clean:
         first = findings.breaches[0]
         raise CopyRefused(f"{side.name} is not sound ({first.invariant}: {first.says}): run parley check")
+
+
+# Imports
+
+
+async def import_workspace(
+    workspace: Workspace,
+    engine: Engine,
+    clock: Clock,
+    actor: str,
+    *,
+    matches_names: bool,
+    on_progress: Callable[[ImportReport], None],
+) -> ImportReport:
+    """Bring in an export, and see to it that nobody is told of it as of something new.
+
+    ConfigError if workers still have something to do: what is marked as done would include that.
+    """
+    lags = await engine.feed.lags() if engine.feed is not None else {}
+    if any(lags.get(group) for group in GROUPS):
+        raise ConfigError("deliveries are under way: let the server run until they are done, then stop it")
+    now_ms = clock()
+    audit_id = f"{AUDIT}{ulid(now_ms, secrets.randbits(RANDOM_BITS))}"
+    record = AuditRecord(
+        audit_id=audit_id, at=iso(now_ms), actor=actor, action="store.import", target_id=workspace.source
+    )
+    await engine.audit.record(record)
+    job = WorkspaceImport(workspace, engine, clock, matches_names=matches_names, on_progress=on_progress)
+    report = await job.run()
+    if engine.outbox is not None:
+        await engine.outbox.flush()
+    await engine.transfer.settle(GROUPS, clock())
+    await engine.audit.record(replace(record, outcome="done"))
+    return report

@@ -14,6 +14,7 @@ from parley.cli.options import AsJson, ConfigFile, Data
 if TYPE_CHECKING:
     from parley.keeping.backups import Backups
     from parley.keeping.copies import CopyProgress
+    from parley.keeping.imports import ImportReport
     from parley.keeping.manifests import Backup
 
 PROGRESS_SECONDS = 0.1
@@ -160,10 +161,16 @@ class StatusLine:
         self._next = 0.0
 
     def show_copy(self, progress: CopyProgress) -> None:
+        self._show(f"{progress.step}: {progress.done:,}")
+
+    def show_import(self, report: ImportReport) -> None:
+        self._show(f"{report.messages_stored:,} messages")
+
+    def _show(self, text: str) -> None:
         now = time.monotonic()
         if self._is_shown and now >= self._next:
             self._next = now + PROGRESS_SECONDS
-            print(f"\r\x1b[K{progress.step}: {progress.done:,}", end="", file=sys.stderr, flush=True)
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
     def clear(self) -> None:
         if self._is_shown:
