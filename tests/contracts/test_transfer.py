@@ -12,8 +12,8 @@ from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.keeping.copies import CopyRefused, CopyReport, StoreCopy
 from parley.model import Appended, Head
-from parley.store import ports
 from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, KeptKey, Record
+from parley.store.transfer import Transfer
 from tests.contracts.acting import contents, message, read_all
 from tests.contracts.engines import Engine, MemoryEngine, OpenStore
 from tests.contracts.full_store import FullStore
@@ -30,12 +30,12 @@ async def in_memory(mode: str = "atomic") -> AsyncIterator[OpenStore]:
 
 
 @asynccontextmanager
-async def transfer_of(store: OpenStore) -> AsyncIterator[ports.Transfer]:
+async def transfer_of(store: OpenStore) -> AsyncIterator[Transfer]:
     async with store.operator() as operator:
         yield operator.transfer
 
 
-async def all_records(transfer: ports.Transfer) -> dict[str, list[Record]]:
+async def all_records(transfer: Transfer) -> dict[str, list[Record]]:
     return {
         kind.__name__: sorted([one async for page in transfer.records(kind) for one in page], key=repr)
         for kind in RECORDS

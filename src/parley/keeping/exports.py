@@ -10,7 +10,7 @@ import msgspec
 
 from parley.model import AccountDeletion, AuditRecord, Invitation, Kind
 from parley.store.delivery.rows import DeadLetter, Lane
-from parley.store.ports import Log, Transfer
+from parley.store.ports import Log
 from parley.store.push.rows import PushDevice, PushOutcome
 from parley.store.records import (
     RECORDS,
@@ -22,6 +22,7 @@ from parley.store.records import (
     KeptState,
     Record,
 )
+from parley.store.transfer import Transfer
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX
 

@@ -21,9 +21,9 @@ from parley.keeping.copies import CopyDiffers, CopyRefused, CopyReport, StoreCop
 from parley.keeping.fingerprints import counts_as_content
 from parley.model import StoredEntry
 from parley.store.folder import DATABASE_NAME, lock_folder
-from parley.store.ports import Transfer
 from parley.store.records import COPY_MARK, RECORDS, Record, is_unfinished
 from parley.store.sqlite.transfer import SqliteTransfer
+from parley.store.transfer import Transfer
 from tests.contracts.acting import message
 from tests.contracts.engines import SqliteOpenStore
 from tests.contracts.full_store import FullStore
