@@ -26,6 +26,7 @@ async def in_memory(mode: str = "atomic") -> AsyncIterator[OpenStore]:
     """With chats that no other test has: counters of some engines are in a service that tests share."""
     async with MemoryEngine(mode).opened() as store:
         store.ids = Ids(random.SystemRandom().getrandbits)
+        await store.reopen()  # its messages have ids of their own, too
         yield store
 
 

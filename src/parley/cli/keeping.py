@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from parley.keeping.manifests import Backup
 
 PROGRESS_SECONDS = 0.1
-NICENESS = 10
+NICENESS = 19
 """A backup and a copy yield the processor to the server."""
 
 Place = Annotated[str, typer.Argument(metavar="TARGET", help="A folder, or s3://bucket/prefix.")]

@@ -1,8 +1,7 @@
-"""What a store in one file offers for backups: its rows as files, and a new store from such files."""
+"""What a store in one file offers for backups: its rows as parts, and a new store from such parts."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Protocol
 
 from msgspec import Struct
@@ -24,6 +23,15 @@ class StoreState(Struct, frozen=True):
     people: int
 
 
+class SnapshotParts(Struct, frozen=True, kw_only=True):
+    """The last entries and the other tables, as of one moment."""
+
+    entries: EntryRange
+    entries_part: bytes
+    state: StoreState
+    state_part: bytes
+
+
 class BackupSource(Protocol):
     """A store, whether or not a server runs on it. No read waits for a writer, or makes one wait."""
 
@@ -31,22 +39,22 @@ class BackupSource(Protocol):
         """A digest of the last entries up to a position; None if the store has no entry there."""
         ...
 
-    def write_entries(self, path: Path, after: int) -> EntryRange | None:
-        """Write the next entries to a file, in a short transaction; None if they do not fill a part."""
+    def entries(self, after: int) -> tuple[EntryRange, bytes] | None:
+        """The next entries as a part, in a short transaction; None if they do not fill one."""
         ...
 
-    def write_rest(self, entries_path: Path, state_path: Path, after: int) -> tuple[EntryRange, StoreState]:
-        """Write the last entries, and everything else, of one snapshot."""
+    def rest(self, after: int) -> SnapshotParts:
+        """The last entries, and everything else, of one snapshot."""
         ...
 
 
 class RestoreTarget(Protocol):
-    """A store that is being built from the files of a backup."""
+    """A store that is being built from the parts of a backup."""
 
-    def add_entries(self, path: Path) -> int:
+    def add_entries(self, part: bytes) -> int:
         """The next entries; returns how many."""
         ...
 
-    def set_rest(self, path: Path) -> None:
+    def set_rest(self, part: bytes) -> None:
         """Everything else, last. StoreUnavailable if the entries are not those of its snapshot."""
         ...

@@ -23,6 +23,7 @@ from parley.objects.ports import Objects
 from parley.objects.targets import objects_at
 from parley.store.folder import DATABASE_NAME, lock_folder
 from parley.store.sqlite import parts, schema
+from parley.store.sqlite.database import Database
 from tests.contracts.acting import add_group, add_people, change, message
 from tests.contracts.engines import SqliteOpenStore
 from tests.harness.clock import VirtualClock
@@ -62,7 +63,7 @@ class World:
 
     @property
     def backups(self) -> Backups:
-        return Backups(self.objects, self.said.append, self.folder)
+        return Backups(self.objects, self.said.append)
 
     async def back_up(self, *, full: bool = False) -> Backup:
         self.clock.advance(1_000)
@@ -257,14 +258,17 @@ async def test_a_full_backup_shares_nothing(local: World) -> None:
         assert b"marzipan" not in (restored / DATABASE_NAME).read_bytes()
 
 
-async def test_entries_that_were_trimmed_do_not_come_back(local: World) -> None:
+async def test_entries_that_were_trimmed_do_not_come_back(
+    local: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The archive has them: what the segments of older backups hold below the trim stays away."""
+    monkeypatch.setattr(parts, "TAIL_ENTRIES", 1)
     async with local:
         await local.say("one", "two", "three")
         await local.back_up()
         local.store.foreign("DELETE FROM entries WHERE sequence = 1")
         await local.say("four")
-        await local.back_up()
+        assert (await local.back_up()).based_on, "the trimmed entry is in a segment that is shared"
         target = parts.SqliteRebuild(local.folder / "built", len(schema.MIGRATIONS))
         await local.backups.rebuild(await local.backups.choose(None), target)
         target.close()
@@ -427,9 +431,10 @@ async def test_a_backup_of_an_older_parley_is_migrated(local: World, monkeypatch
     """It is rebuilt as it was, and then brought to this version."""
     with monkeypatch.context() as patched:
         patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:-1])
-        await local.store.open()
+        older = Database(local.data)
+        older.open()
+        older.close()
         await local.back_up()
-        await local.store.close()
     assert "push_devices" not in rows(local.data)
     assert "push_devices" in rows(await local.restore())
 

@@ -1,8 +1,8 @@
 """A store as files that a backup keeps, and back: entries in commit order, and a snapshot of the rest.
 
 The table of entries only grows, in commit order, so a range of it never changes and is kept once. All other
-tables are small beside it, and change everywhere: each backup holds them whole. Every part is an SQLite file
-of its own, with the rows as they are.
+tables are small beside it, and change everywhere: each backup holds them whole. Every part is an SQLite
+file of its own, with the rows as they are.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 
 from parley.errors import StoreUnavailable
-from parley.store.backup import EntryRange, StoreState
+from parley.store.backup import EntryRange, SnapshotParts, StoreState
 from parley.store.folder import DATABASE_NAME, FOLDER_MODE, create_private
 from parley.store.sqlite import schema
 from parley.store.sqlite.command_connection import Row, command_connection, writing
@@ -66,27 +66,34 @@ class SqliteParts:
             rows = connection.execute(TAIL, (through, TAIL_ENTRIES)).fetchall()
         return _digest(rows) if rows and rows[0][0] == through else None
 
-    def write_entries(self, path: Path, after: int) -> EntryRange | None:
-        """Write the next entries as a part, in a short transaction; None if they do not fill one."""
+    def entries(self, after: int) -> tuple[EntryRange, bytes] | None:
         with command_connection(self._folder, read_only=False) as connection:
-            _attach(connection, path, "log")
+            _attach(connection, "log")
             with _snapshot(connection):
                 through, is_full = _end_of_part(connection, after)
-                return _write_range(connection, after, through) if is_full else None
+                if not is_full:
+                    return None
+                found = _take_range(connection, after, through)
+            return found, connection.serialize("log")
 
-    def write_rest(self, entries_path: Path, state_path: Path, after: int) -> tuple[EntryRange, StoreState]:
-        """Write the last entries, and everything else, of one snapshot."""
+    def rest(self, after: int) -> SnapshotParts:
         with command_connection(self._folder, read_only=False) as connection:
-            _attach(connection, entries_path, "log")
-            _attach(connection, state_path, "part")
+            _attach(connection, "log")
+            _attach(connection, "part")
             with _snapshot(connection):
                 through: int = connection.execute("SELECT coalesce(max(position), 0) FROM main.entries").get
-                entries = _write_range(connection, after, max(after, through))
+                entries = _take_range(connection, after, max(after, through))
                 for name in _tables(connection, "main"):
                     if name != "entries":
                         connection.execute(f"CREATE TABLE part.{name} AS SELECT * FROM main.{name}")
                 connection.execute(LOGS)
-                return entries, _state(connection)
+                state = _state(connection)
+            return SnapshotParts(
+                entries=entries,
+                entries_part=connection.serialize("log"),
+                state=state,
+                state_part=connection.serialize("part"),
+            )
 
 
 def _end_of_part(connection: apsw.Connection, after: int) -> tuple[int, bool]:
@@ -98,15 +105,14 @@ def _end_of_part(connection: apsw.Connection, after: int) -> tuple[int, bool]:
     return through, size >= PART_BYTES_MAX or count >= PART_ENTRIES_MAX
 
 
-def _write_range(connection: apsw.Connection, after: int, through: int) -> EntryRange:
+def _take_range(connection: apsw.Connection, after: int, through: int) -> EntryRange:
     connection.execute(RANGE, (after, through))
     return EntryRange(after, through, int(connection.execute("SELECT count(*) FROM log.entries").get))
 
 
-def _attach(connection: apsw.Connection, path: Path, name: str) -> None:
-    create_private(path)
-    connection.execute(f"ATTACH ? AS {name}", (str(path),))
-    connection.execute(f"PRAGMA {name}.journal_mode = OFF; PRAGMA {name}.synchronous = OFF")
+def _attach(connection: apsw.Connection, name: str) -> None:
+    """In memory: a part that went over the disk would delay the server's own commits."""
+    connection.execute(f"ATTACH ':memory:' AS {name}")
 
 
 class _snapshot:  # noqa: N801 - reads like a function in a with statement
@@ -164,15 +170,12 @@ class SqliteRebuild:
             self._connection.execute(migration)
         self._connection.execute(f"PRAGMA user_version = {schema_version}")
 
-    def add_entries(self, path: Path) -> int:
-        """Returns how many."""
+    def add_entries(self, part: bytes) -> int:
         before: int = self._connection.total_changes()
-        self._from_part(path, lambda: self._insert("entries"))
+        self._from_part(part, lambda: self._insert("entries"))
         return self._connection.total_changes() - before
 
-    def set_rest(self, path: Path) -> None:
-        """The other tables. StoreUnavailable if the entries are not those of the snapshot."""
-
+    def set_rest(self, part: bytes) -> None:
         def take() -> None:
             kept = set(_tables(self._connection, "part")) - {"backed_up_logs"}
             for name in _tables(self._connection, "main"):
@@ -186,15 +189,16 @@ class SqliteRebuild:
             for (chat_no,) in self._connection.execute(DIFFERENT_LOGS):
                 raise StoreUnavailable(f"the backup has not all entries of the chat with number {chat_no}")
 
-        self._from_part(path, take)
+        self._from_part(part, take)
 
     def _insert(self, table: str) -> None:
         columns = ", ".join(name for (name,) in self._connection.execute(COLUMNS, (table, "part")))
         self._connection.execute(f"INSERT INTO main.{table} ({columns}) SELECT {columns} FROM part.{table}")
 
-    def _from_part(self, path: Path, work: Callable[[], None]) -> None:
-        self._connection.execute("ATTACH ? AS part", (str(path),))
+    def _from_part(self, part: bytes, work: Callable[[], None]) -> None:
+        self._connection.execute("ATTACH ':memory:' AS part")
         try:
+            self._connection.deserialize("part", part)
             with writing(self._connection):
                 work()
         except apsw.Error as error:
