@@ -92,10 +92,10 @@ class ClusterCrowd(Crowd):
 
 @asynccontextmanager
 async def gathered(
-    cluster: ClusterProcess, session: ClientSession, random: Random
+    cluster: ClusterProcess, session: ClientSession, random: Random, *, rings: bool = False
 ) -> AsyncIterator[ClusterCrowd]:
     """A crowd that talks, and those outside to whom everything is delivered."""
-    async with receiving_end(cluster, session) as end:
+    async with receiving_end(cluster, session, rings=rings) as end:
         crowd = ClusterCrowd(cluster, session, random, end)
         await crowd.gather()
         yield crowd

@@ -8,8 +8,9 @@
 The phone is rung by a webhook, which has no word for silence: its app shows each event id once, as
 docs/push.md says. The browser is rung by Web Push, and makes a sound unless it is told not to.
 
-Only in `make simulate`: to wait until every worker that died is replaced takes up to 40 s a run. In
-`make test` the person is a member like others, and has no device.
+To wait until every worker that died is replaced takes up to 40 s a run. So in `make test` only the runs that
+say `rings=True` have devices and a webhook; in the others the person is a member like others, and has none. In
+`make simulate` all have them.
 """
 
 import asyncio
@@ -54,9 +55,10 @@ POISON = "poison"
 class ReceivingEnd(Receiver):
     """`person` is a member of the chats, and is in front of no device."""
 
-    def __init__(self, cluster: ClusterProcess, session: ClientSession) -> None:
+    def __init__(self, cluster: ClusterProcess, session: ClientSession, *, rings: bool) -> None:
         super().__init__()
         self._cluster = cluster
+        self._has_devices = rings or IS_VARIED
         self._http = HttpClient(session, next(iter(cluster)).url)
         self._operator = self._http
         self._browser = Browser()
@@ -92,7 +94,7 @@ class ReceivingEnd(Receiver):
         """An account, its devices, and the webhook."""
         name = uuid.uuid4().hex[:8]
         self.person = await self._http.newcomer(f"away.{name}", PHONE)
-        if not IS_VARIED:
+        if not self._has_devices:
             return
         await self._http.login(self.person.username, BROWSER)
         keys = self._browser.device("")
@@ -179,9 +181,11 @@ class ReceivingEnd(Receiver):
 
 
 @contextlib.asynccontextmanager
-async def receiving_end(cluster: ClusterProcess, session: ClientSession) -> AsyncIterator[ReceivingEnd]:
+async def receiving_end(
+    cluster: ClusterProcess, session: ClientSession, *, rings: bool = False
+) -> AsyncIterator[ReceivingEnd]:
     """It listens until the end of the block."""
-    end = ReceivingEnd(cluster, session)
+    end = ReceivingEnd(cluster, session, rings=rings)
     async with receiving(end):
         await end.settle_in()
         yield end

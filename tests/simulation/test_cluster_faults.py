@@ -83,7 +83,7 @@ async def test_nothing_is_lost_doubled_reordered_or_skipped(
         sequencers_of(cluster, tmp_path) as sequencers,
         running(cluster),
         ClientSession() as session,
-        gathered(cluster, session, random) as crowd,
+        gathered(cluster, session, random, rings=mode == "atomic") as crowd,
     ):
         for turn in range(TURNS):
             faults = LONG[mode] if turn else SHORT[mode]

@@ -35,7 +35,7 @@ async def test_a_rolling_restart_costs_nobody_a_message(tmp_path: Path) -> None:
     async with (
         running(nodes_on_shared_services(tmp_path, NAMES, ATOMIC)) as cluster,
         ClientSession() as session,
-        receiving_end(cluster, session) as end,
+        receiving_end(cluster, session, rings=True) as end,
     ):
         ports = [node.port for node in cluster]
         async with Balancer(ports, Random(SEED)) as front:

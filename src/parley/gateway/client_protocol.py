@@ -7,7 +7,7 @@ a close. It accepts frames that are not masked. `FrameReader` in front of its pa
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal, Protocol
 
 from aiohttp import WSCloseCode, web
@@ -181,7 +181,17 @@ class ProtocolOwner(Protocol):
 class ClientProtocol(HttpProtocol):
     """`lost` is called once, when the connection is."""
 
-    __slots__ = ("_frames", "_gone", "_is_full", "_lost", "_turns", "_writable", "owner", "share")
+    __slots__ = (
+        "_frames",
+        "_gone",
+        "_is_full",
+        "_lost",
+        "_turns",
+        "_until_lost",
+        "_writable",
+        "owner",
+        "share",
+    )
 
     def __init__(
         self,
@@ -199,6 +209,7 @@ class ClientProtocol(HttpProtocol):
         """Whether aiohttp holds more frames than it wants to."""
         self._writable: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] | None = None
+        self._until_lost: asyncio.Future[None] | None = None
         self.share = LoopShare()
         """The account that parsing is charged to."""
         self.owner: ProtocolOwner | None = None
@@ -262,12 +273,25 @@ class ClientProtocol(HttpProtocol):
             self._gone = asyncio.get_running_loop().create_future()
             await self._gone
 
+    async def unless_lost(self, work: Coroutine[None, None, None]) -> None:
+        """Do it, or end it when the connection is gone."""
+        task = self._until_lost = asyncio.ensure_future(work)
+        if self.transport is None:
+            task.cancel()
+        try:
+            await asyncio.wait([task])
+        finally:
+            task.cancel()
+            self._until_lost = None
+
     def connection_lost(self, error: BaseException | None) -> None:
         super().connection_lost(error)
         self._frames = None
         self.owner = None
         _wake(self._writable)
         _wake(self._gone)
+        if self._until_lost is not None:
+            self._until_lost.cancel()
         self._lost()
 
 

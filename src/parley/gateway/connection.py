@@ -558,8 +558,10 @@ class Connection:
         services.devices.arrived(self.user_id, self.device_id)
         services.arrived(self.user_id)
         self._outbox.hold()
-        await services.turns.enter(group.share, CONNECT_SECONDS)
+        if not services.turns.enters_now(group.share, CONNECT_SECONDS):
+            await self._protocol.unless_lost(services.turns.give_way(group.share))
         if self._protocol.transport is None:
+            group.share.spent -= CONNECT_SECONDS
             return  # it is gone already
         await services.turns.metered(group.share, services.hub.subscribe(self))
         if self._closing is not None:

@@ -13,6 +13,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Generator
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from parley.telemetry import Tally
@@ -43,7 +44,8 @@ class LoopShare:
         """What was done for it while it was not asked to wait: it pays when it begins something."""
         self.spent = 0.0
         self.turn = -1
-        self.waiting: list[Callable[[], None]] | None = None
+        self.waiting: dict[Callable[[], None], None] | None = None
+        """What to call when its turn comes, in order."""
 
 
 class LoopTurns:
@@ -81,30 +83,45 @@ class LoopTurns:
         """Call `wake` when this client has repaid what it used and those before it in line had their turn."""
         self._waits.inc()
         if share.waiting:
-            share.waiting.append(wake)
-        else:
-            share.waiting = [wake]
+            share.waiting[wake] = None
+            return
+        is_in_line = share.waiting is not None
+        share.waiting = {wake: None}
+        if not is_in_line:
             self._line.append(share)
-            if not self._is_counting:
-                self._count()
+        if not self._is_counting:
+            self._count()
+
+    def leave(self, share: LoopShare, wake: Callable[[], None]) -> None:
+        """Forget what waits, if it still does: its client is gone."""
+        if share.waiting:
+            share.waiting.pop(wake, None)
 
     def owe(self, share: LoopShare, began: float) -> None:
         """Charge the time since `began` to what this client begins next."""
         share.owed += self.now() - began
 
-    async def enter(self, share: LoopShare, seconds: float) -> None:
-        """Charge the untimed cost of what a client begins, and wait in line if it has used its slice."""
+    def enters_now(self, share: LoopShare, seconds: float) -> bool:
+        """Charge the untimed cost of what a client begins. Whether it may go on, or waits in line first."""
         self.begin(share)
         share.spent += seconds + share.owed
         share.owed = 0.0
-        if share.spent > SLICE_SECONDS:
+        return share.spent <= SLICE_SECONDS
+
+    async def enter(self, share: LoopShare, seconds: float) -> None:
+        """As `enters_now`, and wait in line if it has used its slice."""
+        if not self.enters_now(share, seconds):
             await self.give_way(share)
 
     async def give_way(self, share: LoopShare) -> None:
-        """Wait in line."""
+        """Wait in line; whoever is cancelled leaves it."""
         turn = asyncio.get_running_loop().create_future()
-        self.wait(share, lambda: None if turn.done() else turn.set_result(None))
-        await turn
+        wake = partial(_set_done, turn)
+        self.wait(share, wake)
+        try:
+            await turn
+        finally:
+            self.leave(share, wake)
 
     def metered(self, share: LoopShare, work: Awaitable[T]) -> MeteredWork[T]:
         """To be awaited: as `work`, on this client's account."""
@@ -122,15 +139,29 @@ class LoopTurns:
             return
         share = self._line[0]
         share.spent -= REPAID_SECONDS
-        if share.spent <= 0.0:
+        if share.spent <= 0.0 or not share.waiting:
             self._line.popleft()
-            assert share.waiting, "a share is in line while something of it waits"
-            wake = share.waiting.pop(0)
-            if share.waiting:  # another connection of the same client
-                self._line.append(share)
-            wake()
+            self._wake_next(share)
         if self._line:
             self._count()
+
+    def _wake_next(self, share: LoopShare) -> None:
+        """The front of the line goes on; other connections of the same client line up again behind it."""
+        waiting = share.waiting
+        wake = next(iter(waiting), None) if waiting else None
+        if waiting and wake is not None:
+            del waiting[wake]
+        if waiting:
+            self._line.append(share)
+        else:
+            share.waiting = None
+        if wake is not None:
+            wake()
+
+
+def _set_done(turn: asyncio.Future[None]) -> None:
+    if not turn.done():
+        turn.set_result(None)
 
 
 class MeteredWork(Generic[T]):
