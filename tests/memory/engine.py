@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from parley.clock import Clock
 from parley.core.jobs import Job
-from parley.errors import ConfigError
 from parley.core.log_hash import LogHash
+from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.store.ports import Batching, Subscriptions
 from parley.store.records import COPY_MARK, NOT_FINISHED, is_unfinished

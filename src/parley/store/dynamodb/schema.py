@@ -20,8 +20,8 @@ VERSION = 8
 invitations, and who may add a person.
 Items without them have the defaults. 4: bundles in `messages`, which earlier versions cannot read.
 5: `keys_through` in `chat_counters`: earlier versions would store a message again whose key is missing.
-6: deliveries to others: lanes, dead letters, webhooks. 7: push. 8: hashes of logs, and ids of messages that were
-copied here."""
+6: deliveries to others: lanes, dead letters, webhooks. 7: push. 8: hashes of logs, ids of
+messages that were copied here."""
 MARK: Item = {"name": "parley"}
 """The key of the item in `schema` that holds the version."""
 
