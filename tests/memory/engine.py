@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from parley.clock import Clock
 from parley.core.jobs import Job
 from parley.core.log_hash import LogHash
+from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.store.ports import Batching, Subscriptions
+from parley.store.records import COPY_MARK, NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
 from parley.telemetry import Metrics
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews
@@ -25,6 +27,7 @@ from tests.memory.people import (
 )
 from tests.memory.push import MemoryPush
 from tests.memory.tables import Tables
+from tests.memory.transfer import MemoryTransfer
 
 FOREVER_MS = 2**62
 
@@ -94,6 +97,8 @@ class MemoryStore:
         self.log_hashes = MemoryLogHashes(tables)
         self.inspection = MemoryInspection(tables)
         self.repairs = MemoryRepairs(tables)
+        self.transfer = MemoryTransfer(tables)
+        self._tables = tables
         self.log = MemoryLog(
             tables,
             clock,
@@ -113,6 +118,8 @@ class MemoryStore:
 
     async def open(self) -> None:
         """Seals every open number and frees every lane: no other process is at work."""
+        if is_unfinished(self._tables.keys.get(COPY_MARK)):
+            raise ConfigError(NOT_FINISHED)
         self.log.seal_before(FOREVER_MS)
         self.deliveries.lanes.free()
 

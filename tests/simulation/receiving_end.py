@@ -9,8 +9,8 @@ The phone is rung by a webhook, which has no word for silence: its app shows eac
 docs/push.md says. The browser is rung by Web Push, and makes a sound unless it is told not to.
 
 To wait until every worker that died is replaced takes up to 40 s a run. So in `make test` only the runs that
-say `rings=True` have devices and a webhook; in the others the person is a member like others, and has none. In
-`make simulate` all have them.
+say `rings=True` have devices and a webhook; in the others the person is a member like others, and has none.
+In `make simulate` all have them.
 """
 
 import asyncio

@@ -25,6 +25,7 @@ EXTRAS = {
     "apsw": "server",
     "argon2": "server",
     "botocore": "dynamodb",
+    "obstore": "s3",
     "prometheus_client": "server",
     "redis": "redis",
     "structlog": "server",

@@ -60,6 +60,7 @@ from parley.store.rows import (
     StoreCounts,
     Traces,
 )
+from parley.store.transfer import Transfer
 from parley.wire.limits import ANSWER_SECONDS_MAX
 
 APPEND_SECONDS_MAX = 2.5
@@ -755,6 +756,11 @@ class Engine(Store, Protocol):
         ...
 
     @property
+    def transfer(self) -> Transfer:
+        """See `Transfer`."""
+        ...
+
+    @property
     def available(self) -> bool:
         """Whether it can serve at the moment; appends are refused while it cannot."""
         ...
@@ -776,7 +782,8 @@ class Engine(Store, Protocol):
     async def open(self) -> None:
         """Ready to serve when it returns. Repairs what a crash left behind.
 
-        ConfigError: it cannot serve until the operator changes something. StoreUnavailable: not now.
+        ConfigError: it cannot serve until the operator changes something, as a copy into it that is not
+        finished (`COPY_MARK`). StoreUnavailable: not now.
         """
         ...
 

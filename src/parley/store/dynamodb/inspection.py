@@ -36,6 +36,7 @@ from parley.store.dynamodb.schema import (
     DELIVERY,
     DEVICES,
     DIRECT_CHATS,
+    IMPORTED_IDS,
     KEYS,
     LOG_HASHES,
     MEMBERSHIPS,
@@ -207,7 +208,17 @@ class DynamoInspection:
         rows = [_entry(item, tag) for item in items]
         for item, key_sequence in await self._recent_keys(chat.chat_id, items):
             rows[item].key_sequence = key_sequence
+        await self._confirm_imported(chat.chat_id, rows)
         return rows
+
+    async def _confirm_imported(self, chat_id: str, rows: list[EntryRow]) -> None:
+        """An id that another engine made leads to its place by an item of its own."""
+        foreign = {row.entry.message_id: row for row in rows if row.entry is not None and not row.message_id}
+        keys: list[Item] = [{"message_id": message_id} for message_id in foreign]
+        for item in await self._dynamo.batch_get(IMPORTED_IDS, keys):
+            row = foreign[cast(str, item["message_id"])]
+            if (item.get("chat_id"), item.get("sequence")) == (chat_id, row.sequence):
+                row.message_id = cast(str, item["message_id"])
 
     async def _recent_keys(self, chat_id: str, items: list[Item]) -> list[tuple[int, int]]:
         """Where unexpired keys point to: for some days, a message is the only one with its id."""

@@ -15,7 +15,7 @@ from parley.store.dynamodb.chat_state import DynamoChatStates, is_whole
 from parley.store.dynamodb.entries import encode_entry, entry_in, place_in, sequence_of, stored_in, tag_of
 from parley.store.dynamodb.prefixes import Prefixes
 from parley.store.dynamodb.scans import table_pages
-from parley.store.dynamodb.schema import CHATS, COUNTERS, MESSAGES
+from parley.store.dynamodb.schema import CHATS, COUNTERS, IMPORTED_IDS, MESSAGES
 from parley.store.dynamodb.two_phase import TwoPhaseAppends
 from parley.store.log_telemetry import NOT_TRACED, count_appended, trace_heads
 from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
@@ -186,12 +186,22 @@ class DynamoLog:
             return None
         tag, sequence = place
         if chat_ids is not None:
-            return await self._find_in(message_id, sequence, _tagged(chat_ids, tag))
+            found = await self._find_in(message_id, sequence, _tagged(chat_ids, tag))
+            return found if found is not None else await self._find_imported(message_id, chat_ids)
+        if (found := await self._find_imported(message_id, None)) is not None:
+            return found
         async for chats in table_pages(self._dynamo, CHATS, projection="chat_id"):
             named = _tagged([str(chat["chat_id"]) for chat in chats], tag)
             if (found := await self._find_in(message_id, sequence, named)) is not None:
                 return found
         return None
+
+    async def _find_imported(self, message_id: str, chat_ids: Sequence[str] | None) -> tuple[str, int] | None:
+        """The same for an id that another engine made."""
+        item = await self._dynamo.get(IMPORTED_IDS, {"message_id": message_id})
+        if item is None or (chat_ids is not None and item["chat_id"] not in chat_ids):
+            return None
+        return await self._find_in(message_id, sequence_of(item), [str(item["chat_id"])])
 
     async def _find_in(
         self, message_id: str, sequence: int, chat_ids: Sequence[str]

@@ -20,7 +20,8 @@ VERSION = 8
 invitations, and who may add a person.
 Items without them have the defaults. 4: bundles in `messages`, which earlier versions cannot read.
 5: `keys_through` in `chat_counters`: earlier versions would store a message again whose key is missing.
-6: deliveries to others: lanes, dead letters, webhooks. 7: push. 8: hashes of logs."""
+6: deliveries to others: lanes, dead letters, webhooks. 7: push. 8: hashes of logs, ids of
+messages that were copied here."""
 MARK: Item = {"name": "parley"}
 """The key of the item in `schema` that holds the version."""
 
@@ -145,6 +146,8 @@ REPLAY_QUEUE = _define(Table("replay_queue", "shard_no", "place", hash_kind="N")
 """Dead letters that wait for their replay; `place` is recipient, chat and sequence."""
 WEBHOOKS = _define(Table("webhooks", "webhook_id"))
 """The webhooks of integrators, and an item with the revision of their list."""
+IMPORTED_IDS = _define(Table("imported_ids", "message_id"))
+"""Where a message is whose id another engine made: such an id does not lead to its place."""
 SCHEMA = _define(Table("schema", "name"))
 """The version of these tables, and keys of the server."""
 

@@ -35,9 +35,11 @@ from parley.store.dynamodb.push import DynamoPush
 from parley.store.dynamodb.relations import DynamoRelations
 from parley.store.dynamodb.repairs import DynamoRepairs
 from parley.store.dynamodb.schema import CHATS, COUNTERS, check_tables, check_version, create_tables
+from parley.store.dynamodb.transfer import DynamoTransfer, copy_mark
 from parley.store.dynamodb.two_phase import Hold, TwoPhaseAppends
 from parley.store.dynamodb.webhooks import DynamoDeliveries
 from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching, Subscriptions
+from parley.store.records import NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
 from parley.telemetry import Metrics
 
@@ -122,6 +124,7 @@ class DynamoStore:
         self.listing = DynamoListing(dynamo, self._connect, counters, clock)
         self.inspection = DynamoInspection(dynamo, counters, clock)
         self.repairs = DynamoRepairs(dynamo, self._connect, counters, clock, random_bits)
+        self.transfer = DynamoTransfer(dynamo, self._connect, counters, clock, ids)
         self._is_connected = False
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
@@ -146,6 +149,8 @@ class DynamoStore:
         await self.dynamo.open()
         await self.dynamo.check()
         await check_tables(self.dynamo)
+        if is_unfinished(await copy_mark(self.dynamo)):
+            raise ConfigError(NOT_FINISHED)
         if self.allocator is not None:
             try:
                 await self.allocator.last(PROBE_CHAT)
