@@ -1,11 +1,11 @@
-"""The real services that tests run against: one Kafka, DynamoDB Local, Redis and S3 for a whole run.
+"""The real services that tests run against: one of each (Kafka, DynamoDB Local, Redis, S3) for a whole run.
 
 A test asks for what it needs, and is skipped (with `CI=true`: fails) where that cannot be started:
 
     endpoint = dynamodb_endpoint()     # tables in memory; credentials are in the environment
     brokers = kafka_brokers()
     url = redis_url()
-    variables = s3_environment()       # endpoint, region and keys of S3, by their variables
+    target = s3_target()               # a prefix of its own in a bucket; endpoint and credentials as above
     prefix = fresh_prefix()            # a test's own tables, topics and keys: services are shared
     program = promtool_program()       # no service, and to be had in the same way
 
@@ -33,6 +33,7 @@ from typing import NoReturn
 import pytest
 
 from ops.local_services import NAMES, ServiceError, ServiceSet, promtool
+from ops.local_services.s3 import BUCKET as S3_BUCKET
 
 FOLDER_VARIABLE = "PARLEY_TEST_SERVICES_FOLDER"
 OWNER_VARIABLE = "PARLEY_TEST_SERVICES_OWNER"
@@ -40,17 +41,21 @@ ADDRESSES = {
     "dynamodb": "PARLEY_DYNAMODB_ENDPOINT",
     "kafka": "PARLEY_KAFKA_BROKERS",
     "redis": "PARLEY_REDIS_URL",
-    "s3": "PARLEY_ARCHIVE_ENDPOINT",
+    "s3": "AWS_ENDPOINT_URL_S3",
 }
 
 
 def dynamodb_endpoint() -> str:
     """Where DynamoDB is. The credentials that it takes are put into the environment of this process."""
     variables = service_environment("dynamodb")
+    _take_credentials(variables)
+    return variables[ADDRESSES["dynamodb"]]
+
+
+def _take_credentials(variables: dict[str, str]) -> None:
     for name, value in variables.items():
         if name.startswith("AWS_"):
             os.environ.setdefault(name, value)
-    return variables[ADDRESSES["dynamodb"]]
 
 
 def kafka_brokers() -> list[str]:
@@ -63,9 +68,10 @@ def redis_url() -> str:
     return service_environment("redis")[ADDRESSES["redis"]]
 
 
-def s3_environment() -> dict[str, str]:
-    """The settings with which a cold tier finds S3, by their variables."""
-    return service_environment("s3")
+def s3_target() -> str:
+    """A place in a bucket that no other test has. Endpoint and credentials are put into the environment."""
+    _take_credentials(service_environment("s3"))
+    return f"s3://{S3_BUCKET}/{fresh_prefix()}"
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Kafka, DynamoDB Local, Redis and S3 on this machine, for development, tests and benchmarks.
+"""Kafka, DynamoDB Local, Redis and an S3 server on this machine, for development, tests and benchmarks.
 
 Only the standard library is used: the script runs before `.venv` exists. From the bottom up:
 

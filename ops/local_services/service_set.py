@@ -22,7 +22,7 @@ from ops.local_services.s3 import S3
 from ops.local_services.service import Say, Service
 from ops.local_services.state import Record, State
 
-SERVICES: dict[str, Service] = {service.name: service for service in (DynamoDb(), Redis(), Kafka(), S3())}
+SERVICES: dict[str, Service] = {service.name: service for service in (DynamoDb(), Redis(), S3(), Kafka())}
 NAMES = tuple(SERVICES)
 DATA_FREE_BYTES_MIN = 100 * 1000 * 1000
 GUARD_POLL_SECONDS = 0.5

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from parley.dynamodb import Dynamo, ItemPage
-from parley.store.sqlite import inspection
+from parley.store.sqlite import inspection, transfer
 from tests.contracts.engines import ENGINES, Engine, SqliteEngine
 from tests.memory import maintenance
 
 ALL_OF_THE_LOG = ("test_log_", "test_store_model")
-SUITES = {"dynamodb-redis": (*ALL_OF_THE_LOG, "test_repairs"), "dynamodb-sequencer": ALL_OF_THE_LOG}
+SUITES = {
+    "dynamodb-redis": (*ALL_OF_THE_LOG, "test_repairs", "test_transfer"),
+    "dynamodb-sequencer": ALL_OF_THE_LOG,
+}
 """Which suites an engine runs, if not all. A sequencer's counters are in the tables: repairs are the same."""
 
 
@@ -42,6 +45,8 @@ def pages_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every engine reads for commands in pages of two rows, so that a small store has many."""
     for name in ("CHATS_PER_PAGE", "ROWS_PER_PAGE", "ENTRIES_PER_CHUNK", "KEYS_PER_PAGE"):
         monkeypatch.setattr(inspection, name, 2)
+    for name in ("ROWS_PER_PAGE", "ENTRIES_PER_PAGE"):
+        monkeypatch.setattr(transfer, name, 2)
     monkeypatch.setattr(maintenance, "ROWS_PER_PAGE", 2)
     monkeypatch.setattr(Dynamo, "query", _limited(Dynamo.query))
     monkeypatch.setattr(Dynamo, "scan", _limited(Dynamo.scan))

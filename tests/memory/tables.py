@@ -63,6 +63,9 @@ class ChatRecord:
     def trimmed(self) -> int:
         return self.mark.trimmed_through
 
+    hashes: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """Hashes of the log, by epoch and position."""
+
     @property
     def open(self) -> list[int]:
         """Numbers that were allocated and are not resolved."""

@@ -33,7 +33,7 @@ from parley.archive.manifest import (
     manifest_name,
     merged_from,
 )
-from parley.archive.objects import ColdObjectMissing, ColdObjects, ColdObject
+from parley.archive.objects import ColdObject, ColdObjectMissing, ColdObjects
 from parley.archive.reader import ArchiveReader
 from parley.archive.segment import (
     CHAIN_START,

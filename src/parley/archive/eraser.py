@@ -12,13 +12,14 @@ digest of what an entry was. In this order, so that an archiver at work meanwhil
 from __future__ import annotations
 
 import msgspec
-from msgspec import UNSET, Struct, field
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from parley.archive.archiver import Archiver
 from parley.archive.manifest import SegmentEntry
 from parley.archive.segment import ArchivedEntry, SegmentIndex
 from parley.archive.tiers import rows_of
+from parley.core.log_hash import without_body
 from parley.errors import StoreUnavailable
 from parley.model import Kind
 from parley.store.cold.ports import ColdTier
@@ -73,7 +74,7 @@ def tombstone(wire: bytes, choice: Choice) -> bytes | None:
     entry = decode_entry(wire)
     if entry.kind != Kind.MESSAGE.value or entry.deleted is True or not choice.takes(entry):
         return None
-    return encode_entry(replace(entry, content="", display_time=None, mentions=UNSET, deleted=True))
+    return encode_entry(replace(without_body(entry), deleted=True))
 
 
 class Eraser:

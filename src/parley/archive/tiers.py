@@ -35,6 +35,7 @@ from parley.store.ports import (
     Invitations,
     Listing,
     Log,
+    LogHashes,
     MemberStates,
     Outbox,
     Overviews,
@@ -44,6 +45,7 @@ from parley.store.ports import (
 )
 from parley.store.push.ports import PushStore
 from parley.store.rows import Finding
+from parley.store.transfer import Transfer
 from parley.wire.limits import PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
 
 BORDERS_REMEMBERED_MAX = 20_000
@@ -311,6 +313,14 @@ class TieredEngine:
     @property
     def push(self) -> PushStore:
         return self._engine.push
+
+    @property
+    def log_hashes(self) -> LogHashes:
+        return self._engine.log_hashes
+
+    @property
+    def transfer(self) -> Transfer:
+        return self._engine.transfer
 
     @property
     def erasures(self) -> Erasures | None:

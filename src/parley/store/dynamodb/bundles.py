@@ -42,6 +42,7 @@ class BundledEntry(Struct, array_like=True, gc=False):
     content_type: str
     display_time: str | None = None
     mentions: str | None = None
+    body_digest: str | None = None
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -118,6 +119,7 @@ def _bundled_entry(entry: Entry) -> BundledEntry:
         entry.content_type,
         entry.display_time,
         joined_mentions(entry),
+        entry.body_digest or None,
     )
 
 

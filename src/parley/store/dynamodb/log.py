@@ -15,7 +15,7 @@ from parley.store.dynamodb.chat_state import DynamoChatStates, is_whole
 from parley.store.dynamodb.entries import encode_entry, entry_in, place_in, sequence_of, stored_in, tag_of
 from parley.store.dynamodb.prefixes import Prefixes
 from parley.store.dynamodb.scans import table_pages
-from parley.store.dynamodb.schema import CHATS, COUNTERS, MESSAGES
+from parley.store.dynamodb.schema import CHATS, COUNTERS, IMPORTED_IDS, MESSAGES
 from parley.store.dynamodb.two_phase import TwoPhaseAppends
 from parley.store.log_telemetry import NOT_TRACED, count_appended, trace_heads
 from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
@@ -199,8 +199,12 @@ class DynamoLog:
         if chat_ids is None:
             async for chats in table_pages(self._dynamo, CHATS, projection="chat_id"):
                 named += _tagged([str(chat["chat_id"]) for chat in chats], tag)
+        places = [(chat_id, sequence) for chat_id in named]
+        imported = await self._dynamo.get(IMPORTED_IDS, {"message_id": message_id})
+        if imported is not None and (chat_ids is None or imported["chat_id"] in chat_ids):
+            places.append((str(imported["chat_id"]), sequence_of(imported)))
         archived: list[tuple[str, int]] = []
-        for chat_id in named:
+        for chat_id, sequence in places:
             item = await item_at(self._dynamo, chat_id, sequence)
             if item is not None and item.get("message_id") == message_id:
                 return chat_id, sequence_of(item)

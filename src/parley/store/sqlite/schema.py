@@ -328,6 +328,17 @@ CREATE TABLE server_keys (
 """Devices that rings are sent to and what became of rings, who wants which, and keys of the server."""
 
 VERSION_9 = """
+CREATE TABLE log_hashes (
+    chat_no INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    log_hash BLOB NOT NULL,
+    PRIMARY KEY (chat_no, epoch, sequence)
+) WITHOUT ROWID;
+"""
+"""Hashes of the logs, which the server computes behind the appends: those of older entries follow."""
+
+VERSION_10 = """
 CREATE TABLE chat_archives (
     chat_id TEXT PRIMARY KEY,
     archived_through INTEGER NOT NULL DEFAULT 0,
@@ -373,6 +384,7 @@ MIGRATIONS = [
     VERSION_7,
     VERSION_8,
     VERSION_9,
+    VERSION_10,
 ]
 """Step n brings a file from version n to n + 1. Never change one that was released; add the next."""
 
