@@ -25,7 +25,7 @@ from parley.archive.manifest import (
     SEGMENT_ENTRIES_MAX,
     SEGMENT_RAW_BYTES_MAX,
     SEGMENT_SUFFIX,
-    Manifest,
+    ArchiveManifest,
     SegmentEntry,
     encode_manifest,
     folder_of,
@@ -232,11 +232,11 @@ class Archiver:
             raise SegmentDamaged(f"{name} is not what was written: the cold store cannot be trusted")
 
     async def record(
-        self, chat_id: str, mark: ArchiveMark, manifest: Manifest, segments: list[SegmentEntry]
+        self, chat_id: str, mark: ArchiveMark, manifest: ArchiveManifest, segments: list[SegmentEntry]
     ) -> ArchiveMark | None:
         """Make these the segments of the chat; None if another archiver was faster."""
         version = mark.version + 1
-        new = Manifest(chat_id=chat_id, version=version, segments=segments, previous=mark.manifest)
+        new = ArchiveManifest(chat_id=chat_id, version=version, segments=segments, previous=mark.manifest)
         data, digest = encode_manifest(new)
         await self._create(manifest_name(chat_id, version, digest), data)
         self._reach("archive_before_record")
@@ -278,7 +278,7 @@ class Archiver:
 
     # Sweep
 
-    async def manifest(self, chat_id: str, mark: ArchiveMark) -> Manifest:
+    async def manifest(self, chat_id: str, mark: ArchiveMark) -> ArchiveManifest:
         """The manifest that a mark names."""
         return await self._reader.manifest(chat_id, mark)
 

@@ -47,7 +47,7 @@ class SegmentEntry(Struct, frozen=True, kw_only=True):
         return self.last - self.first + 1
 
 
-class Manifest(Struct, frozen=True, kw_only=True):
+class ArchiveManifest(Struct, frozen=True, kw_only=True):
     """`version` counts from 1; 0 is that of a chat without an archive, which is no object."""
 
     chat_id: str
@@ -71,17 +71,17 @@ class Manifest(Struct, frozen=True, kw_only=True):
         return [one for one in self.segments if one.last >= first and one.first <= last]
 
 
-_decode = msgspec.json.Decoder(Manifest).decode
+_decode = msgspec.json.Decoder(ArchiveManifest).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def encode_manifest(manifest: Manifest) -> tuple[bytes, str]:
+def encode_manifest(manifest: ArchiveManifest) -> tuple[bytes, str]:
     """The object, and its digest in hex."""
     data = _encode(manifest)
     return data, sha256(data).hexdigest()
 
 
-def decode_manifest(data: bytes, mark: ArchiveMark) -> Manifest:
+def decode_manifest(data: bytes, mark: ArchiveMark) -> ArchiveManifest:
     """SegmentDamaged unless it is the manifest that the mark names, and its segments follow each other."""
     if sha256(data).hexdigest() != mark.manifest:
         raise SegmentDamaged(f"manifest {mark.version} is not the one that was recorded")
@@ -126,7 +126,7 @@ def listed(segment: EncodedSegment, upload_id: str) -> SegmentEntry:
     )
 
 
-def merged_from(manifest: Manifest, new_entries: int, new_bytes: int) -> int:
+def merged_from(manifest: ArchiveManifest, new_entries: int, new_bytes: int) -> int:
     """How many of the last segments the new entries are written together with.
 
     As in a binary counter: a segment is written again only with at least half as many new entries, so a

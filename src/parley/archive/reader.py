@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import structlog
 
-from parley.archive.manifest import Manifest, SegmentEntry, decode_manifest, manifest_name
+from parley.archive.manifest import ArchiveManifest, SegmentEntry, decode_manifest, manifest_name
 from parley.archive.objects import ColdObjectMissing, ColdObjects
 from parley.archive.segment import (
     BlockPlace,
@@ -81,7 +81,7 @@ class ArchiveReader:
         self._metrics = metrics
         self._seconds_max = seconds_max
         self._blocks = BlockCache(cache_bytes)
-        self._manifests: OrderedDict[str, Manifest] = OrderedDict()
+        self._manifests: OrderedDict[str, ArchiveManifest] = OrderedDict()
         self._indexes: OrderedDict[str, SegmentIndex] = OrderedDict()
 
     @property
@@ -129,13 +129,13 @@ class ArchiveReader:
             self._metrics.archive_read_failures.inc()
             raise
 
-    async def manifest(self, chat_id: str, mark: ArchiveMark) -> Manifest:
+    async def manifest(self, chat_id: str, mark: ArchiveMark) -> ArchiveManifest:
         """The manifest that a mark names. ColdObjectMissing, SegmentDamaged: it is not there as it was."""
         if mark.version == 0:
-            return Manifest(chat_id=chat_id)
+            return ArchiveManifest(chat_id=chat_id)
         name = manifest_name(chat_id, mark.version, mark.manifest)
 
-        async def load() -> Manifest:
+        async def load() -> ArchiveManifest:
             return decode_manifest(await self._fetch(self._objects.read(name)), mark)
 
         return await _cached(self._manifests, f"{name} {mark.manifest}", load, MANIFESTS_CACHED_MAX)
@@ -155,7 +155,7 @@ class ArchiveReader:
         self._metrics.archive_read_bytes.inc(len(data))
         return data
 
-    async def _read(self, manifest: Manifest, first: int, last: int) -> list[Row]:
+    async def _read(self, manifest: ArchiveManifest, first: int, last: int) -> list[Row]:
         found: list[Row] = []
         for segment in manifest.spanning(first, last):
             index = await self.index(segment)

@@ -43,7 +43,7 @@ from parley.model import (
     UserPage,
     Visibility,
 )
-from parley.store.cold.ports import ColdTier, Erasures
+from parley.store.cold.ports import ColdStore
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.invariants import Breach
 from parley.store.push.ports import PushStore
@@ -704,7 +704,7 @@ class Subscriptions(Protocol):
         ...
 
 
-class Engine(Store, Protocol):
+class Engine(Store, ColdStore, Protocol):
     """One storage engine. `app.engines.make_engine` creates it; nothing else knows which one it is.
 
     Creating it connects to nothing. The caller calls `open` before it uses a port, except where a port says
@@ -739,16 +739,6 @@ class Engine(Store, Protocol):
     @property
     def push(self) -> PushStore:
         """What `push` keeps."""
-        ...
-
-    @property
-    def cold_tier(self) -> ColdTier | None:
-        """None: entries stay in this engine for ever."""
-        ...
-
-    @property
-    def erasures(self) -> Erasures | None:
-        """None: bodies cannot be removed from this engine."""
         ...
 
     @property

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from parley.archive.manifest import (
     SEGMENT_ENTRIES_MAX,
-    Manifest,
+    ArchiveManifest,
     SegmentEntry,
     decode_manifest,
     encode_manifest,
@@ -29,14 +29,14 @@ def segment(first: int, count: int) -> SegmentEntry:
     )
 
 
-def manifest(*counts: int) -> Manifest:
+def manifest(*counts: int) -> ArchiveManifest:
     segments: list[SegmentEntry] = []
     for count in counts:
         segments.append(segment(segments[-1].last + 1 if segments else 1, count))
-    return Manifest(chat_id="chat_1", version=len(counts), segments=segments)
+    return ArchiveManifest(chat_id="chat_1", version=len(counts), segments=segments)
 
 
-def mark_of(written: Manifest) -> tuple[bytes, ArchiveMark]:
+def mark_of(written: ArchiveManifest) -> tuple[bytes, ArchiveMark]:
     data, digest = encode_manifest(written)
     return data, ArchiveMark(archived_through=written.through, version=written.version, manifest=digest)
 
@@ -58,7 +58,9 @@ def test_an_older_manifest_is_not_taken_for_the_newest() -> None:
 
 def test_a_manifest_with_a_hole_is_refused() -> None:
     """Its segments follow each other without a gap."""
-    data, mark = mark_of(Manifest(chat_id="chat_1", version=1, segments=[segment(1, 3), segment(5, 2)]))
+    data, mark = mark_of(
+        ArchiveManifest(chat_id="chat_1", version=1, segments=[segment(1, 3), segment(5, 2)])
+    )
     with pytest.raises(SegmentDamaged, match="no segment with 4"):
         decode_manifest(data, mark)
 

@@ -77,3 +77,17 @@ class Erasures(Protocol):
     async def finish(self, user_id: str) -> None:
         """Durable before it returns. May be repeated."""
         ...
+
+
+class ColdStore(Protocol):
+    """The ports of an engine that may let go of entries."""
+
+    @property
+    def cold_tier(self) -> ColdTier | None:
+        """None: entries stay in this engine for ever."""
+        ...
+
+    @property
+    def erasures(self) -> Erasures | None:
+        """None: bodies cannot be removed from this engine."""
+        ...
