@@ -232,6 +232,9 @@ class Metrics:
         self.messages_stored = self._counter("parley_messages_stored", "Entries appended")
         self.messages_refused = self._counter("parley_messages_refused", "Drafts refused, by code", "code")
         self.voids_sealed = self._counter("parley_voids_sealed", "Abandoned positions sealed")
+        self.entries_hashed = self._counter(
+            "parley_entries_hashed", "Positions that the job behind the logs has hashed"
+        )
         self.dynamodb_requests = self._counter(
             "parley_dynamodb_requests", "Requests to DynamoDB, retries included", "operation"
         )

@@ -19,6 +19,7 @@ from parley.store.ports import (
     Engine,
     Invitations,
     Log,
+    LogHashes,
     MemberStates,
     Overviews,
     Relations,
@@ -65,6 +66,10 @@ class PortsOfStore(ABC):
     @property
     def log(self) -> Log:
         return self.store.log
+
+    @property
+    def log_hashes(self) -> LogHashes:
+        return self.store.log_hashes
 
     @property
     def directory(self) -> Directory:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from parley.clock import Clock
 from parley.core.jobs import Job
+from parley.core.log_hash import LogHash
 from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.store.ports import Batching, Subscriptions
@@ -47,6 +48,21 @@ class MemoryOutbox:
         """Nothing to write."""
 
 
+class MemoryLogHashes:
+    tail_seconds = 2.0
+
+    def __init__(self, tables: Tables) -> None:
+        self._chats = tables.chats
+
+    async def last(self, chat_id: str, epoch: int, up_to: int) -> LogHash | None:
+        hashes = self._chats[chat_id].hashes if chat_id in self._chats else {}
+        places = [place for place in hashes if place[0] == epoch and place[1] <= up_to]
+        return LogHash(*max(places), hashes[max(places)]) if places else None
+
+    async def write(self, chat_id: str, hashes: Sequence[LogHash]) -> None:
+        self._chats[chat_id].hashes |= {(one.epoch, one.sequence): one.value for one in hashes}
+
+
 class MemoryStore:
     """An `Engine`. `tables` may be those of an earlier instance."""
 
@@ -78,6 +94,7 @@ class MemoryStore:
         self.deliveries = MemoryDeliveries(tables)
         self.push = MemoryPush(tables)
         self.listing = MemoryListing(tables, clock)
+        self.log_hashes = MemoryLogHashes(tables)
         self.inspection = MemoryInspection(tables)
         self.repairs = MemoryRepairs(tables)
         self.transfer = MemoryTransfer(tables)

@@ -53,6 +53,8 @@ class ChatRecord:
     """The highest resolved position."""
     change: int = 0
     """The number of the last change that its members' overviews must show."""
+    hashes: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """Hashes of the log, by epoch and position."""
 
     @property
     def open(self) -> list[int]:

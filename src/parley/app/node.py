@@ -24,6 +24,7 @@ from parley.chats.accounts import AccountManager
 from parley.chats.deletions import AccountDeletions
 from parley.chats.flight_recorder import FlightRecorder
 from parley.chats.invitations import InvitationService
+from parley.chats.log_hasher import LogHasher
 from parley.chats.membership import Membership
 from parley.chats.pending import PendingSends
 from parley.chats.reader import ChatReader
@@ -143,7 +144,8 @@ class App:
         self.cluster = self._make_cluster()
         self.ingest = self._make_ingest()
         self.sender = self._make_sender()
-        self.reader = ChatReader(store.log, store.directory, store.cursors, clock)
+        self.log_hasher = LogHasher(store.log, store.log_hashes, metrics)
+        self.reader = ChatReader(store.log, store.directory, store.cursors, self.log_hasher, clock)
         self.accounts = self._make_accounts()
         self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
         self.deletions = self._make_deletions()
@@ -402,6 +404,7 @@ class App:
         self.supervisor.start(self._jobs())
         self.bus.subscribe(self.hub)
         self.bus.subscribe(self.recorder)
+        self.bus.subscribe(self.log_hasher)
         if self.cluster is not None:
             await self.cluster.start(self.bus)
         if self.ingest is not None:
@@ -413,6 +416,7 @@ class App:
     def _jobs(self) -> list[Job]:
         """The background jobs of a node with these roles."""
         jobs = [sealing(self.store.log, self.bus.publish), self.gateway.job, self._view.job]
+        jobs.append(self.log_hasher.job)
         jobs += [*self.store.jobs(self.hub), *self.bus_engine.jobs(), *self.routing.jobs(self.hub)]
         jobs += self._routing_jobs()
         if self.ingest is not None:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from parley.core.consent import ConsentFacts
 from parley.core.jobs import Job
+from parley.core.log_hash import LogHash
 from parley.model import (
     AccountDeletion,
     AccountState,
@@ -125,6 +126,24 @@ class Log(Protocol):
 
     async def seal(self) -> list[Persisted]:
         """Turn positions that were allocated and abandoned into voids; durable before it returns."""
+        ...
+
+
+class LogHashes(Protocol):
+    """Hashes of logs (`core.log_hash`) that were computed behind the appends. See docs/proof.md.
+
+    Each follows from the entries: to lose one costs time, and whoever computes it again writes the same.
+    """
+
+    tail_seconds: float
+    """How long a chat rests before the hash at its end is stored, too: longer where each write is charged."""
+
+    async def last(self, chat_id: str, epoch: int, up_to: int) -> LogHash | None:
+        """The stored hash of this epoch with the highest position up to this one. May be a moment old."""
+        ...
+
+    async def write(self, chat_id: str, hashes: Sequence[LogHash]) -> None:
+        """Durable before it returns; each at its epoch and position. Several nodes may write the same."""
         ...
 
 
@@ -496,6 +515,11 @@ class Store(Protocol):
         ...
 
     @property
+    def log_hashes(self) -> LogHashes:
+        """See `LogHashes`."""
+        ...
+
+    @property
     def directory(self) -> Directory:
         """See `Directory`."""
         ...
@@ -602,6 +626,10 @@ class Inspection(Protocol):
 
         The counter of the last chunk is at least as new as all entries before it.
         """
+        ...
+
+    def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
+        """The stored hashes of the log, in the chat's own epoch, in the order of their positions."""
         ...
 
     def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:

@@ -42,6 +42,7 @@ class BundledEntry(Struct, array_like=True, gc=False):
     content_type: str
     display_time: str | None = None
     mentions: str | None = None
+    body_digest: str | None = None
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -113,6 +114,7 @@ def put_entries(entries: Sequence[Entry]) -> Put:
                     entry.content_type,
                     entry.display_time,
                     joined_mentions(entry),
+                    entry.body_digest or None,
                 )
                 for entry in entries
             ]

@@ -65,7 +65,10 @@ def entry_of(draft: Draft, sequence: int, epoch: int, message_id: str, created_a
 
 def put_entry(entry: Entry) -> Put:
     """A position is written once."""
-    fields = msgspec.structs.asdict(entry) | {"mentions": joined_mentions(entry)}
+    fields = msgspec.structs.asdict(entry) | {
+        "mentions": joined_mentions(entry),
+        "body_digest": entry.body_digest or None,
+    }
     item: Item = {name: value for name, value in fields.items() if value is not None}
     return Put(MESSAGES, item, NEW_POSITION)
 
@@ -138,6 +141,7 @@ def entry_in(item: Item) -> Entry | None:
         server_timestamp=fields["server_timestamp"],
         display_time=fields.get("display_time"),
         mentions=fields["mentions"].split(SEPARATOR) if "mentions" in fields else UNSET,
+        body_digest=fields.get("body_digest", UNSET),
     )
 
 

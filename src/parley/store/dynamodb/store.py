@@ -26,6 +26,7 @@ from parley.store.dynamodb.invitations import DynamoInvitations
 from parley.store.dynamodb.keys import IdempotencyKeys
 from parley.store.dynamodb.listing import DynamoListing
 from parley.store.dynamodb.log import DynamoLog
+from parley.store.dynamodb.log_hashes import DynamoLogHashes
 from parley.store.dynamodb.member_states import DynamoMemberStates
 from parley.store.dynamodb.outbox import DynamoOutbox
 from parley.store.dynamodb.overview import DynamoOverviews
@@ -107,6 +108,7 @@ class DynamoStore:
                 planner, allocator, prefixes, ids, metrics, marks, reach, hold, append_seconds
             )
         self.log = DynamoLog(planner, appends, prefixes, metrics)
+        self.log_hashes = DynamoLogHashes(dynamo)
         self.directory = DynamoDirectory(dynamo, clock, ids, allocator)
         self.accounts = DynamoAccounts(dynamo, clock, ids)
         self.account_admin = DynamoAccountAdmin(dynamo, states, clock, ids, self.directory.chat_ids_of)

@@ -13,6 +13,7 @@ import apsw
 import msgspec
 
 from parley import ids
+from parley.core.log_hash import LogHash
 from parley.store.invariants import Breach
 from parley.store.rows import ChatRow, CounterRow, EntryRow, KeyRow, LogChunk, MemberRow, PositionRow
 from parley.store.sqlite import schema
@@ -52,6 +53,10 @@ KEYS = (
     "SELECT client_id, min(sequence), max(sequence) FROM entries"
     " WHERE chat_no = ? AND client_id > ? GROUP BY client_id ORDER BY client_id LIMIT ?"
 )
+HASHES = (
+    "SELECT sequence, log_hash FROM log_hashes"
+    " WHERE chat_no = ? AND epoch = ? AND sequence > ? ORDER BY sequence LIMIT ?"
+)
 IS_STORED = "EXISTS (SELECT 1 FROM entries AS e WHERE e.chat_no = chats.chat_no AND e.sequence = at)"
 LOG_END = "(SELECT max(sequence) FROM entries AS e WHERE e.chat_no = chats.chat_no)"
 DEVICE_POSITIONS = f"""
@@ -76,6 +81,7 @@ REFERENCES = [
     ("user_device_cursors", "chat_id", "chat_id", "chats", "chat_id"),
     ("delivery_state", "chat_id", "chat_id", "chats", "chat_id"),
     ("open_allocations", "chat_no", "chat_no", "chats", "chat_no"),
+    ("log_hashes", "chat_no", "chat_no", "chats", "chat_no"),
     ("sessions", "session_id", "user_id", "users", "user_id"),
     ("relations", "user_id", "user_id", "users", "user_id"),
     ("relations", "other_id", "other_id", "users", "user_id"),
@@ -175,6 +181,12 @@ class SqliteInspection:
             rows = self._rows("SELECT user_id FROM users WHERE user_no = ?", (user_no,))
             self._user_ids[user_no] = rows[0][0] if rows else None
         return self._user_ids[user_no]
+
+    async def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
+        chat_no, after = self._chat_no(chat), 0
+        while rows := self._rows(HASHES, (chat_no, chat.epoch, after, ROWS_PER_PAGE)):
+            yield [LogHash(chat.epoch, *row) for row in rows]
+            after = rows[-1][0]
 
     async def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
         """A key is a column of its entry, so it always points to it, and perhaps to another one, too."""

@@ -327,7 +327,28 @@ CREATE TABLE server_keys (
 """
 """Devices that rings are sent to and what became of rings, who wants which, and keys of the server."""
 
-MIGRATIONS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8]
+VERSION_9 = """
+CREATE TABLE log_hashes (
+    chat_no INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    log_hash BLOB NOT NULL,
+    PRIMARY KEY (chat_no, epoch, sequence)
+) WITHOUT ROWID;
+"""
+"""Hashes of the logs, which the server computes behind the appends: those of older entries follow."""
+
+MIGRATIONS = [
+    VERSION_1,
+    VERSION_2,
+    VERSION_3,
+    VERSION_4,
+    VERSION_5,
+    VERSION_6,
+    VERSION_7,
+    VERSION_8,
+    VERSION_9,
+]
 """Step n brings a file from version n to n + 1. Never change one that was released; add the next."""
 
 

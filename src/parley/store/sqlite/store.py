@@ -27,6 +27,7 @@ from parley.store.sqlite.inspection import SqliteInspection
 from parley.store.sqlite.invitations import SqliteInvitations
 from parley.store.sqlite.listing import SqliteListing
 from parley.store.sqlite.log import Hold, SqliteLog
+from parley.store.sqlite.log_hashes import SqliteLogHashes
 from parley.store.sqlite.member_states import SqliteMemberStates
 from parley.store.sqlite.overview import SqliteOverviews
 from parley.store.sqlite.push import SqlitePush
@@ -81,6 +82,7 @@ class SqliteStore:
         self.writer.on_foreign_write(states.forget_all)
         self.writer.on_undo(states.forget_touched)
         self.log = SqliteLog(reads, self.writer, states, clock, ids, metrics, sequencing, reach, hold)
+        self.log_hashes = SqliteLogHashes(reads, self.writer)
         self.directory = SqliteDirectory(reads, self.writer)
         self.accounts = SqliteAccounts(reads, self.writer)
         self.account_admin = SqliteAccountAdmin(reads, self.writer, states)
