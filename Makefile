@@ -57,7 +57,7 @@ mutants: setup ## Plant faults in a copy, one at a time, and see each caught; ON
 bench: setup ## Measure; ENGINE= and ONLY= narrow it
 	$(BIN)/python -m bench $(if $(ENGINE),--engine $(ENGINE)) $(if $(ONLY),--only $(ONLY))
 
-up: ## Start Kafka, DynamoDB Local and Redis on this machine, for several nodes
+up: ## Start Kafka, DynamoDB Local, Redis and an S3 server on this machine, for several nodes
 	@$(PYTHON) ops/services up >/dev/null
 	@echo "Now a node of this shell finds them, and has the secret that all nodes of this folder share:"
 	@echo "  set -a; . data/services/services.env; PARLEY_STORE_ENGINE=dynamodb; set +a"

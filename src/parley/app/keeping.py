@@ -154,6 +154,7 @@ async def copy_store(
                 locks.enter_context(lock_folder(Path(side.config.server.data)))
         try:
             await target.engine.create(lambda _: None)
+            await _refuse_trimmed(source)
             if checks:
                 await _check_side(source)
             copy = StoreCopy(
@@ -166,6 +167,14 @@ async def copy_store(
         finally:
             await source.engine.close()
             await target.engine.close()
+
+
+async def _refuse_trimmed(side: CopySide) -> None:
+    """Entries that were moved elsewhere are not in the store: as holes they would become voids."""
+    async for chats in side.engine.inspection.chats(None):
+        for chat in chats:
+            if chat.trimmed_through:
+                raise CopyRefused(f"{chat.chat_id} has archived entries, which parley copy cannot carry over")
 
 
 async def _check_side(side: CopySide) -> None:

@@ -14,6 +14,7 @@ import pytest
 from parley.app.keeping import CopySide, copy_side, copy_store
 from parley.clock import wall_clock
 from parley.config import Config
+from parley.dynamodb import to_item
 from parley.errors import StoreBusy
 from parley.ids import Ids
 from parley.keeping import copies
@@ -25,6 +26,7 @@ from parley.store.records import COPY_MARK, RECORDS, Record, is_unfinished
 from parley.store.sqlite.transfer import SqliteTransfer
 from parley.store.transfer import Transfer
 from tests.contracts.acting import message
+from tests.contracts.dynamodb_engine import other_program
 from tests.contracts.engines import SqliteOpenStore
 from tests.contracts.full_store import FullStore
 from tests.integration.cli.running import parley
@@ -207,6 +209,25 @@ async def test_a_store_that_is_not_sound_is_not_copied(tmp_path: Path) -> None:
         file.execute("DELETE FROM messages WHERE chat_id = ? AND sequence = 2", (full.direct,))
     with pytest.raises(CopyRefused, match="log_density"):
         await copied(in_folder(tmp_path / "one"), in_folder(tmp_path / "two"))
+
+
+async def test_a_log_that_was_trimmed_is_not_copied(tmp_path: Path) -> None:
+    """Its archived entries are not in the store: as holes they would become voids."""
+    full = await filled(tmp_path / "one")
+    two = on_dynamodb("atomic")
+    await copied(in_folder(tmp_path / "one"), two, checks=False)
+    key = to_item({"chat_id": full.direct})
+    other_program().update_item(
+        TableName=f"{two.dynamodb.prefix}chats",
+        Key=key,
+        UpdateExpression="SET trimmed_through = :one",
+        ExpressionAttributeValues={":one": {"N": "1"}},
+    )
+    other_program().delete_item(
+        TableName=f"{two.dynamodb.prefix}messages", Key=key | to_item({"sequence": 1})
+    )
+    with pytest.raises(CopyRefused, match="archived entries"):
+        await copied(two, in_folder(tmp_path / "three"), checks=False)
 
 
 @pytest.mark.parametrize(
