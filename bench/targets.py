@@ -57,6 +57,8 @@ TARGETS: dict[str, Target] = {
     "catch_up_8": Target((Goal(200_000),)),
     "idle": Target((Goal(18, at_most=True),), "WuKongIM 8.5 (Centrifugo 53)"),
     "returning": Target((Goal(1.8, at_most=True),), "Centrifugo 1.9 s"),
+    "archive_bytes": Target((Goal(0.35, at_most=True),)),
+    "archive_catch_up": Target((Goal(0.5),)),
     "flat_sync": Target((Goal(1.5, at_most=True),)),
     "flat_members": Target((Goal(1.5, at_most=True),)),
     "slow_reader": Target((Goal(OUTBOXES_OF_STUCK_READERS_MIB + SLACK_MIB, at_most=True),)),

@@ -100,7 +100,7 @@ CONFIGURATION = {
     " and both sides show one. All three or none.",
     "cluster.tls_key": "The file with its key.",
     "cluster.tls_ca": "A file with the authority that certifies the nodes of this cluster, and nothing else.",
-    "cluster.roles": "What this node does: `gateway`, `ingest`, `delivery`, `push`, `sequencer`.",
+    "cluster.roles": "What this node does: `gateway`, `ingest`, `delivery`, `push`, `archiver`, `sequencer`.",
     "cluster.sequencers": 'Base addresses of Sequence Services, for `store.allocator = "sequencer"`.',
     "accounts.registration": "Who may register: all clients, none, or direct requests to a loopback address"
     " unless the server is [exposed](#an-exposed-server).",
@@ -126,6 +126,18 @@ CONFIGURATION = {
     "push.vapid_private_key": "The private key of [Web Push](push.md#web-push): 32 bytes in base64url. When"
     " empty, the first node makes one and the store keeps it.",
     "push.vapid_subject": "How push services reach you: a `mailto:` or `https:` address. Apple's wants one.",
+    "archive.target": "Where [old entries](cold-tier.md) are moved: a folder, relative to `server.data`, or"
+    " `s3://bucket/prefix`; empty for none.",
+    "archive.after_days": "How old an entry must be to be moved; 0 is allowed.",
+    "archive.interval_seconds": "The pause between two runs.",
+    "archive.cache_mb": "How much of what was read from there is kept in memory, in MiB.",
+    "archive.endpoint": "An S3 server; empty for AWS itself.",
+    "archive.region": "Its region; empty: as the environment says.",
+    "archive.access_key_id": "Its key; empty: as the environment or the machine's role says.",
+    "archive.secret_access_key": "The secret of that key.",
+    "retention.days": "How many days [bodies are kept](retention.md), unless an operator decides otherwise"
+    " for a chat; 0: for ever.",
+    "retention.is_automatic": "`true` removes what is older every day; else `parley retention apply` does.",
     "webhooks.allowed_networks": "What [webhooks](delivery.md#webhooks) may reach beside public addresses;"
     " plain http only there.",
     "log.level": "`debug` has a line per message.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.scenarios import (
     abuse,
+    archive,
     audience,
     catching_up,
     conversations,
@@ -35,4 +36,5 @@ SCENARIOS: dict[str, Scenario] = {
     "receipts": receipts.receipts,
     "presence_storm": presence.storm,
     "abuse": abuse.abuse,
+    "archive": archive.archive,
 }

@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="ops/services",
-        description="Cassandra, Kafka, DynamoDB Local and Redis on this machine, for development and tests.",
+        description="Cassandra, Kafka, DynamoDB Local, Redis and S3 on this machine, for development.",
         epilog=f"Programs are fetched once, into {cache_folder()}; {VARIABLE} names another folder.",
     )
     parser.set_defaults(memory=False, owner=None, env=None, json=False)

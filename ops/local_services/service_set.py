@@ -19,11 +19,12 @@ from ops.local_services.instance import Instance, Status, new_ports
 from ops.local_services.kafka import Kafka
 from ops.local_services.ports import is_free
 from ops.local_services.redis import Redis
+from ops.local_services.s3 import S3
 from ops.local_services.service import Say, Service
 from ops.local_services.state import Record, State
 
 SERVICES: dict[str, Service] = {
-    service.name: service for service in (Cassandra(), DynamoDb(), Redis(), Kafka())
+    service.name: service for service in (Cassandra(), DynamoDb(), Redis(), S3(), Kafka())
 }
 NAMES = tuple(SERVICES)
 DATA_FREE_BYTES_MIN = 100 * 1000 * 1000

@@ -27,9 +27,10 @@ PASSWORD_LETTERS_MIN_EXPOSED = 8
 PORT_MAX = 65_535
 LIKENESS_MIN = 0.75
 """How similar (0 to 1) an unknown name must be to a known one for a suggestion."""
-ROLES = ("gateway", "ingest", "delivery", "push", "sequencer")
-ROLES_DEFAULT = ("gateway", "ingest", "delivery", "push")
-ROLES_LATER = ("archiver",)
+ROLES = ("gateway", "ingest", "delivery", "push", "archiver", "sequencer")
+ROLES_DEFAULT = ("gateway", "ingest", "delivery", "push", "archiver")
+ROLES_OPTIONAL = frozenset({"push", "archiver"})
+"""A server on one machine may do without these."""
 
 
 class ServerConfig(Struct, forbid_unknown_fields=True):
@@ -206,6 +207,31 @@ class WebhooksConfig(Struct, forbid_unknown_fields=True):
     allowed_networks: list[str] = field(default_factory=list)
 
 
+class ArchiveConfig(Struct, forbid_unknown_fields=True):
+    """The cold tier. `target`: a folder, relative to `server.data`, or s3://bucket/prefix; empty for none.
+
+    `after_days`: entries older than this are moved there. `endpoint`: of S3, empty for AWS itself; `region`
+    and the keys are taken from the environment if they are empty. `cache_mb`: of archived entries in memory.
+    """
+
+    target: str = ""
+    after_days: int = 30
+    interval_seconds: int = 3_600
+    cache_mb: int = 128
+    endpoint: str = ""
+    region: str = ""
+    access_key_id: str = ""
+    secret_access_key: str = ""
+
+
+class RetentionConfig(Struct, forbid_unknown_fields=True):
+    """`days`: how long bodies of messages are kept, unless an operator decides otherwise for a chat; 0: for
+    ever. They are removed by `parley retention apply`, and every day if `is_automatic`."""
+
+    days: int = 0
+    is_automatic: bool = False
+
+
 class LogConfig(Struct, forbid_unknown_fields=True):
     level: Literal["debug", "info", "warning", "error", "critical"] = "info"
     format: Literal["json", "text"] = "json"
@@ -227,6 +253,8 @@ class Config(Struct, forbid_unknown_fields=True):
     delivery: DeliveryConfig = field(default_factory=DeliveryConfig)
     webhooks: WebhooksConfig = field(default_factory=WebhooksConfig)
     push: PushConfig = field(default_factory=PushConfig)
+    archive: ArchiveConfig = field(default_factory=ArchiveConfig)
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
     @property
@@ -386,6 +414,8 @@ def _wanted(kind: Any) -> str:
         return " or ".join(get_args(kind))
     if get_origin(kind) is list:
         return "a list of strings"
+    if kind is bool:
+        return "true or false"
     return "a string" if kind is str else "a whole number"
 
 
@@ -393,15 +423,11 @@ def check_roles(config: Config) -> None:
     """ConfigError unless a node with this configuration can have its roles."""
     roles = config.cluster.roles
     for role in roles:
-        if role in ROLES_LATER:
-            raise ConfigError(
-                f"cluster.roles: the role {role} is not there yet; choose of {', '.join(ROLES)}"
-            )
         if role not in ROLES:
             raise ConfigError(f"cluster.roles: there is no role {role!r}; choose of {', '.join(ROLES)}")
     if not roles:
         raise ConfigError(f"cluster.roles is empty: choose of {', '.join(ROLES)}")
-    if config.store.engine == "sqlite" and {*roles, "push"} != set(ROLES_DEFAULT):
+    if config.store.engine == "sqlite" and {*roles, *ROLES_OPTIONAL} != set(ROLES_DEFAULT):
         raise ConfigError(
             f"cluster.roles = {','.join(roles)} needs a store that nodes share:"
             ' set store.engine = "dynamodb" or "cassandra", or leave the roles out'
@@ -455,6 +481,19 @@ def _check_apns(config: Config) -> None:
         raise ConfigError("push.apns_key, apns_key_id, apns_team_id and apns_topic: set all of them, or none")
 
 
+def _check_archive(config: Config) -> None:
+    archive = config.archive
+    if archive.after_days < 0 or archive.interval_seconds < 1 or archive.cache_mb < 1:
+        raise ConfigError("archive.after_days must be 0 or more, interval_seconds and cache_mb 1 or more")
+    if bool(archive.access_key_id) != bool(archive.secret_access_key):
+        raise ConfigError("archive.access_key_id and archive.secret_access_key: set both, or neither")
+
+
+def _check_retention(config: Config) -> None:
+    if config.retention.days < 0:
+        raise ConfigError("retention.days must be 0 or more")
+
+
 def _check_ingest(config: Config) -> None:
     if config.bus.ingest == "bus" and not (config.kafka.brokers and config.store.engine != "sqlite"):
         raise ConfigError(
@@ -471,6 +510,8 @@ CHECKS = (
     ("delivery", "max_retries", _check_delivery),
     ("delivery", "write_below", _check_fanout),
     ("push", "apns_key", _check_apns),
+    ("archive", "after_days", _check_archive),
+    ("retention", "days", _check_retention),
     ("metrics", "listen", _check_metrics),
     ("tls", "key", _check_tls),
 )
@@ -528,7 +569,9 @@ LISTS = frozenset(
 )
 
 
-SECRETS = frozenset({"secret", "accepted_secret", "password", "url", "vapid_private_key"})
+SECRETS = frozenset(
+    {"secret", "accepted_secret", "password", "url", "vapid_private_key", "secret_access_key"}
+)
 """The values of these keys are never shown."""
 
 SECTIONS: dict[str, type[Struct]] = {
@@ -547,6 +590,8 @@ SECTIONS: dict[str, type[Struct]] = {
     "delivery": DeliveryConfig,
     "webhooks": WebhooksConfig,
     "push": PushConfig,
+    "archive": ArchiveConfig,
+    "retention": RetentionConfig,
     "log": LogConfig,
 }
 

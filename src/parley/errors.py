@@ -5,6 +5,7 @@
     └── StoreError
         ├── StoreBusy               the write lock was not free in time
         ├── StoreUnavailable        nothing was written; it may work later
+        │   └── EntriesTrimmed      it is in the cold tier, not in this engine
         ├── OutcomeUnknown          a commit failed: perhaps written, perhaps not
         ├── CounterMissingError     a chat without its counter: an operator must act
         └── InconsistentCounterError  a counter behind its own log
@@ -128,6 +129,17 @@ class StoreBusy(StoreError):
 
 class StoreUnavailable(StoreError):
     """Nothing was written; it may work later."""
+
+
+class EntriesTrimmed(StoreUnavailable):
+    """What was asked for was moved to the cold tier. Without one, it cannot be read.
+
+    `places`: the chat and the sequence of each position that it may be at; a read starts at the first.
+    """
+
+    def __init__(self, *places: tuple[str, int]) -> None:
+        super().__init__("these entries are archived; set archive.target to where they are")
+        self.places = places
 
 
 class OutcomeUnknown(StoreError):

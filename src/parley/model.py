@@ -217,7 +217,10 @@ class Head(Struct, frozen=True):
 
 
 class Page(Struct):
-    """A contiguous, resolved part of one log: every position from `from_sequence` to `to_sequence`."""
+    """A contiguous, resolved part of one log: every position from `from_sequence` to `to_sequence`.
+
+    `log_hash`: the hash of the log up to `to_sequence` (`core.log_hash`). An engine leaves it out.
+    """
 
     chat_id: str
     epoch: int
@@ -227,6 +230,7 @@ class Page(Struct):
     to_sequence: int
     head: int
     reset: bool = False
+    log_hash: bytes | None = None
 
     @property
     def complete(self) -> bool:

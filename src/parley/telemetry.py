@@ -183,6 +183,7 @@ class Metrics:
         self._declare_bus()
         self._declare_people()
         self._declare_jobs()
+        self._declare_archive()
 
     def _declare_sequencing(self, clock: Clock) -> None:
         """Metrics with the names that operators' dashboards already use: no prefix, no suffix."""
@@ -232,6 +233,9 @@ class Metrics:
         self.messages_stored = self._counter("parley_messages_stored", "Entries appended")
         self.messages_refused = self._counter("parley_messages_refused", "Drafts refused, by code", "code")
         self.voids_sealed = self._counter("parley_voids_sealed", "Abandoned positions sealed")
+        self.entries_hashed = self._counter(
+            "parley_entries_hashed", "Positions that the job behind the logs has hashed"
+        )
         self.dynamodb_requests = self._counter(
             "parley_dynamodb_requests", "Requests to DynamoDB, retries included", "operation"
         )
@@ -258,6 +262,24 @@ class Metrics:
         )
         for provider in ("apns", "fcm", "webpush", "webhook"):
             self.push_outcomes.labels(provider, "unauthorized")
+
+    def _declare_archive(self) -> None:
+        self.archived_entries = self._counter("parley_archived_entries", "Positions moved to the cold tier")
+        self.archived_bytes = self._counter("parley_archived_bytes", "Bytes of segments written")
+        self.archive_failures = self._counter(
+            "parley_archive_failures", "Chats that could not be archived in a run, and stay where they are"
+        )
+        self.archive_reads = self._counter("parley_archive_reads", "Requests that read from the cold store")
+        self.archive_read_bytes = self._counter("parley_archive_read_bytes", "Bytes that they returned")
+        self.archive_read_failures = self._counter(
+            "parley_archive_read_failures", "Reads of archived entries that failed, refused as temporary"
+        )
+        self.bodies_removed = self._counter(
+            "parley_bodies_removed",
+            "Bodies of messages removed for good, by why",
+            "why",
+            watched=("retention", "erasure"),
+        )
 
     def _declare_gateway(self) -> None:
         self.connections = self._gauge("parley_connections", "Open WebSocket connections")

@@ -18,7 +18,7 @@ from parley.sequencing.dynamodb import DynamoAllocator
 from parley.sequencing.redis import RedisAllocator, key_of
 from parley.sequencing.remote import RemoteAllocator
 from parley.sequencing.service import Sequencer
-from parley.store.dynamodb.schema import SCHEMA, TABLES, Table, create_tables
+from parley.store.dynamodb.schema import MARK, SCHEMA, TABLES, Table, create_tables
 from parley.store.dynamodb.store import DynamoStore
 from parley.store.ports import Allocator
 from parley.telemetry import Metrics
@@ -83,7 +83,10 @@ class DynamoOpenStore(PortsOfStore):
     async def empty(self) -> None:
         """Leave the tables to a later test, as if they were new."""
         async with self._tables() as dynamo:
-            await asyncio.gather(*(_empty(dynamo, table) for name, table in TABLES.items() if name != SCHEMA))
+            mark = await dynamo.get(SCHEMA, MARK)
+            assert mark is not None
+            await asyncio.gather(*(_empty(dynamo, table) for table in TABLES.values()))
+            await dynamo.put(SCHEMA, mark)
         EMPTY_TABLES.append(self.prefix)
 
     @asynccontextmanager

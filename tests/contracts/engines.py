@@ -52,6 +52,11 @@ class OpenStore(ports.Store, Protocol):
         ...
 
     @property
+    def engine(self) -> ports.Engine:
+        """The engine that is open."""
+        ...
+
+    @property
     def rows(self) -> RowEditor:
         """What a person with the store's own tools can do to it."""
         ...

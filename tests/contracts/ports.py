@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 from parley.store.check import check
 from parley.store.delivery.ports import DeliveryStore
@@ -19,6 +19,7 @@ from parley.store.ports import (
     Engine,
     Invitations,
     Log,
+    LogHashes,
     MemberStates,
     Overviews,
     Relations,
@@ -63,8 +64,16 @@ class PortsOfStore(ABC):
         return [str(breach) for breach in findings.breaches]
 
     @property
+    def engine(self) -> Engine:
+        return cast(Engine, self.store)
+
+    @property
     def log(self) -> Log:
         return self.store.log
+
+    @property
+    def log_hashes(self) -> LogHashes:
+        return self.store.log_hashes
 
     @property
     def directory(self) -> Directory:

@@ -1,15 +1,21 @@
 """What a person with a store's own tools can do to its rows, on every engine: suites break rows by it."""
 
 import copy
+from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, Protocol
 
+import msgspec
 from msgspec import structs
 
+from parley.core.log_hash import LogHash
 from parley.dynamodb import Item, from_item, to_item
 from parley.model import Role
 from parley.store.dynamodb.bundles import BUNDLE, span_of, unbundled
+from parley.store.dynamodb.entries import put_entry
+from parley.store.dynamodb.log_hashes import hash_item
 from parley.store.dynamodb.schema import TABLES, device_key
+from parley.wire.frames import Entry
 from tests.memory.tables import Tables
 
 Execute = Callable[..., list[tuple[Any, ...]]]
@@ -28,6 +34,14 @@ class RowEditor(Protocol):
 
     def delete_body(self, chat_id: str, sequence: int) -> None:
         """The entry is there, and says nothing."""
+        ...
+
+    def replace_entry(self, entry: Entry) -> None:
+        """What is at the position of this entry says what this one says."""
+        ...
+
+    def add_log_hash(self, chat_id: str, log_hash: LogHash) -> None:
+        """A hash of the log is stored, right or wrong."""
         ...
 
     def delete_keys(self, chat_id: str) -> None:
@@ -71,6 +85,14 @@ class MemoryRows:
     def delete_body(self, chat_id: str, sequence: int) -> None:
         del self._tables.chats[chat_id].wires[sequence]
 
+    def replace_entry(self, entry: Entry) -> None:
+        chat = self._tables.chats[entry.chat_id]
+        chat.entries[entry.sequence] = entry
+        chat.wires[entry.sequence] = msgspec.json.encode(entry)
+
+    def add_log_hash(self, chat_id: str, log_hash: LogHash) -> None:
+        self._tables.chats[chat_id].hashes[log_hash.epoch, log_hash.sequence] = log_hash.value
+
     def delete_keys(self, chat_id: str) -> None:
         self._tables.chats[chat_id].keys.clear()
 
@@ -112,6 +134,15 @@ class SqliteRows:
 
     def delete_body(self, chat_id: str, sequence: int) -> None:
         self._entry("UPDATE entries SET wire = NULL", chat_id, sequence)
+
+    def replace_entry(self, entry: Entry) -> None:
+        where = "chat_no = (SELECT chat_no FROM chats WHERE chat_id = ?) AND sequence = ?"
+        values = (msgspec.json.encode(entry), entry.chat_id, entry.sequence)
+        self._execute(f"UPDATE entries SET wire = ? WHERE {where}", values)
+
+    def add_log_hash(self, chat_id: str, log_hash: LogHash) -> None:
+        sql = "INSERT OR REPLACE INTO log_hashes SELECT chat_no, ?, ?, ? FROM chats WHERE chat_id = ?"
+        self._execute(sql, (*structs.astuple(log_hash), chat_id))
 
     def _entry(self, statement: str, chat_id: str, sequence: int) -> None:
         where = "chat_no = (SELECT chat_no FROM chats WHERE chat_id = ?) AND sequence = ?"
@@ -163,7 +194,7 @@ class DynamoRows:
         pages = self._client.get_paginator("scan").paginate(
             TableName=self._prefix + table, ConsistentRead=True, **options
         )
-        return [from_item(item) for page in pages for item in page["Items"]]
+        return [from_item(_as_sent(item)) for page in pages for item in page["Items"]]
 
     def _delete(self, table: str, **key: Any) -> None:
         self._client.delete_item(TableName=self._prefix + table, Key=to_item(key))
@@ -198,6 +229,15 @@ class DynamoRows:
     def delete_body(self, chat_id: str, sequence: int) -> None:
         self._take_apart(chat_id, sequence)
         self._update("messages", {"chat_id": chat_id, "sequence": sequence}, "REMOVE content")
+
+    def replace_entry(self, entry: Entry) -> None:
+        self._take_apart(entry.chat_id, entry.sequence)
+        self._client.put_item(TableName=self._prefix + "messages", Item=to_item(put_entry(entry).item))
+
+    def add_log_hash(self, chat_id: str, log_hash: LogHash) -> None:
+        item = {**hash_item(chat_id, log_hash), "log_hash": ""}
+        sent = {**to_item(item), "log_hash": {"B": log_hash.value}}
+        self._client.put_item(TableName=self._prefix + "log_hashes", Item=sent)
 
     def delete_keys(self, chat_id: str) -> None:
         for key in self._items("idempotency_keys"):
@@ -236,3 +276,10 @@ class DynamoRows:
 
     def set_direct_key(self, chat_id: str, key: str) -> None:
         self._update("chats", {"chat_id": chat_id}, "SET direct_key = :pair", pair=key)
+
+
+def _as_sent(item: dict[str, Any]) -> dict[str, Any]:
+    """An item as DynamoDB sends it: AWS's library has decoded its bytes."""
+    return {
+        name: {"B": b64encode(value["B"]).decode()} if "B" in value else value for name, value in item.items()
+    }

@@ -3,6 +3,7 @@
 import pytest
 
 from parley.chats import reader
+from parley.chats.log_hasher import LogHasher
 from parley.chats.reader import ChatReader
 from parley.model import Action
 from tests.contracts.acting import add_group, add_people, change, decode_entry, message, said, stored
@@ -11,7 +12,8 @@ from tests.contracts.engines import Engine, OpenStore
 
 async def received(store: OpenStore, user_id: str, chat_id: str, sequence: int) -> int:
     """A phone's position once it has sent a receipt for this message."""
-    receipts = ChatReader(store.log, store.directory, store.cursors, store.clock)
+    hasher = LogHasher(store.log, store.log_hashes, store.metrics)
+    receipts = ChatReader(store.log, store.directory, store.cursors, hasher, store.clock)
     (wire,) = (await store.log.read(chat_id, sequence - 1, 1)).entries
     await receipts.acknowledge_message(user_id, "phone", chat_id, decode_entry(wire).message_id)
     return await store.cursors.position(user_id, "phone", chat_id)

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
+from parley.core.log_hash import LogHash
 from parley.model import Action, ChatType, Role, Session
 from parley.store import ports
 from parley.store.cassandra import inspection as cassandra_inspection
@@ -404,6 +405,10 @@ BREAKING: dict[str, tuple[str, Breaking]] = {
     "first entry lost": ("sync_completeness", lambda s, w: s.rows.delete_entry(w.group, 1)),
     "acknowledged entry lost": ("ack_implies_persistence", lambda s, w: s.rows.delete_entry(w.group, 3)),
     "body lost": ("sync_completeness", lambda s, w: s.rows.delete_body(w.group, 2)),
+    "hash of another log": (
+        "log_hash_agreement",
+        lambda s, w: s.rows.add_log_hash(w.group, LogHash(1, 3, bytes(32))),
+    ),
     "account lost": ("membership", lambda s, w: s.rows.delete_user(w.cas)),
     "place in the overview lost": ("membership", lambda s, w: s.rows.delete_state(w.cas, w.group)),
     "no owner": ("membership", lambda s, w: s.rows.set_role(w.group, w.ann, Role.MEMBER)),

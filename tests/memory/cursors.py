@@ -237,9 +237,13 @@ class MemoryMemberStates:
 def _unread(user_id: str, chat: ChatRecord, read_up_to: int) -> tuple[int, bool]:
     """How many messages of others are unread, and whether there may be more."""
     after = max(read_up_to, chat.head - UNREAD_LOOKED_AT_MAX)
-    entries = [chat.entries[sequence] for sequence in range(after + 1, chat.head + 1)]
+    entries = [chat.entries[at] for at in range(max(after, chat.trimmed) + 1, chat.head + 1)]
     found = sum(
-        entry is not None and entry.kind == Kind.MESSAGE and entry.sender_id != user_id for entry in entries
+        entry is not None
+        and entry.kind == Kind.MESSAGE
+        and entry.sender_id != user_id
+        and entry.deleted is not True
+        for entry in entries
     )
     return min(found, UNREAD_MAX), found > UNREAD_MAX or read_up_to < after
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from parley.clock import Clock
 from parley.core.jobs import Job
+from parley.core.log_hash import LogHash
+from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.store.ports import Batching, Subscriptions
+from parley.store.records import COPY_MARK, NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
 from parley.telemetry import Metrics
+from tests.memory.cold_tier import MemoryColdTier, MemoryErasures
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews
 from tests.memory.delivery import MemoryDeliveries
 from tests.memory.log import Hold, MemoryLog, hold_nothing
@@ -24,6 +28,7 @@ from tests.memory.people import (
 )
 from tests.memory.push import MemoryPush
 from tests.memory.tables import Tables
+from tests.memory.transfer import MemoryTransfer
 
 FOREVER_MS = 2**62
 
@@ -42,6 +47,21 @@ class MemoryOutbox:
 
     async def flush(self) -> None:
         """Nothing to write."""
+
+
+class MemoryLogHashes:
+    tail_seconds = 2.0
+
+    def __init__(self, tables: Tables) -> None:
+        self._chats = tables.chats
+
+    async def last(self, chat_id: str, epoch: int, up_to: int) -> LogHash | None:
+        hashes = self._chats[chat_id].hashes if chat_id in self._chats else {}
+        places = [place for place in hashes if place[0] == epoch and place[1] <= up_to]
+        return LogHash(*max(places), hashes[max(places)]) if places else None
+
+    async def write(self, chat_id: str, hashes: Sequence[LogHash]) -> None:
+        self._chats[chat_id].hashes |= {(one.epoch, one.sequence): one.value for one in hashes}
 
 
 class MemoryStore:
@@ -74,9 +94,14 @@ class MemoryStore:
         self.outbox = MemoryOutbox(tables)
         self.deliveries = MemoryDeliveries(tables)
         self.push = MemoryPush(tables)
+        self.cold_tier = MemoryColdTier(tables)
+        self.erasures = MemoryErasures(tables)
         self.listing = MemoryListing(tables, clock)
+        self.log_hashes = MemoryLogHashes(tables)
         self.inspection = MemoryInspection(tables)
         self.repairs = MemoryRepairs(tables)
+        self.transfer = MemoryTransfer(tables)
+        self._tables = tables
         self.log = MemoryLog(
             tables,
             clock,
@@ -96,6 +121,8 @@ class MemoryStore:
 
     async def open(self) -> None:
         """Seals every open number and frees every lane: no other process is at work."""
+        if is_unfinished(self._tables.keys.get(COPY_MARK)):
+            raise ConfigError(NOT_FINISHED)
         self.log.seal_before(FOREVER_MS)
         self.deliveries.lanes.free()
 

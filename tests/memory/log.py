@@ -27,6 +27,7 @@ from parley.core.append import (
 from parley.errors import (
     COUNTER_INCONSISTENT,
     COUNTER_MISSING,
+    EntriesTrimmed,
     InconsistentCounterError,
     Refusal,
 )
@@ -146,7 +147,7 @@ class MemoryLog:
                 await self._reach("after_allocate")
             finally:
                 self._under_way.discard((draft.chat_id, sequence))
-            if sequence in chat.entries:
+            if sequence in chat.entries or sequence <= chat.trimmed:
                 continue
             decided = self._decide(draft)
             is_overtaken = draft.change is not None and chat.last > sequence
@@ -183,6 +184,8 @@ class MemoryLog:
         assert chat is not None
         if decision is Verdict.ANSWER:
             assert original is not None
+            if original.sequence <= chat.trimmed:
+                original = structs.replace(original, content=draft.content, content_type=draft.content_type)
             return answer_again(draft, original)
         return chat
 
@@ -306,11 +309,20 @@ class MemoryLog:
 
     async def read(self, chat_id: str, after: int, limit: int) -> Page:
         head = self._head_of(chat_id) or 0
+        if after < min(self._trimmed(chat_id), head):
+            raise EntriesTrimmed((chat_id, after + 1))
         return self._page(chat_id, range(after + 1, min(after + limit, head) + 1), after)
 
     async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
         end = max(1, min(before, (self._head_of(chat_id) or 0) + 1))
-        return self._page(chat_id, range(end - 1, max(0, end - 1 - limit), -1), end - 1)
+        trimmed = self._trimmed(chat_id)
+        if 1 < end <= trimmed + 1:
+            raise EntriesTrimmed((chat_id, end - 1))
+        return self._page(chat_id, range(end - 1, max(trimmed, end - 1 - limit), -1), end - 1)
+
+    def _trimmed(self, chat_id: str) -> int:
+        chat = self._tables.chats.get(chat_id)
+        return 0 if chat is None else chat.trimmed
 
     def _page(self, chat_id: str, wanted: range, after: int) -> Page:
         """The first of these positions that fit into a page, and always one."""
@@ -341,12 +353,15 @@ class MemoryLog:
 
     async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
         chat = self._tables.chats.get(chat_id)
-        return None if chat is None else chat.wires.get(chat.keys.get(client_key, 0))
+        at = 0 if chat is None else chat.keys.get(client_key, 0)
+        if chat is not None and at in chat.archived:
+            raise EntriesTrimmed((chat_id, at))
+        return None if chat is None else chat.wires.get(at)
 
     async def find_message(self, message_id: str, chat_ids: Sequence[str] | None) -> tuple[str, int] | None:
         for chat_id in self._tables.chats if chat_ids is None else chat_ids:
             chat = self._tables.chats.get(chat_id)
-            for sequence, entry in chat.entries.items() if chat is not None else ():
+            for sequence, entry in {**chat.archived, **chat.entries}.items() if chat is not None else ():
                 if entry is not None and entry.message_id == message_id:
                     return chat_id, sequence
         return None

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TypeVar
 
 from parley.clock import Clock
+from parley.core.log_hash import LogHash
 from parley.errors import CounterMissingError
 from parley.store.invariants import Breach
 from parley.store.recovery import NoSuchChat
@@ -129,6 +130,7 @@ class MemoryInspection:
                 epoch=record.chat.epoch,
                 direct_key=direct_key(list(record.pair)) if record.pair else None,
                 is_keyed=bool(record.pair),
+                trimmed_through=record.trimmed,
             )
             for record in self._tables.chats.values()
             if chat_ids is None or record.chat.chat_id in chat_ids
@@ -174,8 +176,15 @@ class MemoryInspection:
             yield chunk
         yield LogChunk(chunks[-1].rows if chunks else [], open=dict(record.taken), end=end)
 
+    async def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
+        hashes = self._tables.chats[chat.chat_id].hashes
+        own = [LogHash(*place, value) for place, value in sorted(hashes.items()) if place[0] == chat.epoch]
+        for page in pages(own):
+            yield page
+
     async def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
-        for page in pages(sorted(self._tables.chats[chat.chat_id].keys.items())):
+        record = self._tables.chats[chat.chat_id]
+        for page in pages(sorted(key for key in record.keys.items() if key[1] > record.trimmed)):
             yield [KeyRow(*one) for one in page]
 
     async def positions(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[PositionRow]]:
@@ -195,7 +204,7 @@ class MemoryInspection:
 
     def _position(self, table: str, chat_id: str, whose: str, acked: int, read: int) -> PositionRow:
         record = self._tables.chats[chat_id]
-        is_stored = acked < 1 or acked in record.entries
+        is_stored = acked <= record.trimmed or acked in record.entries
         return PositionRow(table, chat_id, whose, acked, read, is_stored, record.last)
 
     async def own_breaches(self, chat_ids: Sequence[str] | None, *, whole: bool) -> AsyncIterator[Breach]:
@@ -230,13 +239,14 @@ class MemoryRepairs:
             voids=record.last if record.last > entries else 0,
             open_allocations=max(record.taken, default=0),
             keys=max(record.keys.values(), default=0),
+            trimmed=record.trimmed,
             device_cursors=max(devices, default=0),
             delivery_state=max([max(state.delivered[0], state.read[0]) for state in states], default=0),
         )
 
     async def holes(self, chat_id: str, first: int, last: int) -> list[tuple[int, int]]:
         record, found = self._record(chat_id), list[tuple[int, int]]()
-        for at in range(first, last + 1):
+        for at in range(max(first, record.trimmed + 1), last + 1):
             if at in record.entries or at in record.taken:
                 continue
             start = found.pop()[0] if found and found[-1][1] == at - 1 else at
@@ -250,6 +260,7 @@ class MemoryRepairs:
         if record.counter is None:
             record.counter = repair.counter
         for first, last in repair.voids:
+            first = max(first, record.trimmed + 1)
             for sequence in {*range(first, last + 1)} - record.entries.keys():
                 record.resolve(sequence, None)
         record.change = self._tables.next_change()

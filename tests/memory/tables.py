@@ -24,6 +24,7 @@ from parley.model import (
 )
 from parley.store.delivery.rows import DeadLetter, Lane, Webhook
 from parley.store.push.rows import PushDevice, PushOutcome
+from parley.store.rows import ArchiveMark, ChatRetention
 from parley.wire.frames import Entry
 
 
@@ -53,12 +54,23 @@ class ChatRecord:
     """The highest resolved position."""
     change: int = 0
     """The number of the last change that its members' overviews must show."""
+    mark: ArchiveMark = field(default_factory=ArchiveMark)
+    retention: ChatRetention = field(default_factory=ChatRetention)
+    archived: dict[int, Entry] = field(default_factory=dict)
+    """The entries that were trimmed, without their content: for ids and keys."""
+
+    @property
+    def trimmed(self) -> int:
+        return self.mark.trimmed_through
+
+    hashes: dict[tuple[int, int], bytes] = field(default_factory=dict)
+    """Hashes of the log, by epoch and position."""
 
     @property
     def open(self) -> list[int]:
         """Numbers that were allocated and are not resolved."""
         given = {*self.taken, *range(self.head + 1, (self.counter or 0) + 1)}
-        return sorted(given - self.entries.keys())
+        return sorted(at for at in given - self.entries.keys() if at > self.trimmed)
 
     @property
     def is_direct(self) -> bool:
@@ -70,11 +82,13 @@ class ChatRecord:
 
     def find(self, client_key: bytes | None) -> Entry | None:
         """The entry stored under a client's id."""
-        return None if client_key is None else self.entries.get(self.keys.get(client_key, 0))
+        at = 0 if client_key is None else self.keys.get(client_key, 0)
+        return self.entries.get(at) or self.archived.get(at)
 
     def resolve(self, sequence: int, entry: Entry | None) -> bytes | None:
         """Write a position, once. Returns the JSON of the entry."""
         assert sequence not in self.entries, "a position is written once"
+        assert sequence > self.trimmed, "what is archived is never written again"
         self.entries[sequence] = entry
         if entry is not None:
             self.wires[sequence] = msgspec.json.encode(entry)
@@ -131,6 +145,8 @@ class Tables:
     fanouts: dict[str, Fanout] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     """The server's own, by name."""
+    erasures: dict[str, int] = field(default_factory=dict)
+    """People whose bodies are to be removed, and since when, in milliseconds."""
     changes: int = 0
 
     def next_change(self) -> int:

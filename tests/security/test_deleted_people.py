@@ -181,12 +181,12 @@ async def test_a_deletion_is_finished_once_nothing_can_come_back(
         await eventually(is_finished)
 
 
-async def test_erasure_is_not_promised(place: Place) -> None:
-    """`erase=bodies` is refused as a whole: the account is still there."""
+async def test_an_unknown_erasure_is_refused(place: Place) -> None:
+    """An unknown kind of erasure is refused as a whole: the account is still there."""
     async with place.serving() as served:
         root, ann = await served.operator(), (await served.people("ann"))[0]
         path = f"/v1/admin/users/{ann.user_id}"
-        refused = await served.as_(root).request("DELETE", path, erase="bodies")
+        refused = await served.as_(root).request("DELETE", path, erase="everything")
         assert_refused(refused, 400, "bad_request")
         assert (await served.as_(ann).get("/v1/me")).status == 200
 

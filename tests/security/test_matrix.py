@@ -96,6 +96,8 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/push/vapid": OWN,
     "GET /v1/admin/chats/{chat_id}": OPERATOR,
     "PATCH /v1/admin/chats/{chat_id}": OPERATOR,
+    "GET /v1/admin/chats/{chat_id}/retention": OPERATOR,
+    "PUT /v1/admin/chats/{chat_id}/retention": OPERATOR,
 }
 """What a stranger, a removed member and a blocked person get, asking for what is Ann's."""
 CALLERS = ("stranger", "removed", "blocked")
@@ -164,6 +166,7 @@ class World:
             "NewWebhook": {"url": "https://example.com/", "events": ["message.created"]},
             "NewPushDevice": {"provider": "webhook", "token": "https://example.com/"},
             "FanoutChange": {"fanout": "write"},
+            "RetentionChange": {"days": 30, "is_held": False},
         }
         return bodies[route.body.__name__] if route.body is not None else None
 

@@ -48,7 +48,7 @@ def test_roles_that_make_sense_are_taken(roles: str, environment: dict[str, str]
         ("gateway,juggler", FOUND, "there is no role 'juggler'"),
         ("gateway,push", {}, "store.engine"),
         ("push", SHARED, "redis.url"),
-        ("archiver", FOUND, "archiver is not there yet"),
+        ("archiver", SHARED, "redis.url"),
         ("", FOUND, "empty"),
         ("gateway,ingest", {}, "store.engine"),
         ("gateway,ingest,delivery,sequencer", {}, "store.engine"),

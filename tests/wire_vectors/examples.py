@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Raw
 
+from parley.core import log_hash
 from parley.wire import limits
 from parley.wire.codec import Codec
 from parley.wire.frames import (
@@ -81,6 +82,15 @@ MEMBER_ENTRY = Entry(
     server_timestamp=TIME,
 )
 AWKWARD_ENTRY = msgspec.structs.replace(ENTRY, sequence=49, content=AWKWARD)
+HASHED_LOG: list[Entry | None] = [
+    msgspec.structs.replace(MEMBER_ENTRY, sequence=1),
+    msgspec.structs.replace(ENTRY, sequence=2),
+    None,
+    msgspec.structs.replace(AWKWARD_ENTRY, sequence=4, display_time=None),
+    msgspec.structs.replace(ENTRY, sequence=5, mentions=[OTHER, USER]),
+    log_hash.without_body(msgspec.structs.replace(ENTRY, sequence=6)),
+]
+"""A log with every kind of position: None is a void, the last entry has lost its body."""
 
 REQUESTS: dict[str, Request] = {
     "hello": Hello(id=1, token=TOKEN, device_id="phone"),
@@ -138,7 +148,7 @@ def answers(codec: Codec) -> dict[str, ServerFrames]:
     def embedded(*entries: Entry) -> list[Raw]:
         return codec.entries([msgspec.json.encode(entry) for entry in entries])
 
-    def batch(entries: Sequence[Entry], **fields: int | bool | list[int]) -> MessageBatch:
+    def batch(entries: Sequence[Entry], **fields: int | bool | str | list[int]) -> MessageBatch:
         page = {"voids": [], "complete": True, "reset": False, "epoch": 1, "re": 5, **fields}
         return msgspec.convert(
             {"type": "message_batch", "chat_id": CHAT, "entries": embedded(*entries), **page}, MessageBatch
@@ -162,6 +172,13 @@ def answers(codec: Codec) -> dict[str, ServerFrames]:
         "message_batch": batch(
             [ENTRY, AWKWARD_ENTRY], voids=[48], from_sequence=47, to_sequence=49, head=60, complete=False
         ),
+        "message_batch with the hash of the log": batch(
+            [log_hash.without_body(ENTRY)],
+            from_sequence=47,
+            to_sequence=47,
+            head=47,
+            log_hash=log_hash.shown(log_hash.empty_log(CHAT)),
+        ),
         "message_batch that is empty": batch([], from_sequence=50, to_sequence=49, head=49),
         "message_batch after a reset": batch(
             [ENTRY], from_sequence=1, to_sequence=47, head=47, epoch=2, reset=True, voids=[*range(1, 47)]
@@ -179,6 +196,11 @@ def answers(codec: Codec) -> dict[str, ServerFrames]:
             chat_id=CHAT,
             epoch=1,
             entries=embedded(msgspec.structs.replace(ENTRY, mentions=[OTHER])),
+        ),
+        "messages with a removed body": Messages(
+            chat_id=CHAT,
+            epoch=1,
+            entries=embedded(msgspec.structs.replace(ENTRY, content="", deleted=True)),
         ),
         "chat_changed joined": ChatChanged(
             chat_id=CHAT, change="joined", user_id=USER, role="member", head=12, epoch=1

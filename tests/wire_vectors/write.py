@@ -6,6 +6,8 @@ One file per frame type and direction, `client.<type>.json` and `server.<type>.j
 
 `value` is the frame as a plain object, `json` and `msgpack` are its exact bytes. An SDK in any language
 decodes both into `value`; one that writes fields in the same order can compare the bytes as well.
+
+`log_hash/positions.json` has a small log and the hash at each of its positions: docs/PROTOCOL.md defines it.
 """
 
 import json
@@ -13,10 +15,12 @@ from pathlib import Path
 
 import msgspec
 
+from parley.core import log_hash
 from parley.wire.codec import JSON, MSGPACK
-from tests.wire_vectors.examples import REQUESTS, answers
+from tests.wire_vectors.examples import CHAT, HASHED_LOG, REQUESTS, answers
 
 FOLDER = Path(__file__).resolve().parent
+HASH_FILE = "log_hash/positions.json"
 
 Vector = dict[str, object]
 
@@ -58,7 +62,24 @@ def files() -> dict[str, str]:
     }
 
 
+def hash_vectors() -> str:
+    """A log, position by position, with its hashes; a void has no entry."""
+    at = log_hash.empty_log(CHAT)
+    empty, positions = log_hash.shown(at), []
+    for sequence, entry in enumerate(HASHED_LOG, 1):
+        at = log_hash.after_void(at, sequence) if entry is None else log_hash.after_entry(at, entry)
+        position: Vector = {"sequence": sequence, "entry": None, "log_hash": log_hash.shown(at)}
+        if entry is not None:
+            position["entry"] = json.loads(msgspec.json.encode(entry))
+            position["body_digest"] = log_hash.body_digest(entry)
+        positions.append(position)
+    log = {"version": log_hash.VERSION, "chat_id": CHAT, "empty": empty, "positions": positions}
+    return json.dumps(log, indent=2) + "\n"
+
+
 def main() -> None:
+    (FOLDER / HASH_FILE).parent.mkdir(exist_ok=True)
+    (FOLDER / HASH_FILE).write_text(hash_vectors(), encoding="ascii")
     for name, text in files().items():
         (FOLDER / name).write_text(text, encoding="ascii")
 

@@ -33,8 +33,26 @@ def make_engine(
 ) -> Engine:
     """The engine that a configuration asks for, not opened. An engine that it does not name is not imported.
 
-    `beside`: this is a command, and a server may be at work on the same store.
+    `beside`: this is a command, and a server may be at work on the same store. With `archive.target`, its log
+    reads what is archived, too.
     """
+    engine = _make_engine(config, clock, ids, metrics, environment, beside=beside)
+    if not config.archive.target:
+        return engine
+    from parley.app.archive import with_cold_tier
+
+    return with_cold_tier(engine, config, metrics)
+
+
+def _make_engine(
+    config: Config,
+    clock: Clock,
+    ids: Ids,
+    metrics: Metrics,
+    environment: Mapping[str, str],
+    *,
+    beside: bool,
+) -> Engine:
     if config.store.engine == "dynamodb":
         from parley.app.dynamodb import make_dynamo_store
 

@@ -20,10 +20,12 @@ from parley.app.push import Push
 from parley.app.routing import LiveRouting, is_routed
 from parley.app.timeline import make_timeline
 from parley.app.tls import Certificate
+from parley.archive.erasures import BodyAdmin
 from parley.chats.accounts import AccountManager
 from parley.chats.deletions import AccountDeletions
 from parley.chats.flight_recorder import FlightRecorder
 from parley.chats.invitations import InvitationService
+from parley.chats.log_hasher import LogHasher
 from parley.chats.membership import Membership
 from parley.chats.pending import PendingSends
 from parley.chats.reader import ChatReader
@@ -65,6 +67,7 @@ from parley.wire.limits import DRAIN_SECONDS_MAX
 if TYPE_CHECKING:
     from parley.app.cluster import ClusterNode
     from parley.app.ingest import BufferedIngest
+    from parley.archive.retention import Retention
 
 HOLDER_BYTES = 8
 FINISH_SECONDS_MAX = 4.0
@@ -85,7 +88,7 @@ log = structlog.get_logger("parley.app")
 
 class App:
     """`gateway` serves clients, `ingest` appends, `delivery` publishes what was left behind,
-    `push` rings the devices of people who are away."""
+    `push` rings the devices of people who are away, `archiver` moves old entries to the cold tier."""
 
     def __init__(
         self,
@@ -96,6 +99,7 @@ class App:
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self.config = config
+        self._environment = environment
         self.clock = clock
         self.metrics = metrics = Metrics(clock)
         self._ids = make_ids = Ids(random_bits)
@@ -143,13 +147,15 @@ class App:
         self.cluster = self._make_cluster()
         self.ingest = self._make_ingest()
         self.sender = self._make_sender()
-        self.reader = ChatReader(store.log, store.directory, store.cursors, clock)
+        self.log_hasher = LogHasher(store.log, store.log_hashes, metrics)
+        self.reader = ChatReader(store.log, store.directory, store.cursors, self.log_hasher, clock)
         self.accounts = self._make_accounts()
         self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
         self.deletions = self._make_deletions()
         self.invitations = InvitationService(
             self.membership, store.directory, store.invitations, store.relations, ephemeral.signals, clock
         )
+        self.body_admin = self._make_body_admin()
         self.deliveries = self._make_deliveries()
         self.push = self._make_push()
         self.gateway = self._make_gateway()
@@ -348,6 +354,7 @@ class App:
             rates=rates,
             operator_view=self._view,
             timeline=make_timeline(self.config, store, self._traces, self.clock),
+            body_admin=self.body_admin,
         )
         live = ConnectionServices(
             clock=self.clock,
@@ -402,6 +409,7 @@ class App:
         self.supervisor.start(self._jobs())
         self.bus.subscribe(self.hub)
         self.bus.subscribe(self.recorder)
+        self.bus.subscribe(self.log_hasher)
         if self.cluster is not None:
             await self.cluster.start(self.bus)
         if self.ingest is not None:
@@ -413,6 +421,7 @@ class App:
     def _jobs(self) -> list[Job]:
         """The background jobs of a node with these roles."""
         jobs = [sealing(self.store.log, self.bus.publish), self.gateway.job, self._view.job]
+        jobs.append(self.log_hasher.job)
         jobs += [*self.store.jobs(self.hub), *self.bus_engine.jobs(), *self.routing.jobs(self.hub)]
         jobs += self._routing_jobs()
         if self.ingest is not None:
@@ -425,9 +434,26 @@ class App:
                 jobs += self.deliveries.jobs
         if "push" in self.config.cluster.roles:
             jobs += self.push.jobs
+        if "archiver" in self.config.cluster.roles:
+            jobs += [self.body_admin.job, *self._archive_jobs()]
         if self.certificate is not None:
             jobs.append(self.certificate.job)
         return jobs
+
+    def _make_body_admin(self) -> BodyAdmin:
+        def retention() -> Retention:
+            from parley.app.archive import make_retention
+
+            return make_retention(self.store, self.config, self.clock, self.metrics, {})
+
+        return BodyAdmin(retention, self.store.cold_tier, self.store.erasures, self.clock)
+
+    def _archive_jobs(self) -> list[Job]:
+        if not self.config.archive.target and not self.config.retention.is_automatic:
+            return []
+        from parley.app.archive import archive_jobs
+
+        return archive_jobs(self.store, self.config, self.clock, self.metrics, self._environment)
 
     def _routing_jobs(self) -> list[Job]:
         if not is_routed(self.config) or self.cluster is None:

@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 from msgspec import Struct
 
+from parley.chats.log_hasher import LogHasher
 from parley.clock import Clock
 from parley.core.sync import Start, decide_start, is_same_message
 from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Refused
@@ -35,8 +36,11 @@ decode_header = msgspec.json.Decoder(EntryHeader).decode
 
 
 class ChatReader:
-    def __init__(self, log: Log, directory: Directory, cursors: Cursors, clock: Clock) -> None:
+    def __init__(
+        self, log: Log, directory: Directory, cursors: Cursors, hasher: LogHasher, clock: Clock
+    ) -> None:
         self._log = log
+        self._hasher = hasher
         self._directory = directory
         self._cursors = cursors
         self._clock = clock
@@ -55,6 +59,7 @@ class ChatReader:
             start = await self._verify(chat_id, start, request.last_message_id)
         page = await self._log.read(chat_id, start.after, min(request.limit, PAGE_ENTRIES_MAX))
         page.reset = start.reset
+        page.log_hash = await self._hasher.hash_of(page)
         return page
 
     async def _verify(self, chat_id: str, start: Start, last_message_id: str) -> Start:
@@ -68,7 +73,9 @@ class ChatReader:
         found = await self._log.find_message(message_id, await self._directory.chat_ids_of(user_id))
         if found is None or await self._directory.role(found[0], user_id) is None:
             raise Refused(NOT_FOUND.because("there is no such message"))
-        return await self._log.read(found[0], found[1], min(limit, PAGE_ENTRIES_MAX))
+        page = await self._log.read(found[0], found[1], min(limit, PAGE_ENTRIES_MAX))
+        page.log_hash = await self._hasher.hash_of(page)
+        return page
 
     async def history(self, user_id: str, chat_id: str, before: int, limit: int) -> Page:
         await self.check_member(chat_id, user_id)

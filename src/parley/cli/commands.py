@@ -10,7 +10,19 @@ from typing import Annotated
 import typer
 
 from parley import __version__
-from parley.cli import chat, deliveries, explain, maintenance, people, servers, store, talk
+from parley.cli import (
+    archive,
+    chat,
+    deliveries,
+    explain,
+    exports,
+    keeping,
+    maintenance,
+    people,
+    servers,
+    store,
+    talk,
+)
 from parley.cli.options import AsJson, Ca, ConfigFile, Data, Url
 
 RUN, PEOPLE, TALK, STORE = "Run", "People and chats", "Messages", "Maintenance"
@@ -72,7 +84,7 @@ def serve(
     ] = None,
     config: ConfigFile = None,
     roles: Annotated[
-        str | None, typer.Option(help="The roles of this node (default: gateway,ingest,delivery).")
+        str | None, typer.Option(help="The roles of this node (default: all but sequencer).")
     ] = None,
 ) -> None:
     """Run the server until Ctrl-C or SIGTERM."""
@@ -137,6 +149,13 @@ app.add_typer(deliveries.dlq, name="dlq", rich_help_panel=DELIVERY)
 app.add_typer(store.app, name="store", rich_help_panel=STORE)
 app.command("check", rich_help_panel=STORE)(maintenance.check)
 app.command("recover", rich_help_panel=STORE)(maintenance.recover)
+app.add_typer(archive.archive, name="archive", rich_help_panel=STORE)
+app.add_typer(archive.retention, name="retention", rich_help_panel=STORE)
+app.command("backup", rich_help_panel=STORE)(keeping.backup)
+app.command("restore", rich_help_panel=STORE)(keeping.restore)
+app.command("copy", rich_help_panel=STORE)(keeping.copy)
+app.add_typer(exports.app, name="export", rich_help_panel=STORE)
+app.command("import", rich_help_panel=STORE)(exports.import_file)
 app.command("doctor", rich_help_panel=STORE)(doctor)
 app.add_typer(servers.jobs, name="jobs", rich_help_panel=STORE)
 app.add_typer(servers.nodes, name="nodes", rich_help_panel=STORE)

@@ -26,10 +26,12 @@ EXTRAS = {
     "argon2": "server",
     "botocore": "dynamodb",
     "cassandra": "cassandra",
+    "obstore": "server",
     "prometheus_client": "server",
     "redis": "redis",
     "structlog": "server",
     "uvloop": "server",
+    "zstandard": "server",
 }
 """The extra of `parley-chat` that installs each optional package."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from parley.cli.places import Place
+    from parley.store.ports import Engine
 
 app = typer.Typer(
     no_args_is_help=True, help="The store: create an empty one, or the tables that nodes share."
@@ -46,6 +47,47 @@ def init(data: Data = None, config: ConfigFile = None, json: AsJson = False) -> 
             note(f"{len(topics)} topics created" if topics else "all topics already exist")
     if data is not None or not place.is_shared:
         store_file.write(place.folder, place.settings)
+
+
+@app.command("raise-epochs")
+def raise_epochs(
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do it. Without it the chats are only counted.")
+    ] = False,
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """After a restore: give every chat a new epoch, so that all clients start over. Stop all servers first.
+
+    parley restore does it by itself. It is for stores that were restored by other means, such as DynamoDB's
+    point-in-time recovery.
+    """
+    from parley.cli.offline import ask
+    from parley.cli.output import note, plural, print_json
+    from parley.cli.places import CommandFailed, find_place
+    from parley.clock import wall_clock
+    from parley.store.records import KeptChat
+    from parley.store.transfer import require_transfer
+
+    place = find_place(data, config)
+    if not place.is_shared and place.server_process() is not None:
+        raise CommandFailed(f"a server runs on {place.folder}: stop it first")
+
+    async def raise_all(engine: Engine) -> int:
+        transfer = require_transfer(engine.transfer)
+        if apply:
+            return await transfer.begin_anew(wall_clock())
+        return sum([len(page) async for page in transfer.records(KeptChat)])
+
+    count = ask(place, raise_all)
+    if json:
+        print_json({"chats": count, "raised": apply})
+    elif apply:
+        print(f"{plural(count, 'chat')} have a new epoch")
+    else:
+        print(f"{plural(count, 'chat')} would get a new epoch")
+        note("nothing was changed; --apply does it")
 
 
 def _check_settings(place: Place) -> None:

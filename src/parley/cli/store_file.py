@@ -28,6 +28,8 @@ KEPT = {
     "kafka": ("brokers", "prefix", "security", "username", "ca", "partitions", "replication"),
     "redis": ("url", "prefix"),
     "cluster": ("sequencers",),
+    "archive": ("target", "after_days", "endpoint", "region"),
+    "retention": ("days",),
 }
 ALWAYS = ("engine", "sequencing")
 

@@ -24,6 +24,7 @@ from parley.client.errors import (
     RequestRefused,
 )
 from parley.client.events import Update, What
+from parley.client.log_proof import LogDifference
 from parley.client.members import Member, Members
 from parley.client.timing import Timing
 from parley.model import Privacy, ReadReceipts
@@ -42,6 +43,7 @@ __all__ = [
     "Device",
     "Entry",
     "InvitationInfo",
+    "LogDifference",
     "Me",
     "Member",
     "Members",

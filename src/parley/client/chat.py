@@ -15,6 +15,7 @@ from parley.client.connection import loop_ms
 from parley.client.core import ClientCore
 from parley.client.errors import ClientError
 from parley.client.events import Update
+from parley.client.log_proof import LogDifference
 from parley.client.members import Members
 from parley.client.storage import Cursor, OutgoingMessage
 from parley.client.streams import EntryStream, UpdateStream
@@ -165,6 +166,11 @@ class Chat:
     def restarts(self) -> int:
         """How often the server has reset this log since this client reads it."""
         return 0 if self._model.inbox is None else self._model.inbox.restarts
+
+    @property
+    def log_difference(self) -> LogDifference | None:
+        """Why this client last read the log again, if what it had read was not what the log holds."""
+        return self._model.log_difference
 
     async def mark_read(self, up_to: int | str) -> None:
         """The person has read everything up to a sequence or a message_id. Stored before it returns."""

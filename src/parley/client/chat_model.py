@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from parley.client.events import Update, What
 from parley.client.inbox import Inbox, Slot
+from parley.client.log_proof import LogDifference
 from parley.client.members import Members, Roster
 from parley.clock import from_iso
 from parley.core.receipts import MessageReceipts
@@ -31,6 +32,7 @@ class ChatModel:
         "chat_id",
         "inbox",
         "loading",
+        "log_difference",
         "roster",
         "row",
         "typing",
@@ -54,6 +56,8 @@ class ChatModel:
         """The roster that waits for a snapshot; after a close and an open it is not `roster`."""
         self._delivered: ReceiptFrame | None = None
         """This device's last ack: a snapshot may not include it yet."""
+        self.log_difference: LogDifference | None = None
+        """Why this chat was last read again from its start, if a page showed that it had to be."""
         self.typing: dict[str, None] = {}
         """Others who type, in the order in which they began."""
         self.typing_sent_at_ms: int | None = None
@@ -124,6 +128,11 @@ class ChatModel:
     def receive_page(self, batch: MessageBatch, slots: Sequence[Slot], user_id: str) -> None:
         if self.unread is not None:
             self.unread.receive_page(batch, slots, user_id)
+
+    def note_difference(self, difference: LogDifference) -> None:
+        """What this device read is not what the log holds."""
+        self.log_difference = difference
+        self.notify(What.LOG)
 
     def receive_change(self, entry: Entry) -> None:
         """A live entry that is not a message: it may change an open chat."""

@@ -35,6 +35,7 @@ from parley.client.events import (
     ReadMarkDone,
     RequestFailed,
     Update,
+    What,
 )
 from parley.client.storage import MessageKey, OutgoingMessage, open_storage
 from parley.client.streams import AllEntriesStream, EntryStream, UpdateStream
@@ -49,6 +50,7 @@ from parley.wire.frames import Ack, Hello, OverviewChat, PresenceView, Welcome
 log = logging.getLogger("parley.client")
 
 HTTP_TASKS_AT_ONCE_MAX = 4
+DIFFERS = "what this device read of a chat is not what the server's log holds: %s"
 NOT_ENTERED = "this client is not connected yet; use it as `async with`"
 ENTERED_TWICE = "a client is entered once; `connect` makes another one"
 CLOSED = "this client is closed; the next one with the same outbox file sends what is queued"
@@ -381,6 +383,8 @@ class Client(PeopleApi):
         for event in events:
             match event:
                 case Update():
+                    if event.what is What.LOG and event.chat_id is not None:
+                        log.error(DIFFERS, self.core.chat(event.chat_id).log_difference)
                     for updates in self._update_streams:
                         updates.put(event)
                 case EntriesReady():

@@ -84,12 +84,14 @@ class What(StrEnum):
     PRESENCE = "presence"
     CONNECTION = "connection"
     INVITATIONS = "invitations"
+    LOG = "log"
 
 
 class Update(Struct, frozen=True):
     """Something changed: read it again. Most updates are about a chat; presence is about a person.
 
-    Of `INVITATIONS`, `chat_id` is the chat that the person was invited to, or no longer is.
+    Of `INVITATIONS`, `chat_id` is the chat that the person was invited to, or no longer is. `LOG`: what this
+    device read of the chat is not what the log holds (`Chat.log_difference`), so it is read again.
     """
 
     what: What

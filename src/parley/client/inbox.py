@@ -6,7 +6,8 @@ Positions that arrive early are held within a budget; those that do not fit are 
 
 When the server says that the log was started over (`reset`), the inbox starts over too: entries come again
 from sequence 1, entries of the old log that were not taken are dropped, and `restarts` counts it. An
-application that sees another epoch, or a sequence that does not ascend, forgets what it has of the chat.
+application that sees another epoch, or a sequence that does not ascend, forgets what it has of the chat. It
+does the same when a page shows that what it has read is not what the log holds (`LogDifference`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from parley.client.log_proof import LogDifference, LogProof
 from parley.client.storage import Cursor
 from parley.errors import Refusal
 from parley.model import Kind
@@ -29,11 +31,16 @@ KNOWN_KINDS = frozenset(kind.value for kind in Kind)
 
 
 class Slot(NamedTuple):
-    """A resolved position of the log. It has no `entry` if it is a void or of an unknown kind."""
+    """A resolved position of the log. It has no `entry` if it is a void or of an unknown kind.
+
+    `logged`: what the log has there, of any kind. `log_hash`: the hash of the log with it, once resolved.
+    """
 
     sequence: int
     message_id: str | None
     entry: Entry | None
+    logged: Entry | None = None
+    log_hash: bytes | None = None
 
     @property
     def size(self) -> int:
@@ -43,7 +50,7 @@ class Slot(NamedTuple):
 def slots_of(entries: Sequence[Entry], voids: Sequence[int]) -> list[Slot]:
     """Every position of a frame, ascending."""
     slots = [
-        Slot(entry.sequence, entry.message_id, entry if entry.kind in KNOWN_KINDS else None)
+        Slot(entry.sequence, entry.message_id, entry if entry.kind in KNOWN_KINDS else None, entry)
         for entry in entries
     ]
     if voids:
@@ -84,6 +91,9 @@ class Inbox:
         self.resolved = cursor.sequence
         self.resolved_id = cursor.message_id
         self.restarts = 0
+        self.difference: LogDifference | None = None
+        """Set when a page shows that what was read is not what the log holds."""
+        self._proof = LogProof(chat_id, cursor.sequence, cursor.log_hash)
         self.failure: Refusal | None = None
         """Why reading this chat has ended."""
         self.unverified = True
@@ -179,6 +189,8 @@ class Inbox:
         for slot in slots:
             if slot.sequence == self.resolved + 1:
                 self._resolve(slot)
+        if self._differs(batch):
+            return True
         self._hold_only(batch.epoch)
         self._drop_held(held for held in list(self._held.values()) if held.sequence <= self.resolved)
         self._resolve_held()
@@ -197,14 +209,17 @@ class Inbox:
             if slot.entry is not None:
                 self._taken = slot
                 return slot.entry
-            self.processed = Cursor(self.epoch, slot.sequence, slot.message_id)
+            self.processed = self._cursor(slot)
         return None
 
     def mark_processed(self) -> None:
         """The last taken entry is processed."""
         if self._taken is not None:
-            self.processed = Cursor(self.epoch, self._taken.sequence, self._taken.message_id)
+            self.processed = self._cursor(self._taken)
             self._taken = None
+
+    def _cursor(self, slot: Slot) -> Cursor:
+        return Cursor(self.epoch, slot.sequence, slot.message_id, slot.log_hash)
 
     def put_back(self) -> None:
         """The last taken entry was not processed: it comes again."""
@@ -253,9 +268,25 @@ class Inbox:
                 del self._recent_ids[next(iter(self._recent_ids))]
             if is_repeated:
                 slot = slot._replace(entry=None)
+        value = self._proof.add(slot.sequence, slot.logged)
+        slot = Slot(slot.sequence, slot.message_id, slot.entry, None, value)
         self._ready.append(slot)
         self.budget.entries += 1
         self.budget.ready_bytes += slot.size
+
+    def _differs(self, batch: MessageBatch) -> bool:
+        """Whether a page shows that what was read is not what the log holds. Then it is read again."""
+        if self.resolved != batch.to_sequence:
+            return False
+        difference = self._proof.compare(batch)
+        if difference is None and self._ready:
+            self._ready[-1] = self._ready[-1]._replace(log_hash=self._proof.value)
+        self.difference = difference or self.difference
+        if difference is None or difference.is_lasting:
+            return False
+        self._restart(batch.epoch, is_new_log=False)
+        self.unverified = True
+        return True
 
     def _hold_only(self, epoch: int) -> None:
         if self._held_epoch != epoch:
@@ -269,8 +300,9 @@ class Inbox:
             self.budget.held -= 1
             self.budget.held_bytes -= slot.size
 
-    def _restart(self, epoch: int) -> None:
+    def _restart(self, epoch: int, *, is_new_log: bool = True) -> None:
         self.clear()
+        self._proof.start_over(is_new_log=is_new_log)
         self.epoch = epoch
         self.resolved = 0
         self.resolved_id = None

@@ -20,7 +20,7 @@ from parley.clock import iso
 
 FILE_MODE = 0o600
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 SCHEMA = """
     CREATE TABLE outbox (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -37,13 +37,17 @@ SCHEMA = """
         chat_id TEXT PRIMARY KEY,
         epoch INTEGER NOT NULL,
         last_acked_sequence INTEGER NOT NULL,
-        message_id TEXT
+        message_id TEXT,
+        log_hash BLOB
     ) WITHOUT ROWID;
     CREATE TABLE owner (user_id TEXT NOT NULL, device_id TEXT NOT NULL);
 """
 
-ADD_MENTIONS = "ALTER TABLE outbox ADD COLUMN mentions TEXT NOT NULL DEFAULT '[]'"
-"""From format 1."""
+UPGRADES = {
+    1: "ALTER TABLE outbox ADD COLUMN mentions TEXT NOT NULL DEFAULT '[]'",
+    2: "ALTER TABLE cursors ADD COLUMN log_hash BLOB",
+}
+"""From each older format to the next one."""
 
 MessageKey = tuple[str, str]
 """Chat and client_message_id."""
@@ -69,11 +73,15 @@ MESSAGE_COLUMNS = ", ".join(OutgoingMessage.__struct_fields__)
 
 
 class Cursor(Struct, frozen=True):
-    """A position in a log. Epoch 0 is unknown. A void, or a position from the server, has no message_id."""
+    """A position in a log. Epoch 0 is unknown. A void, or a position from the server, has no message_id.
+
+    `log_hash`: the hash of what was read up to here, if everything was.
+    """
 
     epoch: int = 0
     sequence: int = 0
     message_id: str | None = None
+    log_hash: bytes | None = None
 
 
 class StateChanges(Struct):
@@ -168,8 +176,9 @@ class SqliteStorage:
                 for statement in SCHEMA.split(";"):
                     self._db.execute(statement)
                 self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
-            elif version == 1:
-                self._db.execute(ADD_MENTIONS)
+            elif version in UPGRADES:
+                for older in range(version, SCHEMA_VERSION):
+                    self._db.execute(UPGRADES[older])
                 self._db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
             elif version != SCHEMA_VERSION:
                 raise OutboxUnusable.because(self._path, f"it has format {version}, not {SCHEMA_VERSION}")
@@ -188,7 +197,9 @@ class SqliteStorage:
     def load(self) -> SavedState:
         rows = self._db.execute(f"SELECT {MESSAGE_COLUMNS} FROM outbox ORDER BY number")
         messages = [_message(row) for row in rows]
-        positions = self._db.execute("SELECT chat_id, epoch, last_acked_sequence, message_id FROM cursors")
+        positions = self._db.execute(
+            "SELECT chat_id, epoch, last_acked_sequence, message_id, log_hash FROM cursors"
+        )
         cursors = {chat_id: Cursor(*cursor) for chat_id, *cursor in positions}
         return SavedState([_with_display_time(message) for message in messages], cursors)
 
@@ -218,7 +229,7 @@ class SqliteStorage:
             [_row(message) for message in changes.added],
         )
         self._db.executemany(
-            "INSERT OR REPLACE INTO cursors VALUES (?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO cursors VALUES (?, ?, ?, ?, ?)",
             [(chat_id, *msgspec.structs.astuple(cursor)) for chat_id, cursor in changes.cursors.items()],
         )
 

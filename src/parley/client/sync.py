@@ -15,13 +15,14 @@ from parley.client.storage import Cursor
 from parley.client.timing import RateLimitPause, Timers, Timing, backoff_ms
 from parley.errors import Refusal
 from parley.wire.frames import Entry, MessageBatch, Overview, OverviewChat, SyncOverview, SyncRequest
-from parley.wire.limits import OVERVIEW_CHATS_MAX
+from parley.wire.limits import HASHES_STORED_EVERY, OVERVIEW_CHATS_MAX
 
 OVERVIEW = ("overview", "")
 ALL_BYTES_MAX = 16 * 1024 * 1024
 ALL_ENTRIES_MAX = 20_000
 SYNCS_IN_FLIGHT_MAX = 8
 PAGE_ENTRIES = 500
+assert PAGE_ENTRIES % HASHES_STORED_EVERY == 0
 
 
 class OverviewRounds:
@@ -270,6 +271,9 @@ class LogSync:
             return
         self._answered(chat, inbox)
         is_news = inbox.receive_page(batch, slots)
+        if inbox.difference is not None:
+            chat.note_difference(inbox.difference)
+            inbox.difference = None
         if inbox.restarts:
             self._cursors.move(chat.chat_id, inbox.processed, now_ms)
         if is_news or not inbox.wants_sync:
@@ -311,7 +315,8 @@ class LogSync:
             if not inbox.has_room:
                 self._blocked.setdefault(inbox.budget, {})[chat_id] = chat
                 continue
-            request = inbox.sync_request(self._next_id(), PAGE_ENTRIES)
+            limit = PAGE_ENTRIES - inbox.resolved % HASHES_STORED_EVERY
+            request = inbox.sync_request(self._next_id(), limit)
             self._in_flight[int(request.id or 0)] = chat
             self._set_timer(chat, now_ms + self._timing.answer_ms)
             requests.append(request)

@@ -22,12 +22,13 @@ from collections.abc import Callable, Coroutine
 import structlog
 from aiohttp import WebSocketError, WSCloseCode, WSMsgType
 from aiohttp.http import WSMessageNoDecodeText
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from parley.chats.accounts import AccountManager
 from parley.chats.reader import ChatReader
 from parley.chats.sender import DEADLINE_CHECK_SECONDS, SEND_SECONDS_MAX, Sender
 from parley.clock import Clock, iso
+from parley.core import log_hash
 from parley.core.rates import RateLimiter, work_of
 from parley.core.session import ConnectionProtocol, State, check_send
 from parley.errors import (
@@ -696,4 +697,5 @@ def _batch(page: Page, codec: Codec) -> frames.MessageBatch:
         head=page.head,
         complete=page.complete,
         reset=page.reset,
+        log_hash=UNSET if page.log_hash is None else log_hash.shown(page.log_hash),
     )

@@ -28,6 +28,7 @@ JOB_ID = "job_01JHV3Z8M4QK7N5X2R9T6WBCDP"
 WEBHOOK_ID = "wh_01JHV3Z8M4QK7N5X2R9T6WBCDQ"
 CLIENT_MESSAGE_ID = "550e8400-e29b-41d4-a716-446655440000"
 TIME = "2026-01-30T14:30:00.000Z"
+LOG_HASH = "1:6b86b273ff34fce19d6b804eff5a3f5747ada4eaa22f1d49c01e52ddb7875b4b"
 
 FIELDS = {
     # Refusals and health
@@ -204,7 +205,11 @@ FIELDS = {
     "public_key": Field("For `PushManager.subscribe`.", "BP4z9KsN6nGRTbVYI_c7VJSPQTBtkgcy27mlmlMoZIIg"),
     "notify": Field("Which messages of the chat ring for you.", "all"),
     "mentions": Field("Up to 100 user ids: whom the message mentions.", [OTHER_ID]),
+    "days": Field("How many days; null: as the server keeps others; 0: for ever.", 90),
+    "is_held": Field("Whether a legal hold keeps everything.", False),
+    "deleted": Field("Its content was removed for good; left out otherwise.", True),
     "Entry.mentions": Field("Whom the message mentions; left out if nobody.", [OTHER_ID]),
+    "body_digest": Field("The digest of the body as it was sent; only if the entry has another one now."),
     "fanout": Field("How rings of the chat are fanned out.", "write"),
     "FanoutChange.fanout": Field("The strategy; null: by the size of the chat.", None),
     "chosen": Field("What an operator chose; null if the size decides.", None),
@@ -284,6 +289,7 @@ FIELDS = {
     "from_sequence": Field("The first position of the page.", 47),
     "to_sequence": Field("The last position of the page.", 47),
     "reset": Field("Whether the log is another one than the client knew: it starts anew.", False),
+    "log_hash": Field("The hash of the log up to `to_sequence`; left out while it is not known.", LOG_HASH),
     "SendFound.status": Field("Always `stored`.", "stored"),
     "Receipts.status": Field("What became of the message among the members it was for.", "delivered"),
     "Receipts.member_count": Field("The members it was for: without the sender and later members.", 2),

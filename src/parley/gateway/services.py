@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from parley.archive.erasures import BodyAdmin
 from parley.chats.accounts import AccountManager
 from parley.chats.invitations import InvitationService
 from parley.chats.membership import Membership
@@ -45,3 +46,4 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     rates: SharedRates
     operator_view: OperatorView
     timeline: TimelineService
+    body_admin: BodyAdmin

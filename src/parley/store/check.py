@@ -7,10 +7,13 @@ module checks invariants. An engine reads rows (see `Inspection`), and adds brea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from parley import ids
 from parley.clock import from_iso
+from parley.core import log_hash
+from parley.core.log_hash import LogHash
 from parley.errors import InconsistentCounterError
 from parley.model import ChatType, Role
 from parley.store.invariants import (
@@ -22,7 +25,16 @@ from parley.store.invariants import (
     no_progress,
 )
 from parley.store.ports import Inspection
-from parley.store.rows import ChatRow, CounterRow, EntryRow, KeyRow, LogChunk, MemberRow, PositionRow
+from parley.store.rows import (
+    EVERYTHING,
+    ChatRow,
+    CounterRow,
+    EntryRow,
+    KeyRow,
+    LogChunk,
+    MemberRow,
+    PositionRow,
+)
 from parley.store.rules import STRAY_POSITIONS_MAX, direct_key
 from parley.wire.frames import Entry
 
@@ -39,6 +51,10 @@ MAKE_OWNER = "make a member its owner: set the role in chat_memberships to owner
 LOST_TAIL = (
     "entries were lost, or an older store was put back: restore a newer backup; if there is none, delete the"
     " row from {table}, and the device starts over"
+)
+CHANGED_LOG = (
+    "entries were changed or lost: restore a backup; to keep what is there, delete the chat's rows from"
+    " log_hashes, and devices that had read it differently start over"
 )
 MARK_DELIVERED = "set last_acked_sequence of the row in delivery_state to its read_up_to"
 
@@ -104,8 +120,10 @@ async def check_log(
 ) -> LogCheck:
     """Checks one chat's log against its counter, its keys and its own entries."""
     log = LogCheck(chat, findings)
+    hashes = LogHashCheck(chat, findings, inspection.log_hashes(chat))
     async for chunk in inspection.log(chat):
         log.feed(chunk)
+        await hashes.feed(chunk)
         report()
     async for keys in inspection.keys(chat):
         log.feed_keys(keys)
@@ -167,6 +185,56 @@ class MembersCheck:
         self._findings.add(Breach(invariant, problem, remedy, self._chat.chat_id, sequence))
 
 
+class LogHashCheck:
+    """Computes the hash of one log along its rows, and compares it with every stored one it comes to."""
+
+    def __init__(self, chat: ChatRow, findings: Findings, stored: AsyncIterator[list[LogHash]]) -> None:
+        self._chat = chat
+        self._findings = findings
+        self._stored = stored
+        self._page: deque[LogHash] = deque()
+        self._next_at = 0
+        """Where the next stored hash is, or may be."""
+        self._at = chat.trimmed_through
+        self._hash = None if self._at else log_hash.empty_log(chat.chat_id)
+        """None: unknown. So it is in what remains of a trimmed log, up to the first stored one."""
+
+    async def feed(self, chunk: LogChunk) -> None:
+        for row in chunk.rows:
+            if row.sequence != self._at + 1:  # other invariants say what is wrong
+                continue
+            self._at += 1
+            if self._hash is not None:
+                self._hash = self._after(self._hash, row)
+            if self._at >= self._next_at:
+                await self._compare()
+
+    def _after(self, previous: bytes, row: EntryRow) -> bytes | None:
+        if row.is_void:
+            return log_hash.after_void(previous, self._at)
+        return None if row.entry is None else log_hash.after_entry(previous, row.entry)
+
+    async def _compare(self) -> None:
+        """After a difference go on from the stored hash: each change is reported once."""
+        while not self._page or self._page[0].sequence < self._at:
+            if self._page:
+                self._page.popleft()
+            elif (page := await anext(self._stored, None)) is not None:
+                self._page.extend(page)
+            else:
+                self._next_at = EVERYTHING
+                return
+        stored = self._page[0]
+        self._next_at = stored.sequence
+        if stored.sequence == self._at:
+            if self._hash is not None and self._hash != stored.value:
+                problem = f"the entries up to {self._at} are not those of which the hash was stored"
+                breach = Breach("log_hash_agreement", problem, CHANGED_LOG, self._chat.chat_id, self._at)
+                self._findings.add(breach)
+            self._hash = stored.value
+            self._next_at += 1
+
+
 class LogCheck:
     """The state of the check of one log, in constant memory."""
 
@@ -196,6 +264,7 @@ class LogCheck:
 
     def feed(self, chunk: LogChunk) -> None:
         self._open, self._certain_through = dict(chunk.open), chunk.certain_through
+        self._expected = max(self._expected, chunk.trimmed_through + 1)
         for row in chunk.rows:
             sequence = row.sequence
             if not isinstance(sequence, int) or sequence < 1:

@@ -34,6 +34,7 @@ INVARIANTS = {
     "delivery_state_consistency": "no device or person has received or read more than the log holds",
     "log_density": "every number from 1 to the counter is an entry, a void or an open allocation",
     "wire_agreement": "the body of an entry agrees with its row",
+    "log_hash_agreement": "every stored hash of a log is that of its entries: none was changed afterwards",
     "membership": "members are known people with a role and a place in their overview; a group has an owner",
     "direct_uniqueness": "two people have at most one direct chat, and it has no other members",
     "change_order": "no change is numbered beyond the last change",

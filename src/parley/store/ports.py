@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from parley.core.consent import ConsentFacts
 from parley.core.jobs import Job
+from parley.core.log_hash import LogHash
 from parley.model import (
     AccountDeletion,
     AccountState,
@@ -42,6 +43,7 @@ from parley.model import (
     UserPage,
     Visibility,
 )
+from parley.store.cold.ports import ColdStore
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.invariants import Breach
 from parley.store.push.ports import PushStore
@@ -59,6 +61,7 @@ from parley.store.rows import (
     StoreCounts,
     Traces,
 )
+from parley.store.transfer import Transfer
 from parley.wire.limits import ANSWER_SECONDS_MAX
 
 APPEND_SECONDS_MAX = 2.5
@@ -124,6 +127,24 @@ class Log(Protocol):
 
     async def seal(self) -> list[Persisted]:
         """Turn positions that were allocated and abandoned into voids; durable before it returns."""
+        ...
+
+
+class LogHashes(Protocol):
+    """Hashes of logs (`core.log_hash`) that were computed behind the appends. See docs/proof.md.
+
+    Each follows from the entries: to lose one costs time, and whoever computes it again writes the same.
+    """
+
+    tail_seconds: float
+    """How long a chat rests before the hash at its end is stored, too: longer where each write is charged."""
+
+    async def last(self, chat_id: str, epoch: int, up_to: int) -> LogHash | None:
+        """The stored hash of this epoch with the highest position up to this one. May be a moment old."""
+        ...
+
+    async def write(self, chat_id: str, hashes: Sequence[LogHash]) -> None:
+        """Durable before it returns; each at its epoch and position. Several nodes may write the same."""
         ...
 
 
@@ -495,6 +516,11 @@ class Store(Protocol):
         ...
 
     @property
+    def log_hashes(self) -> LogHashes:
+        """See `LogHashes`."""
+        ...
+
+    @property
     def directory(self) -> Directory:
         """See `Directory`."""
         ...
@@ -603,6 +629,10 @@ class Inspection(Protocol):
         """
         ...
 
+    def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
+        """The stored hashes of the log, in the chat's own epoch, in the order of their positions."""
+        ...
+
     def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
         """The idempotency keys of a chat, in the order of the keys."""
         ...
@@ -674,7 +704,7 @@ class Subscriptions(Protocol):
         ...
 
 
-class Engine(Store, Protocol):
+class Engine(Store, ColdStore, Protocol):
     """One storage engine. `app.engines.make_engine` creates it; nothing else knows which one it is.
 
     Creating it connects to nothing. The caller calls `open` before it uses a port, except where a port says
@@ -727,6 +757,11 @@ class Engine(Store, Protocol):
         ...
 
     @property
+    def transfer(self) -> Transfer | None:
+        """None: such a store cannot be copied to or from, imported into, or given new epochs."""
+        ...
+
+    @property
     def available(self) -> bool:
         """Whether it can serve at the moment; appends are refused while it cannot."""
         ...
@@ -748,7 +783,8 @@ class Engine(Store, Protocol):
     async def open(self) -> None:
         """Ready to serve when it returns. Repairs what a crash left behind.
 
-        ConfigError: it cannot serve until the operator changes something. StoreUnavailable: not now.
+        ConfigError: it cannot serve until the operator changes something, as a copy into it that is not
+        finished (`COPY_MARK`). StoreUnavailable: not now.
         """
         ...
 

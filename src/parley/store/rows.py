@@ -147,6 +147,8 @@ class LogChunk(Struct):
     rows: list[EntryRow]
     certain_through: int = EVERYTHING
     open: dict[int, int] = field(default_factory=dict)
+    trimmed_through: int = 0
+    """Up to where the log was trimmed when this was read: more than the check began with, perhaps."""
     end: CounterRow | None = None
     """Only with the last chunk of a log."""
 
@@ -175,6 +177,35 @@ class PositionRow(Struct):
     is_stored: bool
     log_end: int | None = None
     is_ahead: bool = False
+
+
+# The cold tier
+
+
+class ArchiveMark(Struct, frozen=True, kw_only=True):
+    """How far a chat's log is in the cold tier.
+
+    `version`, `manifest`: the number and the digest of its newest manifest; 0 without one.
+    """
+
+    archived_through: int = 0
+    """The manifest has every position up to here."""
+    trimmed_through: int = 0
+    """The engine has none up to here: it reads, writes and seals nothing there. Never more than archived."""
+    version: int = 0
+    manifest: str = ""
+    is_trimming: bool = False
+    """Positions up to `trimmed_through` may be left in the tables: `ColdTier.trim` has not finished."""
+
+
+class ChatRetention(Struct, frozen=True, kw_only=True):
+    """What an operator has decided for one chat: `days` overrides `retention.days`, 0 keeps for ever.
+
+    `is_held`: under a legal hold, nothing of it is removed, whatever else says so.
+    """
+
+    days: int | None = None
+    is_held: bool = False
 
 
 # Recovery: what the decision depends on

@@ -10,7 +10,8 @@ Off by default. The environment turns them on:
                                     no file, or an empty one, means a healthy disk
     PARLEY_TEST_BATCH_MAX=n         no transaction of a shared store takes more than n messages
 
-Labels: before_write, after_write_before_commit, after_commit_before_ack, mid_fanout, after_allocate.
+Labels: before_write, after_write_before_commit, after_commit_before_ack, mid_fanout, after_allocate, and
+those of the archiver (`parley.archive.steps`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from typing import Any
 
 import apsw
 
+from parley.archive.steps import ARCHIVE_LABELS
+
 CRASH = "PARLEY_TEST_CRASH"
 HOLD = "PARLEY_TEST_HOLD"
 DISK = "PARLEY_TEST_DISK"
@@ -34,6 +37,7 @@ LABELS = (
     "after_commit_before_ack",
     "mid_fanout",
     "after_allocate",
+    *ARCHIVE_LABELS,
 )
 HOLD_POLL_SECONDS = 0.005
 VFS_NAME = "parley-faults"

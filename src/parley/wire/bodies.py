@@ -140,6 +140,22 @@ class UserInfo(Struct):
     last_seen: str | None
 
 
+class DeletedUser(UserInfo):
+    """A person whose account is deleted. `job_id`: the job that removes what they wrote; null without one."""
+
+    job_id: str | None = None
+
+
+class RetentionChange(Struct):
+    """How long the bodies of a chat are kept. `days`: null for the server's own, 0 for ever.
+
+    `is_held`: under a legal hold nothing of the chat is removed.
+    """
+
+    days: Annotated[int, Meta(ge=0)] | None = None
+    is_held: bool = False
+
+
 class UserInfoPage(Struct):
     """A page of people; `next_after` is the `after` of the next page, null on the last one."""
 

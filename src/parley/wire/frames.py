@@ -133,7 +133,9 @@ Request = (
 class Entry(Struct, kw_only=True, gc=False):
     """One position of a chat's log. A client skips a `kind` that it does not know.
 
-    `mentions`: the people whom a message mentions; left out if it mentions nobody.
+    `mentions`: the people whom a message mentions; left out if it mentions nobody. `body_digest`: the digest
+    of the body that was sent, if the entry no longer has that body; the hash of the log needs it. `deleted`:
+    its content was removed for good; left out otherwise.
     """
 
     chat_id: str
@@ -149,6 +151,8 @@ class Entry(Struct, kw_only=True, gc=False):
     server_timestamp: str
     display_time: str | None = None
     mentions: list[str] | UnsetType = UNSET
+    body_digest: str | UnsetType = UNSET
+    deleted: bool | UnsetType = UNSET
 
 
 class ServerFrame(Struct, tag_field="type", kw_only=True, gc=False):
@@ -187,6 +191,7 @@ class Batch(ServerFrame, Generic[EntryT], tag=False, kw_only=True):
     """A page of a chat's log: every number in from_sequence..to_sequence is an entry or in `voids`.
 
     The server embeds entries as they are stored (`Raw`); the SDK reads them over HTTP as `Entry`.
+    `log_hash` is the hash of the log up to `to_sequence`; left out while the server does not have it.
     """
 
     chat_id: str
@@ -198,6 +203,7 @@ class Batch(ServerFrame, Generic[EntryT], tag=False, kw_only=True):
     head: int
     complete: bool
     reset: bool
+    log_hash: str | UnsetType = UNSET
 
 
 class MessageBatch(Batch[Raw], tag="message_batch", tag_field="type", kw_only=True):

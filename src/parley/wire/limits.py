@@ -35,6 +35,8 @@ TYPING_SHOWN_SECONDS = 5
 PAGE_ENTRIES_DEFAULT = 100
 PAGE_ENTRIES_MAX = 1_000
 PAGE_BYTES_MAX = 1 * MIB
+HASHES_STORED_EVERY = 25
+"""The server stores the hash of a log at each multiple of this: a page that ends at one costs it least."""
 RECEIPT_PAGES_MAX = 10
 """To find the message of one receipt, the server reads at most this many pages."""
 OVERVIEW_CHATS_DEFAULT = 100
@@ -77,6 +79,7 @@ assert USER_OUTBOX_BYTES_MAX > OUTBOX_BYTES_MAX
 assert UNREAD_LOOKED_AT_MAX > UNREAD_MAX
 assert IDLE_SECONDS_MAX > 2 * HEARTBEAT_SECONDS
 assert PAGE_BYTES_MAX > MESSAGE_BYTES_MAX
+assert PAGE_ENTRIES_DEFAULT % HASHES_STORED_EVERY == PAGE_ENTRIES_MAX % HASHES_STORED_EVERY == 0
 
 WELCOME_LIMITS: dict[str, int] = {
     "MESSAGE_BYTES_MAX": MESSAGE_BYTES_MAX,

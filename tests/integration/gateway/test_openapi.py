@@ -202,6 +202,9 @@ def push_calls() -> list[Call]:
         Call("GET", chat),
         Call("PATCH", chat, {"fanout": "hybrid"}),
         Call("PATCH", chat, {"fanout": None}),
+        Call("GET", f"{chat}/retention"),
+        Call("PUT", f"{chat}/retention", {"days": 30, "is_held": True}),
+        Call("PUT", f"{chat}/retention", {"days": None}),
     ]
 
 
@@ -270,7 +273,7 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
         Call("POST", f"{user}/enable"),
         Call("POST", f"{user}/password", {"password": "another one"}, 204),
         Call("DELETE", user, status=202),
-        Call("DELETE", user, status=400, query={"erase": "bodies"}),
+        Call("DELETE", user, status=400, query={"erase": "everything"}),
         Call("GET", "/v1/admin/audit", query={"before": "", "limit": 3}),
         Call("GET", "/v1/admin/overview"),
         Call("GET", "/v1/admin/jobs"),

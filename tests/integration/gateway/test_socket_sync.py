@@ -1,9 +1,12 @@
 """Catching up over a WebSocket: pages, resets, the overview, heartbeats, acks and receipts."""
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from parley.errors import StoreUnavailable
 from tests.harness.clients import Frame, Person, RawClient
+from tests.harness.log_replay import replayed
 from tests.integration.gateway.serving import Place, Served
 
 
@@ -25,6 +28,31 @@ async def test_pages_follow_each_other(either: Place) -> None:
             page = await client.sync(chat, after=3, limit=3)
         assert (page["from_sequence"], page["to_sequence"], page["head"]) == (4, 6, 7)
         assert (page["complete"], page["reset"], page["voids"]) == (False, False, [])
+
+
+async def test_pages_have_the_hash_of_the_log(either: Place) -> None:
+    """Over the socket in both codecs, by message id, and over HTTP: that of a replay up to `to_sequence`."""
+    async with either.serving() as served:
+        _, ben, chat = await chat_of_two(served, *(f"{n}" for n in range(30)))
+        entries = [entry async for entry in all_entries(served, ben, chat)]
+        expected = [f"1:{value.hex()}" for value in replayed(chat, entries)]
+        for msgpack in (False, True):
+            async with served.client(ben, msgpack=msgpack) as client:
+                for after, limit in ((0, 3), (0, 25), (7, 20), (29, 100), (30, 100)):
+                    page = await client.sync(chat, after=after, limit=limit)
+                    assert page["log_hash"] == expected[page["to_sequence"]]
+                last = await client.request("sync", last_message_id=entries[3]["message_id"], limit=5)
+                assert last["log_hash"] == expected[9]
+        page = (await served.as_(ben).get(f"/v1/chats/{chat}/messages?after=4&limit=7")).body
+        assert page["log_hash"] == expected[11]
+        history = (await served.as_(ben).get(f"/v1/chats/{chat}/messages?before=4")).body
+        assert "log_hash" not in history
+
+
+async def all_entries(served: Served, person: Person, chat: str) -> AsyncIterator[Frame]:
+    async with served.client(person) as client:
+        for entry in await client.sync_all(chat, limit=100):
+            yield entry
 
 
 async def test_a_limit_too_high_is_lowered(place: Place) -> None:

@@ -10,6 +10,7 @@ from msgspec import UNSET, Raw
 from parley import ids
 from parley.client.members import ChatSnapshot
 from parley.clock import from_iso
+from parley.core import log_hash
 from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, OUTCOME_UNKNOWN, Refusal
 from parley.model import (
     Action,
@@ -57,6 +58,7 @@ from parley.wire.frames import (
     answer_to,
     refused,
 )
+from tests.harness.log_replay import as_fields, replayed
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews, Noted
 from tests.memory.log import MemoryLog
 from tests.memory.tables import ChatRecord, StateRecord, Tables
@@ -461,7 +463,13 @@ class ModelServer:
             head=page.head,
             complete=page.complete,
             reset=reset,
+            log_hash=log_hash.shown(self.hash_at(request.chat, page.to_sequence)),
         )
+
+    def hash_at(self, chat_id: str, sequence: int) -> bytes:
+        """The hash of a log, replayed from its start."""
+        entries = self.tables.chats[chat_id].entries
+        return replayed(chat_id, [as_fields(entries[at]) for at in range(1, sequence + 1)])[-1]
 
     def _overview(self, request: SyncOverview, device: str) -> Overview:
         asked = _person(device), device, request.changed_since, self.overview_chats_max

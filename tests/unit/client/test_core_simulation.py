@@ -184,6 +184,7 @@ def check_readers(world: World) -> None:
                 assert person.seen[chat_id] == shown, "every reader sees the whole log in its order, once"
             if log and person.is_in(chat_id):
                 assert person.cursors[chat_id].sequence == len(log), "the cursor is written down"
+            assert person.core.chat(chat_id).log_difference is None, "the log is what was read"
         assert not person.calls, "nobody waits for what is done"
     check_list(world)
 

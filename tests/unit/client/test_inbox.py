@@ -46,6 +46,11 @@ def placed(at: int = 0, *, epoch: int = 1, budget: Budget | None = None) -> Inbo
     return inbox
 
 
+def place(inbox: Inbox) -> tuple[int, int, str | None]:
+    """The cursor of an inbox, without the hash."""
+    return inbox.processed.epoch, inbox.processed.sequence, inbox.processed.message_id
+
+
 def take_all(inbox: Inbox) -> list[int]:
     taken = []
     while (entry := inbox.take()) is not None:
@@ -128,7 +133,7 @@ def test_a_cursor_may_rest_on_a_void() -> None:
     inbox = placed(0)
     inbox.receive_live(1, [*slots(1), *voids(2)])
     take_all(inbox)
-    assert inbox.processed == Cursor(1, 2, None)
+    assert place(inbox) == (1, 2, None)
     assert inbox.sync_request(1, 10).last_message_id is None
 
 
@@ -173,7 +178,7 @@ def test_an_entry_is_processed_when_the_next_is_asked_for() -> None:
     inbox.take()
     assert inbox.processed.sequence == 0
     inbox.take()
-    assert inbox.processed == Cursor(1, 1, f"msg_{CHAT}_1_1")
+    assert place(inbox) == (1, 1, f"msg_{CHAT}_1_1")
 
 
 def test_an_entry_that_was_put_back_comes_again() -> None:
@@ -205,7 +210,7 @@ def test_reset_starts_over() -> None:
     assert inbox.restarts == 1
     assert inbox.processed == Cursor(2)
     assert take_all(inbox) == [1, 2]
-    assert inbox.processed == Cursor(2, 2, f"msg_{CHAT}_2_2")
+    assert place(inbox) == (2, 2, f"msg_{CHAT}_2_2")
 
 
 def test_a_higher_epoch_makes_the_position_doubtful() -> None:

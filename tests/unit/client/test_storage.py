@@ -155,6 +155,22 @@ def test_a_newer_format_is_left_alone(tmp_path: Path) -> None:
         SqliteStorage(path)
 
 
+def test_cursors_of_an_older_format_have_no_hash(tmp_path: Path) -> None:
+    """What an earlier SDK left is used as it is: the next page brings a hash."""
+    path = str(tmp_path / "outbox.db")
+    storage = SqliteStorage(path)
+    storage.commit(StateChanges(added=[message("a")], cursors={"chat_1": Cursor(1, 6, "msg_6")}))
+    storage.close()
+    db = sqlite3.connect(path)
+    db.execute("ALTER TABLE cursors DROP COLUMN log_hash")
+    db.execute("PRAGMA user_version = 2")
+    db.commit()
+    db.close()
+    again = SqliteStorage(path)
+    assert again.load() == SavedState([message("a")], {"chat_1": Cursor(1, 6, "msg_6")})
+    again.close()
+
+
 def test_a_failed_commit_is_told(tmp_path: Path) -> None:
     """A message that could not be kept is not taken for kept, and nothing of its commit stays."""
     storage = SqliteStorage(str(tmp_path / "outbox.db"))

@@ -195,6 +195,16 @@ CASES = [
         lambda scene: scene.metrics.push_outcomes.labels("apns", "unauthorized").inc(),
     ),
     Case(
+        "ParleyColdStoreUnavailable",
+        lambda scene: scene.metrics.archive_read_failures.inc(5),
+        lambda scene: scene.metrics.archive_read_failures.inc(6),
+    ),
+    Case(
+        "ParleyArchiveFailing",
+        lambda scene: scene.metrics.archived_entries.inc(500),
+        lambda scene: scene.metrics.archive_failures.inc(),
+    ),
+    Case(
         "ParleyFileDescriptorsLow",
         instead(process_open_fds=800, process_max_fds=1000),
         instead(process_open_fds=801, process_max_fds=1000),

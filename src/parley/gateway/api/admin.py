@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from parley.chats.user_admin import OperatorCall
 from parley.clock import iso
 from parley.errors import BAD_REQUEST, BUSY, FORBIDDEN, LAST_OPERATOR, NO_SUCH_USER, NOT_FOUND, Refused
 from parley.gateway.calls import REQUEST_ID, Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter, page_parameters
 from parley.model import User
+from parley.store.rows import ChatRetention
 from parley.wire import bodies, limits
 
-NO_ERASURE = BAD_REQUEST.because(
-    "this version deletes accounts and not what they wrote; leave erase out, and the messages stay"
-)
+WRONG_ERASURE = BAD_REQUEST.because("erase must be bodies, or left out: then the messages stay")
 USERS, USER = "/v1/admin/users", "/v1/admin/users/{user_id}"
+RETENTION = "/v1/admin/chats/{chat_id}/retention"
 SESSIONS, SESSION = f"{USER}/sessions", f"{USER}/sessions/{{session_id}}"
 
 routes = Routes("Operators")
@@ -89,19 +91,28 @@ async def reset_password(call: Call) -> Answer:
     "DELETE",
     USER,
     "Delete an account",
-    {202: bodies.UserInfo},
-    query=(Parameter("erase", str, "Not supported yet: what the person wrote stays."),),
+    {202: bodies.DeletedUser},
+    query=(Parameter("erase", str, "`bodies` removes what the person wrote; otherwise it stays."),),
     refusals=(FORBIDDEN, NO_SUCH_USER, LAST_OPERATOR),
     needs="operator",
 )
 async def delete_user(call: Call) -> Answer:
     """From the answer on the account cannot be used, and its username is free. The person leaves their groups
     one by one, which the server goes on with whatever happens. Messages stay, under an author called
-    `deleted`. This cannot be undone. May be repeated.
+    `deleted`; with `erase=bodies` a job removes their contents, in every chat that is not under a legal hold.
+    This cannot be undone. May be repeated.
     """
-    if "erase" in call.request.query:
-        raise Refused(NO_ERASURE)
-    return 202, _info(await call.services.user_admin.delete(_by(call), call.path("user_id")))
+    services, user_id, erases = call.services, call.path("user_id"), "erase" in call.request.query
+    if erases:
+        if call.text("erase") != "bodies":
+            raise Refused(WRONG_ERASURE)
+        services.body_admin.check()
+    user = await services.user_admin.delete(_by(call), user_id)
+    answer = msgspec.convert(msgspec.structs.asdict(_info(user)), bodies.DeletedUser)
+    if erases:
+        async with services.user_admin.audited(_by(call), "user.erase", user_id, "bodies"):
+            answer.job_id = await services.body_admin.begin(user_id)
+    return 202, answer
 
 
 @routes.route(
@@ -155,6 +166,40 @@ async def end_user_session(call: Call) -> Answer:
     session_id = call.path("session_id")
     await call.services.user_admin.end_sessions(_by(call), call.path("user_id"), session_id)
     return 204, None
+
+
+@routes.route(
+    "GET",
+    RETENTION,
+    "How long the bodies of a chat are kept",
+    {200: bodies.RetentionChange},
+    refusals=(FORBIDDEN, NOT_FOUND),
+    needs="operator",
+)
+async def show_retention(call: Call) -> Answer:
+    """What an operator has decided for this chat."""
+    found = await call.services.body_admin.retention_of(call.path("chat_id"))
+    return 200, bodies.RetentionChange(found.days, found.is_held)
+
+
+@routes.route(
+    "PUT",
+    RETENTION,
+    "Decide how long the bodies of a chat are kept, or hold them",
+    {200: bodies.RetentionChange},
+    body=bodies.RetentionChange,
+    refusals=(FORBIDDEN, NOT_FOUND),
+    needs="operator",
+)
+async def decide_retention(call: Call) -> Answer:
+    """It replaces what was decided before. Nothing is removed by this: `parley retention apply` does that."""
+    wanted = await call.body(bodies.RetentionChange)
+    chat_id = call.path("chat_id")
+    detail = f"days={'default' if wanted.days is None else wanted.days} held={wanted.is_held}"
+    async with call.services.user_admin.audited(_by(call), "retention.set", chat_id, detail):
+        decided = ChatRetention(days=wanted.days, is_held=wanted.is_held)
+        await call.services.body_admin.decide(chat_id, decided)
+    return 200, wanted
 
 
 @routes.route(

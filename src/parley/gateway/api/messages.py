@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from parley import ids
 from parley.chats.reader import check_sequence
+from parley.core import log_hash
 from parley.core.session import NO_CLIENT_ID, check_send
 from parley.errors import (
     AHEAD_OF_LOG,
@@ -124,6 +125,7 @@ def _batch(page: Page) -> Batch[Raw]:
         head=page.head,
         complete=page.complete,
         reset=page.reset,
+        log_hash=UNSET if page.log_hash is None else log_hash.shown(page.log_hash),
     )
 
 

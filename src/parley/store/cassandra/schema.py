@@ -47,6 +47,12 @@ KEYS = _define(
     PRIMARY KEY ((chat_id, client_key))""",
 )
 """The keys of closed buckets, for as long as a retry may arrive."""
+LOG_HASHES = _define(
+    "log_hashes",
+    """chat_id text, epoch bigint, sequence bigint, log_hash blob,
+    PRIMARY KEY ((chat_id), epoch, sequence)""",
+)
+"""Hashes of logs, by epoch and position."""
 CHATS = _define(
     "chats",
     """chat_id text PRIMARY KEY, record blob, direct_key text, title text, read_receipts text,

@@ -28,6 +28,7 @@ from parley.store.cassandra.inspection import CassandraInspection
 from parley.store.cassandra.invitations import CassandraInvitations
 from parley.store.cassandra.listing import CassandraListing
 from parley.store.cassandra.log import CassandraLog
+from parley.store.cassandra.log_hashes import CassandraLogHashes
 from parley.store.cassandra.member_states import CassandraMemberStates
 from parley.store.cassandra.outbox import CassandraOutbox
 from parley.store.cassandra.overview import CassandraOverviews
@@ -64,6 +65,9 @@ class CassandraStore:
     """
 
     feed = None
+    transfer = None
+    cold_tier = None
+    erasures = None
 
     def __init__(
         self,
@@ -110,6 +114,7 @@ class CassandraStore:
                 planner, batches, allocator, prefixes, metrics, reach, hold, append_seconds
             )
         self.log = CassandraLog(planner, appends, prefixes, metrics)
+        self.log_hashes = CassandraLogHashes(cassandra)
         self.directory = CassandraDirectory(cassandra, states, consents, allocator, chance)
         self.accounts = CassandraAccounts(cassandra, consents)
         chat_ids_of = self.directory.chat_ids_of

@@ -251,19 +251,20 @@ class DynamoAuditLog:
             found, start = found + page.items, page.next_key
             if start is None:
                 break
-        return [
-            AuditRecord(
-                audit_id=cast(str, item["audit_id"]),
-                at=cast(str, item["at"]),
-                actor=cast(str, item["actor"]),
-                action=cast(str, item["action"]),
-                target_id=cast(str, item["target_id"]),
-                request_id=cast(str, item["request_id"]),
-                detail=cast(str, item["detail"]),
-                outcome=cast(str, item["outcome"]),
-            )
-            for item in found
-        ]
+        return [audit_in(item) for item in found]
+
+
+def audit_in(item: Item) -> AuditRecord:
+    return AuditRecord(
+        audit_id=cast(str, item["audit_id"]),
+        at=cast(str, item["at"]),
+        actor=cast(str, item["actor"]),
+        action=cast(str, item["action"]),
+        target_id=cast(str, item["target_id"]),
+        request_id=cast(str, item["request_id"]),
+        detail=cast(str, item["detail"]),
+        outcome=cast(str, item["outcome"]),
+    )
 
 
 def _empty(user: User, now_ms: int) -> list[Action]:

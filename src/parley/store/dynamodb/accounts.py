@@ -61,7 +61,7 @@ class DynamoAccounts:
                 {"username": user.username, "user_id": user.user_id},
                 "attribute_not_exists(username)",
             ),
-            Put(USERS, _user_item(user, password_hash), "attribute_not_exists(user_id)"),
+            Put(USERS, user_item(user, password_hash), "attribute_not_exists(user_id)"),
         ]
         try:
             await self._transact(actions)
@@ -116,7 +116,7 @@ class DynamoAccounts:
 
     async def add_session(self, session: Session, token_hash: bytes) -> None:
         place: Item = {"user_id": session.user_id, "session_id": session.session_id, "token_hash": token_hash}
-        await self._transact([Put(SESSIONS, _session_item(session, token_hash)), Put(USER_SESSIONS, place)])
+        await self._transact([Put(SESSIONS, session_item(session, token_hash)), Put(USER_SESSIONS, place)])
 
     async def session_by_token(self, token_hash: bytes, *, is_recheck: bool = False) -> Session | None:
         if not token_hash:
@@ -125,14 +125,14 @@ class DynamoAccounts:
             item = await self._session_reads.read(token_hash)
         else:
             item = await self._dynamo.get(SESSIONS, {"token_hash": token_hash})
-        return _session(item) if item is not None else None
+        return session_in(item) if item is not None else None
 
     async def sessions(self, user_id: str) -> list[Session]:
         if not is_valid_key(user_id):
             return []
         places = await self._dynamo.query_all(USER_SESSIONS, "user_id = :user", {":user": user_id})
         keys: list[Item] = [{"token_hash": place["token_hash"]} for place in places]
-        found = [_session(item) for item in await self._dynamo.batch_get(SESSIONS, keys)]
+        found = [session_in(item) for item in await self._dynamo.batch_get(SESSIONS, keys)]
         return sorted(found, key=lambda session: -session.last_used_at_ms)
 
     async def end_sessions(self, user_id: str, session_ids: Sequence[str]) -> list[str]:
@@ -172,7 +172,7 @@ def account_attributes(user: User) -> Item:
     }
 
 
-def _user_item(user: User, password_hash: str) -> Item:
+def user_item(user: User, password_hash: str) -> Item:
     seen: Item = {"last_seen": user.last_seen} if user.last_seen is not None else {}
     return seen | {
         "user_id": user.user_id,
@@ -205,7 +205,7 @@ def account_state(user: Item) -> AccountState:
     return AccountState(cast(str, user.get("account_state", AccountState.ACTIVE)))
 
 
-def _session_item(session: Session, token_hash: bytes) -> Item:
+def session_item(session: Session, token_hash: bytes) -> Item:
     return {
         "token_hash": token_hash,
         "session_id": session.session_id,
@@ -219,7 +219,7 @@ def _session_item(session: Session, token_hash: bytes) -> Item:
     }
 
 
-def _session(item: Item) -> Session:
+def session_in(item: Item) -> Session:
     return Session(
         session_id=cast(str, item["session_id"]),
         user_id=cast(str, item["user_id"]),

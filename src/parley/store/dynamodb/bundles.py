@@ -42,10 +42,12 @@ class BundledEntry(Struct, array_like=True, gc=False):
     content_type: str
     display_time: str | None = None
     mentions: str | None = None
+    body_digest: str | None = None
 
 
 _pack = msgspec.msgpack.Encoder().encode
 _unpack_entries = msgspec.msgpack.Decoder(list[BundledEntry]).decode
+_unpack_numbers = msgspec.msgpack.Decoder(list[int]).decode
 _unpack_senders = msgspec.msgpack.Decoder(list[str]).decode
 
 
@@ -104,21 +106,21 @@ def put_entries(entries: Sequence[Entry]) -> Put:
         "kind": BUNDLE,
         "created_at": first.created_at,
         "senders": _pack([entry.sender_id for entry in entries]),
-        "entries": _pack(
-            [
-                BundledEntry(
-                    entry.message_id,
-                    entry.client_message_id,
-                    entry.content,
-                    entry.content_type,
-                    entry.display_time,
-                    joined_mentions(entry),
-                )
-                for entry in entries
-            ]
-        ),
+        "entries": _pack([_bundled_entry(entry) for entry in entries]),
     }
     return Put(MESSAGES, item, NEW_POSITION)
+
+
+def _bundled_entry(entry: Entry) -> BundledEntry:
+    return BundledEntry(
+        entry.message_id,
+        entry.client_message_id,
+        entry.content,
+        entry.content_type,
+        entry.display_time,
+        joined_mentions(entry),
+        entry.body_digest or None,
+    )
 
 
 # Reading
@@ -149,7 +151,7 @@ def unbundled(item: Item) -> list[Item]:
         entries = _unpack_entries(cast(bytes, item.get("entries")))
     except (msgspec.DecodeError, TypeError):
         entries = []
-    senders = senders_in(item)
+    senders, deleted = senders_in(item), deleted_in(item)
     if not len(entries) == len(senders) == len(span):
         return [{**shared, "sequence": sequence} for sequence in span]
     shared |= {"kind": Kind.MESSAGE.value}
@@ -159,8 +161,28 @@ def unbundled(item: Item) -> list[Item]:
     for sequence, sender_id, entry in zip(span, senders, entries, strict=True):
         one: Item = {**shared, "sequence": sequence, "sender_id": sender_id}
         one |= {name: value for name, value in msgspec.structs.asdict(entry).items() if value is not None}
+        if sequence in deleted:
+            one["deleted"] = True
         plain.append(one)
     return plain
+
+
+def deleted_in(bundle: Item) -> list[int]:
+    """The positions of a bundle whose content was removed: its only attribute that is written later."""
+    packed = bundle.get("deleted")
+    return _unpack_numbers(packed) if isinstance(packed, bytes) else []
+
+
+def redacted(item: Item, sequence: int, entry: Entry) -> Item | None:
+    """An item with this entry in place of the one at the same position; None if it does not hold it."""
+    if item.get("kind") != BUNDLE:
+        return {**put_entry(entry).item} if sequence_of(item) == sequence and "message_id" in item else None
+    if sequence not in span_of(item):
+        return None
+    entries = _unpack_entries(cast(bytes, item["entries"]))
+    entries[sequence - sequence_of(item)] = _bundled_entry(entry)
+    deleted = sorted({*deleted_in(item), sequence})
+    return {**item, "entries": _pack(entries), "deleted": _pack(deleted)}
 
 
 def senders_in(bundle: Item) -> list[str]:

@@ -246,7 +246,9 @@ class DynamoChatStates:
 
     async def _place(self, state: DynamoChatState, counter: Item | None) -> None:
         """Where the log ends by its counter, or by its entries if the counter does not say."""
-        if counter is not None and is_whole(counter):
+        # One that was set back below the trim mark would meet no item there.
+        is_sound = counter is not None and number(counter, "sequence_counter") >= state.trimmed
+        if counter is not None and is_sound and is_whole(counter):
             state.take_head(counter)
             state.stray_through = state.trouble = None
         else:

@@ -66,7 +66,7 @@ class DynamoDeadLetters:
         try:
             await retry_unknown(
                 lambda: self._dynamo.put(
-                    DEAD_LETTERS, _item(letter), condition="attribute_not_exists(dlq_id)"
+                    DEAD_LETTERS, letter_item(letter), condition="attribute_not_exists(dlq_id)"
                 )
             )
         except ConditionFailed:
@@ -82,7 +82,7 @@ class DynamoDeadLetters:
             async def look(shard: int) -> list[DeadLetter]:
                 letters: list[DeadLetter] = []
                 async for items in self._pages(shard, selection, before_id):
-                    letters += map(_letter, items)
+                    letters += map(letter_in, items)
                     if len(letters) >= limit:
                         break
                 return letters
@@ -145,7 +145,7 @@ class DynamoDeadLetters:
         async def expire_in(shard: int) -> int:
             gone = 0
             async for items in self._pages(shard, Selection(is_queued=False)):
-                letters = [letter for letter in map(_letter, items) if letter.changed_ms < before_ms]
+                letters = [letter for letter in map(letter_in, items) if letter.changed_ms < before_ms]
                 gone += sum(await map_concurrently(self._delete, letters, WRITES_AT_ONCE_MAX))
             return gone
 
@@ -193,15 +193,15 @@ class DynamoDeadLetters:
         for shard in range(SHARDS):
             async for items in self._pages(shard, selection):
                 for item in items:
-                    yield _letter(item)
+                    yield letter_in(item)
 
     async def _write(self, letter: DeadLetter, *, was_queued: bool) -> bool:
         """Replace the version before this one, together with the letter's place in the queue."""
         before = letter.version - 1
         values: Item = {":before": before}
-        actions: list[Action] = [Put(DEAD_LETTERS, _item(letter), "version = :before", values)]
+        actions: list[Action] = [Put(DEAD_LETTERS, letter_item(letter), "version = :before", values)]
         if letter.is_queued:
-            actions.append(Put(REPLAY_QUEUE, {**_place(letter), "dlq_id": letter.dlq_id}))
+            actions.append(Put(REPLAY_QUEUE, queue_item(letter)))
         elif was_queued:
             actions.append(Delete(REPLAY_QUEUE, _place(letter)))
         token = self._make_token()
@@ -216,7 +216,7 @@ class DynamoDeadLetters:
     async def _by_ids(self, selection: Selection) -> list[DeadLetter]:
         asked = [dlq_id for dlq_id in dict.fromkeys(selection.ids or ()) if is_valid_key(dlq_id)]
         items = await self._dynamo.batch_get(DEAD_LETTERS, [_key(dlq_id) for dlq_id in asked])
-        return [letter for letter in map(_letter, items) if is_selected(letter, selection)]
+        return [letter for letter in map(letter_in, items) if is_selected(letter, selection)]
 
     async def _pages(
         self, shard: int, selection: Selection, before_id: str = "", projection: str | None = None
@@ -282,7 +282,12 @@ def _place(letter: DeadLetter) -> Item:
     return {"shard_no": zlib.crc32(lane.encode()) % SHARDS, "place": place}
 
 
-def _item(letter: DeadLetter) -> Item:
+def queue_item(letter: DeadLetter) -> Item:
+    """The item of a letter that waits for its replay."""
+    return {**_place(letter), "dlq_id": letter.dlq_id}
+
+
+def letter_item(letter: DeadLetter) -> Item:
     item: Item = {
         **msgspec.structs.asdict(letter),
         **_key(letter.dlq_id),
@@ -296,7 +301,7 @@ def _item(letter: DeadLetter) -> Item:
     return item
 
 
-def _letter(item: Item) -> DeadLetter:
+def letter_in(item: Item) -> DeadLetter:
     values: dict[str, Any] = {name: item[name] for name in DeadLetter.__struct_fields__}
     values |= {
         "status": LetterStatus(values["status"]),

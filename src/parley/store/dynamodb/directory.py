@@ -182,10 +182,10 @@ class DynamoDirectory:
         key = direct.key if direct is not None else None
         blocked = direct.other_id if direct is not None and direct.blocks.by_actor else None
         actions: list[Action] = [
-            Put(CHATS, _chat_item(chat, key, member_count, revision), NEW.format("chat_id"))
+            Put(CHATS, chat_item(chat, key, member_count, revision), NEW.format("chat_id"))
         ]
         if self._allocator is None:
-            actions.append(Put(COUNTERS, _counter(chat, revision), NEW.format("chat_id")))
+            actions.append(Put(COUNTERS, counter_item(chat, revision), NEW.format("chat_id")))
         actions += [Put(MEMBERSHIPS, _membership(chat, p.user_id, p.user_id == blocked)) for p in people]
         actions += [Put(DELIVERY, _delivery(chat, person)) for person in people]
         actions += [person.fence for person in people if person.user_id != chat.created_by]
@@ -223,7 +223,7 @@ class DynamoDirectory:
 
     async def chat(self, chat_id: str) -> StoredChat | None:
         item = await self._item(chat_id)
-        return _chat(item) if item is not None else None
+        return chat_in(item) if item is not None else None
 
     async def _item(self, chat_id: str) -> Item | None:
         return await self._dynamo.get(CHATS, {"chat_id": chat_id}) if is_valid_key(chat_id) else None
@@ -245,7 +245,7 @@ class DynamoDirectory:
         rows = (await self._dynamo.query(MEMBERSHIPS, condition, values, limit=limit)).items
         if any(row.get("early") for row in rows) and await self._item(chat_id) is None:
             return []
-        return [_member(row) for row in rows]
+        return [member_in(row) for row in rows]
 
     async def member_count(self, chat_id: str) -> int:
         item = await self._item(chat_id)
@@ -267,7 +267,7 @@ class DynamoDirectory:
         return [chat_id for row in rows if (chat_id := cast(str, row["chat_id"])) not in missing]
 
 
-def _chat_item(chat: StoredChat, key: str | None, member_count: int, revision: str) -> Item:
+def chat_item(chat: StoredChat, key: str | None, member_count: int, revision: str) -> Item:
     direct: Item = {"direct_key": key} if key is not None else {}
     return direct | {
         "chat_id": chat.chat_id,
@@ -288,7 +288,7 @@ def _chat_item(chat: StoredChat, key: str | None, member_count: int, revision: s
     }
 
 
-def _counter(chat: StoredChat, revision: str) -> Item:
+def counter_item(chat: StoredChat, revision: str) -> Item:
     return {
         "chat_id": chat.chat_id,
         "sequence_counter": 0,
@@ -326,7 +326,7 @@ def _delivery(chat: StoredChat, person: Newcomer) -> Item:
     }
 
 
-def _chat(item: Item) -> StoredChat:
+def chat_in(item: Item) -> StoredChat:
     return StoredChat(
         chat_id=cast(str, item["chat_id"]),
         chat_type=ChatType(cast(str, item["chat_type"])),
@@ -340,7 +340,7 @@ def _chat(item: Item) -> StoredChat:
     )
 
 
-def _member(row: Item) -> ChatMember:
+def member_in(row: Item) -> ChatMember:
     return ChatMember(
         user_id=cast(str, row["user_id"]),
         role=Role(cast(str, row["role"])),

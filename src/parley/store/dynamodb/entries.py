@@ -32,8 +32,11 @@ TTL_NAME = {"#ttl": "ttl"}
 
 def put_entry(entry: Entry) -> Put:
     """A position is written once."""
-    fields = msgspec.structs.asdict(entry) | {"mentions": joined_mentions(entry)}
-    item: Item = {name: value for name, value in fields.items() if value is not None}
+    fields = msgspec.structs.asdict(entry) | {
+        "mentions": joined_mentions(entry),
+        "body_digest": entry.body_digest or None,
+    }
+    item: Item = {name: value for name, value in fields.items() if value not in (None, UNSET)}
     return Put(MESSAGES, item, NEW_POSITION)
 
 
@@ -105,6 +108,8 @@ def entry_in(item: Item) -> Entry | None:
         server_timestamp=fields["server_timestamp"],
         display_time=fields.get("display_time"),
         mentions=fields["mentions"].split(SEPARATOR) if "mentions" in fields else UNSET,
+        deleted=True if fields.get("deleted") else UNSET,
+        body_digest=fields.get("body_digest", UNSET),
     )
 
 

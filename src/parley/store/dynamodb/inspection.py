@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from parley import ids
 from parley.clock import MS_PER_DAY, Clock, from_iso
+from parley.core.log_hash import LogHash
 from parley.dynamodb import Dynamo, Item, is_valid_key, number
 from parley.errors import ConfigError
 from parley.model import ChatType
@@ -27,6 +28,7 @@ from parley.store.dynamodb.bundles import (
 )
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.entries import KEY_DAYS, VOID, entry_in, key_of
+from parley.store.dynamodb.log_hashes import PLACES, hash_in, places
 from parley.store.dynamodb.references import ReferenceCheck
 from parley.store.dynamodb.scans import chat_pages, is_lasting, member_pages, table_pages, text_of
 from parley.store.dynamodb.schema import (
@@ -34,7 +36,9 @@ from parley.store.dynamodb.schema import (
     DELIVERY,
     DEVICES,
     DIRECT_CHATS,
+    IMPORTED_IDS,
     KEYS,
+    LOG_HASHES,
     MEMBERSHIPS,
     MESSAGES,
     USERS,
@@ -44,6 +48,7 @@ from parley.store.entries import place_in, tag_of
 from parley.store.invariants import Breach, StoreUnreadable
 from parley.store.rows import ChatRow, CounterRow, EntryRow, KeyRow, LogChunk, MemberRow, PositionRow
 from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.wire.limits import SEQUENCE_MAX
 
 FIELDS = ("kind", "message_id", "sender_id", "content_type", "created_at", "server_timestamp")
 """The attributes of every entry besides its content."""
@@ -204,7 +209,17 @@ class DynamoInspection:
         rows = [_entry(item, tag) for item in items]
         for item, key_sequence in await self._recent_keys(chat.chat_id, items):
             rows[item].key_sequence = key_sequence
+        await self._confirm_imported(chat.chat_id, rows)
         return rows
+
+    async def _confirm_imported(self, chat_id: str, rows: list[EntryRow]) -> None:
+        """An id that another engine made leads to its place by an item of its own."""
+        foreign = {row.entry.message_id: row for row in rows if row.entry is not None and not row.message_id}
+        keys: list[Item] = [{"message_id": message_id} for message_id in foreign]
+        for item in await self._dynamo.batch_get(IMPORTED_IDS, keys):
+            row = foreign[cast(str, item["message_id"])]
+            if (item.get("chat_id"), item.get("sequence")) == (chat_id, row.sequence):
+                row.message_id = cast(str, item["message_id"])
 
     async def _recent_keys(self, chat_id: str, items: list[Item]) -> list[tuple[int, int]]:
         """Where unexpired keys point to: for some days, a message is the only one with its id."""
@@ -217,6 +232,17 @@ class DynamoInspection:
         places: list[Item] = [{"chat_id": chat_id, "client_message_id": text} for text in recent]
         found = await self._dynamo.batch_get(KEYS, places)
         return [(recent[cast(str, key["client_message_id"])], number(key, "sequence")) for key in found]
+
+    async def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
+        await self._check_tables()
+        values = places(chat.chat_id, chat.epoch, SEQUENCE_MAX)
+        start: Item | None = None
+        while True:
+            page = await self._dynamo.query(LOG_HASHES, PLACES, values, start=start)
+            yield [hash_in(item) for item in page.items]
+            start = page.next_key
+            if start is None:
+                return
 
     async def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
         await self._check_tables()

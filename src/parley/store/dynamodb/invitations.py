@@ -80,7 +80,7 @@ class DynamoInvitations:
         if await self._dynamo.get(MEMBERSHIPS, member) is not None:
             raise Refused(ALREADY_MEMBER)
         stored = await self._dynamo.query_all(INVITATIONS, "user_id = :user", {":user": user_id})
-        found = [_invitation(item) for item in stored]
+        found = [invitation_in(item) for item in stored]
         expired = expired_invitations(self._clock())
         others = [one for one in found if one.chat_id != chat_id and one.invited_at > expired]
         if sum(one.invited_by == invitation.invited_by for one in others) >= INVITATIONS_PER_INVITER_MAX:
@@ -91,7 +91,7 @@ class DynamoInvitations:
         actions: list[Action] = [
             _move_revision(user),
             ConditionCheck(MEMBERSHIPS, member, "attribute_not_exists(chat_id)"),
-            *(Put(table, _item(invitation)) for table in (INVITATIONS, CHAT_INVITATIONS)),
+            *(Put(table, invitation_item(invitation)) for table in (INVITATIONS, CHAT_INVITATIONS)),
         ]
         for old in [*ended, *over][:ENDED_AT_ONCE_MAX]:
             actions += delete_invitation(user_id, old)
@@ -125,7 +125,7 @@ class DynamoInvitations:
                 limit=limit - len(found),
                 start=start,
             )
-            found += [_invitation(item) for item in page.items]
+            found += [invitation_in(item) for item in page.items]
             start = page.next_key
             if start is None:
                 break
@@ -153,7 +153,7 @@ def delete_invitation(user_id: str, chat_id: str, role: Role | None = None) -> l
 
 def pending_in(item: Item | None, now_ms: int) -> Invitation | None:
     """The invitation of an item, unless it has expired."""
-    found = _invitation(item) if item is not None else None
+    found = invitation_in(item) if item is not None else None
     return found if found is not None and found.invited_at > expired_invitations(now_ms) else None
 
 
@@ -165,7 +165,7 @@ def _move_revision(user: Item) -> Action:
     return UpdateItem(USERS, {"user_id": user["user_id"]}, f"ADD {REVISION} :one", values, condition)
 
 
-def _item(invitation: Invitation) -> Item:
+def invitation_item(invitation: Invitation) -> Item:
     return {
         "user_id": invitation.user_id,
         "chat_id": invitation.chat_id,
@@ -175,7 +175,7 @@ def _item(invitation: Invitation) -> Item:
     }
 
 
-def _invitation(item: Item) -> Invitation:
+def invitation_in(item: Item) -> Invitation:
     return Invitation(
         user_id=cast(str, item["user_id"]),
         chat_id=cast(str, item["chat_id"]),

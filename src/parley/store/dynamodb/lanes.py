@@ -62,7 +62,7 @@ class DynamoLanes:
                 before = await retry_unknown(
                     lambda: self._dynamo.update(
                         LANES,
-                        _key(chat_id, recipient),
+                        lane_key(chat_id, recipient),
                         OPEN_OR_RAISE,
                         values,
                         condition="attribute_not_exists(target) OR target < :last",
@@ -110,7 +110,7 @@ class DynamoLanes:
     ) -> list[Lane]:
         found: list[Lane] = []
         async for items in self._pages(shard, prefix, "due_ms <= :now", {":now": now_ms}):
-            lanes = [_lane(item) for item in items]
+            lanes = [lane_in(item) for item in items]
             found += [lane for lane in lanes if lane.recipient not in besides]
             if len(found) >= limit:
                 break
@@ -144,7 +144,7 @@ class DynamoLanes:
         try:
             before = await self._dynamo.update(
                 LANES,
-                _key(chat_id, recipient),
+                lane_key(chat_id, recipient),
                 "SET claim = :token, due_ms = :until",
                 {":token": claim.token, ":until": claim.until_ms, ":now": now_ms},
                 condition="due_ms <= :now",
@@ -152,7 +152,7 @@ class DynamoLanes:
             )
         except ConditionFailed:
             return None
-        return _lane(before)
+        return lane_in(before)
 
     async def advance(self, lane: Lane, token: str) -> Lane | None:
         values: Item = {
@@ -168,7 +168,7 @@ class DynamoLanes:
             stored = await retry_unknown(
                 lambda: self._dynamo.update(
                     LANES,
-                    _key(lane.chat_id, lane.recipient),
+                    lane_key(lane.chat_id, lane.recipient),
                     ADVANCE,
                     values,
                     condition="claim = :token",
@@ -179,16 +179,16 @@ class DynamoLanes:
             # An earlier attempt whose answer was lost may have given the lane back.
             if error.item is None:
                 return None
-            stored_lane = _lane(error.item)
+            stored_lane = lane_in(error.item)
             return stored_lane if stored_lane == replace(lane, target=stored_lane.target) else None
-        return _lane(stored)
+        return lane_in(stored)
 
     async def finish(self, lane: Lane) -> bool:
         try:
             await retry_unknown(
                 lambda: self._dynamo.delete(
                     LANES,
-                    _key(lane.chat_id, lane.recipient),
+                    lane_key(lane.chat_id, lane.recipient),
                     condition="attribute_not_exists(target) OR (target <= :target AND claim = :claim)",
                     values={":target": lane.target, ":claim": lane.claim},
                 )
@@ -206,16 +206,26 @@ class DynamoLanes:
         await map_concurrently(forget_in, range(SHARDS), SHARDS_AT_ONCE_MAX)
 
 
-def _key(chat_id: str, recipient: str) -> Item:
-    return {"shard_no": zlib.crc32(chat_id.encode()) % SHARDS, "lane": f"{recipient}{SEPARATOR}{chat_id}"}
+async def lanes_of_chat(dynamo: Dynamo, chat_id: str) -> list[Item]:
+    """Every lane of a chat: one shard is read."""
+    values: Item = {":shard": _shard(chat_id), ":chat": chat_id}
+    return await dynamo.query_all(LANES, "shard_no = :shard", values, filter="chat_id = :chat")
+
+
+def _shard(chat_id: str) -> int:
+    return zlib.crc32(chat_id.encode()) % SHARDS
+
+
+def lane_key(chat_id: str, recipient: str) -> Item:
+    return {"shard_no": _shard(chat_id), "lane": f"{recipient}{SEPARATOR}{chat_id}"}
 
 
 def _own(item: Item | None, token: str) -> Lane | None:
     """The stored lane, if the claim of this token opened it."""
-    return _lane(item) if item is not None and token and item.get("claim") == token else None
+    return lane_in(item) if item is not None and token and item.get("claim") == token else None
 
 
-def _lane(item: Item) -> Lane:
+def lane_in(item: Item) -> Lane:
     return Lane(
         chat_id=cast(str, item["chat_id"]),
         recipient=cast(str, item["recipient"]),

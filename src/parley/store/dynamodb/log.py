@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from parley.dynamodb import Item, is_valid_key, map_concurrently, number
-from parley.errors import STORE_UNAVAILABLE, OutcomeUnknown, StoreError, StoreUnavailable
+from parley.errors import STORE_UNAVAILABLE, EntriesTrimmed, OutcomeUnknown, StoreError, StoreUnavailable
 from parley.model import AppendResult, Draft, Head, Outcome, Page, Persisted
 from parley.store.dynamodb.append import DynamoAppend, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
@@ -15,7 +15,7 @@ from parley.store.dynamodb.chat_state import DynamoChatStates, is_whole
 from parley.store.dynamodb.entries import entry_in, sequence_of, stored_in
 from parley.store.dynamodb.prefixes import Prefixes
 from parley.store.dynamodb.scans import table_pages
-from parley.store.dynamodb.schema import CHATS, COUNTERS, MESSAGES
+from parley.store.dynamodb.schema import CHATS, COUNTERS, IMPORTED_IDS, MESSAGES
 from parley.store.dynamodb.two_phase import TwoPhaseAppends
 from parley.store.entries import encode_entry, place_in, tag_of
 from parley.store.log_telemetry import NOT_TRACED, count_appended, trace_heads
@@ -112,8 +112,16 @@ class DynamoLog:
             rows = fitting(contiguous(rows, after) if forward else contiguous_down(rows, until + 1))
             if rows:
                 return rows
+            missing = after + 1 if forward else until
+            if missing <= (await self._trimmed([chat_id])).get(chat_id, 0):
+                raise EntriesTrimmed((chat_id, missing))
             await asyncio.sleep(pause)
         raise StoreUnavailable(f"{chat_id} has nothing at {after + 1 if forward else until}")
+
+    async def _trimmed(self, chat_ids: Sequence[str]) -> dict[str, int]:
+        keys: list[Item] = [{"chat_id": chat_id} for chat_id in chat_ids]
+        chats = await self._dynamo.batch_get(CHATS, keys)
+        return {str(chat["chat_id"]): number(chat, "trimmed_through") for chat in chats}
 
     async def _rows(self, chat_id: str, after: int, until: int, forward: bool) -> list[Row]:
         """Positions between two numbers, one page of the table; a Query may miss what is being committed."""
@@ -179,6 +187,8 @@ class DynamoLog:
             return None
         key = found[client_key]
         item = (await items_of_keys(self._dynamo, [key])).get(sequence_of(key))
+        if item is None and sequence_of(key) <= (await self._trimmed([chat_id])).get(chat_id, 0):
+            raise EntriesTrimmed((chat_id, sequence_of(key)))
         entry = entry_in(item) if item is not None else None
         return None if entry is None else encode_entry(entry)
 
@@ -188,21 +198,23 @@ class DynamoLog:
         if place is None:
             return None
         tag, sequence = place
-        if chat_ids is not None:
-            return await self._find_in(message_id, sequence, _tagged(chat_ids, tag))
-        async for chats in table_pages(self._dynamo, CHATS, projection="chat_id"):
-            named = _tagged([str(chat["chat_id"]) for chat in chats], tag)
-            if (found := await self._find_in(message_id, sequence, named)) is not None:
-                return found
-        return None
-
-    async def _find_in(
-        self, message_id: str, sequence: int, chat_ids: Sequence[str]
-    ) -> tuple[str, int] | None:
-        for chat_id in chat_ids:
+        named = _tagged(chat_ids or (), tag)
+        if chat_ids is None:
+            async for chats in table_pages(self._dynamo, CHATS, projection="chat_id"):
+                named += _tagged([str(chat["chat_id"]) for chat in chats], tag)
+        places = [(chat_id, sequence) for chat_id in named]
+        imported = await self._dynamo.get(IMPORTED_IDS, {"message_id": message_id})
+        if imported is not None and (chat_ids is None or imported["chat_id"] in chat_ids):
+            places.append((str(imported["chat_id"]), sequence_of(imported)))
+        archived: list[tuple[str, int]] = []
+        for chat_id, sequence in places:
             item = await item_at(self._dynamo, chat_id, sequence)
             if item is not None and item.get("message_id") == message_id:
                 return chat_id, sequence_of(item)
+            if item is None and sequence <= (await self._trimmed([chat_id])).get(chat_id, 0):
+                archived.append((chat_id, sequence))
+        if archived:
+            raise EntriesTrimmed(*archived)
         return None
 
 

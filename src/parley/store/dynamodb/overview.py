@@ -23,6 +23,7 @@ from parley.store.dynamodb.bundles import (
     SPAN,
     SPAN_NAMES,
     bundle_across,
+    deleted_in,
     end_of,
     senders_in,
     span_of,
@@ -136,7 +137,7 @@ class DynamoOverviews(ComparedOverviews):
                 "chat_id = :chat AND #s BETWEEN :first AND :last",
                 {":chat": chat_id, ":first": at + 1, ":last": until},
                 names=SPAN_NAMES,
-                projection=f"{SPAN}, kind, sender_id, senders",
+                projection=f"{SPAN}, kind, sender_id, senders, deleted",
             )
             items = page.items
             if at == after > 0 and not (items and sequence_of(items[0]) == after + 1):
@@ -151,9 +152,12 @@ class DynamoOverviews(ComparedOverviews):
 def _count_of_others(user_id: str, item: Item, after: int, until: int) -> int:
     """The same in one item, which may be a bundle across either position."""
     if item["kind"] == BUNDLE:
-        senders = zip(span_of(item), senders_in(item), strict=False)
-        return sum(after < at <= until and sender_id != user_id for at, sender_id in senders)
-    return item["kind"] == Kind.MESSAGE.value and item.get("sender_id") != user_id
+        senders, deleted = zip(span_of(item), senders_in(item), strict=False), deleted_in(item)
+        return sum(
+            after < at <= until and sender_id != user_id and at not in deleted for at, sender_id in senders
+        )
+    is_message = item["kind"] == Kind.MESSAGE.value and not item.get("deleted")
+    return is_message and item.get("sender_id") != user_id
 
 
 def _wire(item: Item) -> bytes | None:

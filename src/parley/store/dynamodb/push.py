@@ -29,6 +29,8 @@ from parley.store.push.rows import (
 )
 
 ATTEMPTS_MAX = 10
+RUNG = "rung"
+"""Instead of a position, in the key of the newest one that rang on a device."""
 KEY_PREFIX = "key:"
 """Before the name of a server's key in `SCHEMA`."""
 
@@ -140,28 +142,29 @@ class DynamoPushDevices:
             {"user_id": user_id} for user_id in sorted(set(user_ids)) if is_valid_key(user_id)
         ]
         items = await self._dynamo.batch_get(PUSH_DEVICES, keys)
-        found = {cast(str, item["user_id"]): _unpack(cast(bytes, item["devices"])) for item in items}
-        return {
-            user_id: [
-                PushDevice(
-                    user_id=user_id,
-                    device_id=one.device_id,
-                    provider=Provider(one.provider),
-                    address=one.address,
-                    public_key=one.public_key,
-                    auth=one.auth,
-                    preview=one.preview,
-                    secret=one.secret,
-                    created_ms=one.created_ms,
-                )
-                for one in devices
-            ]
-            for user_id, devices in found.items()
-            if devices
-        }
+        found = {cast(str, item["user_id"]): devices_in(item) for item in items}
+        return {user_id: devices for user_id, devices in found.items() if devices}
 
     async def are_there(self) -> bool:
         return bool((await self._dynamo.scan(PUSH_DEVICES, limit=1)).items)
+
+
+def devices_in(item: Item) -> list[PushDevice]:
+    """The devices of a person's item."""
+    return [
+        PushDevice(
+            user_id=cast(str, item["user_id"]),
+            device_id=one.device_id,
+            provider=Provider(one.provider),
+            address=one.address,
+            public_key=one.public_key,
+            auth=one.auth,
+            preview=one.preview,
+            secret=one.secret,
+            created_ms=one.created_ms,
+        )
+        for one in _unpack(cast(bytes, item["devices"]))
+    ]
 
 
 class DynamoPushOutcomes:
@@ -209,12 +212,12 @@ class DynamoPushOutcomes:
     async def find(self, chat_id: str, sequence: int, user_id: str, device_id: str) -> PushOutcome | None:
         key = _place(chat_id, sequence) | {"device": f"{user_id}{SEPARATOR}{device_id}"}
         item = await self._dynamo.get(PUSH_OUTCOMES, key)
-        return _outcome(chat_id, sequence, item) if item is not None else None
+        return outcome_in(chat_id, sequence, item) if item is not None else None
 
     async def of_message(self, chat_id: str, sequence: int) -> list[PushOutcome]:
         values: Item = {":place": _place(chat_id, sequence)["place"]}
         items = await self._dynamo.query_all(PUSH_OUTCOMES, "place = :place", values)
-        return [_outcome(chat_id, sequence, item) for item in items]
+        return [outcome_in(chat_id, sequence, item) for item in items]
 
     async def expire(self, before_ms: int) -> int:
         return 0
@@ -250,10 +253,16 @@ def _place(chat_id: str, sequence: int) -> Item:
 
 
 def _rung_place(chat_id: str, user_id: str, device_id: str) -> Item:
-    return {"place": f"{chat_id}{SEPARATOR}rung", "device": f"{user_id}{SEPARATOR}{device_id}"}
+    return {"place": f"{chat_id}{SEPARATOR}{RUNG}", "device": f"{user_id}{SEPARATOR}{device_id}"}
 
 
-def _outcome(chat_id: str, sequence: int, item: Item) -> PushOutcome:
+def outcome_at(item: Item) -> PushOutcome | None:
+    """The outcome of an item, wherever it was found; None for the mark of the newest position."""
+    chat_id, _, sequence = cast(str, item["place"]).partition(SEPARATOR)
+    return outcome_in(chat_id, int(sequence), item) if sequence != RUNG else None
+
+
+def outcome_in(chat_id: str, sequence: int, item: Item) -> PushOutcome:
     user_id, _, device_id = cast(str, item["device"]).partition(SEPARATOR)
     return PushOutcome(
         chat_id=chat_id,

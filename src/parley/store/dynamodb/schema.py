@@ -15,12 +15,13 @@ from msgspec import Struct
 from parley.dynamodb import ConditionFailed, Dynamo, Item, RequestRejected
 from parley.errors import ConfigError, StoreError, StoreUnavailable
 
-VERSION = 7
+VERSION = 9
 """2: relations; settings of people, read receipts of chats. 3: states of accounts, deletions, the audit log;
 invitations, and who may add a person.
 Items without them have the defaults. 4: bundles in `messages`, which earlier versions cannot read.
 5: `keys_through` in `chat_counters`: earlier versions would store a message again whose key is missing.
-6: deliveries to others: lanes, dead letters, webhooks. 7: push."""
+6: deliveries to others: lanes, dead letters, webhooks. 7: push. 8: hashes of logs, ids of
+messages that were copied here. 9: logs are trimmed, and contents removed."""
 MARK: Item = {"name": "parley"}
 """The key of the item in `schema` that holds the version."""
 
@@ -105,6 +106,8 @@ KEYS = _define(Table("idempotency_keys", "chat_id", "client_message_id", ttl="tt
 """The position of each client's message id, for as long as a retry may arrive."""
 MESSAGES = _define(Table("messages", "chat_id", "sequence", range_kind="N"))
 """The logs: entries and voids by position."""
+LOG_HASHES = _define(Table("log_hashes", "chat_id", "place"))
+"""Hashes of logs, by epoch and position: see `hash_place`."""
 DELIVERY = _define(Table("delivery_state", "user_id", "chat_id"))
 """A person's own row of a chat: how far they are, whether they left, whether it is muted."""
 DEVICES = _define(Table("user_device_cursors", "user_id", "device_chat"))
@@ -143,11 +146,22 @@ REPLAY_QUEUE = _define(Table("replay_queue", "shard_no", "place", hash_kind="N")
 """Dead letters that wait for their replay; `place` is recipient, chat and sequence."""
 WEBHOOKS = _define(Table("webhooks", "webhook_id"))
 """The webhooks of integrators, and an item with the revision of their list."""
+ERASURES = _define(Table("erasures", "user_id"))
+"""People whose bodies are to be removed from every log."""
+IMPORTED_IDS = _define(Table("imported_ids", "message_id"))
+"""Where a message is whose id another engine made: such an id does not lead to its place."""
 SCHEMA = _define(Table("schema", "name"))
 """The version of these tables, and keys of the server."""
 
+EPOCH_DIGITS = 10
+SEQUENCE_DIGITS = 16
 SEPARATOR = "\x1f"
 """Between the parts of a key, such as a device and a chat. Ids have only printable characters."""
+
+
+def hash_place(epoch: int, sequence: int) -> str:
+    """The range key of `LOG_HASHES`: places are in the order of epochs, then of positions."""
+    return f"{epoch:0{EPOCH_DIGITS}}.{sequence:0{SEQUENCE_DIGITS}}"
 
 
 def device_key(user_id: str, device_id: str, chat_id: str) -> Item:

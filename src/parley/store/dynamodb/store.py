@@ -17,6 +17,7 @@ from parley.store.dynamodb.accounts import DynamoAccounts
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
 from parley.store.dynamodb.chat_state import DynamoChatStates
+from parley.store.dynamodb.cold_tier import DynamoColdTier, DynamoErasures
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.cursors import DynamoCursors
 from parley.store.dynamodb.diagnosis import diagnose
@@ -26,6 +27,7 @@ from parley.store.dynamodb.invitations import DynamoInvitations
 from parley.store.dynamodb.keys import IdempotencyKeys
 from parley.store.dynamodb.listing import DynamoListing
 from parley.store.dynamodb.log import DynamoLog
+from parley.store.dynamodb.log_hashes import DynamoLogHashes
 from parley.store.dynamodb.member_states import DynamoMemberStates
 from parley.store.dynamodb.outbox import DynamoOutbox
 from parley.store.dynamodb.overview import DynamoOverviews
@@ -34,9 +36,11 @@ from parley.store.dynamodb.push import DynamoPush
 from parley.store.dynamodb.relations import DynamoRelations
 from parley.store.dynamodb.repairs import DynamoRepairs
 from parley.store.dynamodb.schema import CHATS, COUNTERS, check_tables, check_version, create_tables
+from parley.store.dynamodb.transfer import DynamoTransfer, copy_mark
 from parley.store.dynamodb.two_phase import Hold, TwoPhaseAppends
 from parley.store.dynamodb.webhooks import DynamoDeliveries
 from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching, Subscriptions
+from parley.store.records import NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
 from parley.telemetry import Metrics
 
@@ -105,6 +109,7 @@ class DynamoStore:
                 planner, allocator, prefixes, ids, metrics, marks, reach, hold, append_seconds
             )
         self.log = DynamoLog(planner, appends, prefixes, metrics)
+        self.log_hashes = DynamoLogHashes(dynamo)
         self.directory = DynamoDirectory(dynamo, clock, ids, allocator)
         self.accounts = DynamoAccounts(dynamo, clock, ids)
         self.account_admin = DynamoAccountAdmin(dynamo, states, clock, ids, self.directory.chat_ids_of)
@@ -116,10 +121,14 @@ class DynamoStore:
         self.cursors = DynamoCursors(dynamo)
         self.deliveries = DynamoDeliveries(dynamo, clock, ids)
         self.overviews = DynamoOverviews(dynamo, self.log.heads, self.cursors)
+        marks_table = COUNTERS if is_atomic else CHATS
+        self.cold_tier = DynamoColdTier(dynamo, states, clock, ids, marks_table)
+        self.erasures = DynamoErasures(dynamo)
         counters = Counters(dynamo, allocator if counters_elsewhere else None, is_atomic)
         self.listing = DynamoListing(dynamo, self._connect, counters, clock)
         self.inspection = DynamoInspection(dynamo, counters, clock)
         self.repairs = DynamoRepairs(dynamo, self._connect, counters, clock, random_bits)
+        self.transfer = DynamoTransfer(dynamo, self._connect, counters, clock, ids)
         self._is_connected = False
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
@@ -144,6 +153,8 @@ class DynamoStore:
         await self.dynamo.open()
         await self.dynamo.check()
         await check_tables(self.dynamo)
+        if is_unfinished(await copy_mark(self.dynamo)):
+            raise ConfigError(NOT_FINISHED)
         if self.allocator is not None:
             try:
                 await self.allocator.last(PROBE_CHAT)

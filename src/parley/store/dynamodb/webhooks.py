@@ -78,7 +78,7 @@ class DynamoWebhooks:
         revision = number(item, "list_revision")
         if revision != self._revision:
             found = [item async for page in table_pages(self._dynamo, WEBHOOKS) for item in page]
-            hooks = [_webhook(item) for item in found if item["webhook_id"] != REVISION_KEY]
+            hooks = [webhook_in(item) for item in found if item["webhook_id"] != REVISION_KEY]
             self._known, self._revision = sorted(hooks, key=lambda hook: hook.webhook_id), revision
 
     async def remove(self, webhook_id: str) -> bool:
@@ -98,7 +98,7 @@ class DynamoWebhooks:
         await retry_unknown(lambda: self._dynamo.transact([change, moved], token))
 
 
-def _webhook(item: Item) -> Webhook:
+def webhook_in(item: Item) -> Webhook:
     return Webhook(
         webhook_id=cast(str, item["webhook_id"]),
         url=cast(str, item["url"]),

@@ -48,6 +48,10 @@ ADVANCE = (
 )
 CLOSE = "DELETE FROM open_allocations WHERE chat_no = ? AND sequence = ?"
 FIND_KEY = "SELECT wire FROM entries WHERE chat_no = ? AND client_id = ?"
+FIND_ARCHIVED_KEY = (
+    "SELECT sequence, message_id, archived_keys.created_at, user_id FROM archived_keys"
+    " JOIN users ON user_no = sender_no WHERE chat_no = ? AND client_id = ?"
+)
 
 PLACE = Verdict.PLACE
 STRANGER = AppendFacts(role=None)
@@ -133,7 +137,8 @@ class AppendBatch:
         sender = state.sender(self.execute, draft.sender_id)
         known = sender.facts if sender is not None else STRANGER
         key, after = draft.client_key, draft.after_key
-        is_known_id = key is not None and (self._look_up or (state.chat_no, key) in self._by_key)
+        look_up = self._look_up or state.has_archived_keys
+        is_known_id = key is not None and (look_up or (state.chat_no, key) in self._by_key)
         if not is_known_id and trouble is None and draft.change is None and after is None:
             decision = decide_append(draft, known)  # usually it is placed
             if type(decision) is not Missing:
@@ -158,17 +163,27 @@ class AppendBatch:
         return decision
 
     def _stored_by(self, draft: Draft, state: SqliteChatState, key: bytes | None) -> StoredBy:
-        found = self._find(state, key)
+        found = self._find(draft, state, key)
         return stored_by(found.sender_id if found is not None else None, draft)
 
-    def _find(self, state: SqliteChatState, key: bytes | None) -> Entry | None:
-        """The entry under a client id, earlier in this batch or in the log."""
+    def _find(self, draft: Draft, state: SqliteChatState, key: bytes | None) -> Entry | None:
+        """The entry under a client id, earlier in this batch or in the log.
+
+        Of one that is archived, as far as its key tells: its content counts as the draft's.
+        """
         assert key is not None
         found = self._by_key.get((state.chat_no, key))
         if found is None:
             row: Any = self.execute(FIND_KEY, (state.chat_no, key)).fetchone()
             if row:
                 found = self._by_key[state.chat_no, key] = decode_entry(row[0])
+        if found is None and state.has_archived_keys:
+            archived: Any = self.execute(FIND_ARCHIVED_KEY, (state.chat_no, key)).fetchone()
+            if archived:
+                sequence, message_id, created_at, sender_id = archived
+                number = int.from_bytes(message_id, "big")
+                name = ids.texts(ids.MESSAGE, number, 1)[0]
+                found = _entry(draft, state, sequence, name, created_at, sender_id)
         return found
 
     def answer(self, draft: Draft, state: SqliteChatState | None, decision: Decision) -> Outcome:
@@ -176,7 +191,7 @@ class AppendBatch:
         if isinstance(decision, Refusal):
             return decision
         assert state is not None
-        original = self._find(state, draft.client_key)
+        original = self._find(draft, state, draft.client_key)
         assert original is not None
         return answer_again(draft, original)
 
@@ -187,21 +202,7 @@ class AppendBatch:
         if draft.change is not None:
             changes.apply(self.transaction, draft, state, sequence, self.created_at)
         message_id = next(self._message_ids)
-        entry = Entry(
-            chat_id=draft.chat_id,
-            sequence=sequence,
-            epoch=state.epoch,
-            kind=draft.kind,
-            message_id=message_id,
-            sender_id=draft.sender_id,
-            client_message_id=draft.client_message_id,
-            content=draft.content,
-            content_type=draft.content_type,
-            created_at=self.created_at,
-            server_timestamp=self.created_at,
-            display_time=draft.display_time,
-            mentions=list(draft.mentions) or UNSET,
-        )
+        entry = _entry(draft, state, sequence, message_id, self.created_at, draft.sender_id)
         wire = encode_entry(entry)
         key = draft.client_key
         kind = schema.MESSAGE if draft.change is None else schema.OTHER
@@ -239,3 +240,23 @@ class AppendBatch:
     def insert(self) -> None:
         """Write the rows; ConstraintError when one of them is not new."""
         self.transaction.executemany(INSERT, self.rows)
+
+
+def _entry(
+    draft: Draft, state: SqliteChatState, sequence: int, message_id: str, created_at: str, sender_id: str
+) -> Entry:
+    return Entry(
+        chat_id=draft.chat_id,
+        sequence=sequence,
+        epoch=state.epoch,
+        kind=draft.kind,
+        message_id=message_id,
+        sender_id=sender_id,
+        client_message_id=draft.client_message_id,
+        content=draft.content,
+        content_type=draft.content_type,
+        created_at=created_at,
+        server_timestamp=created_at,
+        display_time=draft.display_time,
+        mentions=list(draft.mentions) or UNSET,
+    )

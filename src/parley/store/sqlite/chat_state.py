@@ -51,11 +51,13 @@ class SqliteChatState:
         "chat_no",
         "chat_type",
         "epoch",
+        "has_archived_keys",
         "head",
         "last_keys",
         "open",
         "open_to_join",
         "senders",
+        "trimmed",
         "trouble",
     )
 
@@ -70,6 +72,10 @@ class SqliteChatState:
         self.allocated = 0
         self.head = 0
         self.open: set[int] = set()
+        self.trimmed = 0
+        """Everything up to here is in the cold tier, and nothing is read or written here."""
+        self.has_archived_keys = False
+        """Some ids are in `archived_keys`, where no unique index of the entries meets them."""
         self.trouble: Refusal | None = None
         self.senders: dict[str, ChatSender | None] = {}
         self.last_keys: dict[str, bytes] = {}
@@ -180,19 +186,22 @@ def load(execute: Execute, chat_id: str) -> SqliteChatState | None:
     row: Row | None = execute(
         "SELECT chat_no, epoch, chat_type, open_to_join,"
         " (SELECT sequence_counter FROM chat_counters WHERE chat_counters.chat_id = chats.chat_id),"
-        " (SELECT max(sequence) FROM entries WHERE entries.chat_no = chats.chat_no)"
+        " (SELECT max(sequence) FROM entries WHERE entries.chat_no = chats.chat_no),"
+        " (SELECT trimmed_through FROM chat_archives WHERE chat_archives.chat_id = chats.chat_id),"
+        " EXISTS (SELECT 1 FROM archived_keys WHERE archived_keys.chat_no = chats.chat_no)"
         " FROM chats WHERE chat_id = ?",
         (chat_id,),
     ).fetchone()
     if row is None:
         return None
-    chat_no, epoch, chat_type, open_to_join, counter, last = row
+    chat_no, epoch, chat_type, open_to_join, counter, last, trimmed, has_archived_keys = row
     state = SqliteChatState(chat_id, chat_no, epoch, ChatType(chat_type), bool(open_to_join))
     rows: list[Row] = execute(
         "SELECT sequence FROM open_allocations WHERE chat_no = ?", (chat_no,)
     ).fetchall()
     state.open = {sequence for (sequence,) in rows}
-    _place(state, counter, last or 0)
+    state.trimmed, state.has_archived_keys = trimmed or 0, bool(has_archived_keys)
+    _place(state, counter, max(last or 0, state.trimmed))
     state.settle()
     return state
 

@@ -79,6 +79,23 @@ class Database:
             self.close()
             raise StoreUnavailable(f"cannot write the store {self.path}: {error}") from error
 
+    def rewrite(self) -> None:
+        """Everything that was deleted is in neither file when this returns. Others cannot write meanwhile.
+
+        On a connection of its own, so that it may run in a thread. Readers of the server see the same rows.
+        """
+        connection = self._connect()
+        try:
+            connection.execute("VACUUM")
+            for _ in range(CHECKPOINT_TRIES_MAX):
+                pages, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                if pages == moved == 0:
+                    return
+                time.sleep(CHECKPOINT_PAUSE_SECONDS)
+            raise apsw.BusyError("the write-ahead log is in use")
+        finally:
+            connection.close()
+
     def close(self) -> None:
         for name in ("reader", "writer"):
             connection = getattr(self, name, None)
@@ -91,6 +108,7 @@ class Database:
         connection = apsw.Connection(str(self.path), vfs=self._vfs)
         connection.set_busy_timeout(OPEN_BUSY_MS_MAX)
         connection.pragma("synchronous", "full")
+        connection.pragma("secure_delete", True)
         connection.pragma("cache_size", -PAGE_CACHE_KIB)
         connection.pragma("wal_autocheckpoint", WAL_PAGES_PER_CHECKPOINT)
         return connection

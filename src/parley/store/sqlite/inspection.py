@@ -13,6 +13,7 @@ import apsw
 import msgspec
 
 from parley import ids
+from parley.core.log_hash import LogHash
 from parley.store.invariants import Breach
 from parley.store.rows import ChatRow, CounterRow, EntryRow, KeyRow, LogChunk, MemberRow, PositionRow
 from parley.store.sqlite import schema
@@ -31,7 +32,8 @@ BEFORE_EVERYTHING = (-(2**62), 0)
 
 CHATS = (
     "SELECT chat_no, chat_id, chat_type, epoch, direct_key, direct_key IS NULL OR"
-    " (SELECT count(*) FROM chats AS twin WHERE twin.direct_key = chats.direct_key) = 1 FROM chats"
+    " (SELECT count(*) FROM chats AS twin WHERE twin.direct_key = chats.direct_key) = 1,"
+    " (SELECT trimmed_through FROM chat_archives AS a WHERE a.chat_id = chats.chat_id) FROM chats"
 )
 MEMBERS = """
 SELECT user_id, role, joined_sequence,
@@ -47,13 +49,24 @@ ENTRIES = (
     " WHERE chat_no = ? AND (sequence, position) > (?, ?) ORDER BY sequence, position LIMIT ?"
 )
 COUNTER = "SELECT sequence_counter, change, (SELECT last FROM changes) FROM chat_counters WHERE chat_id = ?"
+TRIMMED_NOW = "SELECT trimmed_through FROM chat_archives WHERE chat_id = ?"
 OPEN = "SELECT sequence, allocated_at_ms FROM open_allocations WHERE chat_no = ? AND sequence > ?"
 KEYS = (
     "SELECT client_id, min(sequence), max(sequence) FROM entries"
     " WHERE chat_no = ? AND client_id > ? GROUP BY client_id ORDER BY client_id LIMIT ?"
 )
-IS_STORED = "EXISTS (SELECT 1 FROM entries AS e WHERE e.chat_no = chats.chat_no AND e.sequence = at)"
-LOG_END = "(SELECT max(sequence) FROM entries AS e WHERE e.chat_no = chats.chat_no)"
+TRIMMED = "coalesce((SELECT trimmed_through FROM chat_archives AS a WHERE a.chat_id = chats.chat_id), 0)"
+IS_STORED = (
+    "(EXISTS (SELECT 1 FROM entries AS e WHERE e.chat_no = chats.chat_no AND e.sequence = at)"
+    f" OR at <= {TRIMMED})"
+)
+LOG_END = (
+    f"max(coalesce((SELECT max(sequence) FROM entries AS e WHERE e.chat_no = chats.chat_no), 0), {TRIMMED})"
+)
+HASHES = (
+    "SELECT sequence, log_hash FROM log_hashes"
+    " WHERE chat_no = ? AND epoch = ? AND sequence > ? ORDER BY sequence LIMIT ?"
+)
 DEVICE_POSITIONS = f"""
 SELECT chat_no, chat_id, user_id || ' on ' || device_id, at, 0, at < 1 OR {IS_STORED}, {LOG_END}, 0,
     user_id, device_id, chat_id
@@ -76,12 +89,14 @@ REFERENCES = [
     ("user_device_cursors", "chat_id", "chat_id", "chats", "chat_id"),
     ("delivery_state", "chat_id", "chat_id", "chats", "chat_id"),
     ("open_allocations", "chat_no", "chat_no", "chats", "chat_no"),
+    ("log_hashes", "chat_no", "chat_no", "chats", "chat_no"),
     ("sessions", "session_id", "user_id", "users", "user_id"),
     ("relations", "user_id", "user_id", "users", "user_id"),
     ("relations", "other_id", "other_id", "users", "user_id"),
     ("account_deletions", "user_id", "user_id", "users", "user_id"),
     ("invitations", "user_id", "user_id", "users", "user_id"),
     ("invitations", "chat_id", "chat_id", "chats", "chat_id"),
+    ("chat_archives", "chat_id", "chat_id", "chats", "chat_id"),
 ]
 """A table, an expression that names its rows, a column, and the table and column that it refers to."""
 
@@ -125,14 +140,20 @@ class SqliteInspection:
     # The log
 
     async def log(self, chat: ChatRow) -> AsyncIterator[LogChunk]:
-        chat_no, after = self._chat_no(chat), BEFORE_EVERYTHING
+        chat_no = self._chat_no(chat)
+        after = (chat.trimmed_through, 2**62) if chat.trimmed_through else BEFORE_EVERYTHING
         while True:
             with self._reader.snapshot():
                 counter = self._rows(COUNTER, (chat.chat_id,))
                 rows = self._rows(ENTRIES, (chat_no, *after, ENTRIES_PER_CHUNK))
                 unresolved = self._rows(OPEN, (chat_no, after[0]))
+                trimmed = self._rows(TRIMMED_NOW, (chat.chat_id,))
             is_last = len(rows) < ENTRIES_PER_CHUNK or not isinstance(rows[-1][1], int)
-            chunk = LogChunk([self._entry(row) for row in rows], open=dict(unresolved))
+            chunk = LogChunk(
+                [self._entry(row) for row in rows],
+                open=dict(unresolved),
+                trimmed_through=trimmed[0][0] if trimmed else 0,
+            )
             if is_last:
                 value, change, change_last = counter[0] if counter else (None, 0, 0)
                 chunk.end = CounterRow(value, change=change, change_last=change_last)
@@ -156,7 +177,8 @@ class SqliteInspection:
             entry = decode_entry(wire)
         except (msgspec.DecodeError, UnicodeDecodeError, TypeError) as error:
             return EntryRow(sequence, False, damage=str(error))
-        expected = schema.MESSAGE if entry.kind == "message" else schema.OTHER
+        counts = entry.kind == "message" and entry.deleted is not True
+        expected = schema.MESSAGE if counts else schema.OTHER
         return EntryRow(
             sequence,
             False,
@@ -175,6 +197,12 @@ class SqliteInspection:
             rows = self._rows("SELECT user_id FROM users WHERE user_no = ?", (user_no,))
             self._user_ids[user_no] = rows[0][0] if rows else None
         return self._user_ids[user_no]
+
+    async def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
+        chat_no, after = self._chat_no(chat), 0
+        while rows := self._rows(HASHES, (chat_no, chat.epoch, after, ROWS_PER_PAGE)):
+            yield [LogHash(chat.epoch, *row) for row in rows]
+            after = rows[-1][0]
 
     async def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
         """A key is a column of its entry, so it always points to it, and perhaps to another one, too."""
@@ -262,8 +290,8 @@ def _schema(rows: list[Row]) -> dict[str, str]:
 
 
 def _chat(row: Row) -> ChatRow:
-    _, chat_id, chat_type, epoch, key, is_keyed = row
-    return ChatRow(chat_id, chat_type, epoch, key, bool(is_keyed))
+    _, chat_id, chat_type, epoch, key, is_keyed, trimmed = row
+    return ChatRow(chat_id, chat_type, epoch, key, bool(is_keyed), trimmed or 0)
 
 
 def _message_id(key: bytes) -> str:

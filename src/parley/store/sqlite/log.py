@@ -14,6 +14,7 @@ from parley.clock import Clock
 from parley.errors import (
     OUTCOME_UNKNOWN,
     STORE_UNAVAILABLE,
+    EntriesTrimmed,
     OutcomeUnknown,
     StoreError,
     StoreUnavailable,
@@ -29,7 +30,7 @@ from parley.store.log_telemetry import (
 )
 from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
 from parley.store.sqlite import two_phase
-from parley.store.sqlite.append import FIND_KEY, append_atomic
+from parley.store.sqlite.append import FIND_ARCHIVED_KEY, FIND_KEY, append_atomic
 from parley.store.sqlite.chat_state import SqliteChatState, SqliteChatStates
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.writer import Reach, Writer
@@ -52,6 +53,11 @@ AFTER = (
 )
 BEFORE = (
     "SELECT sequence, wire FROM entries WHERE chat_no = ? AND sequence < ? ORDER BY sequence DESC LIMIT ?"
+)
+
+FIND_MESSAGE = (
+    "SELECT chat_id, sequence FROM (SELECT chat_no, sequence FROM entries WHERE message_id = ?1 UNION ALL"
+    " SELECT chat_no, sequence FROM archived_messages WHERE message_id = ?1) JOIN chats USING (chat_no)"
 )
 
 Hold = Callable[[str], Awaitable[None] | None]
@@ -188,6 +194,8 @@ class SqliteLog:
         state = self._state(chat_id)
         if after >= state.head:
             return self._page(state, [], after)
+        if after < state.trimmed:
+            raise EntriesTrimmed((chat_id, after + 1))
         rows = self._bounded(self._reads.execute(AFTER, (state.chat_no, after, state.head, limit)))
         whole = contiguous(rows, after)
         if len(whole) < len(rows):
@@ -200,6 +208,8 @@ class SqliteLog:
     async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
         state = self._state(chat_id)
         end = max(1, min(before, state.head + 1))
+        if 1 < end <= state.trimmed + 1:
+            raise EntriesTrimmed((chat_id, end - 1))
         rows = self._bounded(self._reads.execute(BEFORE, (state.chat_no, end, limit)))
         rows = contiguous_down(rows, end)
         rows.reverse()
@@ -218,15 +228,17 @@ class SqliteLog:
     async def find_key(self, chat_id: str, client_key: bytes) -> bytes | None:
         state = self._state(chat_id)
         row = self._reads.row(FIND_KEY, (state.chat_no, client_key))
+        if row is None and state.has_archived_keys:
+            archived = self._reads.row(FIND_ARCHIVED_KEY, (state.chat_no, client_key))
+            if archived is not None:
+                raise EntriesTrimmed((chat_id, archived[0]))
         return row[0] if row else None
 
     async def find_message(self, message_id: str, chat_ids: Sequence[str] | None) -> tuple[str, int] | None:
         key = ids.message_key(message_id)
         if key is None:
             return None
-        row = self._reads.row(
-            "SELECT chat_id, sequence FROM entries JOIN chats USING (chat_no) WHERE message_id = ?", (key,)
-        )
+        row = self._reads.row(FIND_MESSAGE, (key,))
         return (row[0], row[1]) if row and (chat_ids is None or row[0] in chat_ids) else None
 
     def _state(self, chat_id: str) -> SqliteChatState:

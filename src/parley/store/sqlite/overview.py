@@ -25,6 +25,7 @@ SELECT latest, chats.chat_no, d.chat_id, chats.chat_type, chats.epoch,
         ELSE coalesce(
             (SELECT min(sequence) - 1 FROM open_allocations AS o WHERE o.chat_no = chats.chat_no),
             (SELECT max(sequence) FROM entries AS e WHERE e.chat_no = chats.chat_no),
+            (SELECT trimmed_through FROM chat_archives AS a WHERE a.chat_id = chats.chat_id),
             0
         )
     END,

@@ -24,7 +24,8 @@ SELECT
     (SELECT max(sequence) FROM entries WHERE entries.chat_no = chats.chat_no AND client_id IS NOT NULL),
     (SELECT max(last_acked_sequence) FROM user_device_cursors AS u WHERE u.chat_id = chats.chat_id),
     (SELECT max(max(last_acked_sequence, read_up_to)) FROM delivery_state AS d
-        WHERE d.chat_id = chats.chat_id)
+        WHERE d.chat_id = chats.chat_id),
+    (SELECT max(trimmed_through, archived_through) FROM chat_archives AS a WHERE a.chat_id = chats.chat_id)
 FROM chats WHERE chats.chat_id = ?
 """
 HOLES = """
@@ -104,7 +105,7 @@ def _traces(connection: apsw.Connection, chat_id: str) -> Traces:
     row: Any = connection.execute(TRACES, (chat_id,)).fetchone()
     if row is None:
         raise NoSuchChat(f"there is no chat {chat_id}")
-    entries, last, unresolved, keys, devices, people = (number or 0 for number in row[1:])
+    entries, last, unresolved, keys, devices, people, trimmed = (number or 0 for number in row[1:])
     return Traces(
         chat_id=chat_id,
         counter=row[0],
@@ -112,6 +113,7 @@ def _traces(connection: apsw.Connection, chat_id: str) -> Traces:
         voids=last if last > entries else 0,
         open_allocations=unresolved,
         keys=keys,
+        trimmed=trimmed,
         device_cursors=devices,
         delivery_state=people,
     )

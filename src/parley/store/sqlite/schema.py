@@ -327,7 +327,65 @@ CREATE TABLE server_keys (
 """
 """Devices that rings are sent to and what became of rings, who wants which, and keys of the server."""
 
-MIGRATIONS = [VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8]
+VERSION_9 = """
+CREATE TABLE log_hashes (
+    chat_no INTEGER NOT NULL,
+    epoch INTEGER NOT NULL,
+    sequence INTEGER NOT NULL,
+    log_hash BLOB NOT NULL,
+    PRIMARY KEY (chat_no, epoch, sequence)
+) WITHOUT ROWID;
+"""
+"""Hashes of the logs, which the server computes behind the appends: those of older entries follow."""
+
+VERSION_10 = """
+CREATE TABLE chat_archives (
+    chat_id TEXT PRIMARY KEY,
+    archived_through INTEGER NOT NULL DEFAULT 0,
+    trimmed_through INTEGER NOT NULL DEFAULT 0,
+    version INTEGER NOT NULL DEFAULT 0,
+    manifest TEXT NOT NULL DEFAULT '',
+    retention_days INTEGER,
+    is_held INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+CREATE TABLE archived_messages (
+    message_id BLOB PRIMARY KEY,
+    chat_no INTEGER NOT NULL,
+    sequence INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE archived_keys (
+    chat_no INTEGER NOT NULL,
+    client_id BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    sender_no INTEGER NOT NULL,
+    message_id BLOB NOT NULL,
+    created_at TEXT NOT NULL,
+    PRIMARY KEY (chat_no, client_id)
+) WITHOUT ROWID;
+CREATE INDEX archived_keys_by_age ON archived_keys (created_at);
+
+CREATE TABLE erasures (
+    user_id TEXT PRIMARY KEY,
+    since_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+"""How far each log is in the cold tier and how long it is kept; where archived messages are, and the keys of
+those that are younger than a key may be; people whose bodies are to be removed."""
+
+MIGRATIONS = [
+    VERSION_1,
+    VERSION_2,
+    VERSION_3,
+    VERSION_4,
+    VERSION_5,
+    VERSION_6,
+    VERSION_7,
+    VERSION_8,
+    VERSION_9,
+    VERSION_10,
+]
 """Step n brings a file from version n to n + 1. Never change one that was released; add the next."""
 
 

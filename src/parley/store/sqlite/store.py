@@ -9,12 +9,15 @@ from pathlib import Path
 
 from parley.clock import Clock
 from parley.core.jobs import Job
+from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.store.ports import Batching, Subscriptions
+from parley.store.records import COPY_MARK, NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
 from parley.store.sqlite.account_admin import SqliteAccountAdmin, SqliteAuditLog
 from parley.store.sqlite.accounts import SqliteAccounts
 from parley.store.sqlite.chat_state import SqliteChatStates
+from parley.store.sqlite.cold_tier import SqliteColdTier, SqliteErasures
 from parley.store.sqlite.cursors import SqliteCursors
 from parley.store.sqlite.database import Database
 from parley.store.sqlite.delivery import SqliteDeliveries
@@ -25,12 +28,14 @@ from parley.store.sqlite.inspection import SqliteInspection
 from parley.store.sqlite.invitations import SqliteInvitations
 from parley.store.sqlite.listing import SqliteListing
 from parley.store.sqlite.log import Hold, SqliteLog
+from parley.store.sqlite.log_hashes import SqliteLogHashes
 from parley.store.sqlite.member_states import SqliteMemberStates
 from parley.store.sqlite.overview import SqliteOverviews
 from parley.store.sqlite.push import SqlitePush
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.relations import SqliteRelations
 from parley.store.sqlite.repairs import SqliteRepairs
+from parley.store.sqlite.transfer import SqliteTransfer
 from parley.store.sqlite.writer import Reach, Writer
 from parley.telemetry import Metrics
 
@@ -78,6 +83,7 @@ class SqliteStore:
         self.writer.on_foreign_write(states.forget_all)
         self.writer.on_undo(states.forget_touched)
         self.log = SqliteLog(reads, self.writer, states, clock, ids, metrics, sequencing, reach, hold)
+        self.log_hashes = SqliteLogHashes(reads, self.writer)
         self.directory = SqliteDirectory(reads, self.writer)
         self.accounts = SqliteAccounts(reads, self.writer)
         self.account_admin = SqliteAccountAdmin(reads, self.writer, states)
@@ -89,9 +95,12 @@ class SqliteStore:
         self.member_states = SqliteMemberStates(reads, self.writer)
         self.deliveries = SqliteDeliveries(reads, self.writer)
         self.push = SqlitePush(reads, self.writer)
+        self.cold_tier = SqliteColdTier(reads, self.writer, states, self.database, clock)
+        self.erasures = SqliteErasures(reads, self.writer)
         self.listing = SqliteListing(folder, clock)
         self.inspection = SqliteInspection(folder)
         self.repairs = SqliteRepairs(folder, clock)
+        self.transfer = SqliteTransfer(folder)
         self.feed = SqliteFeed(reads, self.writer, metrics, is_atomic, chance)
 
     async def create(self, report: Callable[[str], None]) -> list[str]:
@@ -111,11 +120,19 @@ class SqliteStore:
     async def open(self) -> None:
         """Migrates, makes everything durable, seals what a crash left open, frees what it left claimed."""
         await asyncio.get_running_loop().run_in_executor(None, self.database.open)
+        if is_unfinished(self._copy_mark()):
+            self.database.close()
+            raise ConfigError(NOT_FINISHED)
         self.writer.start()
         self._is_open = True
         if not self._beside:
             await self.log.seal_all()
             await self.deliveries.lanes.free()
+
+    def _copy_mark(self) -> str | None:
+        sql = "SELECT value FROM server_keys WHERE name = ?"
+        found = self.database.reader.execute(sql, (COPY_MARK,)).fetchall()
+        return str(found[0][0]) if found else None
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
         self.writer.on_foreign_write(self._wrote_elsewhere.set)

@@ -161,7 +161,7 @@ def _write_one(batch: AppendBatch, draft: Draft, sequence: int) -> Outcome | Non
     state = batch.states.within(batch.execute, draft.chat_id)
     assert state is not None
     decision = batch.decide(draft, state)
-    if not sequence or _is_resolved(batch.execute, state.chat_no, sequence):
+    if not sequence or _is_resolved(batch.execute, state, sequence):
         return batch.answer(draft, state, decision) if decision is Verdict.ANSWER else None
     if decision is not Verdict.PLACE:
         batch.void(state, sequence)
@@ -199,7 +199,7 @@ def seal(
     for chat_id, chat_no, sequence in stale:
         state = states.within(transaction.execute, chat_id)
         assert state is not None
-        if not _is_resolved(transaction.execute, chat_no, sequence):
+        if not _is_resolved(transaction.execute, state, sequence):
             batch.void(state, sequence)
         transaction.execute(CLOSE, (chat_no, sequence))
     batch.insert()
@@ -208,5 +208,6 @@ def seal(
     return list(batch.persisted.values())
 
 
-def _is_resolved(execute: Execute, chat_no: int, sequence: int) -> bool:
-    return execute(IS_RESOLVED, (chat_no, sequence)).fetchone() is not None
+def _is_resolved(execute: Execute, state: SqliteChatState, sequence: int) -> bool:
+    """Whether a position is written, here or in the cold tier: then nothing is written there again."""
+    return sequence <= state.trimmed or execute(IS_RESOLVED, (state.chat_no, sequence)).fetchone() is not None

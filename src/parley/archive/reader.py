@@ -1,0 +1,215 @@
+"""Reads archived entries: only the blocks that are needed, with a bounded cache of what was read.
+
+The engine is asked for every read which manifest counts, so a node never serves what another has rewritten.
+Segments and manifests never change, so what is cached under their names is right for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import structlog
+
+from parley.archive.manifest import ArchiveManifest, SegmentEntry, decode_manifest, manifest_name
+from parley.archive.objects import ColdObjectMissing, ColdObjects
+from parley.archive.segment import (
+    BlockPlace,
+    SegmentDamaged,
+    SegmentIndex,
+    decode_index,
+    decode_wires,
+)
+from parley.errors import StoreUnavailable
+from parley.store.cold.ports import ColdTier
+from parley.store.paging import Row
+from parley.store.rows import ArchiveMark
+from parley.telemetry import Metrics
+
+T = TypeVar("T")
+
+READ_SECONDS_MAX = 3.0
+"""A request of a client is answered within five seconds: what takes longer is refused as temporary."""
+READ_AHEAD_BYTES = 512 * 1024
+"""Of blocks that are fetched together because they are likely to be wanted next."""
+FETCH_BYTES_MAX = 4 * READ_AHEAD_BYTES
+MANIFESTS_CACHED_MAX = 2_000
+INDEXES_CACHED_MAX = 1_000
+
+log = structlog.get_logger("parley.archive")
+
+
+class BlockCache:
+    """Blocks of entries, as JSON, by segment and first number; the least recently used is dropped first."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._blocks: OrderedDict[tuple[str, int], list[bytes | None]] = OrderedDict()
+        self._bytes: dict[tuple[str, int], int] = {}
+        self.size_bytes = 0
+
+    def get(self, key: tuple[str, int]) -> list[bytes | None] | None:
+        found = self._blocks.get(key)
+        if found is not None:
+            self._blocks.move_to_end(key)
+        return found
+
+    def put(self, key: tuple[str, int], wires: list[bytes | None]) -> None:
+        size = sum([len(wire) for wire in wires if wire is not None])
+        self.size_bytes += size - self._bytes.get(key, 0)
+        self._blocks[key], self._bytes[key] = wires, size
+        while self.size_bytes > self._bytes_max and self._blocks:
+            oldest, _ = self._blocks.popitem(last=False)
+            self.size_bytes -= self._bytes.pop(oldest)
+
+
+class ArchiveReader:
+    """`seconds_max`: how long one read may take, the requests to the object store included."""
+
+    def __init__(
+        self,
+        tier: ColdTier,
+        objects: ColdObjects,
+        metrics: Metrics,
+        cache_bytes: int,
+        seconds_max: float = READ_SECONDS_MAX,
+    ) -> None:
+        self._tier = tier
+        self._objects = objects
+        self._metrics = metrics
+        self._seconds_max = seconds_max
+        self._blocks = BlockCache(cache_bytes)
+        self._manifests: OrderedDict[str, ArchiveManifest] = OrderedDict()
+        self._indexes: OrderedDict[str, SegmentIndex] = OrderedDict()
+
+    @property
+    def cached_bytes(self) -> int:
+        return self._blocks.size_bytes
+
+    async def rows(self, chat_id: str, first: int, last: int) -> list[Row]:
+        """Every archived position from `first` to `last`, in order. All of them, or an error.
+
+        StoreUnavailable: the object store does not answer, or what it holds is damaged.
+        """
+        return await self._in_time(chat_id, lambda: self._rows(chat_id, first, last))
+
+    async def _rows(self, chat_id: str, first: int, last: int) -> list[Row]:
+        mark = await self._mark(chat_id)
+        for is_last in (False, True):
+            try:
+                return await self._read(await self.manifest(chat_id, mark), first, last)
+            except ColdObjectMissing as missing:
+                # What was rewritten meanwhile is deleted under its old name.
+                newer = await self._mark(chat_id)
+                if is_last or newer.version == mark.version:
+                    raise SegmentDamaged(f"{missing} is missing") from missing
+                mark = newer
+        raise AssertionError("the second round returns or raises")
+
+    async def _mark(self, chat_id: str) -> ArchiveMark:
+        return (await self._tier.marks([chat_id])).get(chat_id, ArchiveMark())
+
+    async def _in_time(self, chat_id: str, work: Callable[[], Awaitable[T]]) -> T:
+        try:
+            async with asyncio.timeout(self._seconds_max):
+                return await work()
+        except TimeoutError as error:
+            self._metrics.archive_read_failures.inc()
+            raise StoreUnavailable("the cold store does not answer in time") from error
+        except SegmentDamaged as error:
+            self._metrics.archive_read_failures.inc()
+            now = asyncio.get_running_loop().time()
+            if (more := self._metrics.lines.admit(f"archive of {chat_id}", now)) is not None:
+                hint = f"run: parley archive verify {chat_id}"
+                log.critical("an archive is damaged", chat_id=chat_id, reason=str(error), hint=hint, **more)
+            raise StoreUnavailable(f"archived entries cannot be read: {error}") from error
+        except StoreUnavailable:
+            self._metrics.archive_read_failures.inc()
+            raise
+
+    async def manifest(self, chat_id: str, mark: ArchiveMark) -> ArchiveManifest:
+        """The manifest that a mark names. ColdObjectMissing, SegmentDamaged: it is not there as it was."""
+        if mark.version == 0:
+            return ArchiveManifest(chat_id=chat_id)
+        name = manifest_name(chat_id, mark.version, mark.manifest)
+
+        async def load() -> ArchiveManifest:
+            return decode_manifest(await self._fetch(self._objects.read(name)), mark)
+
+        return await _cached(self._manifests, f"{name} {mark.manifest}", load, MANIFESTS_CACHED_MAX)
+
+    async def index(self, segment: SegmentEntry) -> SegmentIndex:
+        """The index of a segment."""
+
+        async def load() -> SegmentIndex:
+            part = self._objects.read_range(segment.name, segment.index_offset, segment.bytes)
+            return decode_index(await self._fetch(part), segment.index_offset)
+
+        return await _cached(self._indexes, segment.name, load, INDEXES_CACHED_MAX)
+
+    async def _fetch(self, work: Awaitable[bytes]) -> bytes:
+        data = await work
+        self._metrics.archive_reads.inc()
+        self._metrics.archive_read_bytes.inc(len(data))
+        return data
+
+    async def _read(self, manifest: ArchiveManifest, first: int, last: int) -> list[Row]:
+        found: list[Row] = []
+        for segment in manifest.spanning(first, last):
+            index = await self.index(segment)
+            for place in index.spanning(first, last):
+                block = self._blocks.get((segment.name, place.first))
+                if block is None:
+                    block = await self._load(segment, index, place, last)
+                low, high = max(first, place.first), min(last, place.last)
+                if low != first + len(found):
+                    raise SegmentDamaged(f"its archive has nothing at {first + len(found)}")
+                found += zip(range(low, high + 1), block[low - place.first :], strict=False)
+        if len(found) != last - first + 1:
+            raise SegmentDamaged(f"its archive does not hold every number from {first} to {last}")
+        return found
+
+    async def _load(
+        self, segment: SegmentEntry, index: SegmentIndex, wanted: BlockPlace, last: int
+    ) -> list[bytes | None]:
+        """Fetch a block, and with the same request those behind it that are wanted; returns the block.
+
+        A reader who had the block before goes on, and is likely to want what follows.
+        """
+        at = index.blocks.index(wanted)
+        before = index.blocks[at - 1] if at else None
+        goes_on = before is not None and self._blocks.get((segment.name, before.first)) is not None
+        places, size = [wanted], wanted.length
+        for place in index.blocks[at + 1 :]:
+            size += place.length
+            is_wanted = place.first <= last or (goes_on and size <= READ_AHEAD_BYTES)
+            if not is_wanted or size > FETCH_BYTES_MAX:
+                break
+            places.append(place)
+        start, end = wanted.offset, places[-1].offset + places[-1].length
+        data = await self._fetch(self._objects.read_range(segment.name, start, end))
+        parts = [
+            (place, data[place.offset - start : place.offset - start + place.length]) for place in places
+        ]
+        blocks = await asyncio.to_thread(_decode_all, parts)
+        for place, block in zip(reversed(places), reversed(blocks), strict=True):
+            self._blocks.put((segment.name, place.first), block)
+        return blocks[0]
+
+
+def _decode_all(parts: list[tuple[BlockPlace, bytes]]) -> list[list[bytes | None]]:
+    return [decode_wires(place, data) for place, data in parts]
+
+
+async def _cached(
+    cache: OrderedDict[str, T], key: str, load: Callable[[], Awaitable[T]], count_max: int
+) -> T:
+    found = cache.get(key)
+    if found is None:
+        found = cache[key] = await load()
+    cache.move_to_end(key)
+    while len(cache) > count_max:
+        cache.popitem(last=False)
+    return found

@@ -1,0 +1,178 @@
+"""`parley export …` and `parley import`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from parley.cli.options import AsJson, ChatName, ConfigFile, Data
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from parley.cli.places import Place
+    from parley.keeping.imports import ImportReport
+    from parley.keeping.workspaces import Workspace
+    from parley.store.ports import Engine
+
+app = typer.Typer(no_args_is_help=True, help="Export one chat, or what is kept about one person.")
+
+
+@app.command("chat")
+def export_chat(
+    chat: ChatName,
+    as_html: Annotated[bool, typer.Option("--html", help="A page to read instead of JSON Lines.")] = False,
+    data: Data = None,
+    config: ConfigFile = None,
+) -> None:
+    """Print a chat to stdout, as JSON Lines or as a page, with or without a running server."""
+    from parley.cli.names import require_chat
+    from parley.cli.offline import open_services, run
+    from parley.cli.places import find_place
+    from parley.keeping.exports import entries_of, page_of_chat
+
+    place = find_place(data, config)
+
+    async def write() -> None:
+        async with open_services(place) as services:
+            engine = services.engine
+            found = await require_chat(engine.listing, chat)
+            if not as_html:
+                async for entry in entries_of(engine.log, found.chat_id):
+                    sys.stdout.buffer.write(entry + b"\n")
+            else:
+                title, names = found.title or found.chat_id, _names(engine)
+                async for text in page_of_chat(engine.log, found.chat_id, title, names):
+                    sys.stdout.buffer.write(text.encode())
+            sys.stdout.buffer.flush()
+
+    run(write())
+
+
+def _names(engine: Engine) -> Callable[[str], Any]:
+    known: dict[str, str] = {}
+
+    async def name_of(user_id: str) -> str:
+        if user_id not in known:
+            user = await engine.accounts.user(user_id)
+            known[user_id] = user.display_name if user is not None else user_id
+        return known[user_id]
+
+    return name_of
+
+
+@app.command("person")
+def export_person(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A username or a user id.")],
+    data: Data = None,
+    config: ConfigFile = None,
+) -> None:
+    """Print what is kept about a person, as JSON Lines, without passwords and tokens."""
+    from parley.cli.names import require_user
+    from parley.cli.offline import ask
+    from parley.cli.output import print_json_line
+    from parley.cli.places import find_place
+    from parley.keeping.exports import about_person
+    from parley.store.transfer import require_transfer
+
+    async def write(engine: Engine) -> None:
+        transfer = require_transfer(engine.transfer)
+        user_id = await require_user(engine.listing, name)
+        async for line in about_person(transfer, user_id):
+            print_json_line(line)
+
+    ask(find_place(data, config), write)
+
+
+def import_file(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A ZIP of Slack, or JSON Lines (or their ZIP) of Mattermost."),
+    ],
+    kind: Annotated[
+        Literal["slack", "mattermost"] | None,
+        typer.Option("--kind", help="What it is an export of (default: by the file)."),
+    ] = None,
+    source: Annotated[
+        str,
+        typer.Option(
+            "--source",
+            metavar="NAME",
+            help="Which server it comes from, if you import from several of a kind. Ids follow from it.",
+        ),
+    ] = "",
+    match_usernames: Annotated[
+        bool,
+        typer.Option("--match-usernames", help="An account with the same username is the same person."),
+    ] = False,
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Import an export of Slack or Mattermost: people, channels, messages and threads. Safe to repeat.
+
+    Stop the server first. The people cannot log in until you give them passwords (parley user passwd).
+    """
+    from parley.cli.offline import run
+    from parley.cli.output import note, plural, print_json
+    from parley.cli.places import find_place
+
+    workspace = _workspace(file, kind, source)
+    report = run(_import(find_place(data, config), workspace, match_usernames))
+    if json:
+        print_json(report)
+    else:
+        print(
+            f"{plural(report.messages_stored, 'message')} of {plural(report.people_made, 'new person')} and"
+            f" {report.people_there:,} known ones in {plural(report.chats_made, 'new chat')};"
+            f" {plural(report.messages_there, 'message')} in {report.chats_there:,} chats were there already"
+        )
+        for what, count in sorted(report.left_out.items()):
+            note(f"left out: {count:,} {what}")
+        for problem, count in report.problems.most_common():
+            note(f"not imported: {count:,} × {problem}")
+    if report.problems:
+        raise typer.Exit(1)
+
+
+def _workspace(file: Path, kind: str | None, source: str) -> Workspace:
+    from parley.keeping.mattermost import MattermostExport
+    from parley.keeping.slack import SlackExport
+    from parley.keeping.workspaces import kind_of
+
+    kind = kind or kind_of(file)
+    if kind == "slack":
+        return SlackExport(file, source or kind)
+    return MattermostExport(file, source or kind)
+
+
+async def _import(place: Place, workspace: Workspace, matches_names: bool) -> ImportReport:
+    from contextlib import ExitStack
+
+    from parley.app.keeping import import_workspace
+    from parley.cli.keeping import StatusLine
+    from parley.cli.offline import make_offline_engine, who_acts
+    from parley.clock import wall_clock
+    from parley.store.folder import lock_folder
+
+    line = StatusLine()
+    with ExitStack() as locks:
+        if not place.is_shared:
+            locks.enter_context(lock_folder(place.require_store()))
+        engine = make_offline_engine(place)
+        await engine.open()
+        try:
+            return await import_workspace(
+                workspace,
+                engine,
+                wall_clock,
+                who_acts().actor,
+                matches_names=matches_names,
+                on_progress=line.show_import,
+            )
+        finally:
+            line.clear()
+            await engine.close()

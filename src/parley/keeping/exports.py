@@ -1,0 +1,130 @@
+"""One chat, or what is kept about one person, as lines of JSON or a page to read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from html import escape
+from typing import Any
+
+import msgspec
+
+from parley.model import AccountDeletion, AuditRecord, Invitation, Kind
+from parley.store.delivery.rows import DeadLetter, Lane
+from parley.store.ports import Log
+from parley.store.push.rows import PushDevice, PushOutcome
+from parley.store.records import (
+    RECORDS,
+    KeptCursor,
+    KeptMember,
+    KeptPerson,
+    KeptRelation,
+    KeptSession,
+    KeptState,
+    Record,
+)
+from parley.store.transfer import Transfer
+from parley.wire.frames import Entry
+from parley.wire.limits import PAGE_ENTRIES_MAX
+
+SECRET_FIELDS = frozenset({"password_hash", "token_hash", "secret", "auth"})
+"""What would let somebody act for the person. An export may be read by others."""
+PAGE_START = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+<style>
+body {{ font: 16px/1.5 sans-serif; max-width: 45em; margin: 2em auto; padding: 0 1em }}
+article {{ margin: 0 0 1em }}
+article header {{ color: #555; font-size: 85% }}
+article.reply {{ margin-left: 2em }}
+article.change {{ color: #777; font-size: 85% }}
+p {{ margin: 0; white-space: pre-wrap; overflow-wrap: anywhere }}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+"""
+PAGE_END = "</body>\n</html>\n"
+
+decode_entry = msgspec.json.Decoder(Entry).decode
+NameOf = Callable[[str], Awaitable[str]]
+
+
+async def entries_of(log: Log, chat_id: str) -> AsyncIterator[bytes]:
+    """The JSON of each entry, in order. It ends where the log ended when its last page was read."""
+    after = 0
+    while True:
+        page = await log.read(chat_id, after, PAGE_ENTRIES_MAX)
+        for entry in page.entries:
+            yield entry
+        if page.complete:
+            return
+        after = page.to_sequence
+
+
+async def page_of_chat(log: Log, chat_id: str, title: str, name_of: NameOf) -> AsyncIterator[str]:
+    """A page that loads nothing from anywhere. What people wrote is text in it, whatever it says."""
+    yield PAGE_START.format(title=escape(title))
+    async for wire in entries_of(log, chat_id):
+        entry = decode_entry(wire)
+        yield _article(entry, escape(await name_of(entry.sender_id)))
+    yield PAGE_END
+
+
+def _article(entry: Entry, name: str) -> str:
+    at = escape(entry.display_time or entry.created_at)
+    kind = "message" if entry.kind == Kind.MESSAGE.value else "change"
+    is_reply = "; thread=" in entry.content_type
+    return (
+        f'<article class="{kind}{" reply" * is_reply}" id="n{entry.sequence}">'
+        f"<header>#{entry.sequence} <b>{name}</b> <time>{at}</time></header>"
+        f"<p>{escape(entry.content)}</p></article>\n"
+    )
+
+
+async def about_person(transfer: Transfer, user_id: str) -> AsyncIterator[dict[str, Any]]:
+    """Every record that concerns a person, then every entry that they wrote or that mentions them.
+
+    It reads the whole store once: no engine can find all of this by the person.
+    """
+    chats: list[str] = []
+    for kind in RECORDS:
+        async for records in transfer.records(kind):
+            for record in records:
+                if _concerns(record, user_id):
+                    yield {"record": kind.__name__, **_without_secrets(msgspec.to_builtins(record))}
+                    if isinstance(record, KeptState):
+                        chats.append(record.chat_id)
+    for chat_id in chats:
+        async for positions in transfer.positions(chat_id, 0):
+            for position in positions:
+                entry = decode_entry(position.wire) if position.wire is not None else None
+                if entry is not None and (entry.sender_id == user_id or user_id in (entry.mentions or ())):
+                    yield {"record": "Entry", **msgspec.to_builtins(entry)}
+
+
+def _concerns(record: Record, user_id: str) -> bool:
+    match record:
+        case KeptPerson(user=who) | KeptSession(session=who) | KeptMember(member=who):
+            return who.user_id == user_id
+        case KeptState() | KeptCursor() | PushDevice() | PushOutcome() | AccountDeletion():
+            return record.user_id == user_id
+        case KeptRelation():
+            return record.user_id == user_id  # who else lists them is the others' secret
+        case Invitation():
+            return user_id in (record.user_id, record.invited_by)
+        case Lane():
+            return record.recipient == user_id
+        case DeadLetter():
+            return user_id in (record.recipient, record.sender_id)
+        case AuditRecord():
+            return user_id in (record.target_id, record.actor)
+        case _:
+            return False
+
+
+def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in SECRET_FIELDS}

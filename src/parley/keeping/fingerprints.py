@@ -1,0 +1,78 @@
+"""What a store holds, as numbers that are the same on every engine, in whatever order it reads. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+from msgspec import Struct
+
+from parley.clock import MS_PER_DAY
+from parley.model import StoredEntry
+from parley.store.delivery.rows import LETTER_DAYS, DeadLetter
+from parley.store.push.rows import OUTCOME_DAYS, PushOutcome
+from parley.store.records import COPY_MARK, KeptKey, Record
+
+DIGEST_BYTES = 32
+MODULUS = 1 << 8 * DIGEST_BYTES
+
+encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Fingerprint(Struct):
+    """Things that were added, in any order: how many, and the sum of their digests."""
+
+    count: int = 0
+    total: int = 0
+
+    def add(self, data: bytes) -> None:
+        self.count += 1
+        self.total = (self.total + int.from_bytes(hashlib.sha256(data).digest())) % MODULUS
+
+    def merge(self, other: Fingerprint) -> None:
+        self.count += other.count
+        self.total = (self.total + other.total) % MODULUS
+
+    @property
+    def text(self) -> str:
+        return f"{self.total:0{2 * DIGEST_BYTES}x}"
+
+
+def counts_as_content(record: Record, now_ms: int) -> bool:
+    """Whether a record belongs to what is copied.
+
+    The mark of the copy does not, nor does what an engine may delete while it is copied, because its time is
+    over or nearly.
+    """
+    match record:
+        case KeptKey(name=name):
+            return name != COPY_MARK
+        case PushOutcome(at_ms=at_ms):
+            return now_ms - at_ms < (OUTCOME_DAYS - 1) * MS_PER_DAY
+        case DeadLetter(is_queued=is_queued, changed_ms=changed_ms):
+            return is_queued or now_ms - changed_ms < (LETTER_DAYS - 1) * MS_PER_DAY
+        case _:
+            return True
+
+
+def record_bytes(record: Record) -> bytes:
+    return encode([type(record).__name__, record])
+
+
+class LogDigest:
+    """A chat's log, position by position, in order."""
+
+    def __init__(self, chat_id: str) -> None:
+        self._digest = hashlib.sha256(chat_id.encode())
+        self.entries = 0
+        self.voids = 0
+
+    def add(self, position: StoredEntry) -> None:
+        if position.wire is None:
+            self.voids += 1
+        else:
+            self.entries += 1
+        self._digest.update(f"\n{position.sequence} ".encode() + (position.wire or b"void"))
+
+    def digest(self) -> bytes:
+        return self._digest.digest()

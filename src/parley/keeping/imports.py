@@ -1,0 +1,313 @@
+"""An export of another chat server, brought into a store through its ports.
+
+Authors, order, times and threads are kept. A message is stored as if its author sent it now, with its own
+time as `display_time`. Everything has an id that follows from the export, so an import may be repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import msgspec
+from msgspec import Struct, field
+
+from parley import ids
+from parley.clock import Clock, iso
+from parley.core.session import is_content_type
+from parley.errors import Refusal, Refused, StoreUnavailable
+from parley.keeping import workspaces
+from parley.keeping.workspaces import ImportedChat, ImportedMessage, ImportedPerson, Workspace
+from parley.model import (
+    AccountState,
+    Action,
+    Change,
+    ChatType,
+    Draft,
+    Kind,
+    Role,
+    StoredChat,
+    User,
+)
+from parley.store.ports import Engine
+from parley.wire.frames import Entry
+from parley.wire.limits import (
+    ABOUT_LETTERS_MAX,
+    DISPLAY_NAME_LETTERS_MAX,
+    MENTIONS_MAX,
+    MESSAGE_BYTES_MAX,
+    PAGE_ENTRIES_MAX,
+    TITLE_LETTERS_MAX,
+    USERNAME_LETTERS_MAX,
+)
+
+NO_PASSWORD = "!"
+"""No password has this hash. An operator gives the person one: parley user passwd."""
+FIRST_EPOCH = 1
+DRAFTS_MAX = 200
+CUT = "… [cut]"
+NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
+NAMES_TRIED_MAX = 100
+
+decode_entry = msgspec.json.Decoder(Entry).decode
+OnProgress = Callable[["ImportReport"], None]
+
+
+class ImportReport(Struct):
+    """What an import has done. `problems`: what was not brought in, and how often."""
+
+    people_made: int = 0
+    people_there: int = 0
+    chats_made: int = 0
+    chats_there: int = 0
+    messages_stored: int = 0
+    messages_there: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    problems: Counter[str] = field(default_factory=Counter)
+
+
+class WorkspaceImport:
+    """One import. `matches_names`: an account with the same username is the same person."""
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        engine: Engine,
+        clock: Clock,
+        *,
+        matches_names: bool = False,
+        on_progress: OnProgress = lambda _: None,
+    ) -> None:
+        self._workspace = workspace
+        self._engine = engine
+        self._clock = clock
+        self._matches_names = matches_names
+        self._on_progress = on_progress
+        self._users: dict[str, str] = {}
+        """The user of each person, by the key of the export."""
+        self._gone: list[str] = []
+        self.report = ImportReport()
+
+    async def run(self) -> ImportReport:
+        for person in self._workspace.people():
+            await self._bring_person(person)
+        for chat in self._workspace.chats():
+            await self._bring_chat(chat)
+            self._on_progress(self.report)
+        for user_id in self._gone:  # last: a disabled account may not write
+            await self._engine.account_admin.set_state(user_id, AccountState.DISABLED, "")
+        self.report.left_out = {what: count for what, count in self._workspace.left_out.items() if count}
+        return self.report
+
+    # People
+
+    async def _bring_person(self, person: ImportedPerson) -> None:
+        user_id = workspaces.user_id(self._workspace.source, person.key)
+        found = await self._engine.accounts.user(user_id)
+        if found is None and self._matches_names:
+            named = await self._engine.accounts.user_by_name(person.username)
+            found = named[0] if named is not None else None
+        if found is None:
+            await self._add(user_id, person)
+            self.report.people_made += 1
+        else:
+            self.report.people_there += 1
+            user_id = found.user_id
+        self._users[person.key] = user_id
+        is_own = user_id == workspaces.user_id(self._workspace.source, person.key)
+        if is_own and person.is_gone:
+            self._gone.append(user_id)
+            if found is not None and found.state is AccountState.DISABLED:
+                await self._engine.account_admin.set_state(user_id, AccountState.ACTIVE, "")
+
+    async def _add(self, user_id: str, person: ImportedPerson) -> None:
+        for number in range(1, NAMES_TRIED_MAX):
+            user = User(
+                user_id,
+                _username(person.username, number),
+                person.display_name[:DISPLAY_NAME_LETTERS_MAX] or person.username,
+                person.about[:ABOUT_LETTERS_MAX],
+                False,
+                iso(self._clock()),
+            )
+            if await self._engine.accounts.add_user(user, NO_PASSWORD):
+                return
+        raise StoreUnavailable(f"no username is free for {person.username}")
+
+    # Chats
+
+    async def _bring_chat(self, chat: ImportedChat) -> None:
+        try:
+            stored = await self._chat(chat)
+            if stored is None:
+                self.report.problems["chats without anybody"] += 1
+                return
+            await self._bring_messages(chat, stored)
+        except Refused as refused:
+            self.report.problems[f"{chat.title or chat.key}: {refused.refusal.reason}"] += 1
+
+    async def _chat(self, chat: ImportedChat) -> StoredChat | None:
+        chat_id = workspaces.chat_id(self._workspace.source, chat)
+        found = await self._engine.directory.chat(chat_id)
+        if found is not None:
+            self.report.chats_there += 1
+            return found
+        people = list(dict.fromkeys(self._users[key] for key in (*chat.members, *self._authors(chat))))
+        if not people:
+            return None
+        creator = self._users.get(chat.creator, "")
+        owner, now = creator if creator in people else people[0], iso(self._clock())
+        is_direct = chat.is_direct and len(people) <= 2
+        made = StoredChat(
+            chat_id,
+            ChatType.DIRECT if is_direct else ChatType.GROUP,
+            None if is_direct else (chat.title or chat.key)[:TITLE_LETTERS_MAX],
+            owner,
+            now,
+            now,
+            FIRST_EPOCH,
+        )
+        others = [person for person in people if person != owner]
+        stored, is_new = await self._engine.directory.create_chat(made, others)
+        self.report.chats_made += is_new
+        self.report.chats_there += not is_new
+        return stored
+
+    def _authors(self, chat: ImportedChat) -> Iterable[str]:
+        """Those who have left are members while their messages are stored."""
+        before = dict(self._workspace.left_out)
+        authors = dict.fromkeys(message.author for message in self._workspace.messages(chat))
+        self._workspace.left_out.clear()
+        self._workspace.left_out.update(before)
+        return authors
+
+    # Messages
+
+    async def _bring_messages(self, chat: ImportedChat, stored: StoredChat) -> None:
+        there = await self._stored_ids(stored.chat_id)
+        drafts: list[Draft] = []
+        pending: set[str] = set()
+        written = False
+        for message in self._workspace.messages(chat):
+            client_id = workspaces.client_message_id(self._workspace.source, chat, message.key)
+            if client_id in there or client_id in pending:
+                self.report.messages_there += 1
+                continue
+            root = workspaces.client_message_id(self._workspace.source, chat, message.thread)
+            if message.thread and root in pending:
+                there |= await self._append(stored, drafts)
+                drafts, pending = [], set()
+            drafts.append(
+                self._draft(stored, message, client_id, there.get(root) if message.thread else None)
+            )
+            pending.add(client_id)
+            written = True
+            if len(drafts) >= min(DRAFTS_MAX, self._engine.batching.drafts_max):
+                there |= await self._append(stored, drafts)
+                drafts, pending = [], set()
+        await self._append(stored, drafts)
+        if written and stored.chat_type is ChatType.GROUP:
+            await self._remove_who_left(chat, stored)
+        await self._mark_published(stored.chat_id)
+
+    async def _stored_ids(self, chat_id: str) -> dict[str, str]:
+        """The client ids in a chat, and their messages. Engines may forget keys, but no entries."""
+        found: dict[str, str] = {}
+        after = 0
+        while True:
+            page = await self._engine.log.read(chat_id, after, PAGE_ENTRIES_MAX)
+            for entry in map(decode_entry, page.entries):
+                if entry.client_message_id is not None:
+                    found[entry.client_message_id] = entry.message_id
+            if page.complete:
+                return found
+            after = page.to_sequence
+
+    def _draft(self, stored: StoredChat, message: ImportedMessage, client_id: str, root: str | None) -> Draft:
+        mentions = [self._users[key] for key in message.mentions if key in self._users]
+        return Draft(
+            chat_id=stored.chat_id,
+            sender_id=self._users[message.author],
+            content=_fitting(message.text),
+            content_type=content_type(root),
+            client_message_id=client_id,
+            client_key=ids.client_key(client_id),
+            display_time=iso(message.at_ms),
+            mentions=tuple(mentions[:MENTIONS_MAX]),
+        )
+
+    async def _append(self, stored: StoredChat, drafts: list[Draft]) -> dict[str, str]:
+        """Where each was stored. A refusal is a problem of that message; others go on."""
+        placed: dict[str, str] = {}
+        if not drafts:
+            return placed
+        await self._join(stored, {draft.sender_id for draft in drafts})
+        result = await self._engine.log.append(drafts)
+        for draft, outcome in zip(drafts, result.outcomes, strict=True):
+            if isinstance(outcome, Refusal):
+                if outcome.temporary:
+                    raise StoreUnavailable(f"{outcome.reason}; import again: what is stored stays")
+                self.report.problems[outcome.reason] += 1
+                continue
+            self.report.messages_stored += not outcome.deduplicated
+            self.report.messages_there += outcome.deduplicated
+            placed[str(draft.client_message_id)] = outcome.message_id
+        self._on_progress(self.report)
+        return placed
+
+    async def _join(self, stored: StoredChat, senders: set[str]) -> None:
+        """An earlier import may have removed authors who are in the chat no more."""
+        for sender in sorted(senders):
+            if await self._engine.directory.role(stored.chat_id, sender) is None:
+                await self._change(stored, stored.created_by, Action.JOINED, sender)
+
+    async def _remove_who_left(self, chat: ImportedChat, stored: StoredChat) -> None:
+        members = {self._users[key] for key in chat.members}
+        for author in self._authors(chat):
+            user_id = self._users[author]
+            has_left = bool(members) and user_id not in members and user_id != stored.created_by
+            if has_left and await self._engine.directory.role(stored.chat_id, user_id) is not None:
+                await self._change(stored, user_id, Action.LEFT, user_id)
+
+    async def _change(self, stored: StoredChat, actor: str, action: Action, user_id: str) -> None:
+        content = {"action": action, "user_id": user_id, "role": Role.MEMBER}
+        draft = Draft(
+            chat_id=stored.chat_id,
+            sender_id=actor,
+            content=msgspec.json.encode(content).decode(),
+            content_type="application/json",
+            kind=Kind.MEMBER.value,
+            change=Change(action, user_id),
+        )
+        (outcome,) = (await self._engine.log.append([draft])).outcomes
+        if isinstance(outcome, Refusal):
+            self.report.problems[outcome.reason] += 1
+
+    async def _mark_published(self, chat_id: str) -> None:
+        """What was said years ago is no news for a bus."""
+        if self._engine.outbox is not None:
+            head = (await self._engine.log.heads([chat_id]))[chat_id]
+            self._engine.outbox.note_published(chat_id, head.sequence)
+
+
+def content_type(root: str | None) -> str:
+    """A reply names the message that its thread begins with, as a parameter of its type."""
+    full = f"text/plain; thread={root}" if root is not None else "text/plain"
+    assert is_content_type(full)
+    return full
+
+
+def _fitting(text: str) -> str:
+    """A message that is longer than Parley's limit is cut, and says so."""
+    data = text.encode(errors="replace")
+    if len(data) <= MESSAGE_BYTES_MAX:
+        return data.decode()
+    return data[: MESSAGE_BYTES_MAX - len(CUT.encode())].decode(errors="ignore") + CUT
+
+
+def _username(wanted: str, number: int) -> str:
+    """A name that Parley allows; from the second on with a number, if it is taken."""
+    name = NOT_IN_NAMES.sub("-", wanted.lower()).strip("-._") or "imported"
+    ending = "" if number == 1 else f"-{number}"
+    return name[: USERNAME_LETTERS_MAX - len(ending)] + ending

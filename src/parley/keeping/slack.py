@@ -1,0 +1,166 @@
+"""Exports of Slack: a ZIP file with lists of people and channels, and a JSON file for each day of each."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile, ZipFile
+
+from parley.keeping.workspaces import ImportedChat, ImportedMessage, ImportedPerson, ImportFailed
+
+PEOPLE = ("users.json", "org_users.json")
+CHANNELS, PRIVATE, DIRECT, GROUP_DIRECT = "channels.json", "groups.json", "dms.json", "mpims.json"
+MESSAGE_SUBTYPES = frozenset({"", "bot_message", "file_share", "me_message", "thread_broadcast"})
+"""Those that somebody has written. Others tell of joins, topics and the like."""
+BOT = "bot:"
+"""Before the name of a bot that is no person of the list."""
+MARK = re.compile(r"<([^<>]+)>")
+
+Json = dict[str, Any]
+
+
+class SlackExport:
+    def __init__(self, path: Path, source: str) -> None:
+        """ImportFailed unless it is an export of Slack."""
+        self.source = source
+        self.left_out: Counter[str] = Counter()
+        try:
+            self._zip = ZipFile(path)
+        except (BadZipFile, OSError) as error:
+            raise ImportFailed(f"{path} is no ZIP file: {error}") from error
+        names = set(self._zip.namelist())
+        found = [name for name in PEOPLE if name in names]
+        if not found:
+            raise ImportFailed(f"{path} has no users.json: it is no export of Slack")
+        self._people = {str(one["id"]): one for one in self._list(found[0])}
+        self._names = sorted(names)
+
+    def _list(self, name: str) -> list[Json]:
+        if name not in self._zip.namelist():
+            return []
+        try:
+            found = json.loads(self._zip.read(name))
+        except (ValueError, BadZipFile) as error:
+            raise ImportFailed(f"{name} cannot be read: {error}") from error
+        if not isinstance(found, list):
+            raise ImportFailed(f"{name} is no list")
+        return [one for one in found if isinstance(one, dict)]
+
+    def people(self) -> Iterator[ImportedPerson]:
+        for key, one in self._people.items():
+            profile = one.get("profile") or {}
+            name = str(one.get("name") or key)
+            shown = profile.get("display_name") or profile.get("real_name") or one.get("real_name") or name
+            yield ImportedPerson(
+                key=key,
+                username=name,
+                display_name=str(shown),
+                about=str(profile.get("title") or ""),
+                is_gone=bool(one.get("deleted")),
+            )
+        yield from self._bots()
+
+    def _bots(self) -> Iterator[ImportedPerson]:
+        """Bots of incoming webhooks write under a name, and are in no list."""
+        found = {
+            author
+            for chat in self.chats()
+            for message in self._raw_messages(chat)
+            if (author := self._author(message)).startswith(BOT)
+        }
+        for author in sorted(found):
+            name = author.removeprefix(BOT)
+            yield ImportedPerson(key=author, username=f"bot-{name}", display_name=name, is_gone=True)
+
+    def chats(self) -> Iterator[ImportedChat]:
+        for name in (CHANNELS, PRIVATE, GROUP_DIRECT):
+            for one in self._list(name):
+                yield ImportedChat(
+                    key=str(one["id"]),
+                    title=str(one.get("name") or one["id"]),
+                    members=self._members(one),
+                    creator=str(one.get("creator") or ""),
+                    created_ms=int(one.get("created") or 0) * 1_000,
+                )
+        for one in self._list(DIRECT):
+            members, created = self._members(one), int(one.get("created") or 0) * 1_000
+            key = str(one["id"])
+            yield ImportedChat(key=key, title=None, members=members, is_direct=True, created_ms=created)
+
+    def _members(self, one: Json) -> tuple[str, ...]:
+        return tuple(str(key) for key in one.get("members") or () if key in self._people)
+
+    def messages(self, chat: ImportedChat) -> Iterator[ImportedMessage]:
+        for raw in self._raw_messages(chat):
+            author, subtype = self._author(raw), str(raw.get("subtype") or "")
+            if raw.get("type") != "message" or subtype not in MESSAGE_SUBTYPES or not author:
+                self.left_out[subtype or str(raw.get("type"))] += 1
+                continue
+            if raw.get("reactions"):
+                self.left_out["reactions"] += len(raw["reactions"])
+            key, thread = str(raw["ts"]), str(raw.get("thread_ts") or "")
+            text, mentions = self._text(raw)
+            yield ImportedMessage(
+                key=key,
+                author=author,
+                text=text,
+                at_ms=_ms(key),
+                thread=thread if thread != key else "",
+                mentions=mentions,
+            )
+
+    def _raw_messages(self, chat: ImportedChat) -> Iterator[Json]:
+        """Folders are named after channels, and those of direct messages after their ids."""
+        for folder in (chat.title, chat.key):
+            days = [name for name in self._names if name.startswith(f"{folder}/") and name.endswith(".json")]
+            if folder is not None and days:
+                for day in days:  # their names are dates
+                    found = [one for one in self._list(day) if one.get("ts")]
+                    yield from sorted(found, key=lambda one: _micros(str(one["ts"])))
+                return
+
+    def _author(self, raw: Json) -> str:
+        user = str(raw.get("user") or "")
+        if user in self._people:
+            return user
+        name = raw.get("username") or (raw.get("bot_profile") or {}).get("name") or raw.get("bot_id") or user
+        return f"{BOT}{name}" if name else ""
+
+    def _text(self, raw: Json) -> tuple[str, tuple[str, ...]]:
+        """As people read it: names instead of ids, addresses, and the names of files."""
+        mentions: dict[str, None] = {}
+
+        def shown(mark: re.Match[str]) -> str:
+            target, _, label = mark[1].partition("|")
+            if target.startswith("@"):
+                if target[1:] in self._people:
+                    mentions[target[1:]] = None
+                return "@" + str(self._people.get(target[1:], {}).get("name") or label or target[1:])
+            if target.startswith("#"):
+                return f"#{label or target[1:]}"
+            if target.startswith("!"):
+                return label or f"@{target[1:].partition('^')[0]}"
+            return f"{label} ({target})" if label and label != target else target
+
+        text = html.unescape(MARK.sub(shown, str(raw.get("text") or "")))
+        files = [str(one.get("name") or one.get("id")) for one in raw.get("files") or ()]
+        self.left_out["files"] += len(files)
+        return "\n".join(filter(None, [text, *(f"[file: {name}]" for name in files)])), tuple(mentions)
+
+
+def _ms(ts: str) -> int:
+    return _micros(ts) // 1_000
+
+
+def _micros(ts: str) -> int:
+    """The time of a message, which is also its id: seconds, a point, and six digits."""
+    seconds, _, rest = ts.partition(".")
+    try:
+        return int(seconds) * 1_000_000 + int(f"{rest:0<6}"[:6])
+    except ValueError as error:
+        raise ImportFailed(f"{ts!r} is no time of a message") from error

@@ -1,0 +1,1 @@
+"""What an engine keeps of entries that are in the cold tier."""

@@ -1,0 +1,217 @@
+"""The `ColdTier` port on DynamoDB. Its marks are in the items of `chats`, never in those of the counters.
+
+A trim has four steps, and may be ended after each: it sets the mark, so that no late writer or sealer of
+`two_phase` writes below it; it gives the chat a new revision, so that no append goes on from a memory that
+does not know the mark; it deletes items; it says that it is done. A bundle is deleted when all of it is
+archived, so the mark may lie within one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import cast
+
+import msgspec
+
+from parley.clock import Clock
+from parley.dynamodb import (
+    ConditionFailed,
+    Dynamo,
+    Item,
+    TransactionCanceled,
+    is_valid_key,
+    number,
+    retry_unknown,
+)
+from parley.errors import StoreUnavailable
+from parley.ids import EVENT, Ids
+from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_of, redacted
+from parley.store.dynamodb.chat_state import DynamoChatStates, fence
+from parley.store.dynamodb.lanes import lanes_of_chat
+from parley.store.dynamodb.scans import table_pages
+from parley.store.dynamodb.schema import CHATS, COUNTERS, ERASURES, MESSAGES
+from parley.store.rows import EVERYTHING, ArchiveMark, ChatRetention
+from parley.wire.frames import Entry
+
+FENCE_TRIES_MAX = 5
+REDACT_TRIES_MAX = 5
+
+RECORD = "SET archived_through = :through, archive_version = :version, archive_manifest = :manifest"
+IS_FIRST = "attribute_exists(chat_id) AND attribute_not_exists(archive_version)"
+IS_NEXT = "archive_version = :before"
+SET_TRIMMED = "SET trimmed_through = :through, is_trimming = :yes"
+MAY_TRIM = (
+    "archived_through >= :through AND (attribute_not_exists(trimmed_through) OR trimmed_through <= :through)"
+)
+
+decode_entry = msgspec.json.Decoder(Entry).decode
+
+
+class DynamoColdTier:
+    """`marks_table`: where the outbox has its marks."""
+
+    def __init__(
+        self, dynamo: Dynamo, states: DynamoChatStates, clock: Clock, make_ids: Ids, marks_table: str
+    ) -> None:
+        self._dynamo = dynamo
+        self._states = states
+        self._clock = clock
+        self._ids = make_ids
+        self._marks_table = marks_table
+
+    async def marks(self, chat_ids: Sequence[str]) -> dict[str, ArchiveMark]:
+        return {cast(str, chat["chat_id"]): _mark(chat) for chat in await self._chats(chat_ids)}
+
+    async def _chats(self, chat_ids: Sequence[str]) -> list[Item]:
+        keys: list[Item] = [
+            {"chat_id": chat_id} for chat_id in sorted(set(chat_ids)) if is_valid_key(chat_id)
+        ]
+        return await self._dynamo.batch_get(CHATS, keys)
+
+    async def record(self, chat_id: str, mark: ArchiveMark) -> bool:
+        """A condition that fails may have been met by this very write, whose answer was lost."""
+        values: Item = {
+            ":through": mark.archived_through,
+            ":version": mark.version,
+            ":manifest": mark.manifest,
+        }
+        condition = IS_FIRST
+        if mark.version > 1:
+            condition, values[":before"] = IS_NEXT, mark.version - 1
+        if await self._update(chat_id, RECORD, values, condition):
+            return True
+        stored = (await self.marks([chat_id])).get(chat_id, ArchiveMark())
+        return (stored.version, stored.manifest) == (mark.version, mark.manifest)
+
+    async def _update(self, chat_id: str, expression: str, values: Item, condition: str) -> bool:
+        key: Item = {"chat_id": chat_id}
+        try:
+            await retry_unknown(
+                lambda: self._dynamo.update(CHATS, key, expression, values, condition=condition)
+            )
+        except ConditionFailed:
+            return False
+        return True
+
+    async def needed_from(self, chat_id: str) -> int:
+        item = await self._dynamo.get(self._marks_table, {"chat_id": chat_id}) or {}
+        published = number(item, "published_through") + 1 if "unpublished" in item else EVERYTHING
+        lanes = await lanes_of_chat(self._dynamo, chat_id)
+        return min([published, *(number(lane, "next_sequence") for lane in lanes)])
+
+    async def trim(self, chat_id: str, through: int) -> None:
+        values: Item = {":through": through, ":yes": True}
+        if not await self._update(chat_id, SET_TRIMMED, values, MAY_TRIM):
+            return
+        await self._fence(chat_id)
+        await self._delete(chat_id, through)
+        values = {":through": through}
+        await self._update(chat_id, "REMOVE is_trimming", values, "trimmed_through = :through")
+
+    async def _fence(self, chat_id: str) -> None:
+        key: Item = {"chat_id": chat_id}
+        for _ in range(FENCE_TRIES_MAX):
+            counter = await self._dynamo.get(COUNTERS, key)
+            revision, token = (self._ids.next(EVENT, self._clock()) for _ in range(2))
+            actions = fence(chat_id, revision, counter)
+            try:
+                await retry_unknown(partial(self._dynamo.transact, actions, token))
+            except TransactionCanceled:
+                continue
+            self._states.doubt(chat_id)
+            return
+        raise StoreUnavailable("the chat is being written to by too many at once")
+
+    async def _delete(self, chat_id: str, through: int) -> None:
+        start: Item | None = None
+        while True:
+            page = await self._dynamo.query(
+                MESSAGES,
+                "chat_id = :chat AND #s <= :last",
+                {":chat": chat_id, ":last": through},
+                names=SPAN_NAMES,
+                projection=SPAN,
+                start=start,
+            )
+            keys: list[Item] = [
+                {"chat_id": chat_id, "sequence": item["sequence"]}
+                for item in page.items
+                if end_of(item) <= through
+            ]
+            await retry_unknown(partial(self._dynamo.batch_delete, MESSAGES, keys))
+            start = page.next_key
+            if start is None:
+                return
+
+    async def redact(self, chat_id: str, entries: Mapping[int, bytes]) -> None:
+        """Items are rewritten one by one, each under the condition that it is still what was read."""
+        for sequence in sorted(entries):
+            await self._redact_one(chat_id, sequence, decode_entry(entries[sequence]))
+
+    async def _redact_one(self, chat_id: str, sequence: int, entry: Entry) -> None:
+        for _ in range(REDACT_TRIES_MAX):
+            item = await self._dynamo.get(MESSAGES, {"chat_id": chat_id, "sequence": sequence})
+            item = item or await bundle_across(self._dynamo, chat_id, sequence)
+            new = redacted(item, sequence, entry) if item is not None else None
+            if item is None or new is None or new == item:
+                return
+            name = "entries" if "entries" in item else "content"
+            condition, values = "#body = :body", cast(Item, {":body": item[name]})
+            try:
+                put = partial(
+                    self._dynamo.put, MESSAGES, new, condition=condition, values=values, names={"#body": name}
+                )
+                await retry_unknown(put)
+            except ConditionFailed:
+                continue  # another redaction, or this one, whose answer was lost
+            return
+        raise StoreUnavailable(f"the entry at {sequence} is being written to by too many at once")
+
+    async def scrub(self) -> None:
+        """Items that were replaced are gone. Point-in-time recovery keeps what they were, for its days."""
+
+    async def retentions(self, chat_ids: Sequence[str]) -> dict[str, ChatRetention]:
+        return {
+            cast(str, chat["chat_id"]): ChatRetention(
+                days=cast("int | None", chat.get("retention_days")), is_held=bool(chat.get("is_held"))
+            )
+            for chat in await self._chats(chat_ids)
+        }
+
+    async def set_retention(self, chat_id: str, retention: ChatRetention) -> bool:
+        values: Item = {":held": retention.is_held}
+        expression = "SET is_held = :held REMOVE retention_days"
+        if retention.days is not None:
+            values[":days"] = retention.days
+            expression = "SET is_held = :held, retention_days = :days"
+        return is_valid_key(chat_id) and await self._update(
+            chat_id, expression, values, "attribute_exists(chat_id)"
+        )
+
+
+def _mark(chat: Item) -> ArchiveMark:
+    return ArchiveMark(
+        archived_through=number(chat, "archived_through"),
+        trimmed_through=number(chat, "trimmed_through"),
+        version=number(chat, "archive_version"),
+        manifest=str(chat.get("archive_manifest", "")),
+        is_trimming=bool(chat.get("is_trimming")),
+    )
+
+
+class DynamoErasures:
+    def __init__(self, dynamo: Dynamo) -> None:
+        self._dynamo = dynamo
+
+    async def add(self, user_id: str, now_ms: int) -> None:
+        expression, values = "SET since_ms = if_not_exists(since_ms, :now)", Item({":now": now_ms})
+        await retry_unknown(lambda: self._dynamo.update(ERASURES, {"user_id": user_id}, expression, values))
+
+    async def pending(self) -> list[str]:
+        found = [item async for items in table_pages(self._dynamo, ERASURES) for item in items]
+        ordered = sorted((number(item, "since_ms"), str(item["user_id"])) for item in found)
+        return [user_id for _, user_id in ordered]
+
+    async def finish(self, user_id: str) -> None:
+        await retry_unknown(lambda: self._dynamo.delete(ERASURES, {"user_id": user_id}))

@@ -1,0 +1,331 @@
+"""How each kind of record is stored in the tables of DynamoDB."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from parley.clock import MS_PER_SECOND, Clock, from_iso
+from parley.dynamodb import Dynamo, Item, Value, map_concurrently, number, retry_unknown
+from parley.ids import EVENT, Ids
+from parley.model import (
+    AccountDeletion,
+    AccountState,
+    AuditRecord,
+    Fanout,
+    Invitation,
+    Notify,
+    Relation,
+)
+from parley.store.delivery.rows import DeadLetter, Lane, Webhook
+from parley.store.dynamodb.account_admin import DynamoAuditLog, audit_in
+from parley.store.dynamodb.accounts import session_in, session_item, user_in, user_item
+from parley.store.dynamodb.chat_state import IS_BLOCKED
+from parley.store.dynamodb.consents import COUNT, IS_UNASKED
+from parley.store.dynamodb.counters import Counters
+from parley.store.dynamodb.dead_letters import letter_in, letter_item, queue_item
+from parley.store.dynamodb.directory import chat_in, chat_item, counter_item, member_in
+from parley.store.dynamodb.invitations import invitation_in, invitation_item
+from parley.store.dynamodb.lanes import lane_in, lane_key
+from parley.store.dynamodb.push import KEY_PREFIX, DynamoPush, devices_in, outcome_at
+from parley.store.dynamodb.scans import table_pages
+from parley.store.dynamodb.schema import (
+    AUDIT,
+    CHAT_INVITATIONS,
+    CHATS,
+    COUNTERS,
+    DEAD_LETTERS,
+    DELETIONS,
+    DELIVERY,
+    DEVICES,
+    INVITATIONS,
+    LANES,
+    MEMBERSHIPS,
+    PUSH_DEVICES,
+    PUSH_OUTCOMES,
+    RELATIONS,
+    REPLAY_QUEUE,
+    SCHEMA,
+    SESSIONS,
+    USER_SESSIONS,
+    USERNAMES,
+    USERS,
+    WEBHOOKS,
+    device_key,
+)
+from parley.store.dynamodb.schema import DIRECT_CHATS as DIRECT
+from parley.store.dynamodb.webhooks import REVISION_KEY, DynamoWebhooks, webhook_in
+from parley.store.push.rows import PushDevice, PushOutcome
+from parley.store.records import (
+    KeptChat,
+    KeptCursor,
+    KeptKey,
+    KeptMember,
+    KeptPerson,
+    KeptRelation,
+    KeptSession,
+    KeptState,
+    Record,
+    columns_of,
+    record_of,
+)
+
+WRITES_AT_ONCE_MAX = 16
+REVISIONS_SINCE_MS = from_iso("2026-01-01T00:00:00.000Z")
+"""Revisions of copied rows count seconds from here on: above those that an earlier copy of the row had."""
+
+Items = list[tuple[str, Item]]
+"""Items to be written, each with its table."""
+
+
+class RecordItems:
+    def __init__(self, dynamo: Dynamo, counters: Counters, clock: Clock, make_ids: Ids) -> None:
+        def make_token() -> str:
+            return make_ids.next(EVENT, clock())
+
+        self._dynamo = dynamo
+        self._counters = counters
+        self._clock = clock
+        self._make_token = make_token
+        self._push = DynamoPush(dynamo)
+
+    # Reading
+
+    async def read(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
+        table, record_in = READERS[kind]
+        async for items in table_pages(self._dynamo, table):
+            if kind is KeptChat:
+                yield await map_concurrently(self._chat, items, WRITES_AT_ONCE_MAX)
+                continue
+            missing = await self._never_created(items)
+            found = [record_in(item) for item in items if item.get("chat_id") not in missing]
+            yield [record for records in found for record in records]
+
+    async def _never_created(self, items: Sequence[Item]) -> set[Any]:
+        """Chats whose creation was given up after the rows of their members: readers ignore these rows."""
+        early = sorted({str(item["chat_id"]) for item in items if item.get("early")})
+        found = await self._dynamo.batch_get(CHATS, [{"chat_id": chat_id} for chat_id in early])
+        return set(early) - {item["chat_id"] for item in found}
+
+    async def _chat(self, item: Item) -> Record:
+        chat = chat_in(item)
+        counter = await self._dynamo.get(COUNTERS, {"chat_id": chat.chat_id}) or {}
+        fanout = item.get("fanout")
+        return KeptChat(
+            chat=chat,
+            direct_key=cast("str | None", item.get("direct_key")),
+            counter=(await self._counters.read(chat.chat_id)).last,
+            member_count=number(item, "member_count"),
+            owner_count=number(item, "owner_count"),
+            fanout=Fanout(cast(str, fanout)) if fanout else None,
+            recovered_at=cast("str | None", counter.get("recovered_at")),
+            recovered_from_sequence=cast("int | None", counter.get("recovered_from_sequence")),
+        )
+
+    # Writing
+
+    async def write(self, records: Sequence[Record]) -> None:
+        """Rows by batches; what has writers of its own, one by one."""
+        match records[0]:
+            case AuditRecord():
+                await self._each(DynamoAuditLog(self._dynamo).record, records)
+            case Webhook():
+                await self._each(DynamoWebhooks(self._dynamo, self._make_token).add, records)
+            case PushDevice():
+                for record in records:  # those of one person share an item
+                    await self._push.devices.put(cast(PushDevice, record))
+            case PushOutcome():
+                await self._each(self._push.outcomes.note, records)
+            case _:
+                await self._write_items([item for record in records for item in self._items(record)])
+                if isinstance(records[0], KeptChat) and self._counters.allocator is not None:
+                    await self._each(self._restore_counter, records)
+
+    async def _each(self, write: Callable[[Any], Any], records: Sequence[Record]) -> None:
+        await map_concurrently(write, records, WRITES_AT_ONCE_MAX)
+
+    async def _restore_counter(self, record: KeptChat) -> None:
+        assert self._counters.allocator is not None
+        if record.counter is not None:
+            await self._counters.allocator.restore(record.chat.chat_id, record.counter)
+
+    async def _write_items(self, items: Items) -> None:
+        by_table: dict[str, list[Item]] = {}
+        for table, item in items:
+            by_table.setdefault(table, []).append(item)
+        for table, some in by_table.items():
+            await retry_unknown(lambda table=table, some=some: self._dynamo.batch_put(table, some))  # type: ignore[misc]
+
+    def _items(self, record: Record) -> Items:
+        match record:
+            case KeptPerson():
+                return _person_items(record)
+            case KeptSession(session=session, token_hash=token_hash):
+                place: Item = {"user_id": session.user_id, "session_id": session.session_id}
+                return [
+                    (SESSIONS, session_item(session, token_hash)),
+                    (USER_SESSIONS, place | {"token_hash": token_hash}),
+                ]
+            case KeptChat():
+                return self._chat_items(record)
+            case KeptMember():
+                return [(MEMBERSHIPS, _member_item(record))]
+            case KeptState():
+                return [(DELIVERY, self._state_item(record))]
+            case KeptCursor(user_id=user_id, device_id=device_id, chat_id=chat_id):
+                at: Item = {"last_acked_sequence": record.last_acked_sequence}
+                named: Item = {"device_id": device_id, "chat_id": chat_id}
+                return [(DEVICES, device_key(user_id, device_id, chat_id) | named | at)]
+            case KeptRelation():
+                return [(RELATIONS, _present(columns_of(record)))]
+            case KeptKey(name=name, value=value):
+                return [(SCHEMA, {"name": KEY_PREFIX + name, "value": value})]
+            case Invitation():
+                return [(table, invitation_item(record)) for table in (INVITATIONS, CHAT_INVITATIONS)]
+            case AccountDeletion():
+                return [(DELETIONS, {"user_id": record.user_id, "since_ms": record.since_ms})]
+            case Lane():
+                return [(LANES, columns_of(record) | lane_key(record.chat_id, record.recipient))]
+            case DeadLetter():
+                queued = [(REPLAY_QUEUE, queue_item(record))] if record.is_queued else []
+                return [(DEAD_LETTERS, letter_item(record)), *queued]
+            case _:
+                raise TypeError(f"{type(record).__name__} has a writer of its own")
+
+    def _chat_items(self, record: KeptChat) -> Items:
+        """All of its log counts as resolved, as published, and as having its keys."""
+        chat, through = record.chat, record.counter or 0
+        revision = self._make_token()
+        marks: Item = {"published_through": through}
+        made = chat_item(chat, record.direct_key, record.member_count, revision) | marks
+        made |= {"owner_count": record.owner_count, "resolved_through": through}
+        if record.fanout is not None:
+            made["fanout"] = record.fanout.value
+        items: Items = [(CHATS, made)]
+        if record.direct_key is not None:
+            items.append((DIRECT, {"direct_key": record.direct_key, "chat_id": chat.chat_id}))
+        if record.counter is not None and self._counters.allocator is None:
+            given: Item = {"sequence_counter": through, "written_through": through}
+            audit = _present(
+                {
+                    "recovered_at": record.recovered_at,
+                    "recovered_from_sequence": record.recovered_from_sequence,
+                }
+            )
+            items.append((COUNTERS, counter_item(chat, revision) | given | marks | audit))
+        return items
+
+    def _state_item(self, record: KeptState) -> Item:
+        revision: Item = {"revision": (self._clock() - REVISIONS_SINCE_MS) // MS_PER_SECOND}
+        return _present(columns_of(record)) | revision
+
+
+def _present(fields: Mapping[str, Value]) -> Item:
+    """Without what is None."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _person_items(record: KeptPerson) -> Items:
+    user = record.user
+    counts: Item = {
+        COUNT[Relation.CONTACT]: record.contact_count,
+        COUNT[Relation.BLOCK]: record.block_count,
+    }
+    state: Item = {"account_state": user.state.value} if user.state is not AccountState.ACTIVE else {}
+    return [
+        (USERS, user_item(user, record.password_hash) | counts | state),
+        (USERNAMES, {"username": user.username, "user_id": user.user_id}),
+    ]
+
+
+def _member_item(record: KeptMember) -> Item:
+    member = record.member
+    mark: Item = {IS_BLOCKED: True} if record.is_blocked else {}
+    return mark | {
+        "chat_id": record.chat_id,
+        "user_id": member.user_id,
+        "role": member.role.value,
+        "joined_at": member.joined_at,
+        "joined_sequence": member.joined_sequence,
+    }
+
+
+# Reading items
+
+
+def _person(item: Item) -> list[Record]:
+    return [
+        KeptPerson(
+            user=user_in(item),
+            password_hash=cast(str, item["password_hash"]),
+            contact_count=number(item, COUNT[Relation.CONTACT]),
+            block_count=number(item, COUNT[Relation.BLOCK]),
+        )
+    ]
+
+
+def _session(item: Item) -> list[Record]:
+    return [KeptSession(session=session_in(item), token_hash=cast(bytes, item["token_hash"]))]
+
+
+def _member(item: Item) -> list[Record]:
+    is_blocked = bool(item.get(IS_BLOCKED))
+    chat_id = cast(str, item["chat_id"])
+    return [KeptMember(chat_id=chat_id, member=member_in(item), is_blocked=is_blocked)]
+
+
+def _state(item: Item) -> list[Record]:
+    """Items have no attribute for what is not set."""
+    defaults: Item = {
+        "last_acked_sequence": 0,
+        "read_up_to": 0,
+        "has_left": False,
+        "left_sequence": 0,
+        "notify": Notify.ALL.value,
+        IS_UNASKED: False,
+    }
+    state = record_of(KeptState, defaults | item)
+    return [replace(state, is_unasked=state.is_unasked and not state.has_left)]
+
+
+def _key(item: Item) -> list[Record]:
+    name = cast(str, item["name"])
+    if not name.startswith(KEY_PREFIX):
+        return []  # the version of the tables
+    return [KeptKey(name=name.removeprefix(KEY_PREFIX), value=cast(str, item["value"]))]
+
+
+def _deletion(item: Item) -> list[Record]:
+    return [AccountDeletion(cast(str, item["user_id"]), number(item, "since_ms"))]
+
+
+def _outcome(item: Item) -> list[Record]:
+    found = outcome_at(item)
+    return [found] if found is not None else []
+
+
+def _no_records(item: Item) -> list[Record]:
+    raise TypeError(f"{item} needs more than one item")
+
+
+READERS: dict[type[Record], tuple[str, Callable[[Item], list[Record]]]] = {
+    KeptPerson: (USERS, _person),
+    KeptRelation: (RELATIONS, lambda item: [record_of(KeptRelation, item)]),
+    AccountDeletion: (DELETIONS, _deletion),
+    KeptSession: (SESSIONS, _session),
+    KeptChat: (CHATS, _no_records),
+    KeptMember: (MEMBERSHIPS, _member),
+    KeptState: (DELIVERY, _state),
+    KeptCursor: (DEVICES, lambda item: [record_of(KeptCursor, item)]),
+    Invitation: (INVITATIONS, lambda item: [invitation_in(item)]),
+    AuditRecord: (AUDIT, lambda item: [audit_in(item)]),
+    Webhook: (WEBHOOKS, lambda item: [webhook_in(item)] if item["webhook_id"] != REVISION_KEY else []),
+    Lane: (LANES, lambda item: [lane_in(item)]),
+    DeadLetter: (DEAD_LETTERS, lambda item: [letter_in(item)]),
+    PushDevice: (PUSH_DEVICES, lambda item: list(devices_in(item))),
+    PushOutcome: (PUSH_OUTCOMES, _outcome),
+    KeptKey: (SCHEMA, _key),
+}
+"""The table of each kind, and what its items hold."""

@@ -1,0 +1,124 @@
+"""How each kind of record is stored in the tables of SQLite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Struct, field
+
+from parley.model import AccountDeletion, AuditRecord, Invitation
+from parley.store.delivery.rows import DeadLetter, Lane, Webhook
+from parley.store.push.rows import PushDevice, PushOutcome
+from parley.store.records import (
+    KeptChat,
+    KeptCursor,
+    KeptKey,
+    KeptMember,
+    KeptPerson,
+    KeptRelation,
+    KeptSession,
+    KeptState,
+    Record,
+    column_names,
+    columns_of,
+)
+
+
+class TableOfRecords(Struct, frozen=True, kw_only=True):
+    """A table with the columns of a record. `key`: its primary key, or another one that is unique.
+
+    `derived`: columns that are read by an expression and not written. `renamed`: those that have another name
+    here than in the record. `last_change`: whether its rows say when they changed.
+    """
+
+    name: str
+    key: tuple[str, ...]
+    derived: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    last_change: bool = False
+
+    def select(self, kind: type[Record], is_first: bool) -> str:
+        """A page of rows in the order of their keys, after a key unless it is the first."""
+        names = [f"{self.derived.get(n) or self.renamed.get(n, n)} AS {n}" for n in column_names(kind)]
+        order = ", ".join(self.key)
+        where = "" if is_first else f"WHERE ({order}) > ({', '.join('?' * len(self.key))})"
+        columns = f"{order}, {', '.join(names)}"
+        return f"SELECT {columns} FROM {self.name} AS t {where} ORDER BY {order} LIMIT ?"
+
+    def insert(self, kind: type[Record]) -> str:
+        """Keeps the number of a row that is there: others refer to it."""
+        names = [self.renamed.get(n, n) for n in column_names(kind) if n not in self.derived]
+        values = ["?"] * len(names)
+        if self.last_change:
+            names, values = [*names, "change"], [*values, "(SELECT last FROM changes)"]
+        changed = ", ".join(f"{name} = excluded.{name}" for name in names if name not in self.key)
+        action = f"DO UPDATE SET {changed}" if changed else "DO NOTHING"
+        return (
+            f"INSERT INTO {self.name} ({', '.join(names)}) VALUES ({', '.join(values)})"
+            f" ON CONFLICT ({', '.join(self.key)}) {action}"
+        )
+
+    def values(self, record: Record) -> tuple[Any, ...]:
+        return tuple(value for name, value in columns_of(record).items() if name not in self.derived)
+
+
+RELATED = "(SELECT count(*) FROM relations AS r WHERE r.user_id = t.user_id AND {} IS NOT NULL)"
+COUNTED = "(SELECT count(*) FROM chat_memberships AS m WHERE m.chat_id = t.chat_id{})"
+COUNTER = "(SELECT {} FROM chat_counters AS c WHERE c.chat_id = t.chat_id)"
+IS_BLOCKED = """
+EXISTS (SELECT 1 FROM chats JOIN chat_memberships AS peer USING (chat_id)
+    JOIN relations AS r ON r.user_id = peer.user_id AND r.other_id = t.user_id
+    WHERE chats.chat_id = t.chat_id AND chats.chat_type = 'direct' AND peer.user_id <> t.user_id
+        AND r.blocked_since IS NOT NULL)
+"""
+IS_UNASKED = (
+    "coalesce((SELECT is_unasked FROM chat_memberships AS m"
+    " WHERE m.chat_id = t.chat_id AND m.user_id = t.user_id), 0)"
+)
+
+TABLES: dict[type[Record], TableOfRecords] = {
+    KeptPerson: TableOfRecords(
+        name="users",
+        key=("user_id",),
+        derived={
+            "contact_count": RELATED.format("contact_since"),
+            "block_count": RELATED.format("blocked_since"),
+        },
+        renamed={"state": "account_state"},
+    ),
+    KeptSession: TableOfRecords(name="sessions", key=("session_id",)),
+    KeptChat: TableOfRecords(
+        name="chats",
+        key=("chat_id",),
+        derived={
+            "counter": COUNTER.format("sequence_counter"),
+            "member_count": COUNTED.format(""),
+            "owner_count": COUNTED.format(" AND role = 'owner'"),
+            "fanout": "(SELECT fanout FROM chat_fanouts AS f WHERE f.chat_id = t.chat_id)",
+            "recovered_at": COUNTER.format("recovered_at"),
+            "recovered_from_sequence": COUNTER.format("recovered_from_sequence"),
+        },
+        renamed={"title": "name"},
+    ),
+    KeptMember: TableOfRecords(
+        name="chat_memberships", key=("chat_id", "user_id"), derived={"is_blocked": IS_BLOCKED}
+    ),
+    KeptState: TableOfRecords(
+        name="delivery_state",
+        key=("user_id", "chat_id"),
+        derived={"is_unasked": IS_UNASKED},
+        last_change=True,
+    ),
+    KeptCursor: TableOfRecords(name="user_device_cursors", key=("user_id", "device_id", "chat_id")),
+    KeptRelation: TableOfRecords(name="relations", key=("user_id", "other_id")),
+    KeptKey: TableOfRecords(name="server_keys", key=("name",)),
+    Invitation: TableOfRecords(name="invitations", key=("user_id", "chat_id")),
+    AccountDeletion: TableOfRecords(name="account_deletions", key=("user_id",)),
+    AuditRecord: TableOfRecords(name="audit", key=("audit_id",)),
+    Webhook: TableOfRecords(name="webhooks", key=("webhook_id",)),
+    Lane: TableOfRecords(name="lanes", key=("chat_id", "recipient")),
+    DeadLetter: TableOfRecords(name="dead_letters", key=("dlq_id",)),
+    PushDevice: TableOfRecords(name="push_devices", key=("user_id", "device_id")),
+    PushOutcome: TableOfRecords(name="push_outcomes", key=("chat_id", "sequence", "user_id", "device_id")),
+}

@@ -1,0 +1,165 @@
+"""A store with something of every kind in it: what a copy must carry over."""
+
+from msgspec.structs import replace
+
+from parley.clock import MS_PER_DAY, iso
+from parley.model import (
+    AccountState,
+    Action,
+    AuditRecord,
+    Fanout,
+    Invitation,
+    Notify,
+    Privacy,
+    QuietHours,
+    Role,
+    Session,
+)
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LaneClaim, Selection, Webhook
+from parley.store.push.rows import Provider, PushDevice, PushOutcome, RingOutcome
+from tests.contracts.acting import (
+    add_contact,
+    add_direct,
+    add_group,
+    add_people,
+    block,
+    change,
+    message,
+    new_id,
+    rename,
+)
+from tests.contracts.engines import OpenStore
+
+
+class FullStore:
+    """Who and what is in it."""
+
+    def __init__(self, store: OpenStore) -> None:
+        self.store = store
+        self.people: dict[str, str] = {}
+        self.group = self.direct = self.left = ""
+        self.client_id = new_id()
+
+    async def fill(self) -> "FullStore":
+        names = ("ann", "bob", "cat", "dan", "eve")
+        self.people = dict(zip(names, await add_people(self.store, *names), strict=True))
+        await self._settings()
+        await self._talk()
+        await self._positions()
+        await self._deliveries()
+        await self.store.audit.record(
+            AuditRecord(
+                audit_id="audit_1", at=iso(1), actor="cli:ann", action="x", target_id="y", outcome="done"
+            )
+        )
+        await self.store.cursors.flush()
+        return self
+
+    async def _settings(self) -> None:
+        store, (ann, bob, cat, dan, eve) = self.store, self.people.values()
+        await add_contact(store, ann, bob)
+        await add_contact(store, bob, ann)
+        await block(store, cat, bob)
+        user = await store.accounts.user(bob)
+        assert user is not None
+        quiet = QuietHours("22:00", "07:00", "Europe/Berlin")
+        changed = replace(
+            user,
+            display_name="Bob 🙂",
+            about="l'homme\n",
+            is_operator=True,
+            last_seen_privacy=Privacy.CONTACTS,
+            who_may_add=Privacy.CONTACTS,
+            send_read_receipts=False,
+            do_not_disturb=quiet,
+        )
+        await store.accounts.update_user(changed, "another hash")
+        store.cursors.note_seen(bob, store.clock())
+        await store.account_admin.set_state(dan, AccountState.DISABLED, bob)
+        session = Session("session_1", ann, "phone", "Ann's phone", 1, 2, store.clock() + MS_PER_DAY, "abc")
+        await store.accounts.add_session(session, b"\x00\xff" * 16)
+        assert eve
+
+    async def _talk(self) -> None:
+        store, (ann, bob, cat, dan, eve) = self.store, self.people.values()
+        self.group = await add_group(store, ann, cat, dan, eve)
+        self.direct = await add_direct(store, ann, bob)
+        self.left = await add_group(store, cat, ann, open_to_join=True)
+        mention = message(self.group, cat, "see @ann", self.client_id)
+        mention.mentions, mention.display_time = (ann, eve), "2020-02-02T02:02:02Z"
+        await store.log.append([message(self.group, ann, "ünï\u2028💬 \"'<>&\\ "), mention])
+        await store.log.append([message(self.direct, ann, text) for text in ("one", "two", "three")])
+        await store.log.append([change(self.group, ann, Action.ROLE, cat, Role.ADMIN)])
+        await store.log.append([rename(self.group, ann, "another title")])
+        await store.log.append([change(self.left, ann, Action.LEFT, ann)])
+        await store.log.append([message(self.left, cat, "alone")])
+        await store.account_admin.delete_user(eve, bob, store.clock())
+        invited = Invitation(bob, self.group, ann, Role.MEMBER, iso(store.clock()))
+        await store.invitations.invite(invited)
+
+    async def _positions(self) -> None:
+        store, (ann, bob, cat, *_) = self.store, self.people.values()
+        store.cursors.note_acked(ann, "phone", self.group, 2, store.clock())
+        store.cursors.note_acked(ann, "tablet", self.group, 1, store.clock())
+        store.cursors.note_read(bob, self.direct, 2, store.clock())
+        await block(store, ann, bob)
+        await store.member_states.mute(cat, self.group, "2030-01-01T00:00:00Z")
+        await store.member_states.set_notify(cat, self.group, Notify.MENTIONS)
+
+    async def _deliveries(self) -> None:
+        store, (ann, bob, *_) = self.store, self.people.values()
+        hook = Webhook(
+            webhook_id="webhook_1", url="https://example.org", events=("a", "b"), secret="s", created_ms=5
+        )
+        await store.deliveries.webhooks.add(hook)
+        await store.deliveries.lanes.extend(self.group, [hook.webhook_id], 1, 2)
+        await store.deliveries.lanes.extend(self.direct, [bob], 1, 3, LaneClaim("token", 10**15))
+        for number, dlq_id in enumerate(("dlq_1", "dlq_2"), 1):
+            letter = DeadLetter(
+                dlq_id=dlq_id,
+                chat_id=self.group,
+                sequence=number,
+                recipient=hook.webhook_id,
+                message_id="msg_1",
+                sender_id=ann,
+                created_ms=1,
+                error="e",
+                detail="d",
+                retry_count=3,
+                first_attempt_ms=1,
+                last_attempt_ms=2,
+                dlq_ms=3,
+                changed_ms=store.clock(),
+                source_topic="t",
+                history=(DeliveryEvent(1, "failed", "e"),),
+            )
+            await store.deliveries.dead_letters.add(letter)
+        event = DeliveryEvent(7, "queued", actor="ann")
+        await store.deliveries.dead_letters.queue(Selection(ids=("dlq_2",)), "job_1", event)
+        for device_id in ("phone", "tablet"):
+            await store.push.devices.put(
+                PushDevice(
+                    user_id=bob,
+                    device_id=device_id,
+                    provider=Provider.WEBPUSH,
+                    address="https://push.example.org",
+                    public_key="p",
+                    auth="a",
+                    preview=False,
+                    created_ms=9,
+                )
+            )
+        for sequence, outcome in ((1, RingOutcome.PUSHED), (2, RingOutcome.SKIPPED)):
+            ring = PushOutcome(
+                chat_id=self.direct,
+                sequence=sequence,
+                user_id=bob,
+                device_id="phone",
+                provider=Provider.WEBPUSH,
+                outcome=outcome,
+                detail="",
+                at_ms=store.clock(),
+            )
+            await store.push.outcomes.note(ring)
+        await store.push.fanouts.choose(self.group, Fanout.READ)
+        await store.push.key("vapid", "secret key")

@@ -1,0 +1,322 @@
+"""Copies between engines: equal at the end, continued after a crash, refused where they would do harm."""
+
+import json
+import os
+import random
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from parley.app.keeping import CopySide, copy_side, copy_store
+from parley.clock import wall_clock
+from parley.config import Config
+from parley.dynamodb import to_item
+from parley.errors import ConfigError, StoreBusy
+from parley.ids import Ids
+from parley.keeping import copies
+from parley.keeping.copies import CopyDiffers, CopyRefused, CopyReport, StoreCopy
+from parley.keeping.fingerprints import counts_as_content
+from parley.model import StoredEntry
+from parley.store.folder import DATABASE_NAME, lock_folder
+from parley.store.records import COPY_MARK, RECORDS, Record, is_unfinished
+from parley.store.sqlite.transfer import SqliteTransfer
+from parley.store.transfer import Transfer, require_transfer
+from tests.contracts.acting import message
+from tests.contracts.dynamodb_engine import other_program
+from tests.contracts.engines import SqliteOpenStore
+from tests.contracts.full_store import FullStore
+from tests.integration.cli.running import parley
+from tests.services import dynamodb_endpoint, fresh_prefix
+
+WRITES_MAX = 100
+MODES = ["atomic", "two_phase"]
+
+
+def in_folder(folder: Path, sequencing: str = "atomic") -> Config:
+    config = Config()
+    config.server.data, config.store.sequencing = str(folder), sequencing  # type: ignore[assignment]
+    return config
+
+
+def on_dynamodb(sequencing: str) -> Config:
+    config = Config()
+    config.store.engine, config.store.sequencing = "dynamodb", sequencing  # type: ignore[assignment]
+    config.dynamodb.endpoint, config.dynamodb.region = dynamodb_endpoint(), "local"
+    config.dynamodb.prefix = fresh_prefix()
+    return config
+
+
+def on_cassandra() -> Config:
+    """An engine without `Transfer`. It connects to nothing."""
+    config = Config()
+    config.store.engine, config.cassandra.contact_points = "cassandra", ["host.invalid"]
+    return config
+
+
+def side(config: Config) -> CopySide:
+    return copy_side(config, wall_clock, Ids(random.SystemRandom().getrandbits), os.environ)
+
+
+async def copied(source: Config, target: Config, *, checks: bool = True) -> CopyReport:
+    return await copy_store(side(source), side(target), wall_clock, lambda _: None, checks=checks)
+
+
+async def filled(folder: Path, sequencing: str = "atomic") -> FullStore:
+    """A closed store in a folder, with everything in it, and a void in two_phase."""
+    store = SqliteOpenStore(folder, sequencing, {})
+    store.clock.advance(wall_clock() - store.clock())
+    await store.open()
+    full = await FullStore(store).fill()
+    if sequencing == "two_phase":
+        store.abandon(full.direct, 4, store.clock() - 60_000)
+        await store.reopen()
+        await store.log.append([message(full.direct, full.people["ann"], "after the void")])
+    await store.close()
+    return full
+
+
+async def records(config: Config) -> list[str]:
+    engine = side(config).engine
+    transfer = require_transfer(engine.transfer)
+    try:
+        return sorted(
+            [
+                repr(one)
+                for kind in RECORDS
+                async for page in transfer.records(kind)
+                for one in page
+                if counts_as_content(one, 0)
+            ]
+        )
+    finally:
+        await engine.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_sqlite_to_dynamodb_and_back_is_an_equal_store(tmp_path: Path, mode: str) -> None:
+    """Every kind of entry and record arrives, both checks are clean, and both fingerprints are equal."""
+    await filled(tmp_path / "one", mode)
+    one, two, three = (
+        in_folder(tmp_path / "one", mode),
+        on_dynamodb(mode),
+        in_folder(tmp_path / "three", mode),
+    )
+    there = await copied(one, two)
+    back = await copied(two, three)
+    assert there == back
+    assert there.voids == (1 if mode == "two_phase" else 0)
+    assert await records(one) == await records(two) == await records(three)
+
+
+class Cut(Exception):
+    """The process died."""
+
+
+class DyingTransfer:
+    """A target whose process dies before or after its n-th write."""
+
+    def __init__(self, transfer: Transfer, at: int, *, is_after: bool) -> None:
+        self.transfer = transfer
+        self.records, self.positions = transfer.records, transfer.positions
+        self.log_ends, self.begin_anew = transfer.log_ends, transfer.begin_anew
+        self._left, self._is_after = at, is_after
+
+    async def put(self, records: Sequence[Record]) -> None:
+        await self._write(self.transfer.put(records))
+
+    async def put_positions(self, chat_id: str, positions: Sequence[StoredEntry]) -> None:
+        await self._write(self.transfer.put_positions(chat_id, positions))
+
+    async def settle(self, groups: Sequence[str], now_ms: int) -> None:
+        await self._write(self.transfer.settle(groups, now_ms))
+
+    async def _write(self, write: Any) -> None:
+        self._left -= 1
+        if self._left or self._is_after:
+            await write
+        else:
+            write.close()
+        if not self._left:
+            raise Cut
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("is_after", [False, True])
+async def test_a_copy_goes_on_after_a_crash_at_any_write(
+    tmp_path: Path, is_after: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is killed: the copy that comes to its end is equal, with every entry once."""
+    monkeypatch.setattr(copies, "POSITIONS_PER_PUT", 2)
+    await filled(tmp_path / "one")
+    source = SqliteTransfer(tmp_path / "one")
+    whole = await StoreCopy(source, await empty(tmp_path / "whole"), "one", [], wall_clock).run()
+    crashes = 0
+    for at in range(1, WRITES_MAX):
+        target = await empty(tmp_path / f"two{at}")
+        try:
+            await StoreCopy(source, DyingTransfer(target, at, is_after=is_after), "one", [], wall_clock).run()
+        except Cut:
+            crashes += 1
+        else:
+            break
+        if not is_finished(tmp_path / f"two{at}"):
+            assert await StoreCopy(source, target, "one", [], wall_clock).run() == whole
+        assert await records(in_folder(tmp_path / f"two{at}")) == await records(in_folder(tmp_path / "one"))
+    assert crashes > 20
+
+
+def is_finished(folder: Path) -> bool:
+    """Whether the process died right after its last write."""
+    with closing(apsw.Connection(str(folder / DATABASE_NAME))) as file:
+        mark = file.execute("SELECT value FROM server_keys WHERE name = ?", (COPY_MARK,)).get
+        return mark is not None and not is_unfinished(str(mark))
+
+
+async def empty(folder: Path) -> SqliteTransfer:
+    engine = side(in_folder(folder)).engine
+    await engine.create(lambda _: None)
+    await engine.close()
+    return SqliteTransfer(folder)
+
+
+async def test_another_source_does_not_continue_a_copy(tmp_path: Path) -> None:
+    """Half of one store and half of another would be neither."""
+    await filled(tmp_path / "one")
+    source, target = SqliteTransfer(tmp_path / "one"), await empty(tmp_path / "two")
+    with pytest.raises(Cut):
+        await StoreCopy(source, DyingTransfer(target, 5, is_after=True), "one", [], wall_clock).run()
+    with pytest.raises(CopyRefused, match="unfinished copy of one"):
+        await StoreCopy(source, target, "another", [], wall_clock).run()
+
+
+async def test_a_copy_onto_itself_is_refused(tmp_path: Path) -> None:
+    """The same folder by another path is the same store."""
+    await filled(tmp_path / "one")
+    with pytest.raises(CopyRefused, match="same store"):
+        await copied(in_folder(tmp_path / "one"), in_folder(tmp_path / "one"))
+
+
+async def test_a_server_must_not_run(tmp_path: Path) -> None:
+    """Neither on the source nor on the target."""
+    await filled(tmp_path / "one")
+    for name in ("one", "two"):
+        lock = lock_folder(tmp_path / name)
+        with pytest.raises(StoreBusy, match="another server"):
+            await copied(in_folder(tmp_path / "one"), in_folder(tmp_path / "two"))
+        lock.close()
+
+
+async def test_a_store_that_is_not_sound_is_not_copied(tmp_path: Path) -> None:
+    """A lost entry would become a void in the copy, and nobody would notice any more."""
+    full = await filled(tmp_path / "one")
+    with closing(apsw.Connection(str(tmp_path / "one" / DATABASE_NAME))) as file:
+        file.execute("DELETE FROM messages WHERE chat_id = ? AND sequence = 2", (full.direct,))
+    with pytest.raises(CopyRefused, match="log_density"):
+        await copied(in_folder(tmp_path / "one"), in_folder(tmp_path / "two"))
+
+
+async def test_a_log_that_was_trimmed_is_not_copied(tmp_path: Path) -> None:
+    """Its archived entries are not in the store: as holes they would become voids."""
+    full = await filled(tmp_path / "one")
+    two = on_dynamodb("atomic")
+    await copied(in_folder(tmp_path / "one"), two, checks=False)
+    key = to_item({"chat_id": full.direct})
+    other_program().update_item(
+        TableName=f"{two.dynamodb.prefix}chats",
+        Key=key,
+        UpdateExpression="SET trimmed_through = :one",
+        ExpressionAttributeValues={":one": {"N": "1"}},
+    )
+    other_program().delete_item(
+        TableName=f"{two.dynamodb.prefix}messages", Key=key | to_item({"sequence": 1})
+    )
+    with pytest.raises(CopyRefused, match="archived entries"):
+        await copied(two, in_folder(tmp_path / "three"), checks=False)
+
+
+@pytest.mark.parametrize(
+    ("sql", "says"),
+    [
+        ("DELETE FROM entries WHERE sequence = 2", "#2: the target has another entry, at 3"),
+        (
+            "UPDATE entries SET wire = CAST(replace(wire, 'three', '3') AS BLOB) WHERE instr(wire, 'three')",
+            "#3: the target has another entry",
+        ),
+        ("DELETE FROM entries WHERE sequence = 3", "#3: the target has nothing|#3: the target has another"),
+        (
+            "INSERT INTO entries (chat_no, sequence, kind) SELECT chat_no, 9, 0 FROM chats",
+            "the source has nothing there",
+        ),
+        ("UPDATE users SET about = 'x' WHERE username = 'ann'", "KeptPerson"),
+        ("DELETE FROM lanes WHERE chat_id IN (SELECT chat_id FROM lanes LIMIT 1)", "Lane"),
+    ],
+)
+async def test_any_difference_is_named(tmp_path: Path, sql: str, says: str) -> None:
+    """A copy is called equal only if it is."""
+    await filled(tmp_path / "one")
+    source, target = SqliteTransfer(tmp_path / "one"), await empty(tmp_path / "two")
+    copy = StoreCopy(source, target, "one", [], wall_clock)
+    await copy.run()
+    with closing(apsw.Connection(str(tmp_path / "two" / DATABASE_NAME))) as file:
+        file.execute(sql)
+    with pytest.raises(CopyDiffers, match=says):
+        await copy.compare()
+
+
+def test_the_command_copies_between_engines(tmp_path: Path) -> None:
+    """`parley copy --from --to`, as an operator types it, in one line that can be trusted."""
+    endpoint, prefix = dynamodb_endpoint(), fresh_prefix()
+    first, second, third = (tmp_path / name for name in ("first.toml", "second.toml", "third.toml"))
+    first.write_text(f'[server]\ndata = "{tmp_path / "data"}"\n')
+    second.write_text(
+        '[store]\nengine = "dynamodb"\n'
+        f'[dynamodb]\nendpoint = "{endpoint}"\nregion = "local"\nprefix = "{prefix}"\n'
+    )
+    third.write_text(f'[server]\ndata = "{tmp_path / "back"}"\n')
+    assert parley("store", "init", data=tmp_path / "data").status == 0
+    for name in ("ann", "bob"):
+        assert (
+            parley(
+                "user", "add", name, "--password-stdin", data=tmp_path / "data", given="secret pass"
+            ).status
+            == 0
+        )
+    assert (
+        parley("chat", "create", "bob", "--as", "ann", "--title", "Tea", data=tmp_path / "data").status == 0
+    )
+    there = parley("copy", "--from", str(first), "--to", str(second))
+    assert there.status == 0, there.stderr
+    back = parley("copy", "--from", str(second), "--to", str(third))
+    assert back.stdout == there.stdout
+    assert there.stdout.startswith("Equal: 1 chats, 0 entries, 0 voids, ")
+    again = parley("copy", "--from", str(first), "--to", str(second), "--json")
+    assert (again.status, again.stdout) == (1, "")
+    assert "not empty" in again.stderr
+    assert parley("check", data=tmp_path / "back").status == 0
+    epochs = parley("store", "raise-epochs", "--json", "--apply", data=tmp_path / "back")
+    assert json.loads(epochs.stdout) == {"chats": 1, "raised": True}
+
+
+@pytest.mark.parametrize("is_target", [False, True])
+async def test_an_engine_that_cannot_be_copied_is_named(tmp_path: Path, is_target: bool) -> None:
+    """As source or as target, it is refused in one sentence, before anything is connected to or created."""
+    sides = [on_cassandra(), in_folder(tmp_path / "other")]
+    with pytest.raises(ConfigError, match=r"^cassandra at host\.invalid parley cannot be copied,"):
+        await copied(*(reversed(sides) if is_target else sides))
+    assert not (tmp_path / "other" / DATABASE_NAME).exists()
+
+
+@pytest.mark.parametrize("words", [["store", "raise-epochs"], ["export", "person", "ann"]])
+def test_commands_say_that_an_engine_cannot_do_it(tmp_path: Path, words: list[str]) -> None:
+    """So do commands on one store; nothing is connected to."""
+    (tmp_path / "parley.toml").write_text('[store]\nengine = "cassandra"\n', encoding="utf-8")
+    done = parley(*words, "--config", str(tmp_path / "parley.toml"))
+    assert done.status != 0
+    assert (
+        "this store cannot be copied, imported into, exported by person or given new epochs yet"
+        in done.stderr
+    )

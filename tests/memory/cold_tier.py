@@ -1,0 +1,81 @@
+"""The `ColdTier` port in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import structs
+
+from parley.store.rows import EVERYTHING, ArchiveMark, ChatRetention
+from parley.wire.frames import Entry
+from tests.memory.tables import Tables
+
+
+class MemoryColdTier:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self.scrubbed = 0
+
+    async def marks(self, chat_ids: Sequence[str]) -> dict[str, ArchiveMark]:
+        chats = self._tables.chats
+        return {chat_id: chats[chat_id].mark for chat_id in chat_ids if chat_id in chats}
+
+    async def record(self, chat_id: str, mark: ArchiveMark) -> bool:
+        chat = self._tables.chats[chat_id]
+        if chat.mark.version != mark.version - 1:
+            return False
+        chat.mark = structs.replace(mark, trimmed_through=chat.trimmed)
+        return True
+
+    async def needed_from(self, chat_id: str) -> int:
+        lanes = [lane.next_sequence for (at, _), lane in self._tables.lanes.items() if at == chat_id]
+        published = self._tables.published.get(chat_id)
+        return min([*lanes, EVERYTHING if published is None else published + 1])
+
+    async def trim(self, chat_id: str, through: int) -> None:
+        chat = self._tables.chats[chat_id]
+        if chat.mark.archived_through < through:
+            return
+        for sequence in [at for at in chat.entries if at <= through]:
+            entry = chat.entries.pop(sequence)
+            chat.wires.pop(sequence, None)
+            if entry is not None:
+                chat.archived[sequence] = structs.replace(entry, content="")
+        chat.mark = structs.replace(chat.mark, trimmed_through=max(chat.trimmed, through))
+
+    async def redact(self, chat_id: str, entries: Mapping[int, bytes]) -> None:
+        chat = self._tables.chats[chat_id]
+        for sequence, wire in entries.items():
+            if sequence in chat.wires:
+                chat.wires[sequence] = wire
+                chat.entries[sequence] = msgspec.json.decode(wire, type=Entry)
+        chat.change = self._tables.next_change()
+
+    async def scrub(self) -> None:
+        self.scrubbed += 1
+
+    async def retentions(self, chat_ids: Sequence[str]) -> dict[str, ChatRetention]:
+        chats = self._tables.chats
+        return {chat_id: chats[chat_id].retention for chat_id in chat_ids if chat_id in chats}
+
+    async def set_retention(self, chat_id: str, retention: ChatRetention) -> bool:
+        chat = self._tables.chats.get(chat_id)
+        if chat is None:
+            return False
+        chat.retention = retention
+        return True
+
+
+class MemoryErasures:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def add(self, user_id: str, now_ms: int) -> None:
+        self._tables.erasures.setdefault(user_id, now_ms)
+
+    async def pending(self) -> list[str]:
+        return sorted(self._tables.erasures, key=lambda user_id: (self._tables.erasures[user_id], user_id))
+
+    async def finish(self, user_id: str) -> None:
+        self._tables.erasures.pop(user_id, None)

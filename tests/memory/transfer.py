@@ -1,0 +1,225 @@
+"""The port `Transfer` in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from parley import ids
+from parley.model import AccountDeletion, AuditRecord, Invitation, Relation, StoredEntry
+from parley.store.delivery.rows import DeadLetter, Lane, Webhook
+from parley.store.push.rows import PushDevice, PushOutcome
+from parley.store.records import (
+    KeptChat,
+    KeptCursor,
+    KeptKey,
+    KeptMember,
+    KeptPerson,
+    KeptRelation,
+    KeptSession,
+    KeptState,
+    Record,
+)
+from parley.store.rules import direct_key
+from parley.wire.frames import Entry
+from tests.memory.maintenance import pages
+from tests.memory.tables import ChatRecord, StateRecord, Tables
+
+decode_entry = msgspec.json.Decoder(Entry).decode
+
+
+class MemoryTransfer:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    async def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
+        for page in pages(list(READERS[kind](self._tables))):
+            yield page
+
+    async def put(self, records: Sequence[Record]) -> None:
+        for record in records:
+            put(self._tables, record)
+
+    async def positions(self, chat_id: str, after: int) -> AsyncIterator[list[StoredEntry]]:
+        chat = self._tables.chats[chat_id]
+        found = [sequence for sequence in sorted(chat.entries) if sequence > after]
+        for page in pages(found):
+            yield [StoredEntry(sequence, chat.wires.get(sequence)) for sequence in page]
+
+    async def put_positions(self, chat_id: str, positions: Sequence[StoredEntry]) -> None:
+        chat = self._tables.chats[chat_id]
+        for position in positions:
+            if position.sequence in chat.entries:
+                continue
+            entry = decode_entry(position.wire) if position.wire is not None else None
+            chat.resolve(position.sequence, entry)
+            key = ids.client_key(entry.client_message_id or "") if entry is not None else None
+            if key is not None:
+                chat.keys[key] = position.sequence
+
+    async def log_ends(self, chat_ids: Sequence[str]) -> dict[str, int]:
+        return {chat_id: self._tables.chats[chat_id].last for chat_id in chat_ids}
+
+    async def settle(self, groups: Sequence[str], now_ms: int) -> None:
+        self._renew_changes(now_ms)
+        self._tables.published |= {chat_id: row.head for chat_id, row in self._tables.chats.items()}
+
+    async def begin_anew(self, now_ms: int) -> int:
+        for row in self._tables.chats.values():
+            row.chat = replace(row.chat, epoch=max(row.chat.epoch + 1, now_ms // 1_000))
+        self._renew_changes(now_ms)
+        return len(self._tables.chats)
+
+    def _renew_changes(self, now_ms: int) -> None:
+        self._tables.changes = max(self._tables.changes + 1, now_ms)
+        for chat in self._tables.chats.values():
+            chat.change = self._tables.changes
+        for state in self._tables.states.values():
+            state.change = self._tables.changes
+
+
+# Reading
+
+
+def _people(tables: Tables) -> Iterable[Record]:
+    for user_id, user in tables.users.items():
+        yield KeptPerson(
+            user=user,
+            password_hash=tables.passwords[user_id],
+            contact_count=len(tables.held(user_id, Relation.CONTACT)),
+            block_count=len(tables.held(user_id, Relation.BLOCK)),
+        )
+
+
+def _relations(tables: Tables) -> Iterable[Record]:
+    for user_id, other_id in sorted(
+        {(who, other) for (who, _), held in tables.relations.items() for other in held}
+    ):
+        yield KeptRelation(
+            user_id=user_id,
+            other_id=other_id,
+            contact_since=tables.held(user_id, Relation.CONTACT).get(other_id),
+            blocked_since=tables.held(user_id, Relation.BLOCK).get(other_id),
+        )
+
+
+def _chats(tables: Tables) -> Iterable[Record]:
+    for chat_id, row in tables.chats.items():
+        yield KeptChat(
+            chat=row.chat,
+            direct_key=direct_key(list(row.pair)) if row.is_direct else None,
+            counter=row.counter,
+            member_count=len(row.members),
+            owner_count=sum(member.role == "owner" for member in row.members.values()),
+            fanout=tables.fanouts.get(chat_id),
+        )
+
+
+def _members(tables: Tables) -> Iterable[Record]:
+    for chat_id, row in tables.chats.items():
+        for user_id, member in row.members.items():
+            is_blocked = row.is_direct and tables.is_blocked(row, user_id)
+            yield KeptMember(chat_id=chat_id, member=member, is_blocked=is_blocked)
+
+
+def _states(tables: Tables) -> Iterable[Record]:
+    for (user_id, chat_id), state in tables.states.items():
+        yield KeptState(
+            user_id=user_id,
+            chat_id=chat_id,
+            last_acked_sequence=state.delivered[0],
+            delivered_at=state.delivered[1],
+            read_up_to=state.read[0],
+            read_at=state.read[1],
+            has_left=state.left_at is not None,
+            left_sequence=state.left_at or 0,
+            muted_until=state.muted_until,
+            notify=state.notify,
+            is_unasked=user_id in tables.chats[chat_id].unasked,
+        )
+
+
+def _cursors(tables: Tables) -> Iterable[Record]:
+    for (user_id, device_id, chat_id), at in tables.devices.items():
+        yield KeptCursor(user_id=user_id, device_id=device_id, chat_id=chat_id, last_acked_sequence=at)
+
+
+READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
+    KeptPerson: _people,
+    KeptRelation: _relations,
+    AccountDeletion: lambda tables: [AccountDeletion(*one) for one in tables.deletions.items()],
+    KeptSession: lambda tables: [
+        KeptSession(session=session, token_hash=token) for token, session in tables.sessions.items()
+    ],
+    KeptChat: _chats,
+    KeptMember: _members,
+    KeptState: _states,
+    KeptCursor: _cursors,
+    Invitation: lambda tables: tables.invitations.values(),
+    AuditRecord: lambda tables: tables.audit.values(),
+    Webhook: lambda tables: tables.webhooks.values(),
+    Lane: lambda tables: tables.lanes.values(),
+    DeadLetter: lambda tables: tables.dead_letters.values(),
+    PushDevice: lambda tables: tables.push_devices.values(),
+    PushOutcome: lambda tables: tables.push_outcomes.values(),
+    KeptKey: lambda tables: [KeptKey(name=name, value=value) for name, value in tables.keys.items()],
+}
+
+
+# Writing
+
+
+def put(tables: Tables, record: Record) -> None:
+    match record:
+        case KeptPerson(user=user):
+            tables.users[user.user_id], tables.passwords[user.user_id] = user, record.password_hash
+        case KeptRelation(user_id=user_id, other_id=other_id):
+            sinces = {Relation.CONTACT: record.contact_since, Relation.BLOCK: record.blocked_since}
+            for relation, since in sinces.items():
+                if since is not None:
+                    tables.relations.setdefault((user_id, relation), {})[other_id] = since
+        case KeptSession(session=session, token_hash=token_hash):
+            tables.sessions[token_hash] = session
+        case KeptChat(chat=chat):
+            row = tables.chats.setdefault(chat.chat_id, ChatRecord(chat))
+            row.chat, row.counter = chat, record.counter
+            row.pair = tuple(record.direct_key.split("|")) if record.direct_key is not None else ()
+            if record.fanout is not None:
+                tables.fanouts[chat.chat_id] = record.fanout
+        case KeptMember(chat_id=chat_id, member=member):
+            tables.chats[chat_id].members[member.user_id] = member
+        case KeptState(user_id=user_id, chat_id=chat_id):
+            tables.states[user_id, chat_id] = StateRecord(
+                tables.changes,
+                record.left_sequence if record.has_left else None,
+                (record.last_acked_sequence, record.delivered_at),
+                (record.read_up_to, record.read_at),
+                record.muted_until,
+                record.notify,
+            )
+            if record.is_unasked:
+                tables.chats[chat_id].unasked.add(user_id)
+        case KeptCursor():
+            tables.devices[record.user_id, record.device_id, record.chat_id] = record.last_acked_sequence
+        case KeptKey(name=name, value=value):
+            tables.keys[name] = value
+        case Invitation():
+            tables.invitations[record.user_id, record.chat_id] = record
+        case AccountDeletion():
+            tables.deletions[record.user_id] = record.since_ms
+        case AuditRecord():
+            tables.audit[record.audit_id] = record
+        case Webhook():
+            tables.webhooks[record.webhook_id] = record
+        case Lane():
+            tables.lanes[record.chat_id, record.recipient] = record
+        case DeadLetter():
+            tables.dead_letters[record.dlq_id] = record
+        case PushDevice():
+            tables.push_devices[record.user_id, record.device_id] = record
+        case PushOutcome():
+            place = record.chat_id, record.sequence, record.user_id, record.device_id
+            tables.push_outcomes[place] = record

@@ -1,0 +1,1 @@
+"""The cold tier: its format, and what decides about it."""
