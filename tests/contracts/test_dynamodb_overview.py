@@ -6,6 +6,7 @@ import pytest
 
 from parley.dynamodb import Request, Response, Send
 from parley.model import Action, Head
+from parley.store import compared_overviews
 from parley.store.compared_overviews import decode_token
 from parley.store.dynamodb import overview
 from tests.contracts.acting import (
@@ -76,7 +77,7 @@ async def test_a_chat_joined_and_left_between_two_overviews_is_told() -> None:
 
 async def test_what_was_left_before_is_never_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """More chats than the token remembers, all left before the first overview, are not told by later ones."""
-    monkeypatch.setattr(overview, "LEFT_REMEMBERED_MAX", 2)
+    monkeypatch.setattr(compared_overviews, "LEFT_REMEMBERED_MAX", 2)
     async with ATOMIC.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         chats = [await add_group(store, ann, ben) for _ in range(5)]
@@ -105,7 +106,7 @@ async def test_another_epoch_is_a_change() -> None:
 
 async def test_every_chat_that_was_left_is_told_page_by_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also those that a token does not remember for good stay in it until they were told."""
-    monkeypatch.setattr(overview, "LEFT_REMEMBERED_MAX", 2)
+    monkeypatch.setattr(compared_overviews, "LEFT_REMEMBERED_MAX", 2)
     async with ATOMIC.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         chats = [await add_group(store, ann, ben) for _ in range(5)]
