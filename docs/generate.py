@@ -60,10 +60,22 @@ CONFIGURATION = {
     " Then `/metrics` on the server's own port always needs an operator's token.",
     "store.engine": "Where the data is: in a file of this machine, or in tables that many nodes share.",
     "store.sequencing": "How positions are allocated: [The log](the-log.md#two-ways-to-take-a-number).",
-    "store.allocator": "What allocates the numbers of `two_phase` on DynamoDB.",
+    "store.allocator": "What allocates the numbers of `two_phase` on a store that nodes share: its own"
+    " counters (`store`, formerly called `dynamodb`), Redis, or a Sequence Service.",
     "dynamodb.endpoint": "Where DynamoDB is; empty for AWS in `dynamodb.region`.",
     "dynamodb.region": "The AWS region; empty takes the one of the credential chain.",
     "dynamodb.prefix": "Put before the name of each table, so that several deployments share an account.",
+    "cassandra.contact_points": "Hosts of the cluster that a node connects to first.",
+    "cassandra.port": "The port of the native protocol, on every host.",
+    "cassandra.keyspace": "The keyspace, which `parley store init` creates.",
+    "cassandra.local_dc": "The datacenter that decides conditions: the same for"
+    " [all nodes](the-log-on-cassandra.md#what-was-acknowledged-is-read).",
+    "cassandra.replicas": "Replicas of each row in that datacenter, of a keyspace that is created.",
+    "cassandra.username": "The user; empty if the cluster asks for none.",
+    "cassandra.password": "The user's password. Better given as `PARLEY_CASSANDRA_PASSWORD`.",
+    "cassandra.tls": "Whether connections to the cluster are encrypted.",
+    "cassandra.ca": "A PEM file with the authorities of the cluster's certificates; empty trusts those of"
+    " this machine. Turns TLS on.",
     "redis.url": "`redis://` or `rediss://` (TLS); empty keeps ephemeral state in the process.",
     "redis.prefix": "Put before each key and channel, so that several deployments share a database.",
     "kafka.brokers": "Brokers to connect to first, `host:port`; empty keeps the bus in the process.",

@@ -20,7 +20,7 @@ from parley.clock import iso, wall_clock
 from parley.config import KafkaConfig
 from parley.core.cluster_keys import ClusterKeys
 from parley.model import Persisted, StoredEntry
-from parley.store.dynamodb.entries import encode_entry, entry_of, message_id, tag_of
+from parley.store.entries import encode_entry, entry_of, message_id, tag_of
 from parley.telemetry import Metrics
 
 MESSAGES = 20_000

@@ -11,8 +11,9 @@ from parley.model import Draft
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
 from parley.store.dynamodb.atomic import ADVANCE
 from parley.store.dynamodb.bundles import bundled, put_entries
-from parley.store.dynamodb.entries import entry_of, message_id, put_key, tag_of
+from parley.store.dynamodb.entries import put_key
 from parley.store.dynamodb.schema import COUNTERS
+from parley.store.entries import entry_of, message_id, tag_of
 from parley.wire.frames import Entry
 
 FULL = MESSAGES_PER_TRANSACTION_MAX

@@ -1,4 +1,4 @@
-"""Kafka, DynamoDB Local, Redis and an S3 server on this machine, for development, tests and benchmarks.
+"""Cassandra, Kafka, DynamoDB Local, Redis and an S3 server on this machine: to develop, test and measure.
 
 Only the standard library is used: the script runs before `.venv` exists. From the bottom up:
 
@@ -7,7 +7,7 @@ Only the standard library is used: the script runs before `.venv` exists. From t
     ports      free ports of this machine
     cache      downloaded programs, shared by all checkouts
     fetching   package managers: Maven, pip and apt
-    service    the interface of a service; kafka, dynamodb, redis and s3 implement it
+    service    the interface of a service; cassandra, kafka, dynamodb, redis and s3 implement it
     state      what runs in a data folder
     instance   one service in one data folder
     promtool   not a service: tests the alerts, downloaded like the others

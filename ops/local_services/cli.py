@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="ops/services",
-        description="Kafka, DynamoDB Local, Redis and S3 on this machine, for development and tests.",
+        description="Cassandra, Kafka, DynamoDB Local, Redis and S3 on this machine, for development.",
         epilog=f"Programs are fetched once, into {cache_folder()}; {VARIABLE} names another folder.",
     )
     parser.set_defaults(memory=False, owner=None, env=None, json=False)
@@ -76,7 +76,9 @@ def add_options(verb: argparse.ArgumentParser, name: str) -> None:
     if name not in ("status", "fetch", "guard"):
         verb.add_argument("--env", type=Path, help=f"the environment file (default: {ENV_NAME} in --data)")
     if name in ("up", "reset"):
-        memory = "DynamoDB Local keeps its tables in memory: faster, and lost when it ends"
+        memory = (
+            "DynamoDB Local keeps its tables in memory, Cassandra waits for no disk: faster, and not safe"
+        )
         verb.add_argument("--memory", action="store_true", help=memory)
         owner = "when this process ends, kill the services and delete their data"
         verb.add_argument("--owner", type=int, metavar="PID", help=owner)

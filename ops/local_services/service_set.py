@@ -12,6 +12,7 @@ from typing import Self
 
 from ops.local_services import processes, state
 from ops.local_services.cache import check_space, locked
+from ops.local_services.cassandra import Cassandra
 from ops.local_services.dynamodb import DynamoDb
 from ops.local_services.faults import ServiceError
 from ops.local_services.instance import Instance, Status, new_ports
@@ -22,7 +23,9 @@ from ops.local_services.s3 import S3
 from ops.local_services.service import Say, Service
 from ops.local_services.state import Record, State
 
-SERVICES: dict[str, Service] = {service.name: service for service in (DynamoDb(), Redis(), S3(), Kafka())}
+SERVICES: dict[str, Service] = {
+    service.name: service for service in (Cassandra(), DynamoDb(), Redis(), S3(), Kafka())
+}
 NAMES = tuple(SERVICES)
 DATA_FREE_BYTES_MIN = 100 * 1000 * 1000
 GUARD_POLL_SECONDS = 0.5

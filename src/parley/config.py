@@ -62,11 +62,14 @@ class MetricsConfig(Struct, forbid_unknown_fields=True):
 
 
 class StoreConfig(Struct, forbid_unknown_fields=True):
-    """`allocator`: what allocates sequences when sequencing is two_phase on a shared engine."""
+    """`allocator`: what allocates sequences when sequencing is two_phase on a shared engine.
 
-    engine: Literal["sqlite", "dynamodb"] = "sqlite"
+    `store`: the counters of the store itself. `dynamodb` is an older name of that.
+    """
+
+    engine: Literal["sqlite", "dynamodb", "cassandra"] = "sqlite"
     sequencing: Literal["atomic", "two_phase"] = "atomic"
-    allocator: Literal["dynamodb", "redis", "sequencer"] = "dynamodb"
+    allocator: Literal["store", "dynamodb", "redis", "sequencer"] = "store"
 
 
 class DynamodbConfig(Struct, forbid_unknown_fields=True):
@@ -75,6 +78,24 @@ class DynamodbConfig(Struct, forbid_unknown_fields=True):
     endpoint: str = ""
     region: str = ""
     prefix: str = ""
+
+
+class CassandraConfig(Struct, forbid_unknown_fields=True):
+    """`contact_points`: hosts of the cluster to start from. `local_dc`: the datacenter of this node.
+
+    `replicas`: of each row in that datacenter, in a keyspace that is created. `ca`: a PEM file with the
+    authorities whose certificates are trusted; with it, or with `tls`, connections are encrypted.
+    """
+
+    contact_points: list[str] = field(default_factory=lambda: ["127.0.0.1"])
+    port: int = 9042
+    keyspace: str = "parley"
+    local_dc: str = "datacenter1"
+    replicas: int = 3
+    username: str = ""
+    password: str = ""
+    tls: Literal["off", "on"] = "off"
+    ca: str = ""
 
 
 class RedisConfig(Struct, forbid_unknown_fields=True):
@@ -222,6 +243,7 @@ class Config(Struct, forbid_unknown_fields=True):
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
     dynamodb: DynamodbConfig = field(default_factory=DynamodbConfig)
+    cassandra: CassandraConfig = field(default_factory=CassandraConfig)
     redis: RedisConfig = field(default_factory=RedisConfig)
     kafka: KafkaConfig = field(default_factory=KafkaConfig)
     bus: BusConfig = field(default_factory=BusConfig)
@@ -408,7 +430,7 @@ def check_roles(config: Config) -> None:
     if config.store.engine == "sqlite" and {*roles, *ROLES_OPTIONAL} != set(ROLES_DEFAULT):
         raise ConfigError(
             f"cluster.roles = {','.join(roles)} needs a store that nodes share:"
-            ' set store.engine = "dynamodb", or leave the roles out'
+            ' set store.engine = "dynamodb" or "cassandra", or leave the roles out'
         )
     needs_others = set(roles) != {"sequencer"} and not {"gateway", "ingest"} <= set(roles)
     if needs_others and not config.redis.url:
@@ -533,7 +555,18 @@ def _overlay(values: dict[str, Any], environment: Mapping[str, str]) -> list[str
     return sorted(unknown)
 
 
-LISTS = frozenset({"hosts", "origins", "proxies", "brokers", "roles", "sequencers", "allowed_networks"})
+LISTS = frozenset(
+    {
+        "allowed_networks",
+        "brokers",
+        "contact_points",
+        "hosts",
+        "origins",
+        "proxies",
+        "roles",
+        "sequencers",
+    }
+)
 
 
 SECRETS = frozenset(
@@ -547,6 +580,7 @@ SECTIONS: dict[str, type[Struct]] = {
     "metrics": MetricsConfig,
     "store": StoreConfig,
     "dynamodb": DynamodbConfig,
+    "cassandra": CassandraConfig,
     "redis": RedisConfig,
     "kafka": KafkaConfig,
     "bus": BusConfig,

@@ -23,6 +23,7 @@ from parley.store.folder import DATABASE_NAME
 from parley.store.push.ports import PushStore
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
+from tests.contracts.cassandra_engine import CassandraEngine
 from tests.contracts.dynamodb_engine import DynamoEngine
 from tests.contracts.ports import PortsOfStore
 from tests.contracts.row_editors import MemoryRows, RowEditor, SqliteRows
@@ -267,6 +268,9 @@ ENGINES: dict[str, Callable[[Path], Engine]] = {
     "memory-two_phase": lambda _: MemoryEngine("two_phase"),
     "sqlite-atomic": lambda folder: SqliteEngine("atomic", folder),
     "sqlite-two_phase": lambda folder: SqliteEngine("two_phase", folder),
+    "cassandra-atomic": lambda _: CassandraEngine(None),
+    "cassandra-two_phase": lambda _: CassandraEngine("cassandra"),
+    "cassandra-redis": lambda _: CassandraEngine("redis"),
     "dynamodb-atomic": lambda _: DynamoEngine(None),
     "dynamodb-two_phase": lambda _: DynamoEngine("dynamodb"),
     "dynamodb-redis": lambda _: DynamoEngine("redis"),

@@ -12,6 +12,7 @@ import pytest
 from bench.dynamodb.pricing import write_units
 from parley.dynamodb import ConditionFailed, Fault, Item, Request, Response, Send
 from parley.model import Appended, Draft, Outcome
+from parley.store import compared_overviews
 from parley.store.dynamodb import overview, scans
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
 from parley.store.dynamodb.bundles import BUNDLE_BYTES_MAX, BUNDLED_MAX, put_entries, unbundled
@@ -409,7 +410,8 @@ async def test_a_position_of_a_bundle_is_written_once() -> None:
 @pytest.mark.parametrize("limit", [3, 999])
 async def test_the_overview_sees_into_bundles(mode: str, limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last entry, and how many of others are unread from each position, up to a limit."""
-    monkeypatch.setattr(overview, "UNREAD_MAX", limit)
+    for module in (overview, compared_overviews):
+        monkeypatch.setattr(module, "UNREAD_MAX", limit)
     async with world(mode, 1) as (node,):
         senders = [node.ben, node.ann, node.ben, node.ben, node.ann, node.ben]
         await node.log.append([message(node.chat, each, f"{n}") for n, each in enumerate(senders, 1)])

@@ -8,7 +8,7 @@ from parley.clock import iso
 from parley.dynamodb import Fault, Item, Request, Response, Send
 from parley.errors import OutcomeUnknown, StoreError
 from parley.model import ReceiptKind
-from parley.store.dynamodb import cursors
+from parley.store import buffered_cursors as cursors
 from parley.testing.dynamodb_faults import (
     conflict,
     throttle,

@@ -8,7 +8,7 @@ import pytest
 
 from parley.dynamodb import Fault, Faults, Request, Response, Send
 from parley.errors import StoreError
-from parley.store.dynamodb import outbox
+from parley.store import published_marks
 from parley.testing.dynamodb_faults import timeout_done, timeout_not_done
 from tests.contracts.acting import add_group, add_people, message, said, stored
 from tests.contracts.dynamodb_engine import DynamoEngine, DynamoOpenStore
@@ -160,7 +160,7 @@ async def test_a_chat_listed_for_nothing_is_taken_off(mode: str | None) -> None:
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_quiet_chat_is_taken_off_by_itself(mode: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody has to flush."""
-    monkeypatch.setattr(outbox, "QUIET_SECONDS", 0.02)
+    monkeypatch.setattr(published_marks, "QUIET_SECONDS", 0.02)
     async with spoken(mode) as (store, _, chat):
         store.store.outbox.note_published(chat, 3)
 
@@ -175,7 +175,7 @@ async def test_a_mark_that_is_noted_again_and_again_is_written(
     mode: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sweeper notes the mark of what is listed for nothing at each look, and the chat is quiet even so."""
-    monkeypatch.setattr(outbox, "QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(published_marks, "QUIET_SECONDS", 0.5)
     async with spoken(mode) as (store, _, chat):
 
         async def is_off() -> bool:

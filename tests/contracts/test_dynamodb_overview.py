@@ -6,8 +6,8 @@ import pytest
 
 from parley.dynamodb import Request, Response, Send
 from parley.model import Action, Head
+from parley.store.compared_overviews import decode_token
 from parley.store.dynamodb import overview
-from parley.store.dynamodb.overview import decode_token
 from tests.contracts.acting import (
     add_group,
     add_people,

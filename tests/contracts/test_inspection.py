@@ -12,6 +12,7 @@ import pytest
 from parley.core.log_hash import LogHash
 from parley.model import Action, ChatType, Role, Session
 from parley.store import ports
+from parley.store.cassandra import inspection as cassandra_inspection
 from parley.store.check import LATE_WRITE_MS_MAX, check
 from parley.store.dynamodb import scans
 from parley.store.invariants import INVARIANTS, Findings, Progress
@@ -30,6 +31,7 @@ from tests.contracts.acting import (
     said,
     stored,
 )
+from tests.contracts.cassandra_engine import CassandraEngine
 from tests.contracts.dynamodb_engine import DynamoEngine
 from tests.contracts.engines import Engine, OpenStore
 
@@ -45,6 +47,7 @@ VOID_AT = 4
 def _look_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """What looks broken on DynamoDB is broken: nobody writes meanwhile."""
     monkeypatch.setattr(scans, "READ_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(cassandra_inspection, "LOOK_AGAIN_SECONDS", (0.0,))
 
 
 class Small(NamedTuple):
@@ -446,7 +449,9 @@ async def test_a_hole_is_found_wherever_a_page_ends(
         findings = await checked(store)
         holes = [breach.sequence for breach in findings.breaches if breach.invariant == "log_density"]
         is_open = (
-            isinstance(engine, DynamoEngine) and engine.sequencing == "two_phase" and sequence == ENTRIES
+            isinstance(engine, DynamoEngine | CassandraEngine)
+            and engine.sequencing == "two_phase"
+            and sequence == ENTRIES
         )
         assert (holes, findings.open_allocations) == (([], 1) if is_open else ([sequence], 0))
 

@@ -11,6 +11,8 @@ from parley.wire.limits import INVITATION_DAYS
 from tests.contracts.acting import add_group, add_people, block, change, outcome, stored, told
 from tests.contracts.engines import Engine, OpenStore
 
+STORES = ("parley.store.sqlite", "parley.store.dynamodb", "parley.store.cassandra", "tests.memory")
+
 
 def invitation(
     store: OpenStore, chat: str, user_id: str, by: str, role: Role = Role.MEMBER, age_ms: int = 0
@@ -182,7 +184,7 @@ async def test_inviting_again_renews(engine: Engine) -> None:
 
 async def test_one_inviter_cannot_fill_the_list(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond a few pending invitations of one person to another, more are refused; a renewal is not."""
-    for module in ("parley.store.sqlite", "parley.store.dynamodb", "tests.memory"):
+    for module in STORES:
         name = "people" if module == "tests.memory" else "invitations"
         monkeypatch.setattr(f"{module}.{name}.INVITATIONS_PER_INVITER_MAX", 2)
     async with engine.opened() as store:
@@ -196,7 +198,7 @@ async def test_one_inviter_cannot_fill_the_list(engine: Engine, monkeypatch: pyt
 
 async def test_the_oldest_invitation_makes_room(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """So many wait for a person; one more ends the oldest, and says which."""
-    for module in ("parley.store.sqlite", "parley.store.dynamodb", "tests.memory"):
+    for module in STORES:
         name = "people" if module == "tests.memory" else "invitations"
         monkeypatch.setattr(f"{module}.{name}.INVITATIONS_MAX", 2)
     async with engine.opened() as store:

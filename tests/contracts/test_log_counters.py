@@ -150,6 +150,8 @@ async def test_a_counter_may_be_ahead_up_to_a_limit(
     """As many voids as a crash can leave are made, and not one more."""
     stores = (
         "parley.store.sqlite.chat_state",
+        "parley.store.cassandra.chat_state",
+        "parley.store.cassandra.two_phase",
         "parley.store.dynamodb.chat_state",
         "parley.store.dynamodb.two_phase",
     )

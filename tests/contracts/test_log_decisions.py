@@ -37,6 +37,7 @@ from tests.contracts.acting import (
     rename,
     show_receipts,
 )
+from tests.contracts.cassandra_engine import CassandraEngine
 from tests.contracts.dynamodb_engine import DynamoEngine
 from tests.contracts.engines import Engine, OpenStore
 
@@ -350,7 +351,7 @@ def sorted_into_rooms(cases: list[Case]) -> list[list[Case]]:
 async def test_every_send_is_answered_as_decided(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the facts are, each engine places, answers or refuses a draft as the one function says."""
     monkeypatch.setattr("parley.store.log_telemetry.log", QUIET)
-    is_remote = isinstance(engine, DynamoEngine)
+    is_remote = isinstance(engine, DynamoEngine | CassandraEngine)
     turns = asyncio.Semaphore(ROOMS_AT_ONCE if is_remote else 1)
     async with engine.opened() as store:
         crowd = await add_people(store, *(new_id() for _ in range(8)))

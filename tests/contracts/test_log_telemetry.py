@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 
 from parley.model import Draft
 from tests.contracts.acting import add_group, add_people, message, outcome, said, stored
+from tests.contracts.cassandra_engine import CassandraOpenStore
 from tests.contracts.dynamodb_engine import DynamoOpenStore
 from tests.contracts.engines import Engine, OpenStore, SqliteEngine
 from tests.contracts.test_log_sealing import Gate
@@ -161,11 +162,16 @@ async def test_a_race_is_told(engine: Engine) -> None:
 @asynccontextmanager
 async def beside(store: OpenStore) -> AsyncIterator[OpenStore]:
     """Whoever else may write: another node where there are many, another append where there is one."""
-    if not isinstance(store, DynamoOpenStore):
+    other: DynamoOpenStore | CassandraOpenStore
+    if isinstance(store, DynamoOpenStore):
+        other = DynamoOpenStore(store._allocator_name, {})
+        other.prefix = store.prefix
+    elif isinstance(store, CassandraOpenStore):
+        other = CassandraOpenStore(store.connection, store._allocator_name, {})
+    else:
         yield store
         return
-    other = DynamoOpenStore(store._allocator_name, {})
-    other.prefix, other.clock = store.prefix, store.clock
+    other.clock = store.clock
     await other.open()
     try:
         yield other

@@ -3,7 +3,7 @@
 import pytest
 
 from parley.model import Action, ChatSummary, ChatType, ReadReceipts, ReceiptKind
-from parley.store.dynamodb import overview as dynamodb_overview
+from parley.store import compared_overviews
 from parley.store.sqlite import overview
 from parley.wire.limits import MESSAGE_BYTES_MAX, PAGE_BYTES_MAX
 from tests.contracts.acting import (
@@ -231,7 +231,7 @@ async def test_unread_says_when_it_did_not_look_at_everything(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the last positions are looked at: while older ones are unread it says so, else it is exact."""
-    for module in (overview, dynamodb_overview, cursors):
+    for module in (overview, compared_overviews, cursors):
         monkeypatch.setattr(module, "UNREAD_LOOKED_AT_MAX", 5)
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")

@@ -459,8 +459,8 @@ class StoreMachine(RuleBasedStateMachine):
         assert (self.told.rises, self.told.in_vain) == (self.model.told.rises, [])
 
 
-EXAMPLES_MAX = {"memory": 8, "sqlite": 40, "dynamodb": 2}
-"""Memory is the model itself; DynamoDB Local takes milliseconds for what SQLite does in microseconds."""
+EXAMPLES_MAX = {"memory": 8, "sqlite": 40, "dynamodb": 2, "cassandra": 1}
+"""Memory is the model itself; the shared stores take milliseconds for what SQLite does in microseconds."""
 EXAMPLES = {name: settings(SETTINGS, max_examples=EXAMPLES_MAX[name.split("-")[0]]) for name in ENGINES}
 
 

@@ -13,7 +13,7 @@ from parley.ids import Ids
 from parley.keeping.copies import CopyRefused, CopyReport, StoreCopy
 from parley.model import Appended, Head
 from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, KeptKey, Record
-from parley.store.transfer import Transfer
+from parley.store.transfer import Transfer, require_transfer
 from tests.contracts.acting import contents, message, read_all
 from tests.contracts.engines import Engine, MemoryEngine, OpenStore
 from tests.contracts.full_store import FullStore
@@ -33,7 +33,7 @@ async def in_memory(mode: str = "atomic") -> AsyncIterator[OpenStore]:
 @asynccontextmanager
 async def transfer_of(store: OpenStore) -> AsyncIterator[Transfer]:
     async with store.operator() as operator:
-        yield operator.transfer
+        yield require_transfer(operator.transfer)
 
 
 async def all_records(transfer: Transfer) -> dict[str, list[Record]]:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from parley.store import compared_overviews
+from parley.store.cassandra import overview as cassandra_overview
 from parley.store.dynamodb import overview as dynamodb_overview
 from parley.store.sqlite import overview
 from tests.contracts.acting import add_group, add_people, message, position_of
@@ -14,7 +16,7 @@ LIMIT = 4
 
 @pytest.fixture(autouse=True)
 def small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (overview, dynamodb_overview, cursors):
+    for module in (overview, compared_overviews, dynamodb_overview, cassandra_overview, cursors):
         monkeypatch.setattr(module, "UNREAD_MAX", LIMIT)
 
 

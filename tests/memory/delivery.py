@@ -16,6 +16,7 @@ from parley.store.delivery.rows import (
     Selection,
     Webhook,
     discarded_letter,
+    is_selected,
     queued_letter,
 )
 from tests.memory.tables import Tables
@@ -143,7 +144,7 @@ class MemoryDeadLetters:
         return [a for a in self._selected(selection) if a.status is LetterStatus.PENDING]
 
     def _selected(self, selection: Selection) -> list[DeadLetter]:
-        return [letter for letter in self._letters.values() if _is_selected(letter, selection)]
+        return [letter for letter in self._letters.values() if is_selected(letter, selection)]
 
 
 class MemoryWebhooks:
@@ -158,22 +159,3 @@ class MemoryWebhooks:
 
     async def remove(self, webhook_id: str) -> bool:
         return self._webhooks.pop(webhook_id, None) is not None
-
-
-def _is_selected(letter: DeadLetter, selection: Selection) -> bool:
-    same = [
-        (selection.status, letter.status),
-        (selection.is_queued, letter.is_queued),
-        (selection.error, letter.error),
-        (selection.topic, letter.source_topic),
-        (selection.chat_id, letter.chat_id),
-        (selection.recipient, letter.recipient),
-        (selection.job_id, letter.job_id),
-    ]
-    after, before = selection.after_ms, selection.before_ms
-    return (
-        all(wanted is None or wanted == found for wanted, found in same)
-        and (selection.ids is None or letter.dlq_id in selection.ids)
-        and (after is None or letter.dlq_ms >= after)
-        and (before is None or letter.dlq_ms < before)
-    )

@@ -79,7 +79,10 @@ def test_a_port_that_does_not_exist_is_refused(name: str, port: str) -> None:
     ("text", "says"),
     [
         ('[server]\nport = "eighty"\n', "server.port must be a whole number, not 'eighty'"),
-        ('[store]\nengine = "sqllite"\n', "store.engine must be sqlite or dynamodb, not 'sqllite'"),
+        (
+            '[store]\nengine = "sqllite"\n',
+            "store.engine must be sqlite or dynamodb or cassandra, not 'sqllite'",
+        ),
         ('[server]\nhosts = "chat.example"\n', "server.hosts must be a list of strings"),
         ("[server]\nprot = 1\n", "server.prot is no setting; did you mean server.port?"),
         ("[servr]\nport = 1\n", "servr is no section; did you mean server?"),
@@ -103,7 +106,11 @@ def test_a_mistake_in_the_file_names_the_file(text: str, says: str, tmp_path: Pa
     ("name", "value", "says"),
     [
         ("PARLEY_SERVER_PORT", "eighty", "server.port must be a whole number, not 'eighty'"),
-        ("PARLEY_STORE_ENGINE", "dynamo", "store.engine must be sqlite or dynamodb, not 'dynamo'"),
+        (
+            "PARLEY_STORE_ENGINE",
+            "dynamo",
+            "store.engine must be sqlite or dynamodb or cassandra, not 'dynamo'",
+        ),
         ("PARLEY_ACCOUNTS_PASSWORD_LETTERS_MIN", "x", "accounts.password_letters_min must be a whole number"),
         ("PARLEY_CLUSTER_ROLES", "cook", "there is no role 'cook'"),
         ("PARLEY_CLUSTER_PORT", "-1", "cluster.port must be 0 to 65535"),

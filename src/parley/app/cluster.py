@@ -169,7 +169,7 @@ def sequencer_routes(
         return []
     allocator = engine.allocator
     if allocator is None or config.store.allocator == "sequencer":
-        raise ConfigError('the role sequencer needs two_phase, with store.allocator = "dynamodb" or "redis"')
+        raise ConfigError('the role sequencer needs two_phase, with store.allocator = "store" or "redis"')
     sequencer = Sequencer(
         allocator,
         host=config.cluster.host,

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import random
-import secrets
 from collections.abc import Mapping
 
+from parley.app.allocators import IN_STORE, make_allocator
 from parley.clock import Clock
-from parley.cluster.calls import SignedCalls
-from parley.cluster.trust import client_tls, cluster_keys
 from parley.config import Config
 from parley.dynamodb import DEADLINE_SECONDS, Dynamo
-from parley.errors import ConfigError
 from parley.ids import Ids
-from parley.sequencing.batches import CoalescingAllocator
 from parley.sequencing.dynamodb import DynamoAllocator
-from parley.sequencing.redis import RedisAllocator
-from parley.sequencing.remote import RemoteAllocator
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
+from parley.store.dynamodb.schema import check_tables
 from parley.store.dynamodb.store import DynamoStore
-from parley.store.ports import APPEND_SECONDS_MAX, Allocator
+from parley.store.ports import APPEND_SECONDS_MAX
 from parley.telemetry import Metrics
 from parley.testing import dynamodb_faults, faults
 
@@ -41,26 +36,29 @@ def make_client(
     )
 
 
-def make_allocator(config: Config, dynamo: Dynamo, clock: Clock) -> Allocator:
-    """Who gives the numbers in two_phase."""
-    match config.store.allocator:
-        case "redis":
-            if not config.redis.url:
-                raise ConfigError('store.allocator = "redis" needs redis.url')
-            return CoalescingAllocator(RedisAllocator(config.redis.url))
-        case "sequencer":
-            urls = config.cluster.sequencers
-            if not urls:
-                raise ConfigError('store.allocator = "sequencer" needs cluster.sequencers')
-            calls = SignedCalls(
-                cluster_keys(config.cluster, config.cluster.host),
-                clock=clock,
-                random_bytes=secrets.token_bytes,
-                tls=client_tls(config.cluster),
-            )
-            return RemoteAllocator(urls, calls, first=secrets.randbelow(len(urls)))
-        case "dynamodb":
-            return CoalescingAllocator(DynamoAllocator(dynamo, clock=clock, random=random.random))
+def own_allocator(dynamo: Dynamo, clock: Clock) -> DynamoAllocator:
+    return DynamoAllocator(dynamo, clock=clock, random=random.random)
+
+
+class DynamoCounters:
+    """The tables of a node that only gives numbers."""
+
+    def __init__(
+        self, config: Config, metrics: Metrics, clock: Clock, environment: Mapping[str, str]
+    ) -> None:
+        self._dynamo = make_client(config, metrics, environment)
+        self._clock = clock
+
+    def make_allocator(self) -> DynamoAllocator:
+        return own_allocator(self._dynamo, self._clock)
+
+    async def open(self) -> None:
+        await self._dynamo.open()
+        await self._dynamo.check()
+        await check_tables(self._dynamo)
+
+    async def close(self) -> None:
+        await self._dynamo.close()
 
 
 def make_dynamo_store(
@@ -81,8 +79,8 @@ def make_dynamo_store(
         clock=clock,
         ids=ids,
         metrics=metrics,
-        allocator=None if is_atomic else make_allocator(config, dynamo, clock),
-        counters_elsewhere=not is_atomic and config.store.allocator != "dynamodb",
+        allocator=None if is_atomic else make_allocator(config, clock, lambda: own_allocator(dynamo, clock)),
+        counters_elsewhere=not is_atomic and config.store.allocator not in IN_STORE,
         publishes=bool(config.kafka.brokers),
         drafts_max=faults.batch_max_from(environment, MESSAGES_PER_TRANSACTION_MAX),
         reach=faults.reach_from({} if beside else environment),

@@ -57,6 +57,10 @@ def _make_engine(
         from parley.app.dynamodb import make_dynamo_store
 
         return make_dynamo_store(config, clock, ids, metrics, environment, beside=beside)
+    if config.store.engine == "cassandra":
+        from parley.app.cassandra import make_cassandra_store
+
+        return make_cassandra_store(config, clock, ids, metrics, environment, beside=beside)
     from parley.store.sqlite.store import SqliteStore
 
     injected = {} if beside else environment

@@ -53,7 +53,9 @@ class KafkaBusEngine:
         recorder: FlightRecorder,
     ) -> None:
         if engine.outbox is None:
-            raise ConfigError('kafka.brokers needs a store that nodes share: set store.engine = "dynamodb"')
+            raise ConfigError(
+                'kafka.brokers needs a store that nodes share: set store.engine = "dynamodb" or "cassandra"'
+            )
         outbox = RecordedOutbox(engine.outbox, recorder)
         self._config = config
         topic = PERSISTED.name_in(config.kafka)

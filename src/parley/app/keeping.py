@@ -31,6 +31,7 @@ from parley.store.invariants import Findings
 from parley.store.ports import Engine
 from parley.store.sqlite.inspection import SqliteInspection
 from parley.store.sqlite.parts import SqliteParts, SqliteRebuild, move_into_place
+from parley.store.transfer import require_transfer
 from parley.telemetry import Metrics
 
 BACKUP = "backup_"
@@ -134,6 +135,8 @@ def _name_of(config: Config) -> str:
     """What tells this store from any other."""
     if config.store.engine == "sqlite":
         return f"sqlite in {Path(config.server.data).absolute()}"
+    if config.store.engine == "cassandra":
+        return f"cassandra at {','.join(config.cassandra.contact_points)} {config.cassandra.keyspace}"
     where = config.dynamodb
     return f"{config.store.engine} at {where.endpoint or 'AWS'} {where.region} {where.prefix}".rstrip()
 
@@ -153,13 +156,13 @@ async def copy_store(
             if side.config.store.engine == "sqlite":
                 locks.enter_context(lock_folder(Path(side.config.server.data)))
         try:
+            theirs = require_transfer(source.engine.transfer, source.name)
+            ours = require_transfer(target.engine.transfer, target.name)
             await target.engine.create(lambda _: None)
             await _refuse_trimmed(source)
             if checks:
                 await _check_side(source)
-            copy = StoreCopy(
-                source.engine.transfer, target.engine.transfer, source.name, GROUPS, clock, on_progress
-            )
+            copy = StoreCopy(theirs, ours, source.name, GROUPS, clock, on_progress)
             report = await copy.run()
             if checks:
                 await _check_side(target)
@@ -200,6 +203,7 @@ async def import_workspace(
 
     ConfigError if workers still have something to do: what is marked as done would include that.
     """
+    transfer = require_transfer(engine.transfer)
     lags = await engine.feed.lags() if engine.feed is not None else {}
     if any(lags.get(group) for group in GROUPS):
         raise ConfigError("deliveries are under way: let the server run until they are done, then stop it")
@@ -213,6 +217,6 @@ async def import_workspace(
     report = await job.run()
     if engine.outbox is not None:
         await engine.outbox.flush()
-    await engine.transfer.settle(GROUPS, clock())
+    await transfer.settle(GROUPS, clock())
     await engine.audit.record(replace(record, outcome="done"))
     return report

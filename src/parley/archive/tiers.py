@@ -319,7 +319,7 @@ class TieredEngine:
         return self._engine.log_hashes
 
     @property
-    def transfer(self) -> Transfer:
+    def transfer(self) -> Transfer | None:
         return self._engine.transfer
 
     @property

@@ -76,10 +76,12 @@ def export_person(
     from parley.cli.output import print_json_line
     from parley.cli.places import find_place
     from parley.keeping.exports import about_person
+    from parley.store.transfer import require_transfer
 
     async def write(engine: Engine) -> None:
+        transfer = require_transfer(engine.transfer)
         user_id = await require_user(engine.listing, name)
-        async for line in about_person(engine.transfer, user_id):
+        async for line in about_person(transfer, user_id):
             print_json_line(line)
 
     ask(find_place(data, config), write)

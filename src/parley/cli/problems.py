@@ -25,6 +25,7 @@ EXTRAS = {
     "apsw": "server",
     "argon2": "server",
     "botocore": "dynamodb",
+    "cassandra": "cassandra",
     "obstore": "server",
     "prometheus_client": "server",
     "redis": "redis",

@@ -68,15 +68,17 @@ def raise_epochs(
     from parley.cli.places import CommandFailed, find_place
     from parley.clock import wall_clock
     from parley.store.records import KeptChat
+    from parley.store.transfer import require_transfer
 
     place = find_place(data, config)
     if not place.is_shared and place.server_process() is not None:
         raise CommandFailed(f"a server runs on {place.folder}: stop it first")
 
     async def raise_all(engine: Engine) -> int:
+        transfer = require_transfer(engine.transfer)
         if apply:
-            return await engine.transfer.begin_anew(wall_clock())
-        return sum([len(page) async for page in engine.transfer.records(KeptChat)])
+            return await transfer.begin_anew(wall_clock())
+        return sum([len(page) async for page in transfer.records(KeptChat)])
 
     count = ask(place, raise_all)
     if json:

@@ -24,6 +24,7 @@ HEADING = "# The store of this folder, for parley's commands. It holds no passwo
 KEPT = {
     "store": ("engine", "sequencing", "allocator"),
     "dynamodb": ("endpoint", "region", "prefix"),
+    "cassandra": ("contact_points", "port", "keyspace", "local_dc", "username", "tls", "ca"),
     "kafka": ("brokers", "prefix", "security", "username", "ca", "partitions", "replication"),
     "redis": ("url", "prefix"),
     "cluster": ("sequencers",),

@@ -26,7 +26,7 @@ SECRET_PREFIX = "whs_"
 WEBHOOKS_MAX = 100
 REPLAY, DISCARD = "replay", "discard"
 NO_FEED = BAD_REQUEST.because(
-    'a webhook needs a feed of all chats: set kafka.brokers, which store.engine = "dynamodb" needs for it'
+    "a webhook needs a feed of all chats: set kafka.brokers, which a store that nodes share needs for it"
 )
 NO_SUCH_LETTER = NOT_FOUND.because("there is no such dead letter; they are kept for 30 days")
 NO_SUCH_WEBHOOK = NOT_FOUND.because("there is no such webhook")

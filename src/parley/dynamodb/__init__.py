@@ -22,6 +22,7 @@ Items are plain dictionaries of text, whole numbers, bytes, booleans and None.
 
 from __future__ import annotations
 
+from parley.concurrency import map_concurrently
 from parley.dynamodb.auth import Credentials, FindCredentials, credentials_from, fixed_credentials
 from parley.dynamodb.client import (
     ACTIONS_MAX,
@@ -36,7 +37,6 @@ from parley.dynamodb.client import (
     Faults,
     Request,
     Send,
-    map_concurrently,
     retry_unknown,
 )
 from parley.dynamodb.items import (

@@ -23,6 +23,7 @@ from yarl import URL
 
 from parley import __version__
 from parley.clock import Clock, wall_clock
+from parley.concurrency import map_concurrently
 from parley.dynamodb.auth import (
     RENEW_SECONDS,
     Credentials,
@@ -82,7 +83,6 @@ Faults = Callable[[str, Request], Fault | None]
 log = structlog.get_logger("parley.store.dynamodb")
 
 T = TypeVar("T")
-R = TypeVar("R")
 
 
 class Capacity:
@@ -493,28 +493,6 @@ def endpoint_of(endpoint: str, region: str) -> str:
 
 
 # For callers
-
-
-async def map_concurrently(
-    work: Callable[[T], Awaitable[R]], things: Iterable[T], at_once_max: int
-) -> list[R]:
-    """Call `work` on each item, with limited concurrency, and keep the order. A failure cancels the rest."""
-    things = list(things)
-    if len(things) == 1:  # by far the most common: a message is rarely sent to two chats
-        return [await work(things[0])]
-    gate = asyncio.Semaphore(at_once_max)
-
-    async def work_on(thing: T) -> R:
-        async with gate:
-            return await work(thing)
-
-    tasks = [asyncio.ensure_future(work_on(thing)) for thing in things]
-    try:
-        return await asyncio.gather(*tasks)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def retry_unknown(write: Callable[[], Awaitable[T]]) -> T:

@@ -28,7 +28,7 @@ NO_SUBSCRIPTION = BAD_REQUEST.because(
     "subscription is missing: it has endpoint, and keys with p256dh and auth"
 )
 TOO_MANY = BAD_REQUEST.because(f"you have {DEVICES_PER_PERSON_MAX} devices registered; remove one first")
-NO_FEED = BAD_REQUEST.because('push on store.engine = "dynamodb" needs kafka.brokers')
+NO_FEED = BAD_REQUEST.because("push on a store that nodes share needs kafka.brokers")
 NO_WEB_PUSH = BAD_REQUEST.because("this server has no Web Push: install parley-chat[push]")
 
 

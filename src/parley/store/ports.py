@@ -757,8 +757,8 @@ class Engine(Store, ColdStore, Protocol):
         ...
 
     @property
-    def transfer(self) -> Transfer:
-        """See `Transfer`."""
+    def transfer(self) -> Transfer | None:
+        """None: such a store cannot be copied to or from, imported into, or given new epochs."""
         ...
 
     @property

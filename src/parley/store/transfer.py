@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
+from parley.errors import ConfigError
 from parley.model import StoredEntry
 from parley.store.records import Record
 
@@ -55,3 +56,13 @@ class Transfer(Protocol):
         of every chat, and starts over. May be repeated.
         """
         ...
+
+
+def require_transfer(transfer: Transfer | None, store: str = "this store") -> Transfer:
+    """ConfigError, in one sentence, if the engine has none."""
+    if transfer is None:
+        raise ConfigError(
+            f"{store} cannot be copied, imported into, exported by person or given new epochs yet:"
+            " use SQLite or DynamoDB for that"
+        )
+    return transfer

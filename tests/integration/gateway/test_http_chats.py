@@ -1,6 +1,6 @@
 """Chats and their members over HTTP."""
 
-from parley.store.dynamodb.overview import TOKEN_LETTERS_USUAL_MAX
+from parley.store.compared_overviews import TOKEN_LETTERS_USUAL_MAX
 from tests.harness.clients import Answer, Frame, HttpClient, Person
 from tests.integration.gateway.serving import Place, assert_refused, message
 

@@ -11,6 +11,7 @@ from random import Random
 import pytest
 
 from parley.ephemeral.redis.engine import RedisEphemeral
+from parley.store import compared_overviews
 from parley.store.dynamodb import overview as dynamodb_overview
 from parley.store.sqlite import overview
 from tests.clusters import MODES
@@ -59,7 +60,8 @@ async def test_nothing_ever_drifts_between_two_nodes(
     nodes: TwoNodes, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same on DynamoDB and Redis, where everybody uses either of two nodes for whatever they do next."""
-    monkeypatch.setattr(dynamodb_overview, "UNREAD_MAX", UNREAD_MAX)
+    for module in (dynamodb_overview, compared_overviews):
+        monkeypatch.setattr(module, "UNREAD_MAX", UNREAD_MAX)
     # On a busy machine a step takes longer than a silent device counts as here.
     options = RedisEphemeral.__init__.__kwdefaults__ or {}
     monkeypatch.setitem(options, "device_lease_seconds", HOUR_SECONDS)

@@ -15,7 +15,7 @@ from parley.app.keeping import CopySide, copy_side, copy_store
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.dynamodb import to_item
-from parley.errors import StoreBusy
+from parley.errors import ConfigError, StoreBusy
 from parley.ids import Ids
 from parley.keeping import copies
 from parley.keeping.copies import CopyDiffers, CopyRefused, CopyReport, StoreCopy
@@ -24,7 +24,7 @@ from parley.model import StoredEntry
 from parley.store.folder import DATABASE_NAME, lock_folder
 from parley.store.records import COPY_MARK, RECORDS, Record, is_unfinished
 from parley.store.sqlite.transfer import SqliteTransfer
-from parley.store.transfer import Transfer
+from parley.store.transfer import Transfer, require_transfer
 from tests.contracts.acting import message
 from tests.contracts.dynamodb_engine import other_program
 from tests.contracts.engines import SqliteOpenStore
@@ -47,6 +47,13 @@ def on_dynamodb(sequencing: str) -> Config:
     config.store.engine, config.store.sequencing = "dynamodb", sequencing  # type: ignore[assignment]
     config.dynamodb.endpoint, config.dynamodb.region = dynamodb_endpoint(), "local"
     config.dynamodb.prefix = fresh_prefix()
+    return config
+
+
+def on_cassandra() -> Config:
+    """An engine without `Transfer`. It connects to nothing."""
+    config = Config()
+    config.store.engine, config.cassandra.contact_points = "cassandra", ["host.invalid"]
     return config
 
 
@@ -74,12 +81,13 @@ async def filled(folder: Path, sequencing: str = "atomic") -> FullStore:
 
 async def records(config: Config) -> list[str]:
     engine = side(config).engine
+    transfer = require_transfer(engine.transfer)
     try:
         return sorted(
             [
                 repr(one)
                 for kind in RECORDS
-                async for page in engine.transfer.records(kind)
+                async for page in transfer.records(kind)
                 for one in page
                 if counts_as_content(one, 0)
             ]
@@ -291,3 +299,24 @@ def test_the_command_copies_between_engines(tmp_path: Path) -> None:
     assert parley("check", data=tmp_path / "back").status == 0
     epochs = parley("store", "raise-epochs", "--json", "--apply", data=tmp_path / "back")
     assert json.loads(epochs.stdout) == {"chats": 1, "raised": True}
+
+
+@pytest.mark.parametrize("is_target", [False, True])
+async def test_an_engine_that_cannot_be_copied_is_named(tmp_path: Path, is_target: bool) -> None:
+    """As source or as target, it is refused in one sentence, before anything is connected to or created."""
+    sides = [on_cassandra(), in_folder(tmp_path / "other")]
+    with pytest.raises(ConfigError, match=r"^cassandra at host\.invalid parley cannot be copied,"):
+        await copied(*(reversed(sides) if is_target else sides))
+    assert not (tmp_path / "other" / DATABASE_NAME).exists()
+
+
+@pytest.mark.parametrize("words", [["store", "raise-epochs"], ["export", "person", "ann"]])
+def test_commands_say_that_an_engine_cannot_do_it(tmp_path: Path, words: list[str]) -> None:
+    """So do commands on one store; nothing is connected to."""
+    (tmp_path / "parley.toml").write_text('[store]\nengine = "cassandra"\n', encoding="utf-8")
+    done = parley(*words, "--config", str(tmp_path / "parley.toml"))
+    assert done.status != 0
+    assert (
+        "this store cannot be copied, imported into, exported by person or given new epochs yet"
+        in done.stderr
+    )

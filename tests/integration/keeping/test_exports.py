@@ -8,6 +8,7 @@ import pytest
 
 from parley.clock import wall_clock
 from parley.keeping.exports import about_person, page_of_chat
+from parley.store.transfer import require_transfer
 from tests.contracts.acting import message
 from tests.contracts.engines import SqliteOpenStore
 from tests.contracts.full_store import FullStore
@@ -102,8 +103,9 @@ async def test_what_is_kept_about_a_person(tmp_path: Path) -> None:
     try:
         full = await FullStore(store).fill()
         async with store.operator() as operator:
-            ann = [line async for line in about_person(operator.transfer, full.people["ann"])]
-            bob = [line async for line in about_person(operator.transfer, full.people["bob"])]
+            transfer = require_transfer(operator.transfer)
+            ann = [line async for line in about_person(transfer, full.people["ann"])]
+            bob = [line async for line in about_person(transfer, full.people["bob"])]
     finally:
         await store.close()
     kinds = {line["record"] for line in ann}

@@ -138,6 +138,25 @@ class Selection(Struct, frozen=True, kw_only=True):
     before_ms: int | None = None
 
 
+def is_selected(letter: DeadLetter, selection: Selection) -> bool:
+    same = (
+        (selection.status, letter.status),
+        (selection.is_queued, letter.is_queued),
+        (selection.error, letter.error),
+        (selection.topic, letter.source_topic),
+        (selection.chat_id, letter.chat_id),
+        (selection.recipient, letter.recipient),
+        (selection.job_id, letter.job_id),
+    )
+    after, before = selection.after_ms, selection.before_ms
+    return (
+        all(wanted is None or wanted == found for wanted, found in same)
+        and (selection.ids is None or letter.dlq_id in selection.ids)
+        and (after is None or letter.dlq_ms >= after)
+        and (before is None or letter.dlq_ms < before)
+    )
+
+
 class Webhook(Struct, frozen=True, kw_only=True):
     """An address that events are sent to. Without `chat_id` it gets those of every chat."""
 

@@ -13,12 +13,10 @@ What they catch is noted (`ChatAppend.originals`), and the drafts are planned ag
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, Protocol, cast
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from parley.clock import Clock, iso
@@ -34,32 +32,21 @@ from parley.core.append import (
     stored_by,
 )
 from parley.dynamodb import Action, CancellationReason, Dynamo, Item, Put, TransactionCanceled
-from parley.errors import OUTCOME_UNKNOWN, OutcomeUnknown, Refusal, StoreError, StoreUnavailable
-from parley.model import Appended, Draft, Outcome, Persisted, Role, StoredEntry
+from parley.errors import OutcomeUnknown, Refusal, StoreError, StoreUnavailable
+from parley.model import Draft, Role
+from parley.store.chat_append import ChatAppend, Placed, Twin
 from parley.store.dynamodb import changes
 from parley.store.dynamodb.bundles import BUNDLED_MAX, bundled, items_of_keys, put_entries, span_of
 from parley.store.dynamodb.chat_state import (
-    PEOPLE_REMEMBERED_MAX,
     UNKEYED_MAX,
     DynamoChatState,
     DynamoChatStates,
     KnownMembers,
 )
-from parley.store.dynamodb.entries import (
-    CHANCE_BITS,
-    FAILED,
-    encode_entry,
-    encode_json,
-    entry_in,
-    entry_of,
-    message_id,
-    original_in,
-    put_key,
-    sequence_of,
-)
+from parley.store.dynamodb.entries import FAILED, entry_in, original_in, put_key, sequence_of
 from parley.store.dynamodb.keys import IdempotencyKeys
 from parley.store.dynamodb.schema import MESSAGES
-from parley.wire.frames import Entry
+from parley.store.entries import CHANCE_BITS, encode_json, entry_of, message_id
 from parley.wire.limits import KIB, MESSAGE_BYTES_MAX
 
 MESSAGES_PER_TRANSACTION_MAX = 49
@@ -83,61 +70,7 @@ assert (
 RESOLVE_SECONDS_MAX = 4.0
 RESOLVE_PAUSE_SECONDS = 0.05
 
-
-class ChatAppend:
-    """One append to one chat: what is still to do, and what became of the rest."""
-
-    def __init__(self, chat_id: str, drafts: list[Draft]) -> None:
-        self.chat_id = chat_id
-        self.drafts = drafts
-        self.todo = deque(range(len(drafts)))
-        self.outcomes: dict[int, Outcome] = {}
-        self.positions: list[StoredEntry] = []
-        self.epoch = 0
-        self.published: int | None = None
-        self.conflicts = 0
-        self.originals: dict[bytes, Item] = {}
-        """Ids that are in the log already, with their keys: they stay there, however often this is tried."""
-        self.trouble: Refusal | None = None
-        """Why the allocator gives no numbers."""
-
-    def decide_without_chat(self) -> None:
-        """There is no such chat: the decision itself says what its drafts are refused with."""
-        for index, draft in enumerate(self.drafts):
-            decision = decide_append(draft, NO_CHAT)
-            assert isinstance(decision, Refusal), "there is nothing to place it in, and no original"
-            self.outcomes[index] = decision
-        self.todo.clear()
-
-    def refuse_rest(self, refusal: Refusal) -> None:
-        """Refuse every draft without an outcome. They were certainly not written: see `leave_open`."""
-        for index in range(len(self.drafts)):
-            self.outcomes.setdefault(index, refusal)
-        self.todo.clear()
-
-    def leave_open(self, indices: Iterable[int]) -> None:
-        """The outcome of these is unknown: neither acknowledged nor refused."""
-        for index in indices:
-            self.outcomes[index] = OUTCOME_UNKNOWN
-
-    def put_back(self, indices: list[int]) -> None:
-        """These are to be done again, in their old order."""
-        self.todo = deque(sorted([*indices, *self.todo]))
-
-    @property
-    def news(self) -> Persisted | None:
-        if not self.positions:
-            return None
-        positions = sorted(self.positions, key=lambda at: at.sequence)
-        return Persisted(self.chat_id, self.epoch, positions, self.published)
-
-
-class Twin(Struct):
-    """A draft whose id an earlier one of the same plan uses: what it hears if that one is written."""
-
-    index: int
-    first: int
-    decision: Decision
+DynamoAppend = ChatAppend[Item]
 
 
 class Plan(NamedTuple):
@@ -152,14 +85,6 @@ class Plan(NamedTuple):
     """None of these ids is used up to `head`: that was looked up, so their keys need no conditions."""
     join: changes.JoinWrites | None = None
     """Of the change, if it is a join."""
-
-
-class Placed(Struct):
-    """A draft with its position in the log, not yet written."""
-
-    index: int
-    draft: Draft
-    entry: Entry
 
 
 class Puts(NamedTuple):
@@ -190,7 +115,9 @@ class Planner:
         self.clock = clock
         self._random_bits = random_bits
 
-    async def plan(self, append: ChatAppend, state: DynamoChatState, *, may_look_first: bool = False) -> Plan:
+    async def plan(
+        self, append: DynamoAppend, state: DynamoChatState, *, may_look_first: bool = False
+    ) -> Plan:
         """Decide about the next drafts, until a transaction is full or a change wants its own.
 
         `may_look_first`: look up the ids of a large batch before it is planned.
@@ -240,7 +167,7 @@ class Planner:
         return plan._replace(join=facts_of.join, keys_apart=keys_apart)
 
     async def note_originals(
-        self, append: ChatAppend, keyed: Sequence[Placed], reasons: Sequence[CancellationReason]
+        self, append: DynamoAppend, keyed: Sequence[Placed], reasons: Sequence[CancellationReason]
     ) -> list[int]:
         """Remember the ids that a write has met in the log. Returns the drafts that this was about."""
         indices: list[int] = []
@@ -258,7 +185,7 @@ class Planner:
         return [index for index in indices if append.drafts[index].client_key in append.originals]
 
     async def answer_retries(
-        self, append: ChatAppend, state: DynamoChatState, indices: Iterable[int]
+        self, append: DynamoAppend, state: DynamoChatState, indices: Iterable[int]
     ) -> list[int]:
         """Answer those of these drafts whose sender has stored them already; that needs no other fact."""
         answered = []
@@ -273,7 +200,7 @@ class Planner:
             await self._answer(append, state, answered)
         return answered
 
-    async def _answer(self, append: ChatAppend, state: DynamoChatState, indices: list[int]) -> None:
+    async def _answer(self, append: DynamoAppend, state: DynamoChatState, indices: list[int]) -> None:
         """Answer drafts with their originals.
 
         They are read together: one by one, a store that answers late takes longer than a sender waits.
@@ -288,7 +215,7 @@ class Planner:
             append.outcomes[index] = answer_again(draft, original)
 
     def place(
-        self, append: ChatAppend, state: DynamoChatState, indices: list[int], numbers: list[int]
+        self, append: DynamoAppend, state: DynamoChatState, indices: list[int], numbers: list[int]
     ) -> list[Placed]:
         """Give drafts their positions and everything that travels with them."""
         now_ms = self.clock()
@@ -316,38 +243,13 @@ class Planner:
         return Puts(items, keys)
 
     def settle(
-        self, append: ChatAppend, state: DynamoChatState, plan: Plan, placed: Sequence[Placed] = ()
+        self,
+        append: DynamoAppend,
+        state: DynamoChatState,
+        plan: Plan,
+        placed: Sequence[Placed] = (),
     ) -> None:
-        """`placed` is durable, and nothing else of the plan is: tell the drafts, and their twins."""
-        append.epoch, append.published = state.epoch, state.published
-        if len(state.last_keys) > PEOPLE_REMEMBERED_MAX:
-            state.last_keys.clear()
-        written: dict[int, Entry] = {}
-        for one in placed:
-            draft, entry = one.draft, one.entry
-            written[one.index] = entry
-            append.outcomes[one.index] = Appended(
-                message_id=entry.message_id,
-                sequence=entry.sequence,
-                epoch=entry.epoch,
-                created_at=entry.created_at,
-            )
-            append.positions.append(
-                StoredEntry(entry.sequence, encode_entry(entry), draft.change, draft.request_id)
-            )
-            if draft.client_key is not None:
-                state.last_keys[draft.sender_id] = draft.client_key
-        for twin in plan.twins:
-            if twin.first not in written:
-                is_open = append.outcomes.get(twin.first) is OUTCOME_UNKNOWN
-                if is_open and twin.decision is Verdict.ANSWER:
-                    append.outcomes[twin.index] = OUTCOME_UNKNOWN
-                else:
-                    append.put_back([twin.index])
-            elif isinstance(twin.decision, Refusal):
-                append.outcomes[twin.index] = twin.decision
-            else:
-                append.outcomes[twin.index] = answer_again(append.drafts[twin.index], written[twin.first])
+        append.settle(state, plan.twins, placed)
 
 
 class FactFinder:
@@ -357,7 +259,7 @@ class FactFinder:
     """
 
     def __init__(
-        self, planner: Planner, append: ChatAppend, state: DynamoChatState, membership: KnownMembers
+        self, planner: Planner, append: DynamoAppend, state: DynamoChatState, membership: KnownMembers
     ) -> None:
         self._planner = planner
         self._append = append
@@ -447,12 +349,7 @@ class FactFinder:
         }
 
 
-def keyed(placed: list[Placed]) -> list[Placed]:
-    """Those with a client's id, in the order of their keys in `Planner.puts`."""
-    return [one for one in placed if one.draft.client_key is not None]
-
-
-def _many_ids(append: ChatAppend) -> set[bytes]:
+def _many_ids(append: DynamoAppend) -> set[bytes]:
     """The ids of the drafts that the next transaction may hold; none if they are few."""
     ids = set[bytes]()
     for index in islice(append.todo, MESSAGES_PER_TRANSACTION_MAX):
@@ -464,7 +361,7 @@ def _many_ids(append: ChatAppend) -> set[bytes]:
     return ids if len(ids) >= KEYS_APART_MIN else set()
 
 
-def _people(append: ChatAppend) -> set[str]:
+def _people(append: DynamoAppend) -> set[str]:
     """Whose roles the next drafts ask for."""
     people: set[str] = set()
     for index in append.todo:

@@ -31,16 +31,15 @@ from parley.dynamodb import (
 )
 from parley.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from parley.ids import EVENT, Ids
+from parley.store.chat_append import Placed, keyed
 from parley.store.dynamodb.append import (
-    ChatAppend,
-    Placed,
+    DynamoAppend,
     Plan,
     Planner,
     PositionTaken,
     Puts,
     UnsavedMarks,
     commit,
-    keyed,
     mark_unpublished,
 )
 from parley.store.dynamodb.changes import change_writes, update_chat
@@ -106,7 +105,7 @@ class AtomicAppends:
         self._random = random
         self._reach = reach
 
-    async def append(self, append: ChatAppend, state: DynamoChatState) -> None:
+    async def append(self, append: DynamoAppend, state: DynamoChatState) -> None:
         """Write what is to do, one transaction after the other; this node's appends to a chat take turns."""
         append.epoch = state.epoch
         contention = Contention(_now() + self._append_seconds)
@@ -131,7 +130,7 @@ class AtomicAppends:
                     await self._unclaim(state, contention)
 
     async def _write(
-        self, append: ChatAppend, state: DynamoChatState, plan: Plan, contention: Contention
+        self, append: DynamoAppend, state: DynamoChatState, plan: Plan, contention: Contention
     ) -> None:
         numbers = list(range(plan.head + 1, plan.head + 1 + len(plan.indices)))
         placed = self._planner.place(append, state, plan.indices, numbers)
@@ -166,7 +165,7 @@ class AtomicAppends:
                 self._planner.settle(append, state, plan, placed)
 
     async def _write_keys(
-        self, append: ChatAppend, state: DynamoChatState, plan: Plan, placed: list[Placed], puts: Puts
+        self, append: DynamoAppend, state: DynamoChatState, plan: Plan, placed: list[Placed], puts: Puts
     ) -> None:
         """The acks wait for the keys. If they fail, the entries stand: whoever comes next writes the keys."""
         positions = range(placed[0].entry.sequence, placed[-1].entry.sequence + 1)
@@ -222,7 +221,7 @@ class AtomicAppends:
 
     async def _learn(
         self,
-        append: ChatAppend,
+        append: DynamoAppend,
         state: DynamoChatState,
         placed: list[Placed],
         puts: Puts,

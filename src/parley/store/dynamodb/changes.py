@@ -61,14 +61,6 @@ async def join_facts(
     return facts, JoinWrites(False, [ConditionCheck(USERS, {"user_id": user_id}, IS_ACTIVE, ACTIVE), *ending])
 
 
-def is_about_members(draft: Draft) -> bool:
-    """Whether it gives the membership a new revision."""
-    return draft.change is not None and draft.change.action not in (
-        ChangeAction.RENAMED,
-        ChangeAction.READ_RECEIPTS,
-    )
-
-
 class ChangeWrites(NamedTuple):
     """The writes of a change: attributes of the chat's item, and the rows of the member."""
 

@@ -29,6 +29,7 @@ from parley.errors import (
     StoreUnavailable,
 )
 from parley.model import AccountState, ChatType, Role
+from parley.store.chat_append import PEOPLE_REMEMBERED_MAX
 from parley.store.dynamodb.accounts import account_state
 from parley.store.dynamodb.bundles import (
     BUNDLED_MAX,
@@ -38,14 +39,13 @@ from parley.store.dynamodb.bundles import (
     last_position,
     positions_in,
 )
-from parley.store.dynamodb.entries import shard_of, tag_of
 from parley.store.dynamodb.schema import CHATS, COUNTERS, MEMBERSHIPS, MESSAGES, USERS
+from parley.store.entries import dense_end, shard_of, tag_of
 from parley.store.rules import STRAY_POSITIONS_MAX
 
 IS_BLOCKED = "is_blocked"
 """The mark on a membership of a direct chat: the other one has blocked this one."""
 CHATS_REMEMBERED_MAX = 20_000
-PEOPLE_REMEMBERED_MAX = 10_000
 POSITIONS_PER_LOOK_MAX = 1_000
 UNKEYED_MAX = BUNDLED_MAX
 """Entries whose keys may be missing: those of the last transaction, never more."""
@@ -366,16 +366,6 @@ def fence(chat_id: str, revision: str, counter: Item | None) -> list[Action]:
     if counter is None:
         return [chat, ConditionCheck(COUNTERS, key, "attribute_not_exists(chat_id)")]
     return [chat, UpdateItem(COUNTERS, key, expression, values, exists)]
-
-
-def dense_end(start: int, found: Iterable[int]) -> int:
-    """The last of the numbers that follow each other from `start` on."""
-    end = start
-    for sequence in found:
-        if sequence != end + 1:
-            break
-        end = sequence
-    return end
 
 
 def is_whole(counter: Item) -> bool:

@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
-
-import structlog
-from msgspec import Struct, field
 
 from parley.clock import MS_PER_DAY, iso
 from parley.dynamodb import (
@@ -20,243 +16,61 @@ from parley.dynamodb import (
     Dynamo,
     Item,
     is_valid_key,
-    map_concurrently,
     number,
     retry_unknown,
 )
-from parley.errors import OutcomeUnknown, StoreError
-from parley.model import CursorMove, ReceiptKind
+from parley.errors import OutcomeUnknown
+from parley.model import CursorMove
+from parley.store.buffered_cursors import (
+    Advance,
+    BufferedCursors,
+    CursorWriter,
+    KnownPositions,
+    Report,
+    UserInChat,
+    moved,
+)
 from parley.store.dynamodb.schema import DELIVERY, DEVICES, SESSIONS, USERS, device_key, device_prefix
-from parley.store.notes import NOTHING, Mark, Notes
+from parley.store.notes import Mark
 from parley.wire.limits import SESSION_DAYS
 
-FLUSH_AFTER_SECONDS = 2.0
-"""Acks may arrive every second; only the last one of this period is written."""
-WRITES_AT_ONCE_MAX = 32
-POSITIONS_REMEMBERED_MAX = 50_000
 
-NO_USER = ""
-"""The key for uses of sessions: a token hash does not show the user."""
-NO_NOTES = Notes()
-
-UserInChat = tuple[str, str]
-Write = Callable[[], Awaitable[None]]
-NoteAgain = Callable[[Notes], None]
-
-log = structlog.get_logger("parley.store")
-
-
-class DynamoCursors:
-    rides_with_appends = False
-
+class DynamoCursors(BufferedCursors):
     def __init__(self, dynamo: Dynamo) -> None:
-        self._listeners: list[Callable[[list[CursorMove]], None]] = []
+        super().__init__(lambda report: DynamoCursorWriter(dynamo, report))
         self._dynamo = dynamo
-        self._writer = CursorWriter(dynamo, self._report)
-        self._notes: dict[str, Notes] = {}
-        """By person, so that a flush for one person waits for no other."""
-        self._being_written: dict[str, Notes] = {}
-        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
-        """By person: the lock, and how many hold it or wait for it."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._flushing: asyncio.Task[None] | None = None
 
-    def subscribe(self, notify: Callable[[list[CursorMove]], None]) -> None:
-        self._listeners.append(notify)
-
-    def note_acked(self, user_id: str, device_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
-        self._notes_of(user_id).note_acked(user_id, device_id, chat_id, (sequence, now_ms))
-
-    def note_read(self, user_id: str, chat_id: str, sequence: int, now_ms: int) -> None:
-        self._notes_of(user_id).note_read(user_id, chat_id, (sequence, now_ms))
-
-    def note_used(self, token_hash: bytes, now_ms: int) -> None:
-        self._notes_of(NO_USER).note_used(token_hash, now_ms)
-
-    def note_seen(self, user_id: str, now_ms: int) -> None:
-        self._notes_of(user_id).note_seen(user_id, now_ms)
-
-    def _notes_of(self, user_id: str) -> Notes:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(FLUSH_AFTER_SECONDS, self._start_flush)
-        return self._notes.setdefault(user_id, Notes())
-
-    def _report(self, moved: list[CursorMove]) -> None:
-        """The positions are durable, so an error of the listener must not fail the write."""
-        for notify in self._listeners:
-            try:
-                notify(moved)
-            except Exception:
-                log.exception("a listener failed on moved cursors")
-
-    # Writing
-
-    async def flush(self, user_id: str | None = None) -> None:
-        people = [user_id] if user_id is not None else dict.fromkeys([*self._notes, *self._being_written])
-        errors = await map_concurrently(self._flush_person, people, WRITES_AT_ONCE_MAX)
-        for error in errors:
-            if error is not None:
-                raise error
-
-    async def _flush_person(self, user_id: str) -> StoreError | None:
-        async with self._lock(user_id):
-            return await self._write(user_id)
-
-    @contextlib.asynccontextmanager
-    async def _lock(self, user_id: str) -> AsyncIterator[None]:
-        """One write per person at a time: the holder knows that every earlier write is done."""
-        lock, users = self._locks.get(user_id, (asyncio.Lock(), 0))
-        self._locks[user_id] = lock, users + 1
-        try:
-            async with lock:
-                yield
-        finally:
-            lock, users = self._locks.pop(user_id)
-            if users > 1:
-                self._locks[user_id] = lock, users - 1
-
-    async def _write(self, user_id: str) -> StoreError | None:
-        """Write the notes of a person. Notes whose write fails or is cancelled are noted again."""
-        if user_id not in self._notes:
-            return None
-        self._being_written[user_id] = left = self._notes.pop(user_id)
-        try:
-            left, error = await self._writer.write(left)
-        finally:
-            del self._being_written[user_id]
-            if left:
-                self._notes_of(user_id).merge(left)
-        return error
-
-    async def forget_device(self, user_id: str, device_id: str) -> None:
-        """First raises the person's position to that of the device.
-
-        Another node may still write its own notes of the device.
-        """
+    async def _delete_device(self, user_id: str, device_id: str) -> None:
+        """Another node may still write its own notes of the device."""
         if not is_valid_key(user_id):
             return
-        async with self._lock(user_id):
-            error = await self._write(user_id)
-            if error is not None:
-                raise error
-            rows = await self._dynamo.query_all(
-                DEVICES,
-                "user_id = :user AND begins_with(device_chat, :device)",
-                {":user": user_id, ":device": device_prefix(device_id)},
-                projection="user_id, device_chat",
-            )
-            await retry_unknown(lambda: self._dynamo.batch_delete(DEVICES, rows))
-            self._notes.get(user_id, NO_NOTES).forget_device(user_id, device_id)
+        rows = await self._dynamo.query_all(
+            DEVICES,
+            "user_id = :user AND begins_with(device_chat, :device)",
+            {":user": user_id, ":device": device_prefix(device_id)},
+            projection="user_id, device_chat",
+        )
+        await retry_unknown(lambda: self._dynamo.batch_delete(DEVICES, rows))
 
-    def _start_flush(self) -> None:
-        self._timer = None
-        self._flushing = asyncio.ensure_future(self._flush_or_warn())
-
-    async def _flush_or_warn(self) -> None:
-        try:
-            await self.flush()
-        except StoreError as error:
-            log.warning("positions not written yet", reason=str(error), people=len(self._notes))
-
-    async def close(self) -> None:
-        """Write the notes, if the store can be reached."""
-        if self._flushing is not None:
-            await asyncio.wait([self._flushing])
-        await self._flush_or_warn()
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    # Reading
-
-    async def position(self, user_id: str, device_id: str, chat_id: str) -> int:
-        """Includes notes that are not written yet."""
-        noted = self.acked_of(user_id, device_id, chat_id)
+    async def _stored_position(self, user_id: str, device_id: str, chat_id: str) -> int:
         if not is_valid_key(user_id, chat_id):
-            return noted
+            return 0
         row = await self._dynamo.get(DEVICES, device_key(user_id, device_id, chat_id))
-        return max(noted, number(row, "last_acked_sequence") if row is not None else 0)
-
-    def acked_of(self, user_id: str, device_id: str, chat_id: str) -> int:
-        """The position of a device, from notes only."""
-        device = user_id, device_id, chat_id
-        return max(0, *(notes.acked.get(device, NOTHING)[0] for notes in self._noted(user_id)))
-
-    def read_of(self, user_id: str, chat_id: str) -> int:
-        """How far a person has read, from notes only."""
-        person = user_id, chat_id
-        return max(0, *(notes.read.get(person, NOTHING)[0] for notes in self._noted(user_id)))
-
-    def _noted(self, user_id: str) -> tuple[Notes, Notes]:
-        return self._notes.get(user_id, NO_NOTES), self._being_written.get(user_id, NO_NOTES)
+        return number(row, "last_acked_sequence") if row is not None else 0
 
 
-class Advance(Struct):
-    """The notes of one person in one chat."""
-
-    user_id: str
-    chat_id: str
-    devices: dict[str, Mark] = field(default_factory=dict)
-    read: Mark | None = None
-
-    @property
-    def acked(self) -> Mark | None:
-        """The highest position of the devices. A read position also counts as received."""
-        marks = [*self.devices.values(), *([self.read] if self.read is not None else [])]
-        return max(marks, key=lambda mark: mark[0], default=None)
-
-    def note_again(self, notes: Notes) -> None:
-        for device_id, mark in self.devices.items():
-            notes.note_acked(self.user_id, device_id, self.chat_id, mark)
-        if self.read is not None:
-            notes.note_read(self.user_id, self.chat_id, self.read)
-
-
-class CursorWriter:
+class DynamoCursorWriter(CursorWriter):
     """Calls `report` with a person's positions right after they rose."""
 
-    def __init__(self, dynamo: Dynamo, report: Callable[[list[CursorMove]], None]) -> None:
+    def __init__(self, dynamo: Dynamo, report: Report) -> None:
+        super().__init__()
         self._dynamo = dynamo
         self._report = report
-        self._gate = asyncio.Semaphore(WRITES_AT_ONCE_MAX)
         self._known = KnownPositions()
         self._unknown: set[UserInChat] = set()
         """The outcome of the last write is unknown: it may have written the stored position."""
 
-    async def write(self, notes: Notes) -> tuple[Notes, StoreError | None]:
-        """Write all notes. Returns those that could not be written, and the first error."""
-        failed, errors = Notes(), list[StoreError]()
-
-        async def write_one(write: Write, note_again: NoteAgain) -> None:
-            try:
-                async with self._gate:
-                    await write()
-            except StoreError as error:
-                errors.append(error)
-                note_again(failed)
-
-        await map_concurrently(lambda one: write_one(*one), self._writes(notes), WRITES_AT_ONCE_MAX)
-        return failed, errors[0] if errors else None
-
-    def _writes(self, notes: Notes) -> list[tuple[Write, NoteAgain]]:
-        """Each write, and how to note it again."""
-        advances: dict[UserInChat, Advance] = {}
-        for (user_id, device_id, chat_id), mark in notes.acked.items():
-            advances.setdefault((user_id, chat_id), Advance(user_id, chat_id)).devices[device_id] = mark
-        for (user_id, chat_id), mark in notes.read.items():
-            advances.setdefault((user_id, chat_id), Advance(user_id, chat_id)).read = mark
-        writes: list[tuple[Write, NoteAgain]] = [
-            (partial(self._write_advance, one), one.note_again) for one in advances.values()
-        ]
-        for token_hash, now_ms in notes.used.items():
-            again = partial(Notes.note_used, token_hash=token_hash, now_ms=now_ms)
-            writes.append((partial(self._write_used, token_hash, now_ms), again))
-        for user_id, now_ms in notes.seen.items():
-            again = partial(Notes.note_seen, user_id=user_id, now_ms=now_ms)
-            writes.append((partial(self._write_seen, user_id, now_ms), again))
-        return writes
-
-    async def _write_advance(self, advance: Advance) -> None:
+    async def write_advance(self, advance: Advance) -> None:
         if not is_valid_key(advance.user_id, advance.chat_id):
             return  # no such row can exist
         for device_id, mark in advance.devices.items():
@@ -298,19 +112,19 @@ class CursorWriter:
             except ConditionFailed as failed:
                 item = failed.item or {}
                 if place in self._unknown:
-                    rose += _moved(advance, *_written_before(acked, read, item))
+                    rose += moved(advance, *_written_before(acked, read, item))
                 known = (number(item, "last_acked_sequence"), 0), (number(item, "read_up_to"), 0)
                 self._known.add(place, *known)
                 before, (acked, read) = (acked, read), self._known.above(place, acked, read)
                 if not item or before == (acked, read):
                     break  # there is no such row, or Parley did not write it
             else:
-                rose += _moved(advance, acked, read)
+                rose += moved(advance, acked, read)
                 self._known.add(place, acked, read)
                 acked = read = None
         self._unknown.discard(place)
 
-    async def _write_seen(self, user_id: str, now_ms: int) -> None:
+    async def write_seen(self, user_id: str, now_ms: int) -> None:
         if not is_valid_key(user_id):
             return
         with contextlib.suppress(ConditionFailed):  # a later time is stored, or there is no such person
@@ -325,7 +139,7 @@ class CursorWriter:
                 )
             )
 
-    async def _write_used(self, token_hash: bytes, now_ms: int) -> None:
+    async def write_used(self, token_hash: bytes, now_ms: int) -> None:
         with contextlib.suppress(ConditionFailed):  # a later use is stored, or the session has ended
             await retry_unknown(
                 lambda: self._dynamo.update(
@@ -336,32 +150,6 @@ class CursorWriter:
                     condition="attribute_exists(token_hash) AND last_used_at_ms < :now",
                 )
             )
-
-
-class KnownPositions:
-    """A cache of lower bounds of positions, from reads and writes. It saves writes that cannot raise one.
-
-    A write whose condition fails costs as much as any other, and most reads raise no delivered position.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[UserInChat, tuple[int, int]] = {}
-
-    def above(
-        self, place: UserInChat, acked: Mark | None, read: Mark | None
-    ) -> tuple[Mark | None, Mark | None]:
-        """Those of the two marks that may still rise."""
-        known = self._known.get(place, (0, 0))
-        return (
-            acked if acked is not None and acked[0] > known[0] else None,
-            read if read is not None and read[0] > known[1] else None,
-        )
-
-    def add(self, place: UserInChat, acked: Mark | None, read: Mark | None) -> None:
-        before = self._known.pop(place, (0, 0))
-        self._known[place] = max(before[0], (acked or NOTHING)[0]), max(before[1], (read or NOTHING)[0])
-        if len(self._known) > POSITIONS_REMEMBERED_MAX:
-            del self._known[next(iter(self._known))]
 
 
 def _raising(acked: Mark | None, read: Mark | None) -> tuple[str, Item, str]:
@@ -385,12 +173,3 @@ def _written_before(acked: Mark | None, read: Mark | None, item: Item) -> tuple[
     )
     is_read = read is not None and ((item.get("read_up_to"), item.get("read_at")) == (read[0], iso(read[1])))
     return acked if is_acked else None, read if is_read else None
-
-
-def _moved(advance: Advance, acked: Mark | None, read: Mark | None) -> list[CursorMove]:
-    kinds = ((ReceiptKind.DELIVERED, acked), (ReceiptKind.READ, read))
-    return [
-        CursorMove(advance.user_id, advance.chat_id, kind, mark[0], iso(mark[1]))
-        for kind, mark in kinds
-        if mark is not None
-    ]

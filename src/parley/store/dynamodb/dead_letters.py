@@ -8,7 +8,6 @@ strongly, so a replay sees the order of each chat. The sparse index `pending` is
 from __future__ import annotations
 
 import asyncio
-import operator
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -37,6 +36,7 @@ from parley.store.delivery.rows import (
     LetterStatus,
     Selection,
     discarded_letter,
+    is_selected,
     queued_letter,
 )
 from parley.store.dynamodb.schema import DEAD_LETTERS, REPLAY_QUEUE, SEPARATOR
@@ -216,7 +216,7 @@ class DynamoDeadLetters:
     async def _by_ids(self, selection: Selection) -> list[DeadLetter]:
         asked = [dlq_id for dlq_id in dict.fromkeys(selection.ids or ()) if is_valid_key(dlq_id)]
         items = await self._dynamo.batch_get(DEAD_LETTERS, [_key(dlq_id) for dlq_id in asked])
-        return [letter for letter in map(letter_in, items) if _is_selected(letter, selection)]
+        return [letter for letter in map(letter_in, items) if is_selected(letter, selection)]
 
     async def _pages(
         self, shard: int, selection: Selection, before_id: str = "", projection: str | None = None
@@ -269,12 +269,6 @@ def _filter(selection: Selection) -> tuple[str | None, Item, dict[str, str]]:
     texts = [f"#{name} {sign} :value{n}" for n, (name, sign, _) in enumerate(conditions)]
     values: Item = {f":value{n}": value for n, (_, _, value) in enumerate(conditions)}
     return " AND ".join(texts) or None, values, {f"#{name}": name for name, _, _ in conditions}
-
-
-def _is_selected(letter: DeadLetter, selection: Selection) -> bool:
-    item = letter_item(letter)
-    signs: dict[str, Callable[[Any, Any], bool]] = {"=": operator.eq, ">=": operator.ge, "<": operator.lt}
-    return all(signs[sign](item[name], value) for name, sign, value in _conditions(selection))
 
 
 def _key(dlq_id: str) -> Item:

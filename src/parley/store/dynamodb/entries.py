@@ -1,25 +1,21 @@
 """Entries, voids and idempotency keys as items of their tables, and back into the bytes that travel.
 
-A message id leads to its place without an index. A ULID has 48 bits of time and 80 bits of chance. Here the
-80 bits are 24 of the chat's name, the sequence in 48, and 8 of chance: who knows the chat reads the sequence
-off the id, who knows a person's chats tries the few whose name fits. That the message really stands there is
-always read from the log.
+Message ids are those of `store.entries`.
 """
 
 from __future__ import annotations
 
 import uuid
-from hashlib import blake2b
 from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET
 
-from parley import ids
 from parley.clock import MS_PER_DAY, from_iso
 from parley.dynamodb import Item, Put
 from parley.model import Draft, StoredEntry
 from parley.store.dynamodb.schema import KEYS, MESSAGES, SEPARATOR
+from parley.store.entries import encode_entry, entry_of
 from parley.wire.frames import Entry
 from parley.wire.limits import IDEMPOTENCY_DAYS
 
@@ -32,35 +28,6 @@ FAILED = "ConditionalCheckFailed"
 NEW_POSITION = "attribute_not_exists(chat_id)"
 NEW_KEY = "attribute_not_exists(chat_id) OR #ttl < :now"
 TTL_NAME = {"#ttl": "ttl"}
-
-TAG_BITS = 24
-SEQUENCE_BITS = 48
-CHANCE_BITS = 8
-assert TAG_BITS + SEQUENCE_BITS + CHANCE_BITS == ids.RANDOM_BITS
-UNPUBLISHED_SHARDS = 8
-"""Chats with news for the bus are listed under so many numbers, so that no one of them gets hot."""
-
-encode_json = msgspec.json.Encoder().encode
-encode_entry = encode_json
-"""An entry as it travels."""
-
-
-def entry_of(draft: Draft, sequence: int, epoch: int, message_id: str, created_at: str) -> Entry:
-    return Entry(
-        chat_id=draft.chat_id,
-        sequence=sequence,
-        epoch=epoch,
-        kind=draft.kind,
-        message_id=message_id,
-        sender_id=draft.sender_id,
-        client_message_id=draft.client_message_id,
-        content=draft.content,
-        content_type=draft.content_type,
-        created_at=created_at,
-        server_timestamp=created_at,
-        display_time=draft.display_time,
-        mentions=list(draft.mentions) or UNSET,
-    )
 
 
 def put_entry(entry: Entry) -> Put:
@@ -158,29 +125,3 @@ def sequence_of(item: Item) -> int:
 def original_in(key: Item, draft: Draft, epoch: int) -> Entry:
     """A draft's original as far as its key tells, when the entry itself is no more."""
     return entry_of(draft, sequence_of(key), epoch, str(key["message_id"]), str(key["created_at"]))
-
-
-# Message ids
-
-
-def tag_of(chat_id: str) -> int:
-    return int.from_bytes(blake2b(chat_id.encode(), digest_size=TAG_BITS // 8).digest())
-
-
-def message_id(now_ms: int, tag: int, sequence: int, chance: int) -> str:
-    low = (tag << SEQUENCE_BITS | sequence & (1 << SEQUENCE_BITS) - 1) << CHANCE_BITS
-    return ids.MESSAGE + ids.ulid(now_ms, low | chance & (1 << CHANCE_BITS) - 1)
-
-
-def place_in(message_id: str) -> tuple[int, int] | None:
-    """The tag of the chat and the sequence that an id speaks of; None when it is no id of ours."""
-    key = ids.message_key(message_id)
-    if key is None:
-        return None
-    low = int.from_bytes(key) & (1 << ids.RANDOM_BITS) - 1
-    return low >> SEQUENCE_BITS + CHANCE_BITS, low >> CHANCE_BITS & (1 << SEQUENCE_BITS) - 1
-
-
-def shard_of(tag: int) -> int:
-    """The number under which a chat with this tag is listed while it has news for the bus."""
-    return tag % UNPUBLISHED_SHARDS

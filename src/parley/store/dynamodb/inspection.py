@@ -27,7 +27,7 @@ from parley.store.dynamodb.bundles import (
     unbundled,
 )
 from parley.store.dynamodb.counters import Counters
-from parley.store.dynamodb.entries import KEY_DAYS, VOID, entry_in, key_of, place_in, tag_of
+from parley.store.dynamodb.entries import KEY_DAYS, VOID, entry_in, key_of
 from parley.store.dynamodb.log_hashes import PLACES, hash_in, places
 from parley.store.dynamodb.references import ReferenceCheck
 from parley.store.dynamodb.scans import chat_pages, is_lasting, member_pages, table_pages, text_of
@@ -44,6 +44,7 @@ from parley.store.dynamodb.schema import (
     USERS,
     check_tables,
 )
+from parley.store.entries import place_in, tag_of
 from parley.store.invariants import Breach, StoreUnreadable
 from parley.store.rows import ChatRow, CounterRow, EntryRow, KeyRow, LogChunk, MemberRow, PositionRow
 from parley.store.rules import STRAY_POSITIONS_MAX

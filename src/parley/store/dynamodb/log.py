@@ -8,15 +8,16 @@ from collections.abc import Sequence
 from parley.dynamodb import Item, is_valid_key, map_concurrently, number
 from parley.errors import STORE_UNAVAILABLE, EntriesTrimmed, OutcomeUnknown, StoreError, StoreUnavailable
 from parley.model import AppendResult, Draft, Head, Outcome, Page, Persisted
-from parley.store.dynamodb.append import ChatAppend, Planner
+from parley.store.dynamodb.append import DynamoAppend, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
 from parley.store.dynamodb.bundles import BUNDLED_MAX, all_unbundled, bundle_across, item_at, items_of_keys
 from parley.store.dynamodb.chat_state import DynamoChatStates, is_whole
-from parley.store.dynamodb.entries import encode_entry, entry_in, place_in, sequence_of, stored_in, tag_of
+from parley.store.dynamodb.entries import entry_in, sequence_of, stored_in
 from parley.store.dynamodb.prefixes import Prefixes
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, IMPORTED_IDS, MESSAGES
 from parley.store.dynamodb.two_phase import TwoPhaseAppends
+from parley.store.entries import encode_entry, place_in, tag_of
 from parley.store.log_telemetry import NOT_TRACED, count_appended, trace_heads
 from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
 from parley.telemetry import Metrics
@@ -44,7 +45,9 @@ class DynamoLog:
         by_chat: dict[str, list[int]] = {}
         for index, draft in enumerate(drafts):
             by_chat.setdefault(draft.chat_id, []).append(index)
-        appends = [ChatAppend(chat_id, [drafts[i] for i in indices]) for chat_id, indices in by_chat.items()]
+        appends = [
+            DynamoAppend(chat_id, [drafts[i] for i in indices]) for chat_id, indices in by_chat.items()
+        ]
         await map_concurrently(self._append_to, appends, CHATS_AT_ONCE_MAX)
         outcomes: dict[int, Outcome] = {}
         for append, indices in zip(appends, by_chat.values(), strict=True):
@@ -62,7 +65,7 @@ class DynamoLog:
         state = self._states.known(chat_id)
         return None if state is None else state.head
 
-    async def _append_to(self, append: ChatAppend) -> None:
+    async def _append_to(self, append: DynamoAppend) -> None:
         """Every draft gets an outcome, whatever happens to the store."""
         try:
             state = await self._states.get(append.chat_id) if is_valid_key(append.chat_id) else None

@@ -13,17 +13,13 @@ import asyncio
 from collections.abc import Iterable
 from typing import cast
 
-import structlog
-
 from parley.dynamodb import ConditionFailed, Dynamo, Item, map_concurrently, number, retry_unknown
-from parley.errors import StoreError
+from parley.store.compared_overviews import Heads
 from parley.store.dynamodb.bundles import end_of
-from parley.store.dynamodb.entries import UNPUBLISHED_SHARDS, shard_of, tag_of
-from parley.store.dynamodb.overview import Heads
 from parley.store.dynamodb.schema import MESSAGES
+from parley.store.entries import UNPUBLISHED_SHARDS, shard_of, tag_of
+from parley.store.published_marks import OutboxMarks
 
-QUIET_SECONDS = 5.0
-"""A mark that no append has written for this long gets a write of its own."""
 WRITES_AT_ONCE_MAX = 16
 
 LEAVING = UNPUBLISHED_SHARDS
@@ -32,34 +28,18 @@ LEAVING = UNPUBLISHED_SHARDS
 NOT_BELOW = "(attribute_not_exists(published_through) OR published_through <= :mark)"
 RISES = "(attribute_not_exists(published_through) OR published_through < :mark)"
 
-log = structlog.get_logger("parley.store")
 
-
-class DynamoOutbox:
+class DynamoOutbox(OutboxMarks):
     """`table` has the marks: the counters in atomic, the chats in two_phase.
 
     `heads` reads the heads of logs in two_phase; None in atomic, where the counters have them.
     """
 
     def __init__(self, dynamo: Dynamo, table: str, heads: Heads | None = None) -> None:
+        super().__init__()
         self._dynamo = dynamo
         self._table = table
         self._heads = heads
-        self._marks: dict[str, int] = {}
-        self._noted_at: dict[str, float] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._writing: asyncio.Task[None] | None = None
-
-    def note_published(self, chat_id: str, through: int) -> None:
-        """Noting the same mark again changes nothing: the publisher does so for every listed chat."""
-        if through > self._marks.get(chat_id, -1):
-            self._marks[chat_id] = through
-            self._noted_at[chat_id] = asyncio.get_running_loop().time()
-        self._write_soon()
-
-    def take_mark(self, chat_id: str) -> int | None:
-        """The mark for an append to write. It stays noted: the append may fail."""
-        return self._marks.get(chat_id)
 
     async def unpublished(self) -> dict[str, int]:
         shards = UNPUBLISHED_SHARDS if self._heads is None else 2 * UNPUBLISHED_SHARDS
@@ -96,9 +76,6 @@ class DynamoOutbox:
 
     # Writing marks
 
-    async def flush(self) -> None:
-        await self._write(dict(self._marks))
-
     async def _write(self, marks: dict[str, int]) -> None:
         items = await self._items(marks)
         heads = await self._heads_of(items)
@@ -107,8 +84,7 @@ class DynamoOutbox:
             mark = marks[chat_id]
             if chat_id in items:
                 await self._write_mark(chat_id, mark, is_all=mark >= heads.get(chat_id, 0))
-            if self._marks.get(chat_id) == mark:
-                del self._marks[chat_id], self._noted_at[chat_id]
+            self._forget(chat_id, mark)
 
         await map_concurrently(write_one, marks, WRITES_AT_ONCE_MAX)
 
@@ -153,37 +129,3 @@ class DynamoOutbox:
         except ConditionFailed:
             return False
         return True
-
-    # Quiet chats
-
-    def _write_soon(self) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._write_now)
-
-    def _write_now(self) -> None:
-        self._timer = None
-        self._writing = asyncio.ensure_future(self._write_quiet())
-
-    async def _write_quiet(self) -> None:
-        quiet_since = asyncio.get_running_loop().time() - QUIET_SECONDS
-        quiet = {c: mark for c, mark in self._marks.items() if self._noted_at[c] <= quiet_since}
-        try:
-            await self._write(quiet)
-        except StoreError as error:
-            log.warning("marks not written yet", reason=str(error), waiting=len(self._marks))
-        if self._marks:
-            self._write_soon()
-
-    async def close(self) -> None:
-        """Write the marks, if the store can be reached. Otherwise entries are published twice, harmlessly."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._writing is not None:
-            await asyncio.wait([self._writing])
-        try:
-            await self.flush()
-        except StoreError as error:
-            log.warning("marks not written", reason=str(error), waiting=len(self._marks))
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None

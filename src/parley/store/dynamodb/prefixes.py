@@ -8,7 +8,6 @@ a delay, whichever node took the number. A position is written once, so a late a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from itertools import islice
 
 from parley.clock import Clock
 from parley.dynamodb import (
@@ -22,11 +21,11 @@ from parley.dynamodb import (
 from parley.errors import StoreUnavailable
 from parley.ids import EVENT, Ids
 from parley.model import Persisted, StoredEntry
-from parley.store.dynamodb.chat_state import DynamoChatState, DynamoChatStates, dense_end
+from parley.store.dynamodb.chat_state import DynamoChatState, DynamoChatStates
 from parley.store.dynamodb.entries import FAILED, put_void
 from parley.store.dynamodb.schema import CHATS
+from parley.store.entries import dense_end, missing_in
 from parley.store.log_telemetry import count_resolved
-from parley.store.rules import STRAY_POSITIONS_MAX
 from parley.telemetry import Metrics
 from parley.wire.limits import SEQUENCE_MAX
 
@@ -171,12 +170,6 @@ class Prefixes:
             own.difference_update(numbers)
             if not own:
                 del self.under_way[chat_id]
-
-
-def missing_in(resolved: int, found: list[int]) -> list[int]:
-    """The first numbers after `resolved` that are missing below the last one found."""
-    last, there = (found[-1] if found else 0), set(found)
-    return list(islice((at for at in range(resolved + 1, last) if at not in there), STRAY_POSITIONS_MAX))
 
 
 def _still_open(state: DynamoChatState, positions: list[int], reasons: list[CancellationReason]) -> list[int]:

@@ -26,9 +26,10 @@ from parley.errors import CounterMissingError, StoreUnavailable
 from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_of
 from parley.store.dynamodb.chat_state import UNKEYED_MAX
 from parley.store.dynamodb.counters import Counters
-from parley.store.dynamodb.entries import FAILED, UNPUBLISHED_SHARDS, VOID, put_void, sequence_of, tag_of
+from parley.store.dynamodb.entries import FAILED, VOID, put_void, sequence_of
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DEVICES, KEYS, MESSAGES
+from parley.store.entries import UNPUBLISHED_SHARDS, tag_of
 from parley.store.recovery import NoSuchChat
 from parley.store.rows import Repair, Traces
 

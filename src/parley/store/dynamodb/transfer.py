@@ -16,17 +16,16 @@ from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.entries import (
     is_live,
     key_item,
-    place_in,
     put_entry,
     put_void,
     sequence_of,
     stored_in,
-    tag_of,
 )
 from parley.store.dynamodb.push import KEY_PREFIX
 from parley.store.dynamodb.record_items import RecordItems
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, IMPORTED_IDS, KEYS, MESSAGES, SCHEMA
+from parley.store.entries import place_in, tag_of
 from parley.store.records import COPY_MARK, Record
 from parley.wire.frames import Entry
 

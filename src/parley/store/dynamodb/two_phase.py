@@ -10,18 +10,16 @@ is visible, that is, when every number below it is written or sealed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable
 from typing import cast
 
 import structlog
-from msgspec import Struct, field
 
 from parley.clock import iso
 from parley.dynamodb import Action, CancellationReason, Item, TransactionCanceled, UpdateItem
 from parley.errors import (
     COUNTER_INCONSISTENT,
     COUNTER_MISSING,
-    OUTCOME_UNKNOWN,
     CounterMissingError,
     InconsistentCounterError,
     OutcomeUnknown,
@@ -31,20 +29,19 @@ from parley.errors import (
 )
 from parley.ids import EVENT, Ids
 from parley.model import Appended, StoredEntry
+from parley.store.chat_append import Attempt, keyed
 from parley.store.dynamodb.append import (
-    ChatAppend,
-    Placed,
+    DynamoAppend,
     Plan,
     Planner,
     PositionTaken,
     Puts,
     UnsavedMarks,
     commit,
-    keyed,
     mark_unpublished,
 )
 from parley.store.dynamodb.bundles import bundled_positions, span_of
-from parley.store.dynamodb.changes import change_writes, is_about_members, set_clauses
+from parley.store.dynamodb.changes import change_writes, set_clauses
 from parley.store.dynamodb.chat_state import DynamoChatState
 from parley.store.dynamodb.entries import FAILED, is_live, key_of, put_void
 from parley.store.dynamodb.prefixes import Prefixes
@@ -65,58 +62,10 @@ IS_FIRST = "(attribute_not_exists(last_sequence) OR last_sequence < :first)"
 IS_LAST = "(attribute_not_exists(last_sequence) OR last_sequence < :last)"
 """Nothing above it has been written. An append that was overtaken leaves this condition out, if it may."""
 
-NONE: Set[int] = frozenset()
-
+PlanAttempt = Attempt[Plan]
 Hold = Callable[[str], Awaitable[None] | None]
 
 log = structlog.get_logger("parley.store")
-
-
-class Attempt(Struct):
-    """The numbers that a plan has taken: what is to be written there, and which of them are given up."""
-
-    plan: Plan
-    placed: list[Placed]
-    voids: list[int] = field(default_factory=list)
-
-    @property
-    def first(self) -> int:
-        return min([self.placed[0].entry.sequence, *self.voids])
-
-    @property
-    def last(self) -> int:
-        return self.placed[-1].entry.sequence
-
-    @property
-    def must_be_last(self) -> bool:
-        return is_about_members(self.placed[0].draft)
-
-    def give_up(self, append: ChatAppend) -> None:
-        """Other numbers must be taken for all that is left."""
-        self.sort(append, late={one.index for one in self.placed})
-
-    def sort(
-        self, append: ChatAppend, *, out: Set[int] = NONE, late: Set[int] = NONE, taken: Set[int] = NONE
-    ) -> None:
-        """Keep what can still be written at its number; the rest is decided again, if it has no outcome.
-
-        `out`: what may not be written. `late`: what must take another number, and for the order's sake all
-        that come after it. `taken`: whose number another append has written, so that it needs no void.
-        """
-        placed, self.placed = self.placed, []
-        is_late, unwritten = False, set[bytes | None]()
-        for one in placed:
-            is_late = is_late or one.index in late
-            follows = one.draft.after_key is not None and one.draft.after_key in unwritten
-            if not (is_late or follows or one.index in out):
-                self.placed.append(one)
-                continue
-            if one.index not in append.outcomes:
-                append.put_back([one.index])
-            if not isinstance(append.outcomes.get(one.index), Appended):
-                unwritten.add(one.draft.client_key)
-            if one.index not in taken:
-                self.voids.append(one.entry.sequence)
 
 
 class TwoPhaseAppends:
@@ -142,7 +91,7 @@ class TwoPhaseAppends:
         self._reach = reach
         self._hold = hold
 
-    async def append(self, append: ChatAppend, state: DynamoChatState) -> None:
+    async def append(self, append: DynamoAppend, state: DynamoChatState) -> None:
         """Write what is to do; what was written is acknowledged once it is visible, whatever fails later."""
         give_up_at = asyncio.get_running_loop().time() + self._append_seconds
         append.epoch = state.epoch
@@ -156,7 +105,7 @@ class TwoPhaseAppends:
         if failure is not None:
             raise failure
 
-    async def _write_all(self, append: ChatAppend, state: DynamoChatState) -> None:
+    async def _write_all(self, append: DynamoAppend, state: DynamoChatState) -> None:
         """Each run of drafts takes its numbers, and again if they were sealed."""
         for _ in range(ROUNDS_MAX + len(append.drafts)):
             if not append.todo:
@@ -168,7 +117,7 @@ class TwoPhaseAppends:
         if append.todo:
             raise StoreUnavailable("its numbers were sealed too often")
 
-    async def _find_retries(self, append: ChatAppend, state: DynamoChatState) -> None:
+    async def _find_retries(self, append: DynamoAppend, state: DynamoChatState) -> None:
         """Step 1, the fast path of retries. A key missed here is caught by the condition of the write."""
         names = {
             cast(str, key_of(state.chat_id, key)["client_message_id"]): key
@@ -180,7 +129,7 @@ class TwoPhaseAppends:
             if is_live(item, self._planner.clock()):
                 append.originals[names[cast(str, item["client_message_id"])]] = item
 
-    async def _allocate_and_write(self, append: ChatAppend, state: DynamoChatState, plan: Plan) -> None:
+    async def _allocate_and_write(self, append: DynamoAppend, state: DynamoChatState, plan: Plan) -> None:
         numbers = await self._allocate(state, len(plan.indices))
         if isinstance(numbers, Refusal):  # decide again: some of them may be retries after all
             append.trouble = numbers
@@ -216,7 +165,7 @@ class TwoPhaseAppends:
                 return COUNTER_INCONSISTENT.because(f"Counter is {last} but the log ends at {end}")
         return list(range(first, last + 1))
 
-    async def _write(self, append: ChatAppend, state: DynamoChatState, attempt: Attempt) -> None:
+    async def _write(self, append: DynamoAppend, state: DynamoChatState, attempt: PlanAttempt) -> None:
         """Step 4, until every number is an entry or a void, or was written by another append."""
         for _ in range(ROUNDS_MAX):
             if attempt.placed and attempt.must_be_last and state.head > attempt.last:
@@ -247,7 +196,9 @@ class TwoPhaseAppends:
                 return
         raise StoreUnavailable("the conditions of its write failed too often")
 
-    async def _leave_to_bundles(self, append: ChatAppend, state: DynamoChatState, attempt: Attempt) -> bool:
+    async def _leave_to_bundles(
+        self, append: DynamoAppend, state: DynamoChatState, attempt: PlanAttempt
+    ) -> bool:
         """Give up numbers that a bundle holds: an allocator gave them twice. Returns whether there are any.
 
         Only the first position of a bundle is an item, so the conditions of a write do not see the others.
@@ -263,7 +214,9 @@ class TwoPhaseAppends:
             attempt.sort(append, late=held, taken=held)
         return is_held
 
-    async def _seal_given_up(self, append: ChatAppend, state: DynamoChatState, attempt: Attempt) -> None:
+    async def _seal_given_up(
+        self, append: DynamoAppend, state: DynamoChatState, attempt: PlanAttempt
+    ) -> None:
         try:
             append.positions += await self._prefixes.seal(state, attempt.voids, are_abandoned=False)
         except StoreError as error:  # they are holes now, and the next node to see them seals them
@@ -272,14 +225,14 @@ class TwoPhaseAppends:
                 log.info("numbers given up", chat_id=state.chat_id, count=count, reason=str(error), **more)
         self._planner.settle(append, state, attempt.plan)
 
-    def _settle(self, append: ChatAppend, state: DynamoChatState, attempt: Attempt) -> None:
+    def _settle(self, append: DynamoAppend, state: DynamoChatState, attempt: PlanAttempt) -> None:
         state.head = max(state.head, attempt.last)
         state.is_stale = state.is_stale or attempt.placed[0].draft.change is not None
         append.positions += [StoredEntry(void, None) for void in attempt.voids]
         self._metrics.gaps.add(len(attempt.voids), len(attempt.voids) + len(attempt.placed))
         self._planner.settle(append, state, attempt.plan, attempt.placed)
 
-    def _actions(self, state: DynamoChatState, attempt: Attempt, puts: Puts) -> list[Action]:
+    def _actions(self, state: DynamoChatState, attempt: PlanAttempt, puts: Puts) -> list[Action]:
         """The whole transaction: the fence, entries, keys, and voids at the numbers that were given up."""
         values: Item = {":revision": attempt.plan.membership.revision, ":first": attempt.first}
         values[":resolved"] = state.resolved
@@ -306,9 +259,9 @@ class TwoPhaseAppends:
 
     async def _reconsider(
         self,
-        append: ChatAppend,
+        append: DynamoAppend,
         state: DynamoChatState,
-        attempt: Attempt,
+        attempt: PlanAttempt,
         puts: Puts,
         error: TransactionCanceled | PositionTaken,
     ) -> None:
@@ -321,7 +274,7 @@ class TwoPhaseAppends:
             attempt.give_up(append)
 
     async def _look_at_fence(
-        self, append: ChatAppend, state: DynamoChatState, attempt: Attempt, chat: Item
+        self, append: DynamoAppend, state: DynamoChatState, attempt: PlanAttempt, chat: Item
     ) -> None:
         """The membership has changed, the log was trimmed, or another append was faster (harmless)."""
         if chat:
@@ -332,7 +285,7 @@ class TwoPhaseAppends:
         elif chat.get("membership_revision") != attempt.plan.membership.revision:
             await self._decide_again(append, state, attempt)
 
-    async def _decide_again(self, append: ChatAppend, state: DynamoChatState, attempt: Attempt) -> None:
+    async def _decide_again(self, append: DynamoAppend, state: DynamoChatState, attempt: PlanAttempt) -> None:
         """A sender who was a member before the number and still is writes there; others are decided again."""
         states, placed = self._planner.states, attempt.placed
         await states.refresh(state)
@@ -354,9 +307,9 @@ class TwoPhaseAppends:
 
     async def _sort_out(
         self,
-        append: ChatAppend,
+        append: DynamoAppend,
         state: DynamoChatState,
-        attempt: Attempt,
+        attempt: PlanAttempt,
         puts: Puts,
         reasons: list[CancellationReason],
     ) -> bool:
@@ -378,7 +331,7 @@ class TwoPhaseAppends:
         attempt.sort(append, out=stored, late=sealed - stored, taken=sealed)
         return True
 
-    async def _await_visible(self, append: ChatAppend, state: DynamoChatState, give_up_at: float) -> None:
+    async def _await_visible(self, append: DynamoAppend, state: DynamoChatState, give_up_at: float) -> None:
         """An ack means that every reader sees it: wait for the numbers below, or seal what was abandoned.
 
         An abandoned number is sealed later than a sender waits: then the outcome is unknown, the chat goes
@@ -396,18 +349,11 @@ class TwoPhaseAppends:
             except StoreError:
                 sealed = []
             if loop.time() > give_up_at:
-                self._doubt(append, state.resolved)
+                append.doubt_above(state.resolved)
                 return
             if not sealed:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, VISIBLE_LOOK_SECONDS_MAX)
-
-    @staticmethod
-    def _doubt(append: ChatAppend, resolved: int) -> None:
-        """It is stored but not yet visible, so it is not acknowledged. A retry will find it."""
-        for index, outcome in append.outcomes.items():
-            if isinstance(outcome, Appended) and outcome.sequence > resolved:
-                append.outcomes[index] = OUTCOME_UNKNOWN
 
 
 def _held(puts: Puts, reasons: list[CancellationReason]) -> set[int]:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.errors import Refused
-from parley.store.dynamodb.overview import (
+from parley.store.compared_overviews import (
     LEFT_REMEMBERED_MAX,
     TAG_BYTES,
     Versions,

@@ -1,0 +1,1 @@
+"""The Cassandra engine. See docs/the-log-on-cassandra.md."""

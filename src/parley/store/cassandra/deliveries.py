@@ -1,0 +1,242 @@
+"""The ports of deliveries on Cassandra: lanes, dead letters, webhooks.
+
+Each row is one record, and every change of one compares it as a whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from itertools import groupby
+
+from msgspec.structs import replace
+
+from parley.concurrency import map_concurrently
+from parley.store.cassandra.client import Cassandra, is_key
+from parley.store.cassandra.records import Records
+from parley.store.cassandra.schema import DEAD_LETTERS, LANES, ONE_LIST, WEBHOOKS
+from parley.store.delivery.rows import (
+    DeadLetter,
+    DeliveryEvent,
+    Lane,
+    LaneClaim,
+    LetterStatus,
+    Selection,
+    Webhook,
+    discarded_letter,
+    is_selected,
+    queued_letter,
+)
+
+SHARDS = 16
+WRITES_AT_ONCE_MAX = 16
+
+
+class CassandraDeliveries:
+    def __init__(self, cassandra: Cassandra) -> None:
+        self.lanes = CassandraLanes(cassandra)
+        self.dead_letters = CassandraDeadLetters(cassandra)
+        self.webhooks = CassandraWebhooks(cassandra)
+
+
+class CassandraLanes:
+    """In shards by a hash of their chat, each sorted by recipient."""
+
+    def __init__(self, cassandra: Cassandra) -> None:
+        self._lanes = Records(cassandra, LANES, ("shard_no", "recipient", "chat_id"), Lane)
+
+    async def extend(
+        self, chat_id: str, recipients: Sequence[str], first: int, last: int, claim: LaneClaim | None = None
+    ) -> list[Lane]:
+        token, due_ms = (claim.token, claim.until_ms) if claim is not None else ("", 0)
+
+        async def extend_one(recipient: str) -> Lane | None:
+            new = Lane(
+                chat_id=chat_id,
+                recipient=recipient,
+                next_sequence=first,
+                target=last,
+                due_ms=due_ms,
+                claim=token,
+            )
+
+            def raised(lane: Lane | None) -> Lane:
+                return new if lane is None else replace(lane, target=max(lane.target, last))
+
+            after = await self._lanes.change(*_lane_key(chat_id, recipient), change=raised)
+            return after if after == new else None
+
+        found = await map_concurrently(extend_one, recipients, WRITES_AT_ONCE_MAX)
+        return [lane for lane in found if lane is not None]
+
+    async def due(self, prefix: str, now_ms: int, limit: int, besides: Collection[str] = ()) -> list[Lane]:
+        found = [lane for lane in await self._of_kind(prefix) if lane.due_ms <= now_ms]
+        found = [lane for lane in found if lane.recipient not in besides]
+        return sorted(found, key=lambda lane: (lane.due_ms, lane.chat_id, lane.recipient))[:limit]
+
+    async def next_due(self, prefix: str, after_ms: int) -> int | None:
+        later = [lane.due_ms for lane in await self._of_kind(prefix) if lane.due_ms > after_ms]
+        return min(later, default=None)
+
+    async def _of_kind(self, prefix: str) -> list[Lane]:
+        shards = await asyncio.gather(*(self._lanes.all(shard) for shard in range(SHARDS)))
+        return [lane for lanes in shards for lane in lanes if lane.recipient.startswith(prefix)]
+
+    async def claim(self, chat_id: str, recipient: str, claim: LaneClaim, now_ms: int) -> Lane | None:
+        before = await self._lanes.get(*_lane_key(chat_id, recipient))
+        if before is None or before.due_ms > now_ms:
+            return None
+        after = replace(before, claim=claim.token, due_ms=claim.until_ms)
+        is_done = await self._lanes.swap(*_lane_key(chat_id, recipient), before=before, after=after)
+        return before if is_done else await self._claim_again(chat_id, recipient, claim, now_ms, before)
+
+    async def _claim_again(
+        self, chat_id: str, recipient: str, claim: LaneClaim, now_ms: int, before: Lane
+    ) -> Lane | None:
+        """Another claim was faster; or the target has risen, which does not matter."""
+        now = await self._lanes.get(*_lane_key(chat_id, recipient))
+        if now is None or now.claim != before.claim:
+            return None
+        return await self.claim(chat_id, recipient, claim, now_ms)
+
+    async def advance(self, lane: Lane, token: str) -> Lane | None:
+        def advanced(stored: Lane | None) -> Lane | None:
+            if stored is None:
+                return None
+            after = replace(lane, target=stored.target)
+            return after if stored.claim == token or stored == after else None
+
+        return await self._lanes.change(*_lane_key(lane.chat_id, lane.recipient), change=advanced)
+
+    async def finish(self, lane: Lane) -> bool:
+        key = _lane_key(lane.chat_id, lane.recipient)
+        while True:
+            stored = await self._lanes.get(*key)
+            if stored is None:
+                return True
+            if stored.target > lane.target or stored.claim != lane.claim:
+                return False
+            if await self._lanes.swap(*key, before=stored, after=None):
+                return True
+
+    async def forget(self, recipient: str) -> None:
+        for lane in await self._of_kind(recipient):
+            key = _lane_key(lane.chat_id, lane.recipient)
+            stored: Lane | None = lane if lane.recipient == recipient else None
+            while stored is not None and not await self._lanes.swap(*key, before=stored, after=None):
+                stored = await self._lanes.get(*key)
+
+
+class CassandraDeadLetters:
+    """In shards by a hash of their id. There are few: whoever looks for some reads all."""
+
+    def __init__(self, cassandra: Cassandra) -> None:
+        self._letters = Records(cassandra, DEAD_LETTERS, ("shard_no", "dlq_id"), DeadLetter)
+
+    async def add(self, letter: DeadLetter) -> bool:
+        return await self._letters.add(*_letter_key(letter.dlq_id), record=letter)
+
+    async def find(self, selection: Selection, before_id: str, limit: int) -> list[DeadLetter]:
+        found = [one for one in await self._selected(selection) if not before_id or one.dlq_id < before_id]
+        return sorted(found, key=lambda letter: letter.dlq_id, reverse=True)[:limit]
+
+    async def count(self, selection: Selection) -> dict[str, int]:
+        return dict(Counter(letter.error for letter in await self._selected(selection)))
+
+    async def queue(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
+        return await self._change(
+            selection,
+            lambda letter: not letter.is_queued,
+            lambda letter: queued_letter(letter, job_id, event),
+        )
+
+    async def discard(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
+        return await self._change(
+            selection, lambda _: True, lambda letter: discarded_letter(letter, job_id, event)
+        )
+
+    async def _change(
+        self,
+        selection: Selection,
+        concerns: Callable[[DeadLetter], bool],
+        change: Callable[[DeadLetter], DeadLetter],
+    ) -> int:
+        """In the order of each chat, several recipients and chats at once."""
+        letters = [one for one in await self._selected(selection) if one.status is LetterStatus.PENDING]
+        letters = sorted(filter(concerns, letters), key=_place)
+
+        async def change_lane(lane: list[DeadLetter]) -> int:
+            return sum(
+                [
+                    await self._letters.swap(*_letter_key(one.dlq_id), before=one, after=change(one))
+                    for one in lane
+                ]
+            )
+
+        lanes = [list(lane) for _, lane in groupby(letters, key=lambda one: _place(one)[:2])]
+        return sum(await map_concurrently(change_lane, lanes, WRITES_AT_ONCE_MAX))
+
+    async def queued(self, prefix: str, limit: int) -> list[DeadLetter]:
+        waiting = await self._selected(Selection(is_queued=True))
+        waiting = sorted((one for one in waiting if one.recipient.startswith(prefix)), key=_place)
+        lanes = groupby(waiting, key=lambda one: _place(one)[:2])
+        return [letter for _, lane in lanes for letter in list(lane)[:limit]]
+
+    async def settle(self, letter: DeadLetter) -> bool:
+        stored = await self._letters.get(*_letter_key(letter.dlq_id))
+        if stored is None or stored.version != letter.version:
+            return False
+        after = replace(letter, version=letter.version + 1)
+        return await self._letters.swap(*_letter_key(letter.dlq_id), before=stored, after=after)
+
+    async def expire(self, before_ms: int) -> int:
+        old = [one for one in await self._selected(Selection(is_queued=False)) if one.changed_ms < before_ms]
+        gone = await map_concurrently(
+            lambda one: self._letters.swap(*_letter_key(one.dlq_id), before=one, after=None),
+            old,
+            WRITES_AT_ONCE_MAX,
+        )
+        return sum(gone)
+
+    async def _selected(self, selection: Selection) -> list[DeadLetter]:
+        if selection.ids is not None:
+            asked = [dlq_id for dlq_id in dict.fromkeys(selection.ids) if is_key(dlq_id)]
+            known = await map_concurrently(
+                lambda dlq_id: self._letters.get(*_letter_key(dlq_id)), asked, WRITES_AT_ONCE_MAX
+            )
+            found = [letter for letter in known if letter is not None]
+        else:
+            shards = await asyncio.gather(*(self._letters.all(shard) for shard in range(SHARDS)))
+            found = [letter for letters in shards for letter in letters]
+        return [letter for letter in found if is_selected(letter, selection)]
+
+
+class CassandraWebhooks:
+    def __init__(self, cassandra: Cassandra) -> None:
+        self._webhooks = Records(cassandra, WEBHOOKS, ("list", "webhook_id"), Webhook)
+
+    async def add(self, webhook: Webhook) -> None:
+        await self._webhooks.change(ONE_LIST, webhook.webhook_id, change=lambda _: webhook)
+
+    async def all(self) -> list[Webhook]:
+        return await self._webhooks.all(ONE_LIST)
+
+    async def remove(self, webhook_id: str) -> bool:
+        stored = await self._webhooks.get(ONE_LIST, webhook_id) if is_key(webhook_id) else None
+        return stored is not None and await self._webhooks.swap(
+            ONE_LIST, webhook_id, before=stored, after=None
+        )
+
+
+def _lane_key(chat_id: str, recipient: str) -> tuple[int, str, str]:
+    return zlib.crc32(chat_id.encode()) % SHARDS, recipient, chat_id
+
+
+def _letter_key(dlq_id: str) -> tuple[int, str]:
+    return zlib.crc32(dlq_id.encode()) % SHARDS, dlq_id
+
+
+def _place(letter: DeadLetter) -> tuple[str, str, int]:
+    return letter.recipient, letter.chat_id, letter.sequence

@@ -1,0 +1,197 @@
+"""The tables: their definitions, their creation, and their version.
+
+`parley store init` creates the keyspace and missing tables, and changes no other. A server only checks them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from parley.errors import ConfigError
+from parley.store.cassandra.client import Cassandra
+
+VERSION = 1
+BUCKET_POSITIONS = 4_096
+"""Positions of a log in one partition: with keys, and messages of some hundred bytes, a few megabytes."""
+INIT = "run parley store init"
+KEYSPACE_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
+GC_GRACE_SECONDS = 864_000
+
+Report = Callable[[str], None]
+
+TABLES: dict[str, str] = {}
+"""The columns and the key of each table."""
+
+
+def _define(name: str, columns: str) -> str:
+    """Add a table to `TABLES` and return its name."""
+    TABLES[name] = columns
+    return name
+
+
+LOG = _define(
+    "log",
+    """chat_id text, bucket int, sequence bigint, client_key blob,
+    is_closed boolean static, epoch int static, revision text static, pending blob static,
+    sequence_counter bigint static, written_through bigint static, last_sequence bigint static,
+    resolved_through bigint static, listing text static, published_through bigint static,
+    recovered_at text static, recovered_from_sequence bigint static,
+    kind text, sender_id text, message_id text, wire blob, stored_at bigint,
+    PRIMARY KEY ((chat_id, bucket), sequence, client_key)""",
+)
+"""Entries and voids by position, the keys of their clients at sequence 0, and the fence in static columns."""
+KEYS = _define(
+    "idempotency_keys",
+    """chat_id text, client_key blob, stored_at bigint, sender_id text, message_id text,
+    PRIMARY KEY ((chat_id, client_key))""",
+)
+"""The keys of closed buckets, for as long as a retry may arrive."""
+LOG_HASHES = _define(
+    "log_hashes",
+    """chat_id text, epoch bigint, sequence bigint, log_hash blob,
+    PRIMARY KEY ((chat_id), epoch, sequence)""",
+)
+"""Hashes of logs, by epoch and position."""
+CHATS = _define(
+    "chats",
+    """chat_id text PRIMARY KEY, record blob, direct_key text, title text, read_receipts text,
+    updated_at text, member_count int, owner_count int, bucket int, fanout text""",
+)
+"""Chats: what never changes (`record`), and what changes write. `bucket`: one that was open once."""
+MEMBERSHIPS = _define(
+    "chat_memberships",
+    """chat_id text, user_id text, role text, joined_at text, joined_sequence bigint,
+    PRIMARY KEY ((chat_id), user_id)""",
+)
+DELIVERY = _define(
+    "delivery_state",
+    """user_id text, chat_id text, has_left boolean, left_sequence bigint, joined_sequence bigint,
+    is_unasked boolean, last_acked_sequence bigint, delivered_at text, read_up_to bigint, read_at text,
+    muted_until text, notify text, setting_changes int,
+    PRIMARY KEY ((user_id), chat_id)""",
+)
+"""A person's own row of a chat: whether they left, how far they are, whether it is muted."""
+DEVICES = _define(
+    "user_device_cursors",
+    """user_id text, device_id text, chat_id text, last_acked_sequence bigint,
+    PRIMARY KEY ((user_id), device_id, chat_id)""",
+)
+USERS = _define(
+    "users", "user_id text PRIMARY KEY, record blob, password_hash text, version bigint, last_seen text"
+)
+USERNAMES = _define("usernames", "username text PRIMARY KEY, user_id text, record blob, password_hash text")
+"""Which person has a username. `record` and `password_hash`: of one who is just being added."""
+OPERATORS = _define("operators", "list text, user_id text, touched bigint, PRIMARY KEY ((list), user_id)")
+"""The active operators, in one partition: so that the last one is known."""
+SESSIONS = _define("sessions", "token_hash blob PRIMARY KEY, record blob, last_used_at_ms bigint")
+USER_SESSIONS = _define(
+    "user_sessions", "user_id text, session_id text, token_hash blob, PRIMARY KEY ((user_id), session_id)"
+)
+RELATIONS = _define(
+    "relations",
+    """user_id text, kind text, other_id text, revision text static, contacts int static,
+    blocks int static, record text, PRIMARY KEY ((user_id), kind, other_id)""",
+)
+"""A person's contacts, blocks and invitations, and the chats that they are just being put into. `revision`
+moves with all that decides about their consent."""
+CHAT_INVITATIONS = _define("chat_invitations", "chat_id text, user_id text, PRIMARY KEY ((chat_id), user_id)")
+"""Who may have an invitation to a chat: `relations` has it."""
+DIRECT_CHATS = _define("direct_chats", "direct_key text PRIMARY KEY, chat_id text, revision text")
+"""Which chat is the direct chat of two people. A block moves the revision."""
+DELETIONS = _define("account_deletions", "user_id text PRIMARY KEY, since_ms bigint, username text")
+AUDIT = _define("audit", "list text, audit_id text, record blob, PRIMARY KEY ((list), audit_id)")
+UNPUBLISHED = _define(
+    "unpublished",
+    "shard_no int, chat_id text, listing text, since_ms bigint, PRIMARY KEY ((shard_no), chat_id, listing)",
+)
+"""Chats with entries that may not be on the bus."""
+LANES = _define(
+    "lanes",
+    "shard_no int, recipient text, chat_id text, record blob, PRIMARY KEY ((shard_no), recipient, chat_id)",
+)
+DEAD_LETTERS = _define(
+    "dead_letters", "shard_no int, dlq_id text, record blob, PRIMARY KEY ((shard_no), dlq_id)"
+)
+WEBHOOKS = _define("webhooks", "list text, webhook_id text, record blob, PRIMARY KEY ((list), webhook_id)")
+PUSH_DEVICES = _define("push_devices", "user_id text PRIMARY KEY, record blob")
+PUSH_OUTCOMES = _define(
+    "push_outcomes",
+    """chat_id text, sequence bigint, user_id text, device_id text, record blob,
+    PRIMARY KEY ((chat_id, sequence), user_id, device_id)""",
+)
+PUSH_RUNG = _define(
+    "push_rung",
+    """chat_id text, user_id text, device_id text, sequence bigint,
+    PRIMARY KEY ((chat_id, user_id, device_id))""",
+)
+SCHEMA = _define("parley_schema", "name text PRIMARY KEY, version int, bucket_positions int, value text")
+"""The version of these tables, the size of a bucket, and keys of the server."""
+
+ONE_LIST = "all"
+"""The partition of a table that has one."""
+MARK = "parley"
+"""The row in `SCHEMA` that holds the version."""
+DESCRIBE = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?"
+READ_MARK = f"SELECT version, bucket_positions FROM {SCHEMA} WHERE name = ?"
+
+
+async def create_tables(
+    cassandra: Cassandra,
+    replication: str,
+    report: Report = lambda _: None,
+    bucket_positions: int = BUCKET_POSITIONS,
+) -> list[str]:
+    """Create the keyspace and all missing tables. Safe to repeat. Returns the names of those it created.
+
+    The version is written last: before that, no server starts on them.
+    """
+    keyspace = cassandra.keyspace
+    if not KEYSPACE_NAME.fullmatch(keyspace):
+        raise ConfigError(f"cassandra.keyspace: {keyspace!r} must be small letters, digits and _")
+    existing = await table_names(cassandra)
+    if not existing:
+        await cassandra.define(f"CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = {replication}")
+    await cassandra.use_keyspace()
+    if SCHEMA in existing:
+        await _check_not_newer(cassandra)
+    made = [name for name in TABLES if name not in existing]
+    for name in made:
+        await cassandra.define(f"CREATE TABLE IF NOT EXISTS {name} ({TABLES[name]})")
+        report(f"{keyspace}.{name}: created")
+    for name in existing & TABLES.keys():
+        report(f"{keyspace}.{name}: already exists")
+    mark = f"INSERT INTO {SCHEMA} (name, version, bucket_positions) VALUES (?, ?, ?) IF NOT EXISTS"
+    await cassandra.cas((mark, (MARK, VERSION, bucket_positions)))
+    return [f"{keyspace}.{name}" for name in made]
+
+
+async def table_names(cassandra: Cassandra) -> set[str]:
+    """The tables of the keyspace; none if it does not exist."""
+    return {row["table_name"] for row in await cassandra.rows(DESCRIBE, cassandra.keyspace)}
+
+
+async def check_tables(cassandra: Cassandra) -> int:
+    """The size of a bucket. ConfigError, in one sentence, if a server cannot start on these tables."""
+    there = await table_names(cassandra)
+    where = f"the keyspace {cassandra.keyspace} at {cassandra.where}"
+    if not there:
+        raise ConfigError(f"{where} is missing or empty: {INIT}, or check contact points and keyspace")
+    missing = [name for name in TABLES if name not in there]
+    if missing:
+        raise ConfigError(f"{where} has no table {missing[0]}: {INIT}")
+    await cassandra.use_keyspace()
+    mark = await cassandra.row(READ_MARK, MARK)
+    if mark is None:
+        raise ConfigError(f"{where} is incomplete: {INIT}")
+    await _check_not_newer(cassandra)
+    return int(mark["bucket_positions"])
+
+
+async def _check_not_newer(cassandra: Cassandra) -> None:
+    mark = await cassandra.row(READ_MARK, MARK)
+    if mark is not None and mark["version"] > VERSION:
+        raise ConfigError(
+            f"the keyspace {cassandra.keyspace} has version {mark['version']}, of a newer Parley:"
+            " install a newer Parley"
+        )

@@ -1,0 +1,182 @@
+"""The Cassandra engine: tables that many nodes read and write."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+
+from parley.clock import Clock
+from parley.core.jobs import Job
+from parley.errors import ConfigError, StoreError
+from parley.ids import EVENT, Ids
+from parley.model import Head
+from parley.store.cassandra.account_admin import CassandraAccountAdmin, CassandraAuditLog
+from parley.store.cassandra.accounts import CassandraAccounts
+from parley.store.cassandra.append import MESSAGES_PER_BATCH_MAX, AppendPlanner
+from parley.store.cassandra.atomic import CassandraAtomicAppends
+from parley.store.cassandra.batches import ChatBatches
+from parley.store.cassandra.chat_state import CassandraChatStates
+from parley.store.cassandra.client import Cassandra
+from parley.store.cassandra.consents import Consents
+from parley.store.cassandra.counters import LogCounters
+from parley.store.cassandra.cursors import CassandraCursors
+from parley.store.cassandra.deliveries import CassandraDeliveries
+from parley.store.cassandra.diagnosis import diagnose
+from parley.store.cassandra.directory import CassandraDirectory
+from parley.store.cassandra.inspection import CassandraInspection
+from parley.store.cassandra.invitations import CassandraInvitations
+from parley.store.cassandra.listing import CassandraListing
+from parley.store.cassandra.log import CassandraLog
+from parley.store.cassandra.log_hashes import CassandraLogHashes
+from parley.store.cassandra.member_states import CassandraMemberStates
+from parley.store.cassandra.outbox import CassandraOutbox
+from parley.store.cassandra.overview import CassandraOverviews
+from parley.store.cassandra.prefixes import CassandraPrefixes
+from parley.store.cassandra.push import CassandraPush
+from parley.store.cassandra.relations import CassandraRelations
+from parley.store.cassandra.repairs import CassandraRepairs
+from parley.store.cassandra.schema import BUCKET_POSITIONS, check_tables, create_tables
+from parley.store.cassandra.two_phase import CassandraTwoPhaseAppends, Hold
+from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching, Subscriptions
+from parley.store.rows import Finding
+from parley.telemetry import Metrics
+
+SEAL_AFTER_MS = 10_000
+"""How long a number may be allocated without being written, on a store that other nodes write to, too."""
+APPENDS_AT_ONCE_MAX = 64
+PROBE_SECONDS = 2.0
+PROBE_SECONDS_MAX = 4.0
+"""A store that does not answer a read in this time is unavailable."""
+PROBE_CHAT = "chat_probe"
+REPLICATION = "{'class': 'NetworkTopologyStrategy', 'datacenter1': 3}"
+
+
+def nowhere(_: str) -> None:
+    """No fault is injected at any point."""
+
+
+class CassandraStore:
+    """`allocator`: allocates in two_phase; None is `atomic`. The store closes it.
+
+    `counters_elsewhere`: the allocator has its counters in another service, not in the fences.
+    `publishes`: whether there is a shared bus, so that appends list their chats in the outbox.
+    `replication`: of a keyspace that is created. `append_seconds`: how long an append waits for others.
+    """
+
+    feed = None
+    transfer = None
+    cold_tier = None
+    erasures = None
+
+    def __init__(
+        self,
+        cassandra: Cassandra,
+        *,
+        clock: Clock,
+        ids: Ids,
+        metrics: Metrics,
+        allocator: Allocator | None = None,
+        counters_elsewhere: bool = False,
+        publishes: bool = False,
+        replication: str = REPLICATION,
+        bucket_positions: int = BUCKET_POSITIONS,
+        seal_after_ms: int = SEAL_AFTER_MS,
+        append_seconds: float = APPEND_SECONDS_MAX,
+        drafts_max: int = MESSAGES_PER_BATCH_MAX,
+        random_bits: Callable[[int], int] = random.getrandbits,
+        chance: Callable[[], float] = random.random,
+        reach: Callable[[str], None] = nowhere,
+        hold: Hold = nowhere,
+    ) -> None:
+        self.cassandra = cassandra
+        self.allocator = allocator
+        self.batching = Batching(
+            per_chat=True, appends_at_once_max=APPENDS_AT_ONCE_MAX, drafts_max=drafts_max
+        )
+        self.available = True
+        self._replication = replication
+        self._is_connected = False
+        self._states = states = CassandraChatStates(cassandra, allocator is None, bucket_positions)
+        consents = Consents(cassandra, states, lambda: ids.next(EVENT, clock()))
+        self.invitations = CassandraInvitations(cassandra, clock, consents)
+        planner = AppendPlanner(states, consents, self.invitations, clock, random_bits)
+        prefixes = CassandraPrefixes(states, clock, metrics, seal_after_ms)
+        self.outbox = CassandraOutbox(states, self._heads, clock, ids)
+        batches = ChatBatches(planner, self.outbox if publishes else None)
+        appends: CassandraAtomicAppends | CassandraTwoPhaseAppends
+        if allocator is None:
+            appends = CassandraAtomicAppends(
+                planner, batches, prefixes, metrics, chance, reach, append_seconds
+            )
+        else:
+            appends = CassandraTwoPhaseAppends(
+                planner, batches, allocator, prefixes, metrics, reach, hold, append_seconds
+            )
+        self.log = CassandraLog(planner, appends, prefixes, metrics)
+        self.log_hashes = CassandraLogHashes(cassandra)
+        self.directory = CassandraDirectory(cassandra, states, consents, allocator, chance)
+        self.accounts = CassandraAccounts(cassandra, consents)
+        chat_ids_of = self.directory.chat_ids_of
+        self.account_admin = CassandraAccountAdmin(
+            cassandra, states, self.accounts, consents, clock, chat_ids_of
+        )
+        self.audit = CassandraAuditLog(cassandra)
+        self.relations = CassandraRelations(cassandra, states, consents, chat_ids_of)
+        self.member_states = CassandraMemberStates(cassandra)
+        self.push = CassandraPush(cassandra)
+        self.cursors = CassandraCursors(cassandra)
+        self.deliveries = CassandraDeliveries(cassandra)
+        self.overviews = CassandraOverviews(cassandra, planner.rows, self.log.heads, self.cursors)
+        counters = LogCounters(states, allocator if counters_elsewhere else None)
+        self.listing = CassandraListing(cassandra, self._connect, counters, clock)
+        self.inspection = CassandraInspection(counters, planner.rows, self._connect)
+        self.repairs = CassandraRepairs(counters, prefixes, planner.rows, self._connect, clock)
+
+    async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
+        return await self.log.heads(chat_ids)
+
+    async def _connect(self) -> None:
+        """For ports that may be used without `open`: ConfigError unless the tables have this version."""
+        if not self._is_connected:
+            await self.cassandra.connect()
+            self._states.bucket_positions = await check_tables(self.cassandra)
+            self._is_connected = True
+
+    async def create(self, report: Callable[[str], None]) -> list[str]:
+        await self.cassandra.connect()
+        return await create_tables(self.cassandra, self._replication, report, self._states.bucket_positions)
+
+    def diagnose(self) -> AsyncIterator[Finding]:
+        return diagnose(self.cassandra)
+
+    async def open(self) -> None:
+        await self._connect()
+        if self.allocator is not None:
+            try:
+                await self.allocator.last(PROBE_CHAT)
+            except StoreError as error:
+                raise ConfigError(f"the allocator cannot be used: {error}") from error
+
+    def jobs(self, subscriptions: Subscriptions) -> list[Job]:
+        """What other nodes write is routed to the gateways: no job here looks for it."""
+        return [
+            Job(name="store_probe", run=self._probe, interval_seconds=PROBE_SECONDS, timeout_seconds=None)
+        ]
+
+    async def _probe(self) -> None:
+        """Check whether the store answers: while it does not, this node appends nothing and is not ready."""
+        try:
+            async with asyncio.timeout(PROBE_SECONDS_MAX):
+                await self.directory.chat(PROBE_CHAT)
+            self.available = True
+        except (StoreError, TimeoutError):
+            self.available = False
+
+    async def close(self) -> None:
+        if self._is_connected:
+            await self.cursors.close()
+            await self.outbox.close()
+        if self.allocator is not None:
+            await self.allocator.close()
+        await self.cassandra.close()

@@ -1,0 +1,298 @@
+"""Sequencing `two_phase`: numbers are taken first, from any allocator, and written at second.
+
+The conditional batch that writes them compares the revision of the membership, and each position and each
+key must be new. A change of the membership comes after everything that was written before it. An ack is
+given when its position is visible: when every number below it is written or sealed.
+
+A number is written into the open bucket only. One that belongs to the next bucket waits until this one is
+full, that is until all its numbers are resolved; then whoever comes first opens the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from parley.errors import (
+    COUNTER_INCONSISTENT,
+    COUNTER_MISSING,
+    CounterMissingError,
+    InconsistentCounterError,
+    OutcomeUnknown,
+    Refusal,
+    StoreError,
+    StoreUnavailable,
+)
+from parley.model import AccountState, Appended, StoredEntry
+from parley.store.cassandra.append import AppendPlan, AppendPlanner, KeptAppend
+from parley.store.cassandra.batches import ChatBatches, Withdrawn
+from parley.store.cassandra.chat_state import CassandraChatState
+from parley.store.cassandra.prefixes import CassandraPrefixes
+from parley.store.chat_append import Attempt
+from parley.store.log_telemetry import trace_allocated, trace_races
+from parley.store.ports import Allocator
+from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.telemetry import Metrics
+
+ROUNDS_MAX = 20
+VISIBLE_LOOK_SECONDS = 0.02
+VISIBLE_LOOK_SECONDS_MAX = 0.25
+
+KeptAttempt = Attempt[AppendPlan]
+Hold = Callable[[str], Awaitable[None] | None]
+
+
+class CassandraTwoPhaseAppends:
+    def __init__(
+        self,
+        planner: AppendPlanner,
+        batches: ChatBatches,
+        allocator: Allocator,
+        prefixes: CassandraPrefixes,
+        metrics: Metrics,
+        reach: Callable[[str], None],
+        hold: Hold,
+        append_seconds: float,
+    ) -> None:
+        self._planner = planner
+        self._states = planner.states
+        self._batches = batches
+        self._allocator = allocator
+        self._prefixes = prefixes
+        self._metrics = metrics
+        self._reach = reach
+        self._hold = hold
+        self._append_seconds = append_seconds
+
+    async def append(self, append: KeptAppend, state: CassandraChatState) -> None:
+        """Write what is to do; what was written is acknowledged once it is visible, whatever fails later."""
+        give_up_at = asyncio.get_running_loop().time() + self._append_seconds
+        append.epoch = state.epoch
+        failure: StoreError | None = None
+        try:
+            async with state.lock:
+                await self._write_all(append, state, give_up_at)
+        except StoreError as error:
+            failure = error
+        await self._await_visible(append, state, give_up_at)
+        if failure is not None:
+            raise failure
+
+    async def _write_all(self, append: KeptAppend, state: CassandraChatState, give_up_at: float) -> None:
+        """Each run of drafts takes its numbers, and again if they were sealed."""
+        for _ in range(ROUNDS_MAX + len(append.drafts)):
+            if not append.todo:
+                return
+            plan = await self._planner.plan(append, state, in_bucket=False)
+            assert plan is not None, "numbers need not be in the open bucket"
+            if plan.indices:
+                await self._allocate_and_write(append, state, plan, give_up_at)
+            else:
+                append.settle(state, plan.twins)
+        if append.todo:
+            raise StoreUnavailable("its numbers were sealed too often")
+
+    async def _allocate_and_write(
+        self, append: KeptAppend, state: CassandraChatState, plan: AppendPlan, give_up_at: float
+    ) -> None:
+        numbers = await self._allocate(state, len(plan.indices))
+        if isinstance(numbers, Refusal):  # decide again: some of them may be retries after all
+            append.trouble = numbers
+            append.put_back([*plan.indices, *(twin.index for twin in plan.twins)])
+            return
+        self._prefixes.take(state.chat_id, numbers)
+        trace_allocated([append.drafts[index] for index in plan.indices], numbers)
+        try:
+            self._reach("after_allocate")
+            held = self._hold("after_allocate")
+            if held is not None:
+                await held
+            for part in self._parts(append, state, plan, numbers):
+                await self._write(append, state, part, give_up_at)
+        finally:
+            self._prefixes.give_back(state.chat_id, numbers)
+
+    async def _allocate(self, state: CassandraChatState, count: int) -> list[int] | Refusal:
+        """Numbers that no other append has, or why there are none."""
+        started = self._metrics.now()
+        try:
+            last = await self._allocator.allocate(state.chat_id, count, state.head)
+        except CounterMissingError:
+            return COUNTER_MISSING
+        except InconsistentCounterError as error:
+            return COUNTER_INCONSISTENT.because(str(error))
+        self._metrics.time_allocation(self._metrics.now() - started)
+        first = last - count + 1
+        if first - 1 - state.head > STRAY_POSITIONS_MAX:
+            await self._states.refresh_fence(state)
+            end = await self._states.last_position(state)
+            state.head = max(state.head, end)
+            if first - 1 - state.head > STRAY_POSITIONS_MAX:
+                return COUNTER_INCONSISTENT.because(f"Counter is {last} but the log ends at {end}")
+        return list(range(first, last + 1))
+
+    def _parts(
+        self, append: KeptAppend, state: CassandraChatState, plan: AppendPlan, numbers: list[int]
+    ) -> list[KeptAttempt]:
+        """Those of each bucket are written together, with the drafts that depend on them."""
+        by_bucket: dict[int, list[int]] = {}
+        for place, number in enumerate(numbers):
+            by_bucket.setdefault(self._states.bucket_of(number), []).append(place)
+        parts = []
+        for places in by_bucket.values():
+            indices = [plan.indices[place] for place in places]
+            twins = [twin for twin in plan.twins if twin.first in indices]
+            part = AppendPlan(plan.membership, plan.head, plan.bucket, indices, twins, plan.newcomer)
+            placed = self._planner.place(append, state, indices, [numbers[place] for place in places])
+            parts.append(KeptAttempt(part, placed))
+        return parts
+
+    async def _write(
+        self, append: KeptAppend, state: CassandraChatState, attempt: KeptAttempt, give_up_at: float
+    ) -> None:
+        """Until every number is an entry or a void, or was written by another append."""
+        for _ in range(ROUNDS_MAX):
+            if attempt.placed and attempt.must_be_last and state.head > attempt.last:
+                attempt.give_up(append)
+            if not attempt.placed:
+                append.positions += await self._prefixes.seal(state, attempt.voids, are_abandoned=False)
+                append.settle(state, attempt.plan.twins)
+                return
+            if not await self._reach_bucket(append, state, attempt, give_up_at):
+                continue
+            self._reach("before_write")
+            try:
+                is_written = await self._commit(state, attempt)
+            except Withdrawn:
+                attempt.give_up(append)
+                continue
+            except OutcomeUnknown:
+                append.leave_open(one.index for one in attempt.placed)
+                append.settle(state, attempt.plan.twins)
+                state.is_stale = True
+                raise
+            if is_written:
+                self._reach("after_commit_before_ack")
+                self._settle(append, state, attempt)
+                return
+            append.conflicts += 1
+            await self._reconsider(append, state, attempt)
+        raise StoreUnavailable("the conditions of its write failed too often")
+
+    async def _reach_bucket(
+        self, append: KeptAppend, state: CassandraChatState, attempt: KeptAttempt, give_up_at: float
+    ) -> bool:
+        """Wait until the bucket of these numbers is open; False if it is closed again: they were sealed."""
+        bucket, pause = self._states.bucket_of(attempt.first), VISIBLE_LOOK_SECONDS
+        while state.bucket < bucket:
+            if await self._prefixes.advance(state) >= self._states.end_of(state.bucket):
+                await self._states.roll(state)
+                continue
+            append.positions += await self._prefixes.seal_old(state)
+            if asyncio.get_running_loop().time() > give_up_at:
+                raise StoreUnavailable("another node has taken a lower number and not written it yet")
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, VISIBLE_LOOK_SECONDS_MAX)
+        if state.bucket > bucket:
+            attempt.sort(append, late=_indices(attempt), taken=_indices(attempt))
+            attempt.voids = []
+            return False
+        return True
+
+    async def _commit(self, state: CassandraChatState, attempt: KeptAttempt) -> bool:
+        sets: dict[str, object] = {"resolved_through": state.resolved}
+        conditions: dict[str, object] = {}
+        if state.head < attempt.last:
+            sets["last_sequence"] = attempt.last
+            conditions["last_sequence <"] = attempt.last
+        attempt.plan.bucket = state.bucket
+        cas = await self._batches.commit(state, attempt.plan, attempt.placed, sets, conditions, attempt.voids)
+        return cas.is_applied
+
+    def _settle(self, append: KeptAppend, state: CassandraChatState, attempt: KeptAttempt) -> None:
+        state.head = max(state.head, attempt.last)
+        append.positions += [StoredEntry(void, None) for void in attempt.voids]
+        self._metrics.gaps.add(len(attempt.voids), len(attempt.voids) + len(attempt.placed))
+        append.settle(state, attempt.plan.twins, attempt.placed)
+
+    async def _reconsider(self, append: KeptAppend, state: CassandraChatState, attempt: KeptAttempt) -> None:
+        """What is left to write after a condition failed, and which numbers are given up."""
+        await self._states.refresh(state)
+        if state.bucket == self._states.bucket_of(attempt.first):
+            await self._sort_out(append, state, attempt)
+        if attempt.placed and state.revision != attempt.plan.membership.revision:
+            await self._decide_again(append, state, attempt)
+
+    async def _sort_out(self, append: KeptAppend, state: CassandraChatState, attempt: KeptAttempt) -> None:
+        """Take out what is stored already or was sealed."""
+        placed = attempt.placed
+        there = set(await self._states.positions(state.chat_id, attempt.first - 1, attempt.last))
+        sealed = {one.index for one in placed if one.entry.sequence in there}
+        keys = [one.draft.client_key for one in placed if one.draft.client_key is not None]
+        append.originals |= await self._planner.rows.keys(state, keys)
+        stored = [one for one in placed if one.draft.client_key in append.originals]
+        own = [one for one in stored if self._is_own(append, one.index)]
+        await self._planner.answer(append, state, [one.index for one in own])
+        for one in own:
+            trace_races([one.draft], [one.entry.sequence], [append.outcomes[one.index]])
+        attempt.voids = [void for void in attempt.voids if void not in there]
+        out = {one.index for one in stored}
+        attempt.sort(append, out=out, late=sealed - out, taken=sealed)
+
+    def _is_own(self, append: KeptAppend, index: int) -> bool:
+        """Whether its sender has stored it; the id of somebody else is refused when it is decided again."""
+        draft = append.drafts[index]
+        assert draft.client_key is not None
+        return append.originals[draft.client_key].sender_id == draft.sender_id
+
+    async def _decide_again(
+        self, append: KeptAppend, state: CassandraChatState, attempt: KeptAttempt
+    ) -> None:
+        """A sender who was a member before the number and still is writes there; others are decided again."""
+        placed = attempt.placed
+        people = await self._states.membership(state, [one.draft.sender_id for one in placed])
+        senders = {
+            user_id
+            for user_id in people.roles.keys() & {one.draft.sender_id for one in placed}
+            if people.account(user_id) is AccountState.ACTIVE
+            and not people.is_peer_deleted(user_id, state.pair)
+        }
+        joined = await self._states.joined(state.chat_id, senders)
+        attempt.plan.membership = people
+        attempt.sort(
+            append,
+            out={one.index for one in placed if one.draft.sender_id not in joined},
+            late={
+                one.index
+                for one in placed
+                if one.draft.change is not None or joined.get(one.draft.sender_id, 0) >= one.entry.sequence
+            },
+        )
+
+    async def _await_visible(self, append: KeptAppend, state: CassandraChatState, give_up_at: float) -> None:
+        """An ack means that every reader sees it: wait for the numbers below, or seal what was abandoned.
+
+        An abandoned number is sealed later than a sender waits: then the outcome is unknown, the chat goes
+        on, and a retry finds what is stored.
+        """
+        appended = [outcome for outcome in append.outcomes.values() if isinstance(outcome, Appended)]
+        last = max((outcome.sequence for outcome in appended), default=0)
+        loop, pause = asyncio.get_running_loop(), VISIBLE_LOOK_SECONDS
+        while state.resolved < last:
+            try:
+                if await self._prefixes.advance(state) >= last:
+                    return
+                sealed = await self._prefixes.seal_old(state)
+                append.positions += sealed
+            except StoreError:
+                sealed = []
+            if loop.time() > give_up_at:
+                append.doubt_above(state.resolved)
+                return
+            if not sealed:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, VISIBLE_LOOK_SECONDS_MAX)
+
+
+def _indices(attempt: KeptAttempt) -> set[int]:
+    return {one.index for one in attempt.placed}
