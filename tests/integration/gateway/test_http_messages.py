@@ -129,6 +129,7 @@ async def test_a_page_is_as_a_message_batch(either: Place) -> None:
         await served.said(ann, chat, "1", "2", "3")
         page = (await served.as_(ann).get(f"/v1/chats/{chat}/messages", after=1, limit=1)).body
         assert [entry["content"] for entry in page.pop("entries")] == ["2"]
+        assert page.pop("log_hash").startswith("1:")
         assert page == {
             "chat_id": chat,
             "epoch": 1,

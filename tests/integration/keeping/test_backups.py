@@ -435,8 +435,8 @@ async def test_a_backup_of_an_older_parley_is_migrated(local: World, monkeypatch
         older.open()
         older.close()
         await local.back_up()
-    assert "log_hashes" not in rows(local.data)
-    assert "log_hashes" in rows(await local.restore())
+    assert "chat_archives" not in rows(local.data)
+    assert "chat_archives" in rows(await local.restore())
 
 
 async def test_what_is_not_there_is_said(local: World) -> None:

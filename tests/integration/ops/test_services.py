@@ -189,7 +189,7 @@ def test_a_failing_block_keeps_the_evidence(tmp_path: Path) -> None:
 def test_an_unknown_service(tmp_path: Path) -> None:
     """A service that does not exist is refused with the names of those that do."""
     said = Script(tmp_path).refusal("up", "rabbitmq")
-    assert said == "There is no service 'rabbitmq'; there are dynamodb, redis, s3, kafka."
+    assert said == "There is no service 'rabbitmq'; there are cassandra, dynamodb, redis, s3, kafka."
 
 
 def test_start_needs_an_up(tmp_path: Path) -> None:
