@@ -19,6 +19,7 @@ LENGTH_16_BITS_MAX = 0xFFFF
 
 TIME_LETTERS = 16
 CONTENT_BYTES = 128
+WORDS = b" a message has words which the search index must take apart and sort into its lists of places"
 # Scatters consecutive numbers over 32 bits, so that ids are as spread as those that clients draw.
 SCATTER = 0x9E3779B1
 CLIENT_ID = b"%08x-0000-4000-8000-%012x"
@@ -99,7 +100,7 @@ class SendFrames:
 
 def _template(start: bytes) -> bytes:
     """A whole frame with placeholders for its ids and its time of sending, all of fixed length."""
-    padding = b"x" * (CONTENT_BYTES - TIME_LETTERS)
+    padding = (WORDS * CONTENT_BYTES)[: CONTENT_BYTES - TIME_LETTERS]
     payload = start + b'","content":"\1' + padding + b'"}'
     sized = payload.replace(b"\0", b"0" * 36).replace(b"\1", b"0" * TIME_LETTERS)
     header = frame(sized)[: -len(sized)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -43,6 +43,10 @@ class World:
     def __init__(self, store: Store, make_ids: ids.Ids) -> None:
         self._store = store
         self._ids = make_ids
+
+    @property
+    def store(self) -> Store:
+        return self._store
 
     async def people(self, count: int) -> list[Person]:
         """New people, each with the session of one device."""
@@ -83,19 +87,21 @@ class World:
         made, _ = await self._store.directory.create_chat(chat, [member.user_id for member in members])
         return made.chat_id
 
-    async def fill(self, chat_id: str, sender: Person, messages: int) -> None:
+    async def fill(
+        self, chat_id: str, sender: Person, messages: int, content: Callable[[], str] = lambda: CONTENT
+    ) -> None:
         """Append as the server would, but without clients."""
         for start in range(0, messages, FILL_BATCH_MESSAGES):
             size = min(FILL_BATCH_MESSAGES, messages - start)
-            await self._store.log.append([_draft(chat_id, sender) for _ in range(size)])
+            await self._store.log.append([_draft(chat_id, sender, content()) for _ in range(size)])
 
 
-def _draft(chat_id: str, sender: Person) -> Draft:
+def _draft(chat_id: str, sender: Person, content: str) -> Draft:
     client_id = uuid4()
     return Draft(
         chat_id=chat_id,
         sender_id=sender.user_id,
-        content=CONTENT,
+        content=content,
         client_message_id=str(client_id),
         client_key=client_id.bytes,
     )

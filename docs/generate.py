@@ -73,7 +73,8 @@ CONFIGURATION = {
     "cassandra.replicas": "Replicas of each row in that datacenter, of a keyspace that is created.",
     "cassandra.username": "The user; empty if the cluster asks for none.",
     "cassandra.password": "The user's password. Better given as `PARLEY_CASSANDRA_PASSWORD`.",
-    "cassandra.tls": "Whether connections to the cluster are encrypted.",
+    "cassandra.tls": "Whether connections to the cluster are encrypted. A node's certificate must name the"
+    " address that it is reached by; with `any_name` it only has to come from `cassandra.ca`.",
     "cassandra.ca": "A PEM file with the authorities of the cluster's certificates; empty trusts those of"
     " this machine. Turns TLS on.",
     "redis.url": "`redis://` or `rediss://` (TLS); empty keeps ephemeral state in the process.",
@@ -100,12 +101,24 @@ CONFIGURATION = {
     " and both sides show one. All three or none.",
     "cluster.tls_key": "The file with its key.",
     "cluster.tls_ca": "A file with the authority that certifies the nodes of this cluster, and nothing else.",
-    "cluster.roles": "What this node does: `gateway`, `ingest`, `delivery`, `push`, `archiver`, `sequencer`.",
+    "cluster.roles": "What this node does: `gateway`, `ingest`, `delivery`, `push`, `archiver`, `search`,"
+    " `sequencer`.",
     "cluster.sequencers": 'Base addresses of Sequence Services, for `store.allocator = "sequencer"`.',
-    "accounts.registration": "Who may register: all clients, none, or direct requests to a loopback address"
-    " unless the server is [exposed](#an-exposed-server).",
+    "accounts.registration": "Who may register: all clients, none, those with a [link](invite-links.md), or"
+    " direct requests to a loopback address unless the server is [exposed](#an-exposed-server).",
     "accounts.password_letters_min": "The shortest password; unset means 8 on an"
     " [exposed](#an-exposed-server) server, else 1.",
+    "auth.jwt.algorithms": "Which algorithms are believed in a [JWT](your-users.md); if empty HS256 with a"
+    " secret, else RS256.",
+    "auth.jwt.secret": "What your backend signs with, 32 bytes or more. One of `secret`, `public_key` and"
+    " `jwks_url`.",
+    "auth.jwt.public_key": "The public key of your backend: PEM, or a file with it.",
+    "auth.jwt.jwks_url": "Where an issuer publishes its keys; public and https, or in"
+    " `webhooks.allowed_networks`.",
+    "auth.jwt.issuer": "Whose tokens are believed (`iss`); needed.",
+    "auth.jwt.audience": "For whom they must be (`aud`); needed.",
+    "auth.jwt.user_claim": "Which claim says who it is.",
+    "auth.jwt.leeway_seconds": "How far the clocks of issuer and server may be apart, up to 300.",
     "limits.rates": "Whether the [rates](#limits-and-rates) hold; `auto` spares direct requests to loopback"
     " unless the server is [exposed](#an-exposed-server).",
     "limits.connections_per_user": "WebSocket connections of a user on one node, where rates hold.",
@@ -138,6 +151,23 @@ CONFIGURATION = {
     "retention.days": "How many days [bodies are kept](retention.md), unless an operator decides otherwise"
     " for a chat; 0: for ever.",
     "retention.is_automatic": "`true` removes what is older every day; else `parley retention apply` does.",
+    "attachments.target": "Where [files of messages](attachments.md) are: a folder, relative to"
+    " `server.data`, or `s3://bucket/prefix`; empty for `attachments` there, and for none on a store that"
+    " nodes share.",
+    "attachments.max_bytes": "The largest file.",
+    "attachments.bytes_per_user": "How much room all files of a person may take; 0: any.",
+    "attachments.types_allowed": "Types of files that are taken, whole or as `image/*`.",
+    "attachments.types_denied": "Types that are not, although they are allowed.",
+    "attachments.upload_hours": "How long an upload may take.",
+    "attachments.unused_hours": "How long a file is kept that no message refers to.",
+    "attachments.url_seconds": "How long an address to read a file from is valid.",
+    "attachments.endpoint": "An S3 server; empty for AWS itself.",
+    "attachments.region": "Its region; empty: as the environment says.",
+    "attachments.access_key_id": "Its key; empty: as the environment or the machine's role says.",
+    "attachments.secret_access_key": "The secret of that key.",
+    "messages.edit_window_seconds": "How long [messages may be edited](message-life.md) after they were sent;"
+    " 0: for ever.",
+    "search.enabled": "`false`: messages are not indexed, and [searches](search.md) are refused.",
     "webhooks.allowed_networks": "What [webhooks](delivery.md#webhooks) may reach beside public addresses;"
     " plain http only there.",
     "log.level": "`debug` has a line per message.",
@@ -155,6 +185,7 @@ RATES = {
     "NEW_CHATS_PER_USER": "chats created, per user",
     "MEMBER_CHANGES_PER_USER": "members added or removed, roles, joining and leaving, per user",
     "CHAT_CHANGES_PER_USER": "titles and modes of read receipts, per user",
+    "REPORTS_PER_USER": "[reports](moderation.md) of messages, per user",
     "COST_PER_USER": "cost of HTTP requests, per user",
     "COST_PER_ADDRESS": "cost of HTTP requests without a session, per address",
 }
@@ -417,8 +448,8 @@ def configuration() -> str:
     for section in fields_of(config.Config):
         assert isinstance(section.type, inspect.StructType)
         for field in section.type.fields:
-            key = f"{section.name}.{field.name}"
-            variable = f"{config.PREFIX}{section.name}_{field.name}".upper()
+            key = f"{section.encode_name}.{field.name}"
+            variable = config.variable_of(section.name, field.name)
             rows.append(
                 (code(key), code(variable), type_name(field.type), default_of(field), CONFIGURATION[key])
             )

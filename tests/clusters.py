@@ -28,6 +28,7 @@ TWO_PHASE = {"PARLEY_STORE_SEQUENCING": "two_phase"}
 MODES = {
     "atomic": ATOMIC,
     "dynamodb": {**TWO_PHASE, "PARLEY_STORE_ALLOCATOR": "dynamodb"},
+    "store": {**TWO_PHASE, "PARLEY_STORE_ALLOCATOR": "store"},
     "redis": {**TWO_PHASE, "PARLEY_STORE_ALLOCATOR": "redis"},
 }
 """Atomic, and two_phase by who gives the numbers."""
@@ -38,7 +39,13 @@ ACQUAINTED_SECONDS_MAX = 20.0
 def own_names() -> dict[str, str]:
     """Tables, topics and keys of one cluster alone."""
     prefix = fresh_prefix()
-    return {f"PARLEY_{service}_PREFIX": prefix for service in ("DYNAMODB", "KAFKA", "REDIS")}
+    prefixes = {f"PARLEY_{service}_PREFIX": prefix for service in ("DYNAMODB", "KAFKA", "REDIS")}
+    return {**prefixes, "PARLEY_CASSANDRA_KEYSPACE": prefix.rstrip("-")}
+
+
+def on_cassandra(replicas: int = 1) -> dict[str, str]:
+    """Settings of nodes whose store is Cassandra; they need its address, and `own_names`."""
+    return {"PARLEY_STORE_ENGINE": "cassandra", "PARLEY_CASSANDRA_REPLICAS": str(replicas)}
 
 
 def shared_environment() -> dict[str, str]:
@@ -81,7 +88,7 @@ def asking_sequencers() -> dict[str, str]:
 async def sequencers_of(cluster: ClusterProcess, folder: Path) -> AsyncIterator[dict[str, ServerProcess]]:
     """The Sequence Services that these nodes will ask, by name; none where they ask for none."""
     urls = cluster.environment.get("PARLEY_CLUSTER_SEQUENCERS", "")
-    giving = {**cluster.environment, "PARLEY_STORE_ALLOCATOR": "dynamodb"}
+    giving = {**cluster.environment, "PARLEY_STORE_ALLOCATOR": "store"}
     found: dict[str, ServerProcess] = {}
     for name, url in zip(SEQUENCERS, filter(None, urls.split(",")), strict=False):
         found[name] = ServerProcess(folder / name, giving, ["--roles", "sequencer"])

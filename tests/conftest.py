@@ -21,6 +21,20 @@ pytest_plugins = ["tests.services", "tests.seeds", "tests.forking"]
 GUARD_SHARE = 0.9
 """The guard fires at this share of the test's timeout, so that it always comes before pytest-timeout."""
 
+HEAVIEST = "test_cluster_cassandra.py"
+LAYERS = ("acceptance", "contracts", "unit", "tidy", "security", "integration", "simulation")
+"""The order of the layers. Two workers take a half each. One begins with the heaviest run, three replicas of
+Cassandra and three nodes; the other comes to unit tests. Beside other fault runs its nodes would starve."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def place(item: pytest.Item) -> tuple[bool, int]:
+        layers = [LAYERS.index(part) for part in item.path.parts if part in LAYERS]
+        return item.path.name != HEAVIEST, layers[0] if layers else len(LAYERS)
+
+    items.sort(key=place)
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:

@@ -10,9 +10,6 @@ A test asks for what it needs, and is skipped (with `CI=true`: fails) where that
     prefix = fresh_prefix()            # a test's own tables, topics and keys: services are shared
     program = promtool_program()       # no service, and to be had in the same way
 
-Cassandra is only tried with `PARLEY_TEST_CASSANDRA=1`, because its engine is not finished. Without that, it
-is not started, and its tests are skipped, with `CI=true`, too.
-
 Addresses given in the environment (`PARLEY_DYNAMODB_ENDPOINT` …) are used as they are. Otherwise a service
 starts with the first test that asks for it, whichever process of the run that is in, or before all tests with
 `--services`; it ends with the run, even with one that is killed.
@@ -41,8 +38,6 @@ from ops.local_services.s3 import BUCKET as S3_BUCKET
 
 FOLDER_VARIABLE = "PARLEY_TEST_SERVICES_FOLDER"
 OWNER_VARIABLE = "PARLEY_TEST_SERVICES_OWNER"
-CASSANDRA_VARIABLE = "PARLEY_TEST_CASSANDRA"
-CASSANDRA_LEFT_OUT = f"the engine on Cassandra is not finished: its tests run with {CASSANDRA_VARIABLE}=1"
 ADDRESSES = {
     "cassandra": "PARLEY_CASSANDRA_CONTACT_POINTS",
     "dynamodb": "PARLEY_DYNAMODB_ENDPOINT",
@@ -66,7 +61,7 @@ def _take_credentials(variables: dict[str, str]) -> None:
 
 
 def cassandra_address() -> tuple[str, int]:
-    """Where Cassandra is: a host and a port. Skips the test in a run without Cassandra."""
+    """Where Cassandra is: a host and a port."""
     variables = service_environment("cassandra")
     return variables[ADDRESSES["cassandra"]], int(variables["PARLEY_CASSANDRA_PORT"])
 
@@ -110,8 +105,6 @@ def fresh_prefix() -> str:
 @cache
 def service_environment(name: str) -> dict[str, str]:
     """What the environment of a client, or of a node that a test starts, must hold to find a service."""
-    if not is_tried(name):
-        pytest.skip(CASSANDRA_LEFT_OUT)
     if os.environ.get(ADDRESSES[name]):
         related = (f"PARLEY_{name.upper()}_", "AWS_")
         return {key: value for key, value in os.environ.items() if key.startswith(related)}
@@ -133,11 +126,6 @@ class OwnServices(ServiceSet):
         """Start these, or skip the test where they cannot be started."""
         for name, failure in self.try_up(*names).items():
             unavailable(name, str(failure))
-
-
-def is_tried(name: str) -> bool:
-    """Whether this run tests a service, or an engine whose name begins with that of its service."""
-    return not name.startswith("cassandra") or os.environ.get(CASSANDRA_VARIABLE) == "1"
 
 
 def shared_services() -> ServiceSet:
@@ -189,7 +177,7 @@ def pytest_configure() -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     if not (session.config.getoption("services") and is_owner()):
         return
-    asked = [name for name in NAMES if is_tried(name) and not os.environ.get(ADDRESSES[name])]
+    asked = [name for name in NAMES if not os.environ.get(ADDRESSES[name])]
     failures = start_shared(asked)
     if failures and in_ci():
         pytest.exit("\n".join(str(failure) for failure in failures.values()), returncode=1)

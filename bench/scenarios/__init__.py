@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bench.scenarios import (
     abuse,
+    amended,
     archive,
     audience,
     catching_up,
@@ -15,6 +16,7 @@ from bench.scenarios import (
     presence,
     receipts,
     returning,
+    search,
     slow,
 )
 from bench.stage import Scenario
@@ -28,6 +30,7 @@ SCENARIOS: dict[str, Scenario] = {
     "many_chats": conversations.many_chats,
     "members": audience.members_online,
     "catch_up": catching_up.catch_up,
+    "amended": amended.amended,
     "idle": idle.idle,
     "returning": returning.back_after_kill,
     "flat_sync": flat.sync_of_long_logs,
@@ -37,4 +40,6 @@ SCENARIOS: dict[str, Scenario] = {
     "presence_storm": presence.storm,
     "abuse": abuse.abuse,
     "archive": archive.archive,
+    "search": search.searches,
+    "search_sends": search.sends,
 }

@@ -164,13 +164,13 @@ async def _play(stage: Stage, name: str, start: Start) -> list[Row]:
             await asyncio.sleep(REST_SECONDS)
             return stretch
 
+        rest = await measure(load, server, stage.seconds, stage.warm_up_seconds)
         memory = 0
         for _ in range(FILLING_FLOODS_MAX):
             await flooded(stage.seconds / 2)
             memory, before = server.rss_bytes(), memory
             if memory <= before * FILLED_SHARE:
                 break
-        rest = await measure(load, server, stage.seconds, stage.warm_up_seconds)
         under = await flooded(stage.seconds)
         grown = server.rss_bytes() / memory
         load.running = False

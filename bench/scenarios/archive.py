@@ -17,11 +17,11 @@ from bench.rows import Row, ratio_row
 from bench.stage import RESULTS, Stage
 from parley import ids
 from parley.archive.archiver import Archiver
-from parley.archive.objects import S3Settings, open_objects
 from parley.archive.reader import ArchiveReader
 from parley.archive.tiers import TieredLog
 from parley.clock import MS_PER_DAY, iso
 from parley.model import ChatType, Draft, StoredChat, User
+from parley.objects.targets import objects_at
 from parley.store.folder import DATABASE_NAME
 from parley.store.ports import Log
 from parley.store.sqlite.store import SqliteStore
@@ -68,7 +68,7 @@ async def _measure(folder: Path, count: int) -> list[Row]:
         hot_bytes = (folder / DATABASE_NAME).stat().st_size / count
         hot_rate = await _caught_up(store.log, chat_id, count)
 
-        objects = open_objects(str(folder / "cold"), S3Settings())
+        objects = objects_at(str(folder / "cold"), {})
         reader = ArchiveReader(store.cold_tier, objects, metrics, CACHE_BYTES)
         archiver = Archiver(
             store.log,

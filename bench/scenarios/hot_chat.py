@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from bench import frames
 from bench.connection import connect_all
@@ -20,18 +20,18 @@ MakeWriter = Callable[[Load, str], Writer]
 
 
 async def window_1(stage: Stage) -> list[Row]:
-    return [await _play(stage, "hot_chat", "hot chat, window 1", lambda load, chat: Writer(load, chat, 1))]
+    return [await play(stage, "hot_chat", "hot chat, window 1", lambda load, chat: Writer(load, chat, 1))]
 
 
 async def window_16(stage: Stage) -> list[Row]:
     label = f"hot chat, window {WINDOW}"
-    return [await _play(stage, "hot_chat_16", label, lambda load, chat: Writer(load, chat, WINDOW))]
+    return [await play(stage, "hot_chat_16", label, lambda load, chat: Writer(load, chat, WINDOW))]
 
 
 async def window_16_in_order(stage: Stage) -> list[Row]:
     label = f"hot chat, window {WINDOW}, each naming its predecessor"
     return [
-        await _play(stage, "hot_chat_16_ordered", label, lambda load, chat: ChainedWriter(load, chat, WINDOW))
+        await play(stage, "hot_chat_16_ordered", label, lambda load, chat: ChainedWriter(load, chat, WINDOW))
     ]
 
 
@@ -40,9 +40,15 @@ async def _populate(world: World) -> tuple[list[Person], str]:
     return people, await world.group(people)
 
 
-async def _play(stage: Stage, name: str, label: str, make_writer: MakeWriter) -> Row:
+async def play(
+    stage: Stage,
+    name: str,
+    label: str,
+    make_writer: MakeWriter,
+    environment: Mapping[str, str] | None = None,
+) -> Row:
     load = Load()
-    async with stage.serving(_populate) as (server, (people, chat_id)):
+    async with stage.serving(_populate, environment) as (server, (people, chat_id)):
         readers = [(_hello(person, live=True), Reader(load)) for person in people[WRITERS:]]
         writers = [make_writer(load, chat_id) for _ in range(WRITERS)]
         await connect_all(server.address, [*readers])

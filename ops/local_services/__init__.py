@@ -11,11 +11,11 @@ Only the standard library is used: the script runs before `.venv` exists. From t
     state      what runs in a data folder
     instance   one service in one data folder
     promtool   not a service: tests the alerts, downloaded like the others
-    service_set  up, down, kill, start, reset
+    service_set  up, down, kill, start, pause, resume, reset
     cli        the verbs of `ops/services`
 """
 
 from ops.local_services.faults import ServiceError
-from ops.local_services.service_set import NAMES, ServiceSet
+from ops.local_services.service_set import CASSANDRA_GUARDED, CASSANDRA_RING, NAMES, ServiceSet
 
-__all__ = ["NAMES", "ServiceError", "ServiceSet"]
+__all__ = ["CASSANDRA_GUARDED", "CASSANDRA_RING", "NAMES", "ServiceError", "ServiceSet"]

@@ -11,7 +11,7 @@ from ops.local_services.ports import free_ports, is_free
 from ops.local_services.service import Place, Say, Service
 from ops.local_services.state import Record
 
-READY_SECONDS_MAX = 90.0
+READY_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 15.0
 PORT_TRIES_MAX = 3
 
@@ -87,6 +87,14 @@ class Instance:
         """It has ended when this returns; it keeps its data and its ports."""
         if self.record.process is not None:
             processes.kill(self.record.process)
+
+    def pause(self) -> None:
+        if self.record.process is not None:
+            processes.pause(self.record.process)
+
+    def resume(self) -> None:
+        if self.record.process is not None:
+            processes.resume(self.record.process)
 
     def stop(self) -> None:
         """Stop it cleanly."""

@@ -86,6 +86,16 @@ def kill(process: Process) -> None:
         raise ServiceError(f"Process {process.pid} does not end, not even by kill -9.")
 
 
+def pause(process: Process) -> None:
+    """It stands still, with its connections open, until it is resumed or killed."""
+    _signal(process, signal.SIGSTOP)
+
+
+def resume(process: Process) -> None:
+    """It goes on where it stood."""
+    _signal(process, signal.SIGCONT)
+
+
 def memory_bytes(process: Process) -> int:
     """Its resident memory, 0 if it has ended."""
     try:

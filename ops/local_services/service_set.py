@@ -1,4 +1,4 @@
-"""The services of one data folder: up, down, kill, start, reset."""
+"""The services of one data folder: up, down, kill, start, pause, resume, reset."""
 
 import secrets
 import shutil
@@ -23,10 +23,19 @@ from ops.local_services.s3 import S3
 from ops.local_services.service import Say, Service
 from ops.local_services.state import Record, State
 
-SERVICES: dict[str, Service] = {
-    service.name: service for service in (Cassandra(), DynamoDb(), Redis(), S3(), Kafka())
-}
-NAMES = tuple(SERVICES)
+ORDINARY: tuple[Service, ...] = (Cassandra(), DynamoDb(), Redis(), S3(), Kafka())
+NAMES = tuple(service.name for service in ORDINARY)
+"""What `up` starts when nothing is named."""
+CASSANDRA_RING = ("cassandra_1", "cassandra_2", "cassandra_3")
+"""Three replicas. The first one is started first, alone: the others join its cluster."""
+CASSANDRA_GUARDED = "cassandra_guarded"
+SPECIAL: tuple[Service, ...] = (
+    Cassandra(CASSANDRA_GUARDED, is_guarded=True),
+    Cassandra(CASSANDRA_RING[0]),
+    *(Cassandra(name, seed=CASSANDRA_RING[0]) for name in CASSANDRA_RING[1:]),
+)
+"""What is started by its name only."""
+SERVICES = {service.name: service for service in (*ORDINARY, *SPECIAL)}
 DATA_FREE_BYTES_MIN = 100 * 1000 * 1000
 GUARD_POLL_SECONDS = 0.5
 SECRET_VARIABLE, SECRET_BYTES = "PARLEY_CLUSTER_SECRET", 32
@@ -108,20 +117,30 @@ class ServiceSet:
             for instance in self._instances(current, names):
                 instance.kill()
 
+    def pause(self, *names: str) -> None:
+        """SIGSTOP: they stand still with their connections open, until `resume`, or until they are killed."""
+        with self._locked() as current:
+            for instance in self._instances(current, names):
+                instance.pause()
+
+    def resume(self, *names: str) -> None:
+        """They go on where they stood."""
+        with self._locked() as current:
+            for instance in self._instances(current, names):
+                instance.resume()
+
     def down(self, *names: str) -> None:
         """Stop these, or all, cleanly; their data stays."""
         with self._locked() as current:
-            for service in chosen(names):
-                if service.name in current.services:
-                    self._instance(current, service).stop()
+            for service in _started(current, names):
+                self._instance(current, service).stop()
 
     def reset(self, *names: str) -> None:
         """Stop these, or all, delete their data, and start them again."""
         self.down(*names)
         with self._locked() as current:
-            for service in chosen(names):
-                if service.name in current.services:
-                    shutil.rmtree(self._instance(current, service).place.data, ignore_errors=True)
+            for service in _started(current, names):
+                shutil.rmtree(self._instance(current, service).place.data, ignore_errors=True)
         self.up(*names)
 
     def destroy(self) -> None:
@@ -214,8 +233,7 @@ class ServiceSet:
         return Instance(service, current.services[service.name], self.folder, self._say)
 
     def _variables(self, current: State, names: Sequence[str]) -> dict[str, str]:
-        up = [service for service in chosen(names) if service.name in current.services]
-        instances = [self._instance(current, service) for service in up]
+        instances = [self._instance(current, service) for service in _started(current, names)]
         variables: dict[str, str] = {}
         for instance in instances:
             if instance.record.wanted:
@@ -238,9 +256,14 @@ def make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
+def _started(current: State, names: Sequence[str]) -> list[Service]:
+    """Those of the named services, or all, that were ever started in a folder."""
+    return [one for one in chosen(names or list(SERVICES)) if one.name in current.services]
+
+
 def chosen(names: Sequence[str]) -> list[Service]:
-    """The named services, or all, in the best order for starting."""
+    """The named services, or all ordinary ones, in the best order for starting."""
     for name in names:
         if name not in SERVICES:
             raise ServiceError(f"There is no service {name!r}; there are {', '.join(NAMES)}.")
-    return [service for service in SERVICES.values() if not names or service.name in names]
+    return [service for service in SERVICES.values() if service.name in (names or NAMES)]

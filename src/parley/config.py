@@ -7,6 +7,7 @@ import ipaddress
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 from urllib.parse import urlsplit
@@ -16,20 +17,23 @@ from msgspec import Struct, field
 
 from parley.core.client_address import LOOPBACK, Network, parse_networks
 from parley.core.fanout import READ_ABOVE_MEMBERS, WRITE_BELOW_MEMBERS
+from parley.core.jwt_claims import HMAC, KEY_TYPES, LEEWAY_SECONDS, LEEWAY_SECONDS_MAX
 from parley.core.retry import MAX_RETRIES
 from parley.errors import ConfigError
+from parley.wire.limits import MIB
 
 PREFIX = "PARLEY_"
 OTHER_VARIABLES = frozenset({"PARLEY_DATA", "PARLEY_CONFIG", "PARLEY_URL", "PARLEY_TOKEN", "PARLEY_CA"})
 """Read by the command line itself."""
 TEST_PREFIXES = ("PARLEY_TEST_", "PARLEY_SIMULATE_", "PARLEY_SERVICES_")
 PASSWORD_LETTERS_MIN_EXPOSED = 8
+FILE_BYTES_MAX = 16 * 1024 * MIB
 PORT_MAX = 65_535
 LIKENESS_MIN = 0.75
 """How similar (0 to 1) an unknown name must be to a known one for a suggestion."""
-ROLES = ("gateway", "ingest", "delivery", "push", "archiver", "sequencer")
-ROLES_DEFAULT = ("gateway", "ingest", "delivery", "push", "archiver")
-ROLES_OPTIONAL = frozenset({"push", "archiver"})
+ROLES = ("gateway", "ingest", "delivery", "push", "archiver", "search", "sequencer")
+ROLES_DEFAULT = ("gateway", "ingest", "delivery", "push", "archiver", "search")
+ROLES_OPTIONAL = frozenset({"push", "archiver", "search"})
 """A server on one machine may do without these."""
 
 
@@ -84,7 +88,8 @@ class CassandraConfig(Struct, forbid_unknown_fields=True):
     """`contact_points`: hosts of the cluster to start from. `local_dc`: the datacenter of this node.
 
     `replicas`: of each row in that datacenter, in a keyspace that is created. `ca`: a PEM file with the
-    authorities whose certificates are trusted; with it, or with `tls`, connections are encrypted.
+    authorities whose certificates are trusted; with it, or with `tls`, connections are encrypted. `any_name`:
+    whatever name or address a certificate of these authorities is for.
     """
 
     contact_points: list[str] = field(default_factory=lambda: ["127.0.0.1"])
@@ -94,7 +99,7 @@ class CassandraConfig(Struct, forbid_unknown_fields=True):
     replicas: int = 3
     username: str = ""
     password: str = ""
-    tls: Literal["off", "on"] = "off"
+    tls: Literal["off", "on", "any_name"] = "off"
     ca: str = ""
 
 
@@ -153,10 +158,36 @@ class ClusterConfig(Struct, forbid_unknown_fields=True):
 
 
 class AccountsConfig(Struct, forbid_unknown_fields=True):
-    """`registration`: "loopback" is open for direct requests unless the server is exposed."""
+    """`registration`: "loopback" is open for direct requests unless the server is exposed, "invite" needs a
+    link that an operator made."""
 
-    registration: Literal["loopback", "open", "closed"] = "loopback"
+    registration: Literal["loopback", "open", "closed", "invite"] = "loopback"
     password_letters_min: int | None = None
+
+
+class JwtConfig(Struct, forbid_unknown_fields=True):
+    """People of your own login, by JSON Web Tokens. Off unless something is set here.
+
+    `algorithms`: those that are believed; HS256 with a secret and RS256 without, if empty. One of `secret`,
+    `public_key` (PEM, or a file with it) and `jwks_url`. `user_claim`: which claim says who it is.
+    """
+
+    algorithms: list[str] = field(default_factory=list)
+    secret: str = ""
+    public_key: str = ""
+    jwks_url: str = ""
+    issuer: str = ""
+    audience: str = ""
+    user_claim: str = "sub"
+    leeway_seconds: int = LEEWAY_SECONDS
+
+    @property
+    def is_set(self) -> bool:
+        return self != JwtConfig()
+
+    @property
+    def pinned_algorithms(self) -> list[str]:
+        return self.algorithms or ["HS256" if self.secret else "RS256"]
 
 
 class LimitsConfig(Struct, forbid_unknown_fields=True):
@@ -232,6 +263,42 @@ class RetentionConfig(Struct, forbid_unknown_fields=True):
     is_automatic: bool = False
 
 
+class MessagesConfig(Struct, forbid_unknown_fields=True):
+    """`edit_window_seconds`: how long after it was sent a message may be edited; 0 for ever."""
+
+    edit_window_seconds: int = 0
+
+
+class SearchConfig(Struct, forbid_unknown_fields=True):
+    """`enabled`: whether messages are indexed and can be searched. On a shared store the nodes of the role
+    `search` have the index."""
+
+    enabled: bool = True
+
+
+class AttachmentsConfig(Struct, forbid_unknown_fields=True):
+    """Files that messages refer to. `target`: a folder, relative to `server.data`, or s3://bucket/prefix;
+    empty for `attachments` in `server.data` on one machine, and for none on a store that nodes share.
+
+    `max_bytes`: of one file. `bytes_per_user`: of all files of a person; 0 for any. Types are named whole, or
+    as `image/*`. `upload_hours`: how long an upload may take. `unused_hours`: how long a file is kept that no
+    message refers to. `url_seconds`: how long an address to read a file is valid. The rest as for `archive`.
+    """
+
+    target: str = ""
+    max_bytes: int = 256 * MIB
+    bytes_per_user: int = 4 * 1024 * MIB
+    types_allowed: list[str] = field(default_factory=lambda: ["*/*"])
+    types_denied: list[str] = field(default_factory=list)
+    upload_hours: int = 24
+    unused_hours: int = 24
+    url_seconds: int = 900
+    endpoint: str = ""
+    region: str = ""
+    access_key_id: str = ""
+    secret_access_key: str = ""
+
+
 class LogConfig(Struct, forbid_unknown_fields=True):
     level: Literal["debug", "info", "warning", "error", "critical"] = "info"
     format: Literal["json", "text"] = "json"
@@ -249,12 +316,16 @@ class Config(Struct, forbid_unknown_fields=True):
     bus: BusConfig = field(default_factory=BusConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
     accounts: AccountsConfig = field(default_factory=AccountsConfig)
+    auth_jwt: JwtConfig = field(default_factory=JwtConfig, name="auth.jwt")
     limits: LimitsConfig = field(default_factory=LimitsConfig)
     delivery: DeliveryConfig = field(default_factory=DeliveryConfig)
     webhooks: WebhooksConfig = field(default_factory=WebhooksConfig)
     push: PushConfig = field(default_factory=PushConfig)
     archive: ArchiveConfig = field(default_factory=ArchiveConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)
+    messages: MessagesConfig = field(default_factory=MessagesConfig)
+    search: SearchConfig = field(default_factory=SearchConfig)
+    attachments: AttachmentsConfig = field(default_factory=AttachmentsConfig)
     log: LogConfig = field(default_factory=LogConfig)
 
     @property
@@ -304,7 +375,7 @@ class Config(Struct, forbid_unknown_fields=True):
     @property
     def refuses_common_passwords(self) -> bool:
         """Where anybody may register, and wherever passwords must have some length."""
-        is_open = self.accounts.registration == "open"
+        is_open = self.accounts.registration in ("open", "invite")
         return is_open or self.password_letters_min >= PASSWORD_LETTERS_MIN_EXPOSED
 
 
@@ -364,7 +435,7 @@ def origin(section: str, key: str, path: Path | None, environment: Mapping[str, 
 
 
 def variable_of(section: str, key: str) -> str:
-    return f"{PREFIX}{section}_{key}".upper()
+    return f"{PREFIX}{section}_{key}".replace(".", "_").upper()
 
 
 def suggestion(variable: str) -> str | None:
@@ -494,6 +565,52 @@ def _check_retention(config: Config) -> None:
         raise ConfigError("retention.days must be 0 or more")
 
 
+def _check_jwt(config: Config) -> None:
+    jwt = config.auth_jwt
+    if not jwt.is_set:
+        return
+    if sum(map(bool, (jwt.secret, jwt.public_key, jwt.jwks_url))) != 1:
+        raise ConfigError("auth.jwt needs exactly one of secret, public_key and jwks_url")
+    if not (jwt.issuer and jwt.audience and jwt.user_claim):
+        raise ConfigError("auth.jwt needs issuer and audience: whose tokens are believed, and for whom")
+    if any(letter.isspace() for letter in jwt.issuer):
+        raise ConfigError("auth.jwt.issuer has no spaces")
+    known = HMAC.keys() if jwt.secret else KEY_TYPES.keys()
+    for algorithm in jwt.pinned_algorithms:
+        if algorithm not in known:
+            kind = "a secret" if jwt.secret else "public keys"
+            raise ConfigError(f"auth.jwt.algorithms: with {kind} choose of {', '.join(sorted(known))}")
+    bytes_min = max((HMAC.get(algorithm, 0) for algorithm in jwt.pinned_algorithms), default=0)
+    if jwt.secret and len(jwt.secret.encode()) < bytes_min:
+        raise ConfigError(
+            f"auth.jwt.secret must have {bytes_min} bytes or more for its algorithms (RFC 7518)"
+        )
+    if jwt.jwks_url and urlsplit(jwt.jwks_url).scheme not in ("http", "https"):
+        raise ConfigError("auth.jwt.jwks_url must be an https address")
+    if not 0 <= jwt.leeway_seconds <= LEEWAY_SECONDS_MAX:
+        raise ConfigError(f"auth.jwt.leeway_seconds must be 0 to {LEEWAY_SECONDS_MAX}")
+
+
+def _check_messages(config: Config) -> None:
+    if config.messages.edit_window_seconds < 0:
+        raise ConfigError("messages.edit_window_seconds must be 0 or more")
+
+
+def _check_attachments(config: Config) -> None:
+    files = config.attachments
+    if not 1 <= files.max_bytes <= FILE_BYTES_MAX:
+        raise ConfigError(f"attachments.max_bytes must be 1 to {FILE_BYTES_MAX}")
+    if files.bytes_per_user < 0:
+        raise ConfigError("attachments.bytes_per_user must be 0 or more")
+    if min(files.upload_hours, files.unused_hours, files.url_seconds) < 1:
+        raise ConfigError("attachments.upload_hours, unused_hours and url_seconds must be 1 or more")
+    if bool(files.access_key_id) != bool(files.secret_access_key):
+        raise ConfigError("attachments.access_key_id and attachments.secret_access_key: set both, or neither")
+    for pattern in (*files.types_allowed, *files.types_denied):
+        if pattern.count("/") != 1 or pattern != pattern.lower():
+            raise ConfigError(f"attachments: {pattern} is no type; name them like image/png or image/*")
+
+
 def _check_ingest(config: Config) -> None:
     if config.bus.ingest == "bus" and not (config.kafka.brokers and config.store.engine != "sqlite"):
         raise ConfigError(
@@ -512,8 +629,11 @@ CHECKS = (
     ("push", "apns_key", _check_apns),
     ("archive", "after_days", _check_archive),
     ("retention", "days", _check_retention),
+    ("messages", "edit_window_seconds", _check_messages),
+    ("attachments", "max_bytes", _check_attachments),
     ("metrics", "listen", _check_metrics),
     ("tls", "key", _check_tls),
+    ("auth.jwt", "issuer", _check_jwt),
 )
 """What a value must be beside its type: the key, and what raises ConfigError."""
 
@@ -534,11 +654,18 @@ def split(text: str) -> list[str]:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"cannot read the configuration {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} is not valid TOML: {error}") from error
+    for section in SECTIONS:
+        outer, dot, inner = section.partition(".")
+        if dot and isinstance(values.get(outer), dict) and inner in values[outer]:
+            values[section] = values[outer].pop(inner)
+            if not values[outer]:
+                del values[outer]
+    return values
 
 
 def _overlay(values: dict[str, Any], environment: Mapping[str, str]) -> list[str]:
@@ -557,6 +684,9 @@ def _overlay(values: dict[str, Any], environment: Mapping[str, str]) -> list[str
 
 LISTS = frozenset(
     {
+        "algorithms",
+        "types_allowed",
+        "types_denied",
         "allowed_networks",
         "brokers",
         "contact_points",
@@ -586,12 +716,16 @@ SECTIONS: dict[str, type[Struct]] = {
     "bus": BusConfig,
     "cluster": ClusterConfig,
     "accounts": AccountsConfig,
+    "auth.jwt": JwtConfig,
     "limits": LimitsConfig,
     "delivery": DeliveryConfig,
     "webhooks": WebhooksConfig,
     "push": PushConfig,
     "archive": ArchiveConfig,
     "retention": RetentionConfig,
+    "messages": MessagesConfig,
+    "search": SearchConfig,
+    "attachments": AttachmentsConfig,
     "log": LogConfig,
 }
 
@@ -606,6 +740,7 @@ def _variables() -> dict[str, tuple[str, str]]:
     return {variable_of(section, key): (section, key) for section, keys in sections().items() for key in keys}
 
 
+@lru_cache(maxsize=1024)  # every request names its host
 def is_loopback(host: str) -> bool:
     if host == "localhost":
         return True

@@ -54,8 +54,36 @@ LAST_OPERATOR = Refusal(
     "this is the last operator; make another one first: parley user add --operator",
     status=409,
 )
+MESSAGE_DELETED = Refusal("message_deleted", "this message was deleted", status=409)
+EDIT_WINDOW_OVER = Refusal("edit_window_over", "this message is too old to be edited", status=403)
+TOO_MANY_REACTIONS = Refusal(
+    "too_many_reactions", "this message has as many different reactions as it may", status=409
+)
+ANNOUNCEMENT_ONLY = Refusal("announcement_only", "only owners and admins post in this group", status=403)
+SLOW_MODE = Refusal("slow_mode", "this group is in slow mode; wait and try again", True, 1000, status=429)
+UNDER_HOLD = Refusal(
+    "under_hold", "nothing of this chat may be changed: it is under a legal hold", status=403
+)
+ATTACHMENT_USED = Refusal(
+    "attachment_used", "this file belongs to another message; upload it again", status=409
+)
+NOT_UPLOADED = Refusal("not_uploaded", "this file is not uploaded completely", status=409)
+CHECKSUM_MISMATCH = Refusal(
+    "checksum_mismatch", "the bytes are not those that the upload was announced with", status=422
+)
+QUOTA_EXCEEDED = Refusal("quota_exceeded", "your files take as much room as they may", status=413)
+WRONG_RANGE = Refusal("wrong_range", "this is not the next range of the upload", status=409)
 NOT_FOUND = Refusal("not_found", "there is nothing here, or it is not yours to see", status=404)
+NO_SUCH_MESSAGE = NOT_FOUND.because("there is no such message in this chat")
+NO_SUCH_ATTACHMENT = NOT_FOUND.because("there is no such file in this chat that you may use")
 NO_SUCH_USER = NOT_FOUND.because("there is no such user")
+NO_SUCH_ERASURE = NOT_FOUND.because("nothing was erased of this person")
+NO_SUCH_LINK = NOT_FOUND.because("there is no such link")
+NO_SUCH_REPORT = NOT_FOUND.because("there is no such report")
+LINK_USED = Refusal("link_used", "this link was used; ask the operator for another", status=410)
+LINK_EXPIRED = Refusal("link_expired", "this link has run out; ask the operator for another", status=410)
+LINK_REVOKED = Refusal("link_revoked", "this link was revoked by an operator", status=410)
+ALREADY_RESOLVED = Refusal("already_resolved", "this report was resolved in another way", status=409)
 DUPLICATE_ID = Refusal("duplicate_id", "this client_message_id is taken; create a new one", status=409)
 USERNAME_TAKEN = Refusal("username_taken", "this username is taken; choose another", status=409)
 OUT_OF_TURN = Refusal(
@@ -95,6 +123,13 @@ SERVICE_UNAVAILABLE = Refusal(
 )
 SHUTTING_DOWN = Refusal(
     "shutting_down", "this server is shutting down; reconnect and resume", True, 1000, status=503
+)
+KEYS_UNAVAILABLE = Refusal(
+    "keys_unavailable", "the keys that tokens are checked with cannot be fetched", True, 5000, status=503
+)
+SEARCH_OFF = Refusal("search_off", "this server does not search; its operator turned it off", status=403)
+SEARCH_BEHIND = Refusal(
+    "search_behind", "the search index is not up to date yet; try again", True, 1000, status=503
 )
 BUSY = Refusal("busy", "too many requests of this kind are waiting", True, 1000, status=503)
 TOO_MANY_CONNECTIONS = Refusal(

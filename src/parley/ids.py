@@ -9,14 +9,18 @@ TIME_BITS = 48
 RANDOM_BITS = 80
 ULID_LENGTH = 26
 
+ATTACHMENT = "att_"
 AUDIT = "aud_"
 CHAT = "chat_"
 DEAD_LETTER = "dlq_"
 EVENT = "evt_"
 JOB = "job_"
+LINK = "lnk_"
 MESSAGE = "msg_"
 NODE = "node_"
+REPORT = "rep_"
 SESSION = "ses_"
+TOKEN = "tok_"
 USER = "user_"
 WEBHOOK = "wh_"
 
@@ -45,10 +49,19 @@ def ulid_to_bytes(text: str) -> bytes:
 
 def message_key(message_id: str) -> bytes | None:
     """The key of a message id in a store; None if it cannot be an id of this server."""
-    if not message_id.startswith(MESSAGE):
+    return _key(MESSAGE, message_id)
+
+
+def attachment_key(attachment_id: str) -> bytes | None:
+    """The number in an attachment's id; None if it cannot be an id of this server."""
+    return _key(ATTACHMENT, attachment_id)
+
+
+def _key(prefix: str, text: str) -> bytes | None:
+    if not text.startswith(prefix):
         return None
     try:
-        return ulid_to_bytes(message_id[len(MESSAGE) :])
+        return ulid_to_bytes(text[len(prefix) :])
     except ValueError:
         return None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from parley.errors import Refusal
 
@@ -26,6 +26,9 @@ class Kind(StrEnum):
     MESSAGE = "message"
     MEMBER = "member"
     CHAT = "chat"
+    EDIT = "edit"
+    DELETE = "delete"
+    REACTION = "reaction"
 
 
 class Action(StrEnum):
@@ -37,6 +40,7 @@ class Action(StrEnum):
     ROLE = "role"
     RENAMED = "renamed"
     READ_RECEIPTS = "read_receipts"
+    POSTING = "posting"
 
 
 class ReadReceipts(StrEnum):
@@ -133,6 +137,49 @@ class Change(Struct, frozen=True):
     role: Role = Role.MEMBER
     title: str = ""
     read_receipts: ReadReceipts | None = None
+    announcement_only: bool | None = None
+    slow_mode_seconds: int | None = None
+
+
+class Target(Struct, frozen=True, kw_only=True):
+    """What is known about the message that a draft is about. Most of it never changes.
+
+    `has_room`: for a reaction, whether the message may have it beside those that it has.
+    """
+
+    sequence: int
+    sender_id: str
+    is_group: bool
+    is_deleted: bool = False
+    is_held: bool = False
+    """Its chat is under a legal hold."""
+    is_too_old: bool = False
+    """The time in which it could be edited is over."""
+    has_room: bool = True
+
+
+class AttachedFile(Struct, kw_only=True, frozen=True, gc=False):
+    """A file that a message refers to. `sha256`: of its bytes, in hexadecimal digits. Images that the server
+    could read have `width`, `height` and a small `preview` as a `data:` URL.
+    """
+
+    attachment_id: str
+    name: str
+    size: int
+    content_type: str
+    sha256: str
+    width: int | UnsetType = UNSET
+    height: int | UnsetType = UNSET
+    preview: str | UnsetType = UNSET
+
+    @property
+    def letters(self) -> int:
+        """How much it may take of an entry."""
+        return FILE_LETTERS + len(self.name) + len(self.content_type) + len(self.preview or "")
+
+
+FILE_LETTERS = 256
+"""What a file takes of an entry beside its texts: names of fields, id, digest, numbers."""
 
 
 class Draft(Struct, kw_only=True, gc=False):
@@ -150,11 +197,27 @@ class Draft(Struct, kw_only=True, gc=False):
     change: Change | None = None
     request_id: str = ""
     mentions: tuple[str, ...] = ()
+    reply_to: str | None = None
+    target_id: str | None = None
+    """The message that an edit, a delete or a reaction is about."""
+    on: bool | None = None
+    """Of a reaction: False takes it back."""
+    target: Target | None = None
+    """What is known about the message in `target_id` or `reply_to`; None: there is none in this chat."""
+    attachments: tuple[str, ...] = ()
+    """The ids of the files that a message refers to."""
+    files: tuple[AttachedFile, ...] = ()
+    """What is known about each of them; fewer than `attachments`: not all may be used."""
 
     @property
     def letters(self) -> int:
         """How long its texts are that have no other small bound."""
-        return len(self.content) + (sum(map(len, self.mentions)) if self.mentions else 0)
+        letters = len(self.content)
+        if self.mentions:
+            letters += sum(map(len, self.mentions))
+        if self.files:
+            letters += sum(file.letters for file in self.files)
+        return letters
 
 
 class Appended(Struct, kw_only=True, gc=False):
@@ -259,6 +322,10 @@ class User(Struct, frozen=True):
     state: AccountState = AccountState.ACTIVE
     who_may_add: Privacy = Privacy.EVERYONE
     do_not_disturb: QuietHours | None = None
+    is_bot: bool = False
+    """A program, not a person: it has no unread count and gets no rings."""
+    external_id: str = ""
+    """Who this is for the operator's own login: the claim of a JWT, without its issuer. Empty for nobody."""
 
 
 class UserPage(Struct, frozen=True):
@@ -353,6 +420,130 @@ class Session(Struct, frozen=True):
     """A hash of the address that logged in; empty if none is known."""
 
 
+class Scope(StrEnum):
+    """What an API token may be used for."""
+
+    SEND = "send"
+    READ = "read"
+    ADMIN = "admin"
+
+
+class ApiToken(Struct, frozen=True, kw_only=True):
+    """A token for programs. `expires_at_ms`: 0 for never. `chat_id`: the only chat that it is for, or empty.
+
+    Its id follows from the hash, which is all that is kept of the token itself.
+    """
+
+    token_id: str
+    token_hash: bytes
+    user_id: str
+    name: str
+    scopes: tuple[Scope, ...]
+    created_at_ms: int
+    chat_id: str = ""
+    last_used_at_ms: int = 0
+    expires_at_ms: int = 0
+
+
+class ExternalId(Struct, frozen=True):
+    """Whose account belongs to somebody of another system. `key` is a hash of the issuer and the claim."""
+
+    key: str
+    user_id: str
+
+
+class LinkPurpose(StrEnum):
+    """What a link is for."""
+
+    INVITE = "invite"
+    PASSWORD_RESET = "password_reset"
+
+
+class Link(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A link that an operator made, kept without its token: only a digest of it.
+
+    `used_by`: who came by it. `user_id`: whose password it sets.
+    """
+
+    link_id: str
+    digest: str
+    purpose: LinkPurpose
+    created_by: str
+    created_at_ms: int
+    expires_at_ms: int
+    uses_max: int = 1
+    used_by: tuple[str, ...] = ()
+    revoked_at_ms: int = 0
+    user_id: str = ""
+    note: str = ""
+
+    @property
+    def record_id(self) -> str:
+        return self.link_id
+
+
+class ReportStatus(StrEnum):
+    """Whether operators have dealt with a report."""
+
+    OPEN = "open"
+    RESOLVED = "resolved"
+
+
+class MessageReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A member found that operators should look at a message. The message itself is in the log alone."""
+
+    report_id: str
+    chat_id: str
+    message_id: str
+    sequence: int
+    sender_id: str
+    reporter_id: str
+    reason: str
+    created_at: str
+    status: ReportStatus = ReportStatus.OPEN
+    outcome: str = ""
+    note: str = ""
+    resolved_by: str = ""
+    resolved_at: str = ""
+
+    @property
+    def record_id(self) -> str:
+        return self.report_id
+
+
+class ErasedChat(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What was removed from one chat. `is_held`: nothing, because it is under a legal hold."""
+
+    chat_id: str
+    hot: int = 0
+    cold: int = 0
+    is_held: bool = False
+
+
+class ErasureReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What the erasure of a person has removed. Its id is theirs.
+
+    `hot` and `cold`: bodies in the engine and in the cold tier. `finished_at` is empty until it is done.
+    """
+
+    user_id: str
+    begun_at: str
+    finished_at: str = ""
+    hot: int = 0
+    cold: int = 0
+    chats: tuple[ErasedChat, ...] = ()
+    chats_left_out: int = 0
+    """Chats with removed bodies that are counted above and not listed."""
+    devices: int = 0
+    cursors: int = 0
+    reports: int = 0
+    """Reports that lost what the person wrote in them."""
+
+    @property
+    def record_id(self) -> str:
+        return self.user_id
+
+
 class StoredChat(Struct, frozen=True):
     chat_id: str
     chat_type: ChatType
@@ -363,6 +554,10 @@ class StoredChat(Struct, frozen=True):
     epoch: int
     open_to_join: bool = False
     read_receipts: ReadReceipts = ReadReceipts.FULL
+    announcement_only: bool = False
+    """Only owners and admins post."""
+    slow_mode_seconds: int = 0
+    """How long a member waits between two messages; 0: not at all."""
 
 
 class ChatMember(Struct, frozen=True):

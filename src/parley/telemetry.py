@@ -184,6 +184,7 @@ class Metrics:
         self._declare_people()
         self._declare_jobs()
         self._declare_archive()
+        self._declare_attachments()
 
     def _declare_sequencing(self, clock: Clock) -> None:
         """Metrics with the names that operators' dashboards already use: no prefix, no suffix."""
@@ -236,6 +237,15 @@ class Metrics:
         self.entries_hashed = self._counter(
             "parley_entries_hashed", "Positions that the job behind the logs has hashed"
         )
+        self.search_lag = self._computed(
+            "parley_search_lag_seconds", "Seconds that the chat waited that waits longest to be indexed"
+        )
+        self.search_chats_waiting = self._computed(
+            "parley_search_chats_waiting", "Chats with entries that are not in the search index yet"
+        )
+        self.search_entries = self._counter(
+            "parley_search_entries_indexed", "Positions that were brought into the search index"
+        )
         self.dynamodb_requests = self._counter(
             "parley_dynamodb_requests", "Requests to DynamoDB, retries included", "operation"
         )
@@ -262,6 +272,17 @@ class Metrics:
         )
         for provider in ("apns", "fcm", "webpush", "webhook"):
             self.push_outcomes.labels(provider, "unauthorized")
+
+    def _declare_attachments(self) -> None:
+        self.attachments = self._counter(
+            "parley_attachments",
+            "Files, by what became of them: announced, completed, mismatched, attached, removed, discarded,"
+            " swept",
+            "event",
+        )
+        self.attachment_bytes = self._counter(
+            "parley_attachment_bytes", "Bytes of files that came in and went out", "direction"
+        )
 
     def _declare_archive(self) -> None:
         self.archived_entries = self._counter("parley_archived_entries", "Positions moved to the cold tier")

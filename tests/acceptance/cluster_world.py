@@ -16,7 +16,7 @@ from tests.harness.clients import HttpClient, Person, RawClient
 from tests.harness.cluster import ClusterProcess
 from tests.harness.history import History, check
 from tests.harness.server import ServerProcess
-from tests.harness.tables import StoreTables
+from tests.harness.tables import tables_of
 
 _numbers = count(1)
 
@@ -61,7 +61,7 @@ class ClusterWorld:
 
     async def breaches(self) -> list[str]:
         """What of the promise was broken, in the light of what the tables hold."""
-        async with StoreTables(self.cluster.environment) as tables:
+        async with tables_of(self.cluster.environment) as tables:
             await tables.read_into(self.history)
         return [str(breach) for breach in check(self.history)]
 

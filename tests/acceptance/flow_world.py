@@ -19,7 +19,7 @@ from tests.harness.clients import PASSWORD, Frame, HttpClient, Person, RawClient
 from tests.harness.history import History, check
 from tests.harness.recording import read_store
 from tests.harness.server import ServerProcess
-from tests.harness.tables import StoreTables
+from tests.harness.tables import tables_of
 from tests.integration.cli.running import parley
 from tests.integration.gateway.test_webhook_channel import Receiver, receiving
 from tests.waiting import eventually
@@ -74,7 +74,7 @@ def cluster_deployment(folder: Path) -> Iterator[Deployment]:
     with nodes_on_shared_services(folder, NAMES, SETTINGS) as cluster:
 
         async def read_into(history: History) -> None:
-            async with StoreTables(cluster.environment) as tables:
+            async with tables_of(cluster.environment) as tables:
                 await tables.read_into(history)
 
         _add_operator(environment=cluster.environment)

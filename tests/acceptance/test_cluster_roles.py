@@ -18,7 +18,7 @@ from tests.clusters import TWO_PHASE, nodes_on_shared_services
 from tests.harness.clients import Frame, RawClient
 from tests.harness.cluster import ClusterProcess
 from tests.harness.server import HOST, ServerProcess
-from tests.harness.tables import StoreTables
+from tests.harness.tables import tables_of
 from tests.waiting import eventually
 
 GATEWAYS = ("g1", "g2")
@@ -82,7 +82,7 @@ async def test_a_foreign_allocation_burns_no_number(place: Place) -> None:
         body = msgspec.json.encode(bodies.Allocations([bodies.Allocation(world.chat_id, 5, 0)]))
         for secret in (None, "", "a guess that is not the secret"):
             assert await foreign_call(world, place.sequencer.url, body, secret) == 401
-        async with StoreTables(place.cluster.environment) as tables:
+        async with tables_of(place.cluster.environment) as tables:
             assert await tables.counter(world.chat_id) == 1
         assert (await ann.send_message(world.chat_id, "after"))["sequence"] == 2
 

@@ -124,6 +124,18 @@ def rename(chat_id: str, actor: str, title: str) -> Draft:
     )
 
 
+def posting(chat_id: str, actor: str, **wanted: int | bool) -> Draft:
+    """A change of who may post; without a setting it changes nothing."""
+    return Draft(
+        chat_id=chat_id,
+        sender_id=actor,
+        content=msgspec.json.encode({"action": "posting", **wanted}).decode(),
+        content_type="application/json",
+        kind="chat",
+        change=Change(Action.POSTING, **wanted),  # type: ignore[arg-type]
+    )
+
+
 def show_receipts(chat_id: str, actor: str, read_receipts: ReadReceipts) -> Draft:
     """A draft that says how much a chat tells of who has read."""
     content = msgspec.json.encode({"action": "read_receipts", "read_receipts": read_receipts}).decode()

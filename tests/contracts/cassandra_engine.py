@@ -3,7 +3,7 @@
 import asyncio
 import random
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -14,14 +14,13 @@ from parley.ids import EVENT, Ids
 from parley.sequencing.redis import RedisAllocator, key_of
 from parley.store.cassandra.allocator import CassandraAllocator
 from parley.store.cassandra.client import Cassandra
-from parley.store.cassandra.connection import Address, CassandraConnection
+from parley.store.cassandra.connection import Address, CassandraConnection, Row, Statement
 from parley.store.cassandra.schema import (
     CHAT_INVITATIONS,
+    IMPORTED_IDS,
     KEYS,
     LOG,
-    RELATIONS,
     SCHEMA,
-    TABLES,
     create_tables,
 )
 from parley.store.cassandra.store import CassandraStore
@@ -37,16 +36,44 @@ BUCKET_POSITIONS = 64
 """Few, so that longer logs of the suites go from one bucket to the next."""
 APPEND_SECONDS = 20.0
 START_MS = 1_900_000_000_000
-KEPT = frozenset({LOG, KEYS, RELATIONS, CHAT_INVITATIONS, SCHEMA})
+KEPT = frozenset({LOG, KEYS, CHAT_INVITATIONS, IMPORTED_IDS, SCHEMA})
 """Read by id alone."""
 
 
+class WatchedConnection(CassandraConnection):
+    """Knows which tables were written to since they were last emptied."""
+
+    def __init__(self, address: Address) -> None:
+        super().__init__(address)
+        self.written: set[str] = set()
+
+    def send(self, statements: Sequence[Statement], *arguments: Any, **options: Any) -> None:
+        self.written.update(filter(None, (written_table(cql) for cql, _ in statements)))
+        super().send(statements, *arguments, **options)
+
+    def execute(self, cql: str) -> list[Row]:
+        self.written.update(filter(None, [written_table(cql)]))
+        return super().execute(cql)
+
+    def take_written(self) -> set[str]:
+        taken, self.written = self.written, set()
+        return taken
+
+
 @cache
-def shared_connection() -> CassandraConnection:
+def written_table(cql: str) -> str | None:
+    """The table that a statement writes to; None if it reads, or defines something."""
+    words = cql.split(maxsplit=3)
+    at = {"INSERT": 2, "DELETE": 2, "UPDATE": 1}.get(words[0])
+    return None if at is None else words[at]
+
+
+@cache
+def shared_connection() -> WatchedConnection:
     """One for all tests of this process: to connect takes longer than most of them. It creates the tables."""
     host, port = cassandra_address()
     keyspace = f"t{secrets.token_hex(5)}"
-    connection = CassandraConnection(Address(contact_points=(host,), port=port, keyspace=keyspace))
+    connection = WatchedConnection(Address(contact_points=(host,), port=port, keyspace=keyspace))
     connection.connect()
 
     async def create() -> None:
@@ -133,10 +160,10 @@ class CassandraOpenStore(PortsOfStore):
 
         For the same reason tombstones hide nothing of it.
         """
-        await asyncio.gather(
-            *(asyncio.to_thread(self.rows.empty, name) for name in TABLES if name not in KEPT)
-        )
-        await asyncio.to_thread(self.rows.delete_keys_of_server)
+        written = shared_connection().take_written()
+        await asyncio.gather(*(asyncio.to_thread(self.rows.empty, name) for name in sorted(written - KEPT)))
+        if SCHEMA in written:
+            await asyncio.to_thread(self.rows.delete_keys_of_server)
 
     # What another program does
 

@@ -1,15 +1,16 @@
 """A store with a cold tier, as tests have it: the engine, its archiver, and the log over both tiers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from parley.archive.archiver import ArchiveProgress, Archiver
-from parley.archive.objects import ColdObjects
+from parley.archive.archiver import ArchiveProgress, Archiver, NeededFrom
 from parley.archive.reader import ArchiveReader
 from parley.archive.tiers import TieredLog, TieredOverviews, rows_of
 from parley.archive.verification import ArchiveVerifier, Verification
 from parley.errors import StoreUnavailable
 from parley.model import Page
+from parley.objects.ports import Objects
+from parley.store.ports import Log
 from parley.store.rows import ArchiveMark
 from parley.telemetry import Metrics
 from tests.contracts.engines import OpenStore
@@ -19,24 +20,25 @@ CACHE_BYTES = 1024 * 1024
 
 
 class CountedObjects:
-    """Another `ColdObjects` that counts requests, and fails all of them while it is away."""
+    """Another `Objects` that counts requests, and fails all of them while it is away."""
 
-    def __init__(self, objects: ColdObjects) -> None:
+    def __init__(self, objects: Objects) -> None:
         self._objects = objects
         self.is_away = False
         self.ranges: list[tuple[str, int, int]] = []
         self.create = objects.create
-        self.list = objects.list
+        self.find = objects.find
+        self.where = objects.where
         self.delete = objects.delete
 
     async def read(self, name: str) -> bytes:
         self._check()
         return await self._objects.read(name)
 
-    async def read_range(self, name: str, start: int, end: int) -> bytes:
+    async def read_range(self, name: str, start: int, length: int) -> bytes:
         self._check()
-        self.ranges.append((name, start, end))
-        return await self._objects.read_range(name, start, end)
+        self.ranges.append((name, start, length))
+        return await self._objects.read_range(name, start, length)
 
     def _check(self) -> None:
         if self.is_away:
@@ -52,7 +54,8 @@ class ColdWorld:
         folder: Path,
         *,
         after_days: int = 0,
-        objects: ColdObjects | None = None,
+        objects: Objects | None = None,
+        consumers: Sequence[NeededFrom] = (),
         reach: Callable[[str], None] = lambda _: None,
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
@@ -74,6 +77,7 @@ class ColdWorld:
             clock=store.clock,
             metrics=self.metrics,
             after_days=after_days,
+            consumers=consumers,
             reach=reach,
         )
         self.log = TieredLog(engine.log, tier, self.reader)
@@ -93,7 +97,7 @@ class ColdWorld:
         return sorted(self.folder.glob("chats/*/*.seg"))
 
 
-async def synced(log: TieredLog, chat_id: str, limit: int = 7) -> list[tuple[int, bytes | None]]:
+async def synced(log: Log, chat_id: str, limit: int = 7) -> list[tuple[int, bytes | None]]:
     """Every position of a chat as a client gets it that starts at 0, page by page."""
     rows: list[tuple[int, bytes | None]] = []
     while True:

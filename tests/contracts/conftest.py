@@ -12,11 +12,12 @@ import pytest
 
 from parley.dynamodb import Dynamo, ItemPage
 from parley.store.cassandra import inspection as cassandra_inspection
+from parley.store.cassandra import record_rows as cassandra_records
+from parley.store.cassandra import transfer as cassandra_transfer
 from parley.store.sqlite import inspection, transfer
 from tests.contracts.cassandra_engine import end_shared_connection
 from tests.contracts.engines import ENGINES, Engine, SqliteEngine
 from tests.memory import maintenance
-from tests.services import is_tried
 
 ALL_OF_THE_LOG = ("test_log_", "test_store_model")
 NUMBERS = ("test_log_sealing", "test_log_counters", "test_repairs")
@@ -24,14 +25,19 @@ RACES = ("test_log_appending", "test_log_idempotency", "test_log_membership", "t
 SUITES = {
     "dynamodb-redis": (*ALL_OF_THE_LOG, "test_repairs", "test_transfer"),
     "dynamodb-sequencer": ALL_OF_THE_LOG,
-    "cassandra-two_phase": (*NUMBERS, *RACES, "test_store_model"),
-    "cassandra-redis": NUMBERS,
+    "cassandra-two_phase": (
+        *NUMBERS,
+        *RACES,
+        "test_store_model",
+        "test_transfer",
+        "test_cold_tier",
+        "test_message_life",
+    ),
+    "cassandra-redis": (*NUMBERS, "test_transfer", "test_cold_tier"),
 }
 """Which suites an engine runs, if not all. A sequencer's counters are in the tables: repairs are the same.
 
 What does not depend on who gives the numbers, and decisions that all share, runs on Cassandra in atomic."""
-NOT_ON_CASSANDRA = ("test_archive", "test_cold_tier", "test_retention", "test_transfer")
-"""Suites of ports that Cassandra does not have yet."""
 if os.environ.get("PARLEY_TEST_ALL_SUITES"):
     SUITES.clear()
 
@@ -39,9 +45,7 @@ if os.environ.get("PARLEY_TEST_ALL_SUITES"):
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
         suite = metafunc.module.__name__.rpartition(".")[2]
-        names = [name for name in ENGINES if is_tried(name) and suite.startswith(SUITES.get(name, ("",)))]
-        if suite in NOT_ON_CASSANDRA:
-            names = [name for name in names if not name.startswith("cassandra")]
+        names = [name for name in ENGINES if suite.startswith(SUITES.get(name, ("",)))]
         metafunc.parametrize("engine", names, indirect=True)
 
 
@@ -68,7 +72,9 @@ def pages_of_two(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ROWS_PER_PAGE", "ENTRIES_PER_PAGE"):
         monkeypatch.setattr(transfer, name, 2)
     monkeypatch.setattr(maintenance, "ROWS_PER_PAGE", 2)
-    monkeypatch.setattr(cassandra_inspection, "ROWS_PER_PAGE", 2)
+    for module in (cassandra_inspection, cassandra_records):
+        monkeypatch.setattr(module, "ROWS_PER_PAGE", 2)
+    monkeypatch.setattr(cassandra_transfer, "POSITIONS_PER_PAGE", 2)
     monkeypatch.setattr(Dynamo, "query", _limited(Dynamo.query))
     monkeypatch.setattr(Dynamo, "scan", _limited(Dynamo.scan))
 

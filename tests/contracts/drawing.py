@@ -5,7 +5,7 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from msgspec import structs
 
-from parley.model import Action, ChatSummary, OverviewPage, Role
+from parley.model import Action, ChatSummary, Kind, OverviewPage, Role
 
 PEOPLE = ("ann", "ben", "cem", "eve")
 CLIENT_IDS = [f"00000000-0000-4000-8000-0000000000{n:02x}" for n in range(12)]
@@ -30,6 +30,19 @@ class Alter(NamedTuple):
     action: Action
     about: int
     role: Role
+
+
+class Amend(NamedTuple):
+    """Something to be done to a message: the last one of its chat, or one before it."""
+
+    kind: Kind | None
+    """None: a reply."""
+    chat: int
+    sender: int
+    back: int
+    client_id: int | None
+    content: str
+    on: bool
 
 
 class Listed(NamedTuple):
@@ -69,6 +82,16 @@ afters = st.sampled_from([*[None] * len(CLIENT_IDS), *range(len(CLIENT_IDS))])
 says = st.builds(Say, chat_numbers, person_numbers, id_numbers, st.sampled_from(CONTENTS), afters)
 alters = st.builds(
     Alter, chat_numbers, person_numbers, st.sampled_from(Action), person_numbers, st.sampled_from(Role)
+)
+amends = st.builds(
+    Amend,
+    st.sampled_from([None, Kind.EDIT, Kind.EDIT, Kind.DELETE, Kind.REACTION, Kind.REACTION]),
+    st.integers(0, 7),
+    person_numbers,
+    st.integers(0, 3),
+    id_numbers,
+    st.sampled_from(CONTENTS),
+    st.booleans(),
 )
 places = st.integers(0, len(PEOPLE) - 1)
 shares = st.floats(0, 1)

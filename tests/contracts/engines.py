@@ -18,8 +18,10 @@ import apsw
 
 from parley.ids import Ids
 from parley.store import ports
+from parley.store.attachments import Attachments
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.folder import DATABASE_NAME
+from parley.store.identities.ports import ApiTokens, ExternalIds
 from parley.store.push.ports import PushStore
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
@@ -49,6 +51,21 @@ class OpenStore(ports.Store, Protocol):
     @property
     def push(self) -> PushStore:
         """What an engine keeps for push."""
+        ...
+
+    @property
+    def attachments(self) -> Attachments:
+        """The files that messages refer to."""
+        ...
+
+    @property
+    def api_tokens(self) -> ApiTokens:
+        """The tokens of programs."""
+        ...
+
+    @property
+    def external_ids(self) -> ExternalIds:
+        """Whose account belongs to a person of another system."""
         ...
 
     @property

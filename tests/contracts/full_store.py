@@ -2,21 +2,28 @@
 
 from msgspec.structs import replace
 
+from parley import ids
 from parley.clock import MS_PER_DAY, iso
 from parley.model import (
     AccountState,
     Action,
+    ApiToken,
     AuditRecord,
     Fanout,
     Invitation,
+    Link,
+    LinkPurpose,
     Notify,
     Privacy,
     QuietHours,
     Role,
+    Scope,
     Session,
 )
+from parley.store.amendments import AmendmentNote
 from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LaneClaim, Selection, Webhook
 from parley.store.push.rows import Provider, PushDevice, PushOutcome, RingOutcome
+from parley.store.rows import ChatRetention
 from tests.contracts.acting import (
     add_contact,
     add_direct,
@@ -27,8 +34,11 @@ from tests.contracts.acting import (
     message,
     new_id,
     rename,
+    stored,
 )
+from tests.contracts.attachments import new_attachment
 from tests.contracts.engines import OpenStore
+from tests.contracts.life_world import LifeWorld, delete, edit, react, reply
 
 
 class FullStore:
@@ -37,7 +47,7 @@ class FullStore:
     def __init__(self, store: OpenStore) -> None:
         self.store = store
         self.people: dict[str, str] = {}
-        self.group = self.direct = self.left = ""
+        self.group = self.direct = self.left = self.lively = ""
         self.client_id = new_id()
 
     async def fill(self) -> "FullStore":
@@ -47,9 +57,36 @@ class FullStore:
         await self._talk()
         await self._positions()
         await self._deliveries()
+        await self._lives()
         await self.store.audit.record(
             AuditRecord(
                 audit_id="audit_1", at=iso(1), actor="cli:ann", action="x", target_id="y", outcome="done"
+            )
+        )
+        await self.store.api_tokens.add(
+            ApiToken(
+                token_id="tok_1",
+                token_hash=b"\x00\xff" * 16,
+                user_id=self.people["bob"],
+                name="alerts",
+                scopes=(Scope.SEND, Scope.READ),
+                created_at_ms=1,
+                chat_id=self.group,
+                last_used_at_ms=2,
+                expires_at_ms=3,
+            )
+        )
+        await self.store.engine.attachments.add(new_attachment(self.group, user_id=self.people["bob"]))
+        await self.store.external_ids.claim("key of cat", self.people["cat"])
+        await self.store.engine.links.add(
+            Link(
+                link_id="lnk_1",
+                digest="digest",
+                purpose=LinkPurpose.INVITE,
+                created_by=self.people["ann"],
+                created_at_ms=1,
+                expires_at_ms=2,
+                note="für alle",
             )
         )
         await self.store.cursors.flush()
@@ -72,6 +109,7 @@ class FullStore:
             who_may_add=Privacy.CONTACTS,
             send_read_receipts=False,
             do_not_disturb=quiet,
+            is_bot=True,
         )
         await store.accounts.update_user(changed, "another hash")
         store.cursors.note_seen(bob, store.clock())
@@ -85,6 +123,7 @@ class FullStore:
         self.group = await add_group(store, ann, cat, dan, eve)
         self.direct = await add_direct(store, ann, bob)
         self.left = await add_group(store, cat, ann, open_to_join=True)
+        self.lively = await add_group(store, ann, cat)
         mention = message(self.group, cat, "see @ann", self.client_id)
         mention.mentions, mention.display_time = (ann, eve), "2020-02-02T02:02:02Z"
         await store.log.append([message(self.group, ann, "ünï\u2028💬 \"'<>&\\ "), mention])
@@ -105,6 +144,26 @@ class FullStore:
         await block(store, ann, bob)
         await store.member_states.mute(cat, self.group, "2030-01-01T00:00:00Z")
         await store.member_states.set_notify(cat, self.group, Notify.MENTIONS)
+
+    async def _lives(self) -> None:
+        """A message of the group is answered, edited, reacted to and deleted; rules about what is kept."""
+        store, ann, cat = self.store, self.people["ann"], self.people["cat"]
+        world = LifeWorld(store)
+        target = (await stored(store, message(self.lively, ann, "first words"))).message_id
+        gone = (await world.done(reply(self.lively, cat, target, "so?"))).message_id
+        await world.done(edit(self.lively, ann, target, "second words"))
+        await world.done(react(self.lively, cat, target, "👍"))
+        await world.done(react(self.lively, cat, target, "👎"))
+        await world.done(react(self.lively, cat, target, "👎", on=False))
+        await world.done(delete(self.lively, cat, gone))
+        key = ids.client_key(new_id())
+        assert key is not None
+        await world.amendments.begin(AmendmentNote(self.lively, key, 1, store.clock()))
+        assert store.engine.cold_tier is not None
+        assert store.engine.erasures is not None
+        await store.engine.cold_tier.set_retention(self.lively, ChatRetention(days=30))
+        await store.engine.cold_tier.set_retention(self.direct, ChatRetention(is_held=True))
+        await store.engine.erasures.add(self.people["eve"], store.clock())
 
     async def _deliveries(self) -> None:
         store, (ann, bob, *_) = self.store, self.people.values()

@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from parley.store.attachments import Attachments
 from parley.store.check import check
 from parley.store.delivery.ports import DeliveryStore
+from parley.store.identities.ports import ApiTokens, ExternalIds
 from parley.store.invariants import Findings
 from parley.store.ports import (
     AccountAdmin,
@@ -117,6 +119,18 @@ class PortsOfStore(ABC):
     def push(self) -> PushStore:
         found: PushStore = getattr(self.store, "push")  # noqa: B009 - not a port of every use case
         return found
+
+    @property
+    def api_tokens(self) -> ApiTokens:
+        return self.engine.api_tokens
+
+    @property
+    def external_ids(self) -> ExternalIds:
+        return self.engine.external_ids
+
+    @property
+    def attachments(self) -> Attachments:
+        return self.engine.attachments
 
     @property
     def member_states(self) -> MemberStates:

@@ -1,17 +1,18 @@
 """The engine in memory beside an engine under test: whatever happens to the one happens to the other."""
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
 from msgspec import structs
 
 from parley.errors import Refusal, Refused
 from parley.ids import Ids
-from parley.model import Appended, ChatSummary, CursorMove, Draft, Outcome, ReceiptKind
+from parley.model import Appended, ChatSummary, CursorMove, Draft, Kind, Outcome, ReceiptKind
 from parley.telemetry import Metrics
 from parley.wire.frames import Entry
 from tests.contracts.acting import decode_entry
 from tests.contracts.engines import OpenStore
+from tests.contracts.life_world import make_life
 from tests.memory.engine import MemoryStore
 from tests.memory.tables import ChatRecord, Tables
 
@@ -47,6 +48,7 @@ class Reference:
         self.store = MemoryStore(
             tables, clock=real.clock, ids=Ids(lambda _: 0), metrics=Metrics(real.clock), sequencing="atomic"
         )
+        self.life = make_life(self.store, real.clock)
         self.told = Told()
         self.store.cursors.subscribe(self.told.hear)
         self.abandoned: set[str] = set()
@@ -68,6 +70,21 @@ class Reference:
 
     async def follow(self, draft: Draft, got: Outcome, *, is_dense: bool) -> None:
         """Append what the other engine has appended, and expect the same. `is_dense`: it leaves no voids."""
+        self._prepare(draft, got, is_dense=is_dense)
+        self._expect(draft, got, (await self.store.log.append([draft])).outcomes[0])
+
+    async def follow_amendment(self, draft: Draft, got: Outcome, *, is_dense: bool) -> None:
+        """The same for what is done to a message: it has another id here."""
+        self._prepare(draft, got, is_dense=is_dense)
+        about = self.own_id(draft.target_id or draft.reply_to or "")
+        own = (
+            structs.replace(draft, target=None, target_id=about)
+            if draft.target_id
+            else structs.replace(draft, target=None, reply_to=about)
+        )
+        self._expect(draft, got, await answer_or_refusal(self.life.send(own)))
+
+    def _prepare(self, draft: Draft, got: Outcome, *, is_dense: bool) -> None:
         row = self.chats.get(draft.chat_id)
         is_new = isinstance(got, Appended) and not got.deduplicated
         if row is not None and row.counter is not None and isinstance(got, Appended) and is_new:
@@ -77,7 +94,8 @@ class Reference:
             self._message_ids[draft.chat_id, got.sequence] = got.message_id
         if not is_new:
             self.stir(draft.chat_id)
-        expected = (await self.store.log.append([draft])).outcomes[0]
+
+    def _expect(self, draft: Draft, got: Outcome, expected: Outcome) -> None:
         if isinstance(expected, Appended):
             message_id = self._message_ids[draft.chat_id, expected.sequence]
             expected = structs.replace(expected, message_id=message_id)
@@ -85,7 +103,36 @@ class Reference:
 
     def with_id(self, entry: Entry) -> Entry:
         """An entry of this engine, as the other one has stored it."""
-        return structs.replace(entry, message_id=self._message_ids[entry.chat_id, entry.sequence])
+        own = structs.replace(entry, message_id=self._message_ids[entry.chat_id, entry.sequence])
+        if entry.target_id:
+            own.target_id = self.real_id(entry.target_id)
+        if entry.reply_to:
+            own.reply_to = self.real_id(entry.reply_to)
+        return own
+
+    def _entries(self) -> Iterator[Entry]:
+        return (entry for row in self.chats.values() for entry in row.entries.values() if entry is not None)
+
+    def messages(self, chat_id: str) -> list[str]:
+        """The ids of a chat's messages in the store under test, in order."""
+        row = self.chats.get(chat_id)
+        entries = [row.entries[at] for at in sorted(row.wires)] if row is not None else []
+        return [
+            self._message_ids[chat_id, one.sequence]
+            for one in entries
+            if one is not None and one.kind == Kind.MESSAGE.value
+        ]
+
+    def real_id(self, message_id: str) -> str:
+        """The id that a message of this engine has in the store under test."""
+        places = {entry.message_id: (entry.chat_id, entry.sequence) for entry in self._entries()}
+        return self._message_ids[places[message_id]]
+
+    def own_id(self, message_id: str) -> str:
+        """The other way round; an unknown one stays as it is."""
+        places = {(entry.chat_id, entry.sequence): entry.message_id for entry in self._entries()}
+        found = [places[at] for at, real in self._message_ids.items() if real == message_id and at in places]
+        return found[0] if found else message_id
 
     # Overviews
 

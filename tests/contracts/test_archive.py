@@ -12,6 +12,7 @@ from parley.clock import MS_PER_DAY
 from parley.errors import StoreUnavailable
 from parley.model import Action
 from parley.store.dynamodb import scans
+from parley.store.rows import EVERYTHING
 from tests.contracts.acting import (
     add_group,
     add_people,
@@ -210,6 +211,28 @@ async def test_trimming_waits_for_consumers(engine: Engine, tmp_path: Path) -> N
         assert (await cold.mark(chat)).trimmed_through == len(rows) - 1
 
 
+async def test_trimming_waits_for_consumers_elsewhere(engine: Engine, tmp_path: Path) -> None:
+    """Offsets that the engine does not know count as its own do; without an answer nothing is trimmed."""
+    needed: list[int | StoreUnavailable] = [StoreUnavailable("the bus is away")]
+
+    async def needed_from(_: str) -> int:
+        if isinstance(needed[-1], StoreUnavailable):
+            raise needed[-1]
+        return needed[-1]
+
+    async with engine.opened() as store:
+        _, _, chat, rows = await written(store)
+        cold = ColdWorld(store, tmp_path, consumers=[needed_from])
+        assert list((await cold.run()).failed) == [chat]
+        trimmed = [(await cold.mark(chat)).trimmed_through]
+        for lowest in (1, 5, 5, EVERYTHING):
+            needed.append(lowest)
+            assert (await cold.run()).failed == {}
+            trimmed.append((await cold.mark(chat)).trimmed_through)
+        assert trimmed == [0, 0, 4, 4, len(rows) - 1]
+        assert await synced(cold.log, chat) == rows
+
+
 async def test_a_counter_of_an_archived_chat_is_recovered(engine: Engine, tmp_path: Path) -> None:
     """Its true head, not that of the hot table."""
     async with engine.opened() as store:
@@ -234,7 +257,7 @@ async def test_an_archive_on_every_object_store(kind: str, tmp_path: Path) -> No
         assert (found[: len(rows)], len(found)) == (rows, len(rows) + MESSAGES)
         verified = await cold.verify()
         assert (verified.entries, verified.segments, verified.faults) == (len(found) - 1, 1, [])
-        names = [stored.name async for stored in cold.objects.list("chats/")]
+        names = [stored.key for stored in await cold.objects.find("chats/")]
         assert len(names) == 2, "one segment and its manifest: what was replaced is gone"
 
 
@@ -251,7 +274,7 @@ async def test_only_the_needed_blocks_are_fetched(tmp_path: Path) -> None:
         size = sum(path.stat().st_size for path in cold.segments())
         await cold.log.read(chat, 10, 1)
         assert len(cold.objects.ranges) == 2
-        assert sum(end - start for _, start, end in cold.objects.ranges) < size / 10
+        assert sum(length for _, _, length in cold.objects.ranges) < size / 10
         await cold.log.read(chat, 11, 5)
         assert len(cold.objects.ranges) == 2
 
@@ -393,8 +416,8 @@ async def test_an_upload_that_is_not_what_was_sent_is_never_recorded(tmp_path: P
         cold = ColdWorld(store, tmp_path)
         create = cold.objects.create
 
-        async def shortened(name: str, data: bytes) -> bool:
-            return await create(name, data[:-1])
+        async def shortened(key: str, data: bytes) -> None:
+            await create(key, data[:-1])
 
         cold.objects.create = shortened
         assert "cannot be trusted" in (await cold.run()).failed[chat]

@@ -151,9 +151,8 @@ async def test_a_counter_may_be_ahead_up_to_a_limit(
     stores = (
         "parley.store.sqlite.chat_state",
         "parley.store.cassandra.chat_state",
-        "parley.store.cassandra.two_phase",
         "parley.store.dynamodb.chat_state",
-        "parley.store.dynamodb.two_phase",
+        "parley.store.two_phase",
     )
     for module in (*stores, "tests.memory.log"):
         monkeypatch.setattr(f"{module}.STRAY_POSITIONS_MAX", 3)

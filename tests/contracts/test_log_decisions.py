@@ -12,6 +12,7 @@ from itertools import product
 import pytest
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
 from parley import ids
 from parley.core.append import (
@@ -25,7 +26,7 @@ from parley.core.append import (
     decide_append,
 )
 from parley.errors import COUNTER_INCONSISTENT, COUNTER_MISSING, Refusal
-from parley.model import Action, Appended, ChatType, Draft, Outcome, ReadReceipts, Role
+from parley.model import Action, Appended, ChatType, Draft, Outcome, ReadReceipts, Role, Target
 from tests.contracts.acting import (
     add_direct,
     add_group,
@@ -34,6 +35,7 @@ from tests.contracts.acting import (
     change,
     message,
     new_id,
+    posting,
     rename,
     show_receipts,
 )
@@ -48,6 +50,7 @@ CASES_AT_ONCE = 12
 draft that is not new it would look up the ids of all others in the same transaction."""
 QUIET = structlog.wrap_logger(None, wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR)).bind()
 """Thousands of debug lines would take longer than everything else."""
+NO_MESSAGE = "msg_00000000000000000000000000"
 NO_SUCH_CHAT = "chat_00000000000000000000000000"
 
 
@@ -57,6 +60,9 @@ class Place(Enum):
     GROUP = "group"
     OPEN_GROUP = "open group"
     DIRECT = "direct chat"
+    ANNOUNCEMENTS = "announcement-only group"
+    SLOW_GROUP = "group in slow mode"
+    """Everybody sent a moment ago."""
     NOWHERE = "no chat"
 
 
@@ -77,6 +83,8 @@ SENDERS = {
     Place.GROUP: [Who.OWNER, Who.ADMIN, Who.MEMBER, Who.GONE, Who.STRANGER],
     Place.OPEN_GROUP: [Who.MEMBER, Who.GONE, Who.STRANGER],
     Place.DIRECT: [Who.MEMBER, Who.BLOCKED, Who.STRANGER],
+    Place.ANNOUNCEMENTS: [Who.ADMIN, Who.MEMBER, Who.STRANGER],
+    Place.SLOW_GROUP: [Who.ADMIN, Who.MEMBER, Who.STRANGER],
     Place.NOWHERE: [Who.STRANGER],
 }
 
@@ -94,6 +102,7 @@ class Id(Enum):
     """As a predecessor alone: it is named, and not stored."""
 
 
+RESTRICTED = (Place.ANNOUNCEMENTS, Place.SLOW_GROUP)
 STORED_BY = {
     Id.NONE: StoredBy.NOBODY,
     Id.OWN: StoredBy.SENDER,
@@ -118,6 +127,7 @@ class Counter(Enum):
 
 TROUBLE = {Counter.FINE: None, Counter.MISSING: COUNTER_MISSING, Counter.ASTRAY: COUNTER_INCONSISTENT}
 FAR_AHEAD = 5_000_000
+SLOW_SECONDS = 3_600
 
 
 class What(Enum):
@@ -129,6 +139,21 @@ class What(Enum):
     ROLE = "role"
     RENAME = "rename"
     READ_RECEIPTS = "read receipts"
+    POSTING = "who may post"
+    EDIT = "edit"
+    EDIT_OTHERS = "edit of another's"
+    DELETE_OTHERS = "delete of another's"
+    REACT_TO_DELETED = "reaction to what was deleted"
+    REPLY_TO_NOTHING = "reply to nothing"
+
+
+ABOUT_MESSAGES = {
+    What.EDIT: ("edit", True, False),
+    What.EDIT_OTHERS: ("edit", False, False),
+    What.DELETE_OTHERS: ("delete", False, False),
+    What.REACT_TO_DELETED: ("reaction", False, True),
+}
+"""The kind, whether the message is the sender's own, whether it was deleted."""
 
 
 class Case(Struct, frozen=True):
@@ -156,6 +181,10 @@ class Case(Struct, frozen=True):
             return self.counter is Counter.FINE and used <= {Id.NONE, Id.MISSING}
         if self.sender is Who.STRANGER and used & {*OWN}:
             return False
+        if (
+            self.place in RESTRICTED and self.sender is Who.MEMBER and Id.OWN_IN_BATCH in used
+        ):  # refused itself
+            return False
         if Id.OWN_IN_BATCH in used and self.sender not in (Who.OWNER, Who.ADMIN, Who.MEMBER):
             return False
         return self.counter is not Counter.ASTRAY or self.what is What.MESSAGE
@@ -165,8 +194,9 @@ class Case(Struct, frozen=True):
         draft = Draft(chat_id="", sender_id="sender", content="", client_key=b"k")
         if self.predecessor is not Id.NONE:
             draft.after_key = b"a"
-        if self.what is not What.MESSAGE:
-            draft.change = draft_of(self.what, "", "sender", "target").change
+        like = draft_of(self.what, "", "sender", "target")
+        draft.change, draft.kind, draft.target = like.change, like.kind, like.target
+        draft.reply_to = like.reply_to
         if self.place is Place.NOWHERE:
             return decide_append(draft, NO_CHAT)
         target = {What.REMOVE: Role.MEMBER, What.ROLE: Role.MEMBER}.get(self.what)
@@ -184,6 +214,9 @@ class Case(Struct, frozen=True):
                 join=JoinFacts(),
             ),
             trouble=TROUBLE[self.counter],
+            announcement_only=self.place is Place.ANNOUNCEMENTS,
+            slow_mode_seconds=SLOW_SECONDS if self.place is Place.SLOW_GROUP else 0,
+            since_last_ms=0,
         )
         return decide_append(draft, facts)
 
@@ -214,8 +247,17 @@ def draft_of(what: What, chat_id: str, sender: str, target: str) -> Draft:
             return rename(chat_id, sender, "new")
         case What.READ_RECEIPTS:
             return show_receipts(chat_id, sender, ReadReceipts.SIMPLE)
+        case What.POSTING:
+            return posting(chat_id, sender)
+        case What.REPLY_TO_NOTHING:
+            return replace(message(chat_id, sender), reply_to=NO_MESSAGE)
         case What.MESSAGE:
             return message(chat_id, sender)
+        case _:
+            kind, is_own, is_deleted = ABOUT_MESSAGES[what]
+            whose = sender if is_own else "another"
+            about = Target(sequence=1, sender_id=whose, is_group=True, is_deleted=is_deleted)
+            return replace(message(chat_id, sender), kind=kind, target_id=NO_MESSAGE, target=about)
 
 
 def every_case(is_remote: bool) -> list[Case]:
@@ -230,6 +272,9 @@ def every_case(is_remote: bool) -> list[Case]:
 
 
 def is_telling(case: Case) -> bool:
+    if case.place in RESTRICTED:
+        is_plain = case.counter is Counter.FINE and case.predecessor in (Id.NONE, Id.MISSING)
+        return is_plain and case.original in (Id.NONE, *STORED)
     if case.what is What.MESSAGE:
         return case.counter is not Counter.ASTRAY or case.original in (Id.NONE, *STORED)
     if case.what is What.RENAME:
@@ -303,6 +348,11 @@ class Room:
                 change(self.chat_id, owner, Action.ROLE, self.people[Who.ADMIN], Role.ADMIN),
                 change(self.chat_id, owner, Action.REMOVED, self.people[Who.GONE]),
             ]
+            if self.place is Place.ANNOUNCEMENTS:
+                drafts.append(posting(self.chat_id, owner, announcement_only=True))
+            if self.place is Place.SLOW_GROUP:
+                drafts.append(message(self.chat_id, self.people[Who.MEMBER]))
+                drafts.append(posting(self.chat_id, owner, slow_mode_seconds=SLOW_SECONDS))
         if drafts:
             outcomes = (await self.store.log.append(drafts)).outcomes
             assert all(isinstance(outcome, Appended) for outcome in outcomes)

@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from parley.errors import ConfigError
+from parley.app.archive import cold_objects
+from parley.clock import wall_clock
+from parley.config import Config
+from parley.errors import ConfigError, StoreUnavailable
 from parley.objects.folder import UNFINISHED
-from parley.objects.ports import ObjectExists, ObjectMissing, Objects, ObjectStoreError, StoredObject
+from parley.objects.ports import ObjectExists, ObjectMissing, Objects, ObjectStoreError, S3Settings
 from parley.objects.targets import objects_at
 from tests.services import s3_target
 
+MS_PER_HOUR = 3_600_000
 TARGETS: dict[str, Callable[[Path], str]] = {
     "folder": lambda folder: str(folder / "deep" / "objects"),
     "s3": lambda _: s3_target(),
@@ -66,8 +70,63 @@ async def test_a_listing_has_what_begins_so_in_order(objects: Objects) -> None:
     for key in ("b/two", "a/twelve", "a/two", "a/one"):
         await objects.create(key, key.encode())
     await objects.delete("b/two")
-    assert await objects.find("a/tw") == [StoredObject("a/twelve", 8), StoredObject("a/two", 5)]
+    listed = await objects.find("a/tw")
+    assert [(one.key, one.size_bytes) for one in listed] == [("a/twelve", 8), ("a/two", 5)]
     assert [one.key for one in await objects.find("")] == ["a/one", "a/twelve", "a/two"]
+
+
+async def test_a_listing_says_when_an_object_was_written(objects: Objects) -> None:
+    """By the store's own clock: what is older than a day may be swept."""
+    await objects.create("a/one", b"1")
+    (listed,) = await objects.find("a/")
+    assert abs(listed.modified_ms - wall_clock()) < MS_PER_HOUR
+
+
+async def test_a_listing_of_a_folder_has_none_of_its_neighbour(objects: Objects) -> None:
+    """A chat's objects are found by the chat's folder alone."""
+    for key in ("chats/a/1", "chats/a/2", "chats/ab/1"):
+        await objects.create(key, b"12345")
+    assert [one.key for one in await objects.find("chats/a/")] == ["chats/a/1", "chats/a/2"]
+    assert await objects.find("chats/none/") == []
+
+
+async def test_a_deleted_object_is_gone(objects: Objects) -> None:
+    """It may be deleted again, and created again."""
+    await objects.create("a/one", b"first")
+    for _ in range(2):
+        await objects.delete("a/one")
+    with pytest.raises(ObjectMissing):
+        await objects.read("a/one")
+    await objects.create("a/one", b"again")
+    assert await objects.read("a/one") == b"again"
+
+
+async def test_a_server_that_is_away_is_unavailable() -> None:
+    """Nothing listens there: every request says so, as something that may pass."""
+    s3 = S3Settings(endpoint="http://127.0.0.1:9", region="r", access_key_id="a", secret_access_key="b")
+    objects = objects_at("s3://bucket", {}, s3)
+    for request in (objects.read("x"), objects.create("x", b""), objects.delete("x"), objects.find("x/")):
+        with pytest.raises(StoreUnavailable) as raised:
+            await request
+        assert not isinstance(raised.value, ObjectMissing)
+
+
+def test_an_archive_that_can_never_work_is_refused(tmp_path: Path) -> None:
+    """A file where the folder should be, and a bucket without a name."""
+    (tmp_path / "file").write_text("")
+    config = Config()
+    for target in (str(tmp_path / "file" / "cold"), "s3://"):
+        config.archive.target = target
+        with pytest.raises(ConfigError, match=r"archive\.target"):
+            cold_objects(config, {})
+
+
+def test_others_on_the_machine_read_no_archive(tmp_path: Path) -> None:
+    """The folder belongs to its owner alone."""
+    config = Config()
+    config.archive.target = str(tmp_path / "cold")
+    cold_objects(config, {})
+    assert (tmp_path / "cold").stat().st_mode & 0o077 == 0
 
 
 async def test_a_crash_within_a_write_leaves_nothing_to_read(

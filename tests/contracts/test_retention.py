@@ -140,9 +140,9 @@ async def test_erasure_on_s3(tmp_path: Path) -> None:
         objects = in_s3(tmp_path)
         cold = ColdWorld(store, tmp_path, objects=objects)
         await cold.run()
-        old = [one.name async for one in objects.list("chats/") if one.name.endswith(".seg")]
+        old = [one.key for one in await objects.find("chats/") if one.key.endswith(".seg")]
         await retention_of(store, cold).erase_person(ann)
-        new = [one.name async for one in objects.list("chats/") if one.name.endswith(".seg")]
+        new = [one.key for one in await objects.find("chats/") if one.key.endswith(".seg")]
         assert set(old).isdisjoint(new)
         assert not any("ann" in body for body in await bodies(cold, chat))
         assert (await cold.verify()).faults == []
@@ -257,3 +257,21 @@ async def test_segments_of_others_are_not_read(tmp_path: Path) -> None:
         eraser = Eraser(store.engine.log, cold.tier, cold.archiver)
         assert (await eraser.erase(chat, Choice(sender_id="user_other"))).bodies == 0
         assert not [name for name in read if name.endswith(".seg")]
+
+
+async def test_positions_of_devices_are_forgotten(engine: Engine) -> None:
+    """Those of the person, of all devices and chats, and of nobody else; also after a restart."""
+    async with engine.opened() as store:
+        ann, ben, chat = await two_people(store)
+        other = await add_group(store, ben, ann)
+        await stored(store, message(other, ben))
+        for user_id, device, where in ((ann, "phone", chat), (ann, "pad", other), (ben, "phone", chat)):
+            store.cursors.note_acked(user_id, device, where, 1, store.clock())
+        await store.cursors.flush()
+        assert store.engine.erasures is not None
+        assert await store.engine.erasures.forget_cursors(ann) == 2
+        assert await store.engine.erasures.forget_cursors(ann) == 0
+        await store.reopen()
+        assert await store.cursors.position(ann, "phone", chat) == 0
+        assert await store.cursors.position(ann, "pad", other) == 0
+        assert await store.cursors.position(ben, "phone", chat) == 1

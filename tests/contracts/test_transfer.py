@@ -81,7 +81,9 @@ async def test_a_copy_there_and_back_is_the_same_store(engine: Engine, mode: str
             back = await copied(store, last)
             assert store.breaches() == []
         assert there == back
-        assert (there.entries, there.records["KeptPerson"]) == (9, 5)
+        assert (there.entries, there.records["KeptPerson"]) == (16, 5)
+        assert (there.rules, there.holds, there.records["KeptErasure"]) == (1, 1, 1)
+        assert [there.records.get(kind) for kind in ("KeptMark", "AmendmentNote")] == [4, 1]
         async with transfer_of(first) as one, transfer_of(last) as another:
             mine, theirs = await all_records(one), await all_records(another)
         assert [kind for kind in mine if kind != "KeptKey" and mine[kind] != theirs[kind]] == []
@@ -204,7 +206,7 @@ async def test_another_life_has_another_epoch(engine: Engine) -> None:
         full = await FullStore(store).fill()
         token = (await store.overviews.changed(full.people["cat"], "phone", None, 10)).token
         async with transfer_of(store) as transfer:
-            assert await transfer.begin_anew(store.clock() + 5_000) == 3
+            assert await transfer.begin_anew(store.clock() + 5_000) == 4
         await store.reopen()
         epoch = (store.clock() + 5_000) // 1_000
         assert await store.log.heads([full.group]) == {full.group: Head(epoch, 4)}
@@ -212,6 +214,7 @@ async def test_another_life_has_another_epoch(engine: Engine) -> None:
         assert {(chat.chat_id, chat.epoch) for chat in page.positions} == {
             (full.group, epoch),
             (full.left, epoch),
+            (full.lively, epoch),
         }
         (new,) = (await store.log.append([message(full.group, full.people["ann"], "new")])).outcomes
         assert isinstance(new, Appended)

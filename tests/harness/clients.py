@@ -91,8 +91,8 @@ class HttpClient:
     async def patch(self, path: str, body: object) -> Answer:
         return await self.request("PATCH", path, body)
 
-    async def delete(self, path: str) -> Answer:
-        return await self.request("DELETE", path)
+    async def delete(self, path: str, body: object = None) -> Answer:
+        return await self.request("DELETE", path, body)
 
     async def _made(self, path: str, body: object) -> Any:
         answer = await self.post(path, body)

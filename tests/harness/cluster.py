@@ -18,7 +18,7 @@ from types import TracebackType
 
 from tests.harness.server import ServerFailed, ServerProcess, run_parley
 
-INIT_SECONDS_MAX = 60.0
+INIT_SECONDS_MAX = 180.0
 SECRET_BYTES = 16
 
 

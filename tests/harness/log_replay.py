@@ -10,6 +10,11 @@ import msgspec
 from parley.store.ports import Log
 from parley.wire.frames import Entry
 
+FILE_FIELDS = (
+    *("attachment_id", "name", "size", "content_type", "sha256"),
+    *("width", "height", "preview"),
+)
+
 Fields = dict[str, Any]
 
 
@@ -25,8 +30,11 @@ def replayed(chat_id: str, positions: Sequence[Fields | None]) -> list[bytes]:
 def _fixed(entry: Fields) -> list[object]:
     names = ("sequence", "kind", "message_id", "sender_id", "client_message_id", "created_at", "display_time")
     body = [entry["content_type"], entry.get("mentions", []), entry["content"]]
+    if entry.get("attachments"):
+        body.append([[file.get(name) for name in FILE_FIELDS] for file in entry["attachments"]])
     digest = entry.get("body_digest") or _sha256(_text(body)).hexdigest()
-    return [*(entry[name] for name in names), digest]
+    about = [entry.get("reply_to"), entry.get("target_id"), entry.get("on")]
+    return [*(entry[name] for name in names), digest, *(about if about != [None] * 3 else [])]
 
 
 def _text(fields: Sequence[object]) -> bytes:

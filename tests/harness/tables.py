@@ -1,27 +1,89 @@
 """Reads the tables of a running cluster directly, as an operator would.
 
-async with StoreTables(cluster.environment) as tables:
+async with tables_of(cluster.environment) as tables:
     await tables.read_into(history)
     assert not await tables.unpublished()
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, cast
 
 from parley.dynamodb import Dynamo, Item, credentials_from
+from parley.store.delivery.rows import Lane
 from parley.store.dynamodb.bundles import all_unbundled
-from parley.store.dynamodb.entries import VOID, sequence_of
+from parley.store.dynamodb.entries import VOID
+from parley.store.dynamodb.lanes import lane_in
 from parley.store.dynamodb.schema import CHATS, COUNTERS, LANES, MESSAGES
 from tests.harness.events import Stored, StoredVoid, StoreRead
 from tests.harness.history import History
 
 
-class StoreTables:
+def tables_of(environment: Mapping[str, str]) -> StoreTables:
     """The tables that nodes with this environment use."""
+    if environment["PARLEY_STORE_ENGINE"] == "cassandra":
+        from tests.harness.cassandra_tables import CassandraTables
 
+        return CassandraTables(environment)
+    return DynamoTables(environment)
+
+
+class StoreTables(ABC):
+    """What the tables of any engine tell."""
+
+    async def __aenter__(self) -> StoreTables:
+        await self._open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._close()
+
+    async def read_into(self, history: History) -> None:
+        """Add the stored entries of the history's chats; the last existing position counts as the head."""
+        for chat_id in sorted({event.chat_id for event in history.events}):
+            positions = await self._positions(chat_id)
+            for position in positions:
+                history.add(position)
+            head = positions[-1].sequence if positions else 0
+            history.add(StoreRead(chat_id=chat_id, head=head))
+
+    @abstractmethod
+    async def _open(self) -> None: ...
+
+    @abstractmethod
+    async def _close(self) -> None: ...
+
+    @abstractmethod
+    async def _positions(self, chat_id: str) -> list[Stored | StoredVoid]:
+        """Entries and voids of a chat, ascending."""
+
+    @abstractmethod
+    async def counter(self, chat_id: str) -> int | None:
+        """The last allocated number, if a counter of the store allocates."""
+
+    @abstractmethod
+    async def unpublished(self) -> list[str]:
+        """The chats that the outbox lists."""
+
+    @abstractmethod
+    async def lanes(self) -> list[str]:
+        """Who is not up to date with which chat, and how far."""
+
+
+def told_lanes(lanes: Iterable[Lane]) -> list[str]:
+    return sorted(
+        f"{lane.recipient} has {lane.chat_id} to {lane.next_sequence - 1},"
+        f" not to {lane.target}; {lane.claim or 'nobody'} runs it"
+        for lane in lanes
+    )
+
+
+class DynamoTables(StoreTables):
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._dynamo = Dynamo(
             environment["PARLEY_DYNAMODB_ENDPOINT"],
@@ -30,48 +92,28 @@ class StoreTables:
             credentials=credentials_from(environment),
         )
 
-    async def __aenter__(self) -> StoreTables:
+    async def _open(self) -> None:
         await self._dynamo.open()
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def _close(self) -> None:
         await self._dynamo.close()
 
-    async def read_into(self, history: History) -> None:
-        """Add the stored entries of the history's chats; the last existing position counts as the head."""
-        for chat_id in sorted({event.chat_id for event in history.events}):
-            positions = await self.positions(chat_id)
-            for item in positions:
-                history.add(_event(item))
-            head = sequence_of(positions[-1]) if positions else 0
-            history.add(StoreRead(chat_id=chat_id, head=head))
-
-    async def positions(self, chat_id: str) -> list[Item]:
-        """Entries and voids of a chat, ascending."""
-        return all_unbundled(await self._dynamo.query_all(MESSAGES, "chat_id = :chat", {":chat": chat_id}))
+    async def _positions(self, chat_id: str) -> list[Stored | StoredVoid]:
+        items = all_unbundled(await self._dynamo.query_all(MESSAGES, "chat_id = :chat", {":chat": chat_id}))
+        return [_event(item) for item in items]
 
     async def counter(self, chat_id: str) -> int | None:
-        """The last allocated number, if a counter in DynamoDB allocates."""
         item = await self._dynamo.get(COUNTERS, {"chat_id": chat_id})
         return None if item is None else cast(int, item["sequence_counter"])
 
     async def unpublished(self) -> list[str]:
-        """The chats that the outbox lists."""
         found: list[Item] = []
         for table in (CHATS, COUNTERS):
             found += await self._scan(table, "attribute_exists(unpublished)")
         return sorted(str(item["chat_id"]) for item in found)
 
     async def lanes(self) -> list[str]:
-        """Who is not up to date with which chat, and how far."""
-        lanes = cast(list[dict[str, Any]], await self._scan(LANES, "attribute_exists(target)"))
-        return sorted(
-            f"{lane['recipient']} has {lane['chat_id']} to {lane['next_sequence'] - 1},"
-            f" not to {lane['target']}; {lane['claim'] or 'nobody'} runs it"
-            for lane in lanes
-        )
+        return told_lanes(map(lane_in, await self._scan(LANES, "attribute_exists(target)")))
 
     async def _scan(self, table: str, condition: str) -> list[Item]:
         found: list[Item] = []

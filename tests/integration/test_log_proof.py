@@ -116,3 +116,25 @@ async def test_what_was_done_to_the_log_is_noticed(fault: Fault, tmp_path: Path)
             found = await difference(reader, chat)
             assert not found.is_lasting
             assert (seen[0], chat.restarts) == ("0", 1), "it was read again from its start"
+
+
+async def test_a_device_proves_what_is_archived(tmp_path: Path) -> None:
+    """From the first entry on, across the border, also one that had read it before: no difference is told."""
+    data, outbox = tmp_path / "data", tmp_path / "phone.db"
+    settings = {"PARLEY_ARCHIVE_TARGET": "cold", "PARLEY_ARCHIVE_AFTER_DAYS": "0"}
+    with ServerProcess(data, settings) as server:
+        ann, ben = await newcomer(server), await newcomer(server)
+        chat_id = await talk(server, ann, ben, outbox)
+        await eventually(lambda: is_hashed(data, MESSAGES + 1))
+        assert run_parley("archive", "run", "--data", str(data), environment=settings).returncode == 0
+        async with client(server.url, ben, seed=1) as writer:
+            await writer.chat(chat_id).send("after")
+        await eventually(lambda: is_hashed(data, MESSAGES + 2))
+        async with client(server.url, ben, outbox=outbox) as reader, client(server.url, ben, seed=2) as late:
+            late.chat(chat_id).seek(0)
+            seen = await read_to(late.chat(chat_id), "after")
+            assert seen == [*map(str, range(MESSAGES)), "last", "after"]
+            assert await read_to(reader.chat(chat_id), "after") == ["after"]
+            assert late.chat(chat_id).log_difference is reader.chat(chat_id).log_difference is None
+    checked = run_parley("check", "--data", str(data), environment=settings)
+    assert checked.returncode == 0, checked.stdout

@@ -79,3 +79,9 @@ class MemoryErasures:
 
     async def finish(self, user_id: str) -> None:
         self._tables.erasures.pop(user_id, None)
+
+    async def forget_cursors(self, user_id: str) -> int:
+        found = [device for device in self._tables.devices if device[0] == user_id]
+        for device in found:
+            del self._tables.devices[device]
+        return len(found)

@@ -9,13 +9,20 @@ from parley.core.jobs import Job
 from parley.core.log_hash import LogHash
 from parley.errors import ConfigError
 from parley.ids import Ids
-from parley.store.ports import Batching, Subscriptions
+from parley.model import ErasureReport, Link, MessageReport
+from parley.store.books import ERASURE_REPORTS, LINKS, REPORTS
+from parley.store.ports import Batching
 from parley.store.records import COPY_MARK, NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
+from parley.store.subscriptions import Subscriptions
 from parley.telemetry import Metrics
+from tests.memory.amendments import MemoryAmendments
+from tests.memory.attachments import MemoryAttachments
+from tests.memory.books import MemoryBook
 from tests.memory.cold_tier import MemoryColdTier, MemoryErasures
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews
 from tests.memory.delivery import MemoryDeliveries
+from tests.memory.identities import MemoryApiTokens, MemoryExternalIds
 from tests.memory.log import Hold, MemoryLog, hold_nothing
 from tests.memory.maintenance import MemoryInspection, MemoryListing, MemoryRepairs
 from tests.memory.people import (
@@ -85,6 +92,11 @@ class MemoryStore:
         self.accounts = MemoryAccounts(tables)
         self.account_admin = MemoryAccountAdmin(tables)
         self.audit = MemoryAuditLog(tables)
+        self.api_tokens = MemoryApiTokens(tables)
+        self.external_ids = MemoryExternalIds(tables)
+        self.links = MemoryBook(tables, LINKS, Link)
+        self.reports = MemoryBook(tables, REPORTS, MessageReport)
+        self.erasure_reports = MemoryBook(tables, ERASURE_REPORTS, ErasureReport)
         self.relations = MemoryRelations(tables)
         self.directory = MemoryDirectory(tables)
         self.invitations = MemoryInvitations(tables, clock)
@@ -96,6 +108,8 @@ class MemoryStore:
         self.push = MemoryPush(tables)
         self.cold_tier = MemoryColdTier(tables)
         self.erasures = MemoryErasures(tables)
+        self.amendments = MemoryAmendments(tables)
+        self.attachments = MemoryAttachments(tables)
         self.listing = MemoryListing(tables, clock)
         self.log_hashes = MemoryLogHashes(tables)
         self.inspection = MemoryInspection(tables)

@@ -13,7 +13,7 @@ from typing import assert_never
 from msgspec import UNSET, structs
 
 from parley import ids
-from parley.clock import Clock, iso
+from parley.clock import Clock, from_iso, iso
 from parley.core.append import (
     NO_CHAT,
     AppendFacts,
@@ -200,7 +200,20 @@ class MemoryLog:
             predecessor=stored_by(before.sender_id if before else None, draft),
             change=self._change_facts(draft, draft.change, chat) if draft.change is not None else None,
             trouble=_trouble_of(chat),
+            announcement_only=chat.chat.announcement_only,
+            slow_mode_seconds=chat.chat.slow_mode_seconds,
+            since_last_ms=self._since_last_ms(draft, chat),
         )
+
+    def _since_last_ms(self, draft: Draft, chat: ChatRecord) -> int:
+        if not chat.chat.slow_mode_seconds:
+            return 0
+        own = [
+            from_iso(entry.created_at)
+            for entry in chat.entries.values()
+            if entry is not None and entry.kind == "message" and entry.sender_id == draft.sender_id
+        ]
+        return self._clock() - max(own, default=0)
 
     def _change_facts(self, draft: Draft, change: Change, chat: ChatRecord) -> ChangeFacts:
         account = self._tables.account(change.user_id)
@@ -247,6 +260,11 @@ class MemoryLog:
             server_timestamp=now,
             display_time=draft.display_time,
             mentions=list(draft.mentions) or UNSET,
+            reply_to=draft.reply_to or UNSET,
+            attachments=list(draft.files) or UNSET,
+            target_id=draft.target_id or UNSET,
+            reaction=draft.content if draft.on is not None else UNSET,
+            on=UNSET if draft.on is None else draft.on,
         )
         if draft.client_key is not None:
             chat.keys[draft.client_key] = sequence
@@ -290,6 +308,13 @@ class MemoryLog:
             case Action.READ_RECEIPTS:
                 assert change.read_receipts is not None
                 chat.chat = structs.replace(chat.chat, read_receipts=change.read_receipts, updated_at=now)
+            case Action.POSTING:
+                wanted = {
+                    "announcement_only": change.announcement_only,
+                    "slow_mode_seconds": change.slow_mode_seconds,
+                }
+                wanted = {name: value for name, value in wanted.items() if value is not None}
+                chat.chat = structs.replace(chat.chat, updated_at=now, **wanted)
             case _:
                 assert_never(change.action)
 

@@ -131,6 +131,7 @@ class MemoryInspection:
                 direct_key=direct_key(list(record.pair)) if record.pair else None,
                 is_keyed=bool(record.pair),
                 trimmed_through=record.trimmed,
+                archive=record.mark,
             )
             for record in self._tables.chats.values()
             if chat_ids is None or record.chat.chat_id in chat_ids

@@ -38,7 +38,7 @@ class MemoryAccounts:
         self._tables = tables
 
     async def add_user(self, user: User, password_hash: str) -> bool:
-        if await self.user_by_name(user.username) is not None:
+        if user.user_id in self._tables.users or await self.user_by_name(user.username) is not None:
             return False
         self._tables.users[user.user_id] = user
         self._tables.passwords[user.user_id] = password_hash
@@ -63,6 +63,7 @@ class MemoryAccounts:
             created_at=before.created_at,
             last_seen=before.last_seen,
             state=before.state,
+            external_id=before.external_id,
         )
         if password_hash is not None:
             self._tables.passwords[user.user_id] = password_hash

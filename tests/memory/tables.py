@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from parley.core.attachments import Attachment
 from parley.core.consent import ConsentFacts
 from parley.model import (
     AccountState,
+    ApiToken,
     AuditRecord,
     ChatMember,
     ChatType,
@@ -22,6 +24,7 @@ from parley.model import (
     StoredChat,
     User,
 )
+from parley.store.amendments import AmendmentNote, MessageMark
 from parley.store.delivery.rows import DeadLetter, Lane, Webhook
 from parley.store.push.rows import PushDevice, PushOutcome
 from parley.store.rows import ArchiveMark, ChatRetention
@@ -145,8 +148,18 @@ class Tables:
     fanouts: dict[str, Fanout] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     """The server's own, by name."""
+    attachments: dict[tuple[str, str], Attachment] = field(default_factory=dict)
+    api_tokens: dict[str, ApiToken] = field(default_factory=dict)
+    external_ids: dict[str, str] = field(default_factory=dict)
+    """Whose account belongs to a person of another system."""
+    books: dict[str, dict[str, str]] = field(default_factory=dict)
+    """The JSON of records, by book and id."""
     erasures: dict[str, int] = field(default_factory=dict)
     """People whose bodies are to be removed, and since when, in milliseconds."""
+    amendments: dict[tuple[str, bytes], AmendmentNote] = field(default_factory=dict)
+    """What is being done to messages, by chat and client's id."""
+    message_marks: dict[tuple[str, int, str], MessageMark] = field(default_factory=dict)
+    """By chat, position and name."""
     changes: int = 0
 
     def next_change(self) -> int:

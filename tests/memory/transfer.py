@@ -9,13 +9,26 @@ import msgspec
 from msgspec.structs import replace
 
 from parley import ids
-from parley.model import AccountDeletion, AuditRecord, Invitation, Relation, StoredEntry
+from parley.core.attachments import Attachment
+from parley.model import (
+    AccountDeletion,
+    ApiToken,
+    AuditRecord,
+    ExternalId,
+    Invitation,
+    Relation,
+    StoredEntry,
+)
+from parley.store.amendments import AmendmentNote, MessageMark
+from parley.store.books import KeptRecord
 from parley.store.delivery.rows import DeadLetter, Lane, Webhook
 from parley.store.push.rows import PushDevice, PushOutcome
 from parley.store.records import (
     KeptChat,
     KeptCursor,
+    KeptErasure,
     KeptKey,
+    KeptMark,
     KeptMember,
     KeptPerson,
     KeptRelation,
@@ -23,6 +36,7 @@ from parley.store.records import (
     KeptState,
     Record,
 )
+from parley.store.rows import ChatRetention
 from parley.store.rules import direct_key
 from parley.wire.frames import Entry
 from tests.memory.maintenance import pages
@@ -115,6 +129,8 @@ def _chats(tables: Tables) -> Iterable[Record]:
             member_count=len(row.members),
             owner_count=sum(member.role == "owner" for member in row.members.values()),
             fanout=tables.fanouts.get(chat_id),
+            retention_days=row.retention.days,
+            is_held=row.retention.is_held,
         )
 
 
@@ -147,6 +163,16 @@ def _cursors(tables: Tables) -> Iterable[Record]:
         yield KeptCursor(user_id=user_id, device_id=device_id, chat_id=chat_id, last_acked_sequence=at)
 
 
+def _marks(tables: Tables) -> Iterable[Record]:
+    for (chat_id, target, name), mark in tables.message_marks.items():
+        yield KeptMark(chat_id=chat_id, target=target, name=name, sequence=mark.sequence, is_on=mark.is_on)
+
+
+def _erasures(tables: Tables) -> Iterable[Record]:
+    for user_id, since_ms in tables.erasures.items():
+        yield KeptErasure(user_id=user_id, since_ms=since_ms)
+
+
 READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     KeptPerson: _people,
     KeptRelation: _relations,
@@ -158,6 +184,9 @@ READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     KeptMember: _members,
     KeptState: _states,
     KeptCursor: _cursors,
+    KeptMark: _marks,
+    AmendmentNote: lambda tables: tables.amendments.values(),
+    KeptErasure: _erasures,
     Invitation: lambda tables: tables.invitations.values(),
     AuditRecord: lambda tables: tables.audit.values(),
     Webhook: lambda tables: tables.webhooks.values(),
@@ -165,6 +194,14 @@ READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     DeadLetter: lambda tables: tables.dead_letters.values(),
     PushDevice: lambda tables: tables.push_devices.values(),
     PushOutcome: lambda tables: tables.push_outcomes.values(),
+    ApiToken: lambda tables: tables.api_tokens.values(),
+    ExternalId: lambda tables: [ExternalId(*one) for one in tables.external_ids.items()],
+    KeptRecord: lambda tables: [
+        KeptRecord(book=book, record_id=record_id, record=record)
+        for book, records in tables.books.items()
+        for record_id, record in records.items()
+    ],
+    Attachment: lambda tables: tables.attachments.values(),
     KeptKey: lambda tables: [KeptKey(name=name, value=value) for name, value in tables.keys.items()],
 }
 
@@ -186,6 +223,7 @@ def put(tables: Tables, record: Record) -> None:
         case KeptChat(chat=chat):
             row = tables.chats.setdefault(chat.chat_id, ChatRecord(chat))
             row.chat, row.counter = chat, record.counter
+            row.retention = ChatRetention(days=record.retention_days, is_held=record.is_held)
             row.pair = tuple(record.direct_key.split("|")) if record.direct_key is not None else ()
             if record.fanout is not None:
                 tables.fanouts[chat.chat_id] = record.fanout
@@ -204,6 +242,13 @@ def put(tables: Tables, record: Record) -> None:
                 tables.chats[chat_id].unasked.add(user_id)
         case KeptCursor():
             tables.devices[record.user_id, record.device_id, record.chat_id] = record.last_acked_sequence
+        case KeptMark(chat_id=chat_id, target=target, name=name):
+            mark = MessageMark(target, name, record.sequence, record.is_on)
+            tables.message_marks[chat_id, target, name] = mark
+        case AmendmentNote():
+            tables.amendments[record.chat_id, record.client_key] = record
+        case KeptErasure(user_id=user_id, since_ms=since_ms):
+            tables.erasures[user_id] = since_ms
         case KeptKey(name=name, value=value):
             tables.keys[name] = value
         case Invitation():
@@ -223,3 +268,11 @@ def put(tables: Tables, record: Record) -> None:
         case PushOutcome():
             place = record.chat_id, record.sequence, record.user_id, record.device_id
             tables.push_outcomes[place] = record
+        case ApiToken():
+            tables.api_tokens[record.token_id] = record
+        case Attachment():
+            tables.attachments[record.chat_id, record.attachment_id] = record
+        case ExternalId(key=key, user_id=user_id):
+            tables.external_ids[key] = user_id
+        case KeptRecord(book=book, record_id=record_id):
+            tables.books.setdefault(book, {})[record_id] = record.record

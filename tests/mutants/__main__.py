@@ -13,7 +13,6 @@ from tests.mutants import page
 from tests.mutants.copies import Copy
 from tests.mutants.faults import FAULTS_MIN, ROOT, Fault, all_faults, problems_of, promises_in
 from tests.mutants.running import Verdict, run_tests, shared_for_all, try_fault
-from tests.services import CASSANDRA_LEFT_OUT, is_tried
 
 AT_ONCE = min(2, os.cpu_count() or 1)
 OUTPUT_LINES = 60
@@ -55,10 +54,7 @@ def arguments() -> argparse.Namespace:
 
 
 def chosen(faults: list[Fault], words: list[str]) -> list[Fault]:
-    tried = [fault for fault in faults if is_tried(fault.id)]
-    if len(tried) < len(faults):
-        print(f"{len(faults) - len(tried)} faults are left out: {CASSANDRA_LEFT_OUT}", file=sys.stderr)
-    found = [fault for fault in tried if not words or any(word in fault.id for word in words)]
+    found = [fault for fault in faults if not words or any(word in fault.id for word in words)]
     if not found or (not words and len(found) < FAULTS_MIN):
         sys.exit(f"{len(found)} faults are too few")
     return found

@@ -18,6 +18,9 @@ def path_of(route: Route, user_id: str) -> str:
         "webhook_id": "wh_0",
         "chat_id": "chat_0",
         "message_id": "msg_0",
+        "token_id": "tok_0",
+        "link_id": "lnk_0",
+        "report_id": "rep_0",
     }
     return route.path.format(user_id=user_id, external_id=user_id, **others)
 
@@ -55,7 +58,7 @@ async def test_the_last_operator_cannot_be_taken_away(place: Place) -> None:
 
 
 async def test_an_operator_looks_through_people(place: Place) -> None:
-    """By exact name alone, by a part of a name, and page by page."""
+    """By a name, which comes first, by a part of a name, and page by page."""
     async with place.serving() as served:
         root = await served.operator()
         await served.people("ann", "annabel", "ben")
@@ -64,7 +67,8 @@ async def test_an_operator_looks_through_people(place: Place) -> None:
             answer = await served.as_(root).get("/v1/admin/users", **query)
             return [user["username"] for user in answer.body["users"]]
 
-        assert await names(q="ann") == ["ann"]
+        assert await names(q="annabel") == ["annabel"]
+        assert await names(q="ann") == ["ann", "annabel"]
         assert await names(q="nn") == ["ann", "annabel"]
         first = (await served.as_(root).get("/v1/admin/users", limit=2)).body
         assert len(first["users"]) == 2

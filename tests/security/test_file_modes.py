@@ -16,7 +16,11 @@ from tests.integration.cli.running import clean_environment, parley
 from tests.integration.gateway.serving import Place
 
 OTHERS = 0o077
-STORE_FILES = {"parley.db", "parley.db-wal", "parley.db-shm", "serve.lock", "serve.url", "store.toml"}
+STORE_FILES = {
+    *("parley.db", "parley.db-wal", "parley.db-shm"),
+    *("search.db", "search.db-wal", "search.db-shm"),
+    *("serve.lock", "serve.url", "store.toml"),
+}
 
 
 def open_to_others(folder: Path) -> list[str]:

@@ -17,10 +17,11 @@ from parley.wire.limits import SESSION_DAYS
 from tests.harness.clients import Disconnected, Frame, HttpClient, Person
 from tests.harness.clock import VirtualClock
 from tests.integration.gateway.serving import Place, Served, message, new_id
+from tests.integration.gateway.uploading import Sharing
 
 NAMES = [f"{route.method} {route.path}" for route in ROUTES]
-PUBLIC = {"POST /v1/accounts", "POST /v1/sessions"}
-"""Without a token."""
+PUBLIC = {"POST /v1/accounts", "POST /v1/sessions", "POST /v1/hooks/{token}", "POST /v1/password-reset"}
+"""Without a token in a header."""
 OK = "ok"
 NEW_TOKEN_CODES = range(4_100, 4_200)
 ANNS_OTHER_DEVICE = "tablet of ann"
@@ -63,7 +64,13 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/chats/{chat_id}/invitations": ("not_a_member", "not_a_member", "forbidden"),
     "DELETE /v1/chats/{chat_id}/invitations/{user_id}": ("not_a_member", "not_a_member", "forbidden"),
     "POST /v1/chats/{chat_id}/messages": ("not_a_member", "not_a_member", "blocked"),
+    "POST /v1/chats/{chat_id}/attachments": CHAT,
+    "GET /v1/chats/{chat_id}/attachments/{attachment_id}": CHAT,
+    "DELETE /v1/chats/{chat_id}/attachments/{attachment_id}": ("not_a_member", "not_a_member", "not_found"),
+    "GET /v1/chats/{chat_id}/search": CHAT,
+    "GET /v1/search": OWN,
     "GET /v1/chats/{chat_id}/messages": CHAT,
+    "GET /v1/chats/{chat_id}/messages/{message_id}": CHAT,
     "GET /v1/chats/{chat_id}/messages/{sequence}/receipts": CHAT,
     "GET /v1/chats/{chat_id}/receipts": CHAT,
     "GET /v1/sends/{chat_id}/{client_message_id}": ("not_found", "not_found", "not_found"),
@@ -98,13 +105,37 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "PATCH /v1/admin/chats/{chat_id}": OPERATOR,
     "GET /v1/admin/chats/{chat_id}/retention": OPERATOR,
     "PUT /v1/admin/chats/{chat_id}/retention": OPERATOR,
+    "GET /v1/admin/tokens": OPERATOR,
+    "POST /v1/admin/tokens": OPERATOR,
+    "DELETE /v1/admin/tokens/{token_id}": OPERATOR,
+    "PUT /v1/admin/users/{external_id}": OPERATOR,
+    "POST /v1/admin/users/{user_id}/tokens": OPERATOR,
+    "POST /v1/admin/chats": OPERATOR,
+    "PUT /v1/admin/chats/{chat_id}/members/{user_id}": OPERATOR,
+    "DELETE /v1/admin/chats/{chat_id}/members/{user_id}": OPERATOR,
+    "POST /v1/admin/chats/{chat_id}/messages": OPERATOR,
+    "DELETE /v1/me": ("unauthenticated", "unauthenticated", "unauthenticated"),
+    "POST /v1/admin/invites": OPERATOR,
+    "GET /v1/admin/invites": OPERATOR,
+    "DELETE /v1/admin/invites/{link_id}": OPERATOR,
+    "POST /v1/admin/users/{user_id}/password-reset": OPERATOR,
+    "DELETE /v1/admin/users/{user_id}/password-reset": OPERATOR,
+    "GET /v1/admin/erasures/{user_id}": OPERATOR,
+    "POST /v1/chats/{chat_id}/messages/{message_id}/report": ("not_a_member", "not_a_member", OK),
+    "GET /v1/admin/reports": OPERATOR,
+    "GET /v1/admin/reports/{report_id}": OPERATOR,
+    "POST /v1/admin/reports/{report_id}/resolve": OPERATOR,
 }
 """What a stranger, a removed member and a blocked person get, asking for what is Ann's."""
 CALLERS = ("stranger", "removed", "blocked")
 
 FRAMES: dict[str, tuple[str, str, str]] = {
     "hello": ("bad_request", "bad_request", "bad_request"),
+    "refresh": ("unauthenticated", "unauthenticated", "unauthenticated"),
     "send_message": ("not_a_member", "not_a_member", "blocked"),
+    "edit_message": ("not_a_member", "not_a_member", "blocked"),
+    "delete_message": ("not_a_member", "not_a_member", "blocked"),
+    "react": ("not_a_member", "not_a_member", "blocked"),
     "sync_request": CHAT,
     "sync": ("not_found", "not_found", OK),
     "sync_overview": OWN,
@@ -130,6 +161,7 @@ class World:
         self.direct = direct
         self.client_ids: dict[str, str] = {}
         self.message_ids: dict[str, str] = {}
+        self.attachment_ids: dict[str, str] = {}
 
     def chat_of(self, caller: str) -> str:
         return self.direct if caller == "blocked" else self.group
@@ -146,7 +178,12 @@ class World:
             dlq_id="dlq_0",
             job_id="job_0",
             webhook_id="wh_0",
-            message_id="msg_0",
+            message_id=self.message_ids[self.chat_of(caller)],
+            attachment_id=self.attachment_ids[self.chat_of(caller)],
+            token_id="tok_0",
+            link_id="lnk_0",
+            report_id="rep_0",
+            external_id=ann.user_id,
         )
 
     def body(self, route: Route) -> Any:
@@ -160,6 +197,7 @@ class World:
             "NewMember": {"user_id": ann},
             "MemberChange": {"role": "owner"},
             "NewMessage": message("spam"),
+            "NewAttachment": {"name": "spam", "size": 1},
             "PasswordReset": {"password": "mine from now on"},
             "ReplayOrder": {"filter": {}},
             "DiscardOrder": {"filter": {}, "reason": "mine"},
@@ -167,6 +205,17 @@ class World:
             "NewPushDevice": {"provider": "webhook", "token": "https://example.com/"},
             "FanoutChange": {"fanout": "write"},
             "RetentionChange": {"days": 30, "is_held": False},
+            "NewApiToken": {"name": "mine", "scopes": ["admin"]},
+            "ExternalUser": {"display_name": "mine"},
+            "NewUserToken": {"device_id": "mine"},
+            "NewChatOfOthers": {"type": "group", "title": "spam", "member_ids": [ann]},
+            "MemberPut": {"role": "owner"},
+            "MessageOnBehalf": {"sender_id": ann, "content": "spam"},
+            "OwnDeletion": {"password": "wrong"},
+            "NewInvite": {},
+            "NewPasswordLink": {},
+            "NewReport": {"reason": "spam"},
+            "ReportResolution": {"outcome": "mine"},
         }
         return bodies[route.body.__name__] if route.body is not None else None
 
@@ -175,15 +224,24 @@ class World:
         query = {"username": "ann"} if route.path == "/v1/users" else {}
         if route.path == "/v1/presence":
             query = {"user_ids": self.people["ann"].user_id}
+        if route.path.endswith("/search"):
+            query = {"q": "alone"}
         answer = await client.request(route.method, self.path(route, caller), self.body(route), **query)
         assert answer.status < 500, answer
         return OK if answer.status < 300 else str(answer.body["code"])
+
+    def _about(self, chat: str) -> dict[str, Any]:
+        return {"chat_id": chat, "client_message_id": new_id(), "message_id": self.message_ids[chat]}
 
     def frame(self, kind: str, caller: str) -> dict[str, Any]:
         ann, chat = self.people["ann"], self.chat_of(caller)
         fields: dict[str, dict[str, Any]] = {
             "hello": {"token": ann.token, "device_id": ann.device_id},
+            "refresh": {"token": ann.token},
             "send_message": {"chat_id": chat, "client_message_id": new_id(), "content": "spam"},
+            "edit_message": {**self._about(chat), "content": "spam"},
+            "delete_message": self._about(chat),
+            "react": {**self._about(chat), "reaction": "x"},
             "sync_request": {"chat_id": chat, "last_acked_sequence": 0},
             "sync": {"last_message_id": self.message_ids[chat]},
             "sync_overview": {},
@@ -209,6 +267,8 @@ async def build(served: Served) -> World:
     for chat in (group, direct):
         said = message("for us alone")
         answer = await served.as_(ann).post(f"/v1/chats/{chat}/messages", said)
+        file, _ = await Sharing(served, ann, chat).share(b"for us alone")
+        world.attachment_ids[chat] = file["attachment_id"]
         world.client_ids[chat], world.message_ids[chat] = said["client_message_id"], answer.body["message_id"]
     await served.as_(ann).delete(f"/v1/chats/{group}/members/{removed.user_id}")
     await served.as_(ann).put(f"/v1/blocks/{blocked.user_id}")

@@ -7,7 +7,7 @@ is never there: everything rings for him, and goes to a webhook as well.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from random import Random
 
 from aiohttp import ClientSession
@@ -27,6 +27,7 @@ LOOK_SECONDS = 0.2
 READ_SHARE = 0.3
 """How often a follower reads the log as well: it must reach what was acknowledged by then."""
 GO_ON_SECONDS_MAX = 45.0
+CREATE_TRIES_MAX = 4
 WRITERS = ("ann", "ben", "dan")
 
 
@@ -50,7 +51,7 @@ class ClusterCrowd(Crowd):
         names = [f"reader{number}" for number in range(len(self.nodes))]
         readers = await asyncio.gather(*(http.newcomer(name) for name in names))
         everybody = [*writers, *readers, self.end.person]
-        self.chat_ids = [await http.of(owner).create_group(*_but(everybody, owner)) for owner in writers]
+        self.chat_ids = [await _new_group(http.of(owner), _but(everybody, owner)) for owner in writers]
         self.acknowledged = dict.fromkeys(self.chat_ids, 0)
         desk = await http.login(WRITERS[0], "desk")
         self._members = [Roamer(self, person) for person in (*writers, desk)]
@@ -99,6 +100,14 @@ async def gathered(
         crowd = ClusterCrowd(cluster, session, random, end)
         await crowd.gather()
         yield crowd
+
+
+async def _new_group(http: HttpClient, members: list[Person]) -> str:
+    """A store that has just started may be too slow at first; a chat that nobody was told of stays unused."""
+    for _ in range(CREATE_TRIES_MAX - 1):
+        with suppress(Unexpected):
+            return await http.create_group(*members)
+    return await http.create_group(*members)
 
 
 def _but(everybody: list[Person], owner: Person) -> list[Person]:

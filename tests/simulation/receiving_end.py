@@ -35,7 +35,7 @@ from tests.harness.deliveries import (
 )
 from tests.harness.events import Stored
 from tests.harness.history import History
-from tests.harness.tables import StoreTables
+from tests.harness.tables import tables_of
 from tests.integration.cli.running import parley
 from tests.integration.gateway.test_webhook_channel import Receiver, receiving
 from tests.integration.push.test_webpush import Browser
@@ -140,7 +140,7 @@ class ReceivingEnd(Receiver):
         """Wait until nothing is owed any more, or for too long. `logs`: what the store holds."""
         if not self._webhook_id:
             return []
-        async with StoreTables(self._cluster.environment) as tables:
+        async with tables_of(self._cluster.environment) as tables:
 
             async def is_settled() -> bool:
                 await asyncio.sleep(LOOK_SECONDS)

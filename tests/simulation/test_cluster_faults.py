@@ -5,7 +5,7 @@ timing). A failed run leaves its history beside the test's data. Workers deliver
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
@@ -18,7 +18,7 @@ from tests.clusters import MODES, asking_sequencers, cluster_of, own_names, runn
 from tests.harness.cluster import ClusterProcess
 from tests.harness.history import check
 from tests.harness.server import ServerProcess
-from tests.harness.tables import StoreTables
+from tests.harness.tables import tables_of
 from tests.seeds import ROUNDS, SEED
 from tests.services import OwnServices
 from tests.simulation.cluster_crowd import ClusterCrowd, gathered
@@ -76,17 +76,29 @@ async def test_nothing_is_lost_doubled_reordered_or_skipped(
     mode: str, services: OwnServices, tmp_path: Path
 ) -> None:
     """Whatever dies or stands still, what everybody was told, or rung for, agrees with the store."""
+    turns = [LONG[mode] if turn else SHORT[mode] for turn in range(TURNS)]
+    await survive(mode, turns, services, {}, tmp_path)
+
+
+async def survive(
+    mode: str,
+    turns: Sequence[Sequence[str]],
+    services: OwnServices,
+    settings: Mapping[str, str],
+    tmp_path: Path,
+) -> None:
+    """Three nodes under load, and turns of faults, each of them in an order of its own."""
     random = Random(f"{SEED} cluster {mode}")
-    settings = MODES[mode] if mode in MODES else asking_sequencers()
-    cluster = cluster_of(tmp_path, {**services.environment(), **own_names(), **settings}, NODES)
+    allocating = MODES[mode] if mode in MODES else asking_sequencers()
+    environment = {**services.environment(), **own_names(), **settings, **allocating}
+    cluster = cluster_of(tmp_path, environment, NODES)
     async with (
         sequencers_of(cluster, tmp_path) as sequencers,
         running(cluster),
         ClientSession() as session,
         gathered(cluster, session, random, rings=mode == "atomic") as crowd,
     ):
-        for turn in range(TURNS):
-            faults = LONG[mode] if turn else SHORT[mode]
+        for faults in turns:
             for fault in random.sample(faults, len(faults)):
                 await crowd.until_said(SAID_BETWEEN)
                 await suffer(crowd, cluster, services, sequencers, fault)
@@ -108,8 +120,14 @@ async def suffer(
             await roll(crowd, cluster)
         case ["pause"]:
             await pause(crowd, crowd.random.choice(crowd.nodes))
-        case ["pause", name]:
+        case ["pause", name] if name in sequencers:
             await pause(crowd, sequencers[name])
+        case ["pause", service]:
+            await asyncio.to_thread(services.pause, service)
+            try:
+                await crowd.until_said(SAID_MEANWHILE)
+            finally:
+                await asyncio.to_thread(services.resume, service)
         case ["kill", name] if name in sequencers:
             await asyncio.to_thread(sequencers[name].kill)
             await crowd.until_said(SAID_MEANWHILE)
@@ -156,7 +174,7 @@ async def roll(crowd: ClusterCrowd, cluster: ClusterProcess) -> None:
 
 
 async def assert_promise_kept(crowd: ClusterCrowd, cluster: ClusterProcess, history_file: Path) -> None:
-    async with StoreTables(cluster.environment) as tables:
+    async with tables_of(cluster.environment) as tables:
         await tables.read_into(crowd.history)
     crowd.history.write(history_file)
     breaches = [*crowd.order.overtaken, *check(crowd.history)]

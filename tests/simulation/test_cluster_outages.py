@@ -15,7 +15,7 @@ from tests.acceptance.cluster_world import ClusterWorld, world_on
 from tests.clusters import ATOMIC, cluster_of, own_names, redis_of, running
 from tests.harness.clients import Frame, RawClient
 from tests.harness.cluster import ClusterProcess
-from tests.harness.tables import StoreTables
+from tests.harness.tables import tables_of
 from tests.seeds import ROUNDS
 from tests.services import OwnServices
 from tests.simulation.receiving_end import ReceivingEnd, receiving_end
@@ -95,7 +95,7 @@ async def test_without_kafka_sends_go_on_and_readers_catch_up(
                     await heard(world, ann, ben, last)
             await heard(world, ann, ben, last)
             await assert_delivered(world, ann, end)
-        async with StoreTables(cluster.environment) as tables:
+        async with tables_of(cluster.environment) as tables:
 
             async def all_published() -> bool:
                 return not await tables.unpublished()

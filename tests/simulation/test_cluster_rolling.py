@@ -14,7 +14,7 @@ from tests.harness.cluster import ClusterProcess
 from tests.harness.events import Acknowledged, SendRejected
 from tests.harness.history import check
 from tests.harness.proxy import Balancer
-from tests.harness.tables import StoreTables
+from tests.harness.tables import tables_of
 from tests.integration.sdk import Account, Recorder, client, new_group, newcomer
 from tests.seeds import ROUNDS, SEED
 from tests.simulation.receiving_end import logs_of, receiving_end
@@ -44,7 +44,7 @@ async def test_a_rolling_restart_costs_nobody_a_message(tmp_path: Path) -> None:
             recorder = Recorder(await new_group(cluster["n1"], [*accounts, away]))
             await use(recorder, cluster, front, accounts)
         assert not [event for event in recorder.history.events if isinstance(event, SendRejected)]
-        async with StoreTables(cluster.environment) as tables:
+        async with tables_of(cluster.environment) as tables:
             await tables.read_into(recorder.history)
         breaches = [*check(recorder.history), *await end.breaches(logs_of(recorder.history))]
         assert not breaches, "\n".join(map(str, breaches[:20]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -31,6 +32,7 @@ from tests.wire_vectors import examples
 DEADLINE_SECONDS = 15.0
 ROUND_TRIPS_BEFORE_EOF = 3
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "get", "PRI")
+PATH_NAME = re.compile(r"\{(\w+)\}")
 PATHS = ("..", "%", "%00", "%2e%2e%2f", "%ff", "a/b")
 HEADERS = (
     "Content-Type: text/plain",
@@ -97,11 +99,14 @@ class HttpFuzzer:
             "job_id": "job_0",
             "webhook_id": "wh_0",
             "message_id": "msg_0",
+            "attachment_id": "att_0",
             "device_id": "watch",
             "client_message_id": client_message_id,
             "sequence": 1,
             "file": "docs.js",
         }
+        for name in PATH_NAME.findall(call.path):
+            names.setdefault(name, f"{name}_0")
         query: dict[str, Any] = dict(call.query)
         if part == "path":
             name = random.choice(sorted(names))

@@ -60,12 +60,19 @@ def wrong_word(words: str) -> str | None:
     command = parley()
     for word in words.split():
         if hasattr(command, "commands"):
-            if word not in command.commands:
-                return None if word in ("…", *ANY) else word
-            command = command.commands[word]
-        elif command.name == GOES_ON:
+            if word in ("…", *ANY):
+                return None
+            if word in command.commands:
+                command = command.commands[word]
+                continue
+            if not hasattr(command, "default_command"):
+                return word
+            command = command.commands[command.default_command]
+        if command.name == GOES_ON:
             return None
-        elif word.startswith("-") and word != "-" and not _takes(command, word):
+        if command.name == GOES_ON:
+            return None
+        if word.startswith("-") and word != "-" and not _takes(command, word):
             return word
     return None
 
@@ -87,6 +94,8 @@ def test_commands_of_pages_exist() -> None:
         "`parley sing`",
         "`parley user sing`",
         "`parley tail Tea --sing`",
+        "`parley token ann --sing`",
+        "`parley user invite list --sing`",
         "`make sing`",
         "```console\n$ .venv/bin/parley serve --sing\n```",
         "```console\n$ sleep 1; parley sing\n```",
@@ -103,6 +112,8 @@ def test_a_command_that_is_none_is_caught(text: str) -> None:
     [
         "`parley tail Tea --as ada`",
         "`parley user …`",
+        "`parley token ann --api`",
+        "`parley user invite --uses 3`",
         "`parley bench --only hops`",
         "`make bench ENGINE=dynamodb`",
         "we make do, and parley well",

@@ -57,7 +57,7 @@ def words() -> Iterator[str]:
     yield from (*keyword.kwlist, *vars(builtins))
     for section, keys in config.sections().items():
         yield from (f"{section}.{key}" for key in keys)
-        yield from (f"{config.PREFIX}{section}_{key}".upper() for key in keys)
+        yield from (config.variable_of(section, key) for key in keys)
     for metric in Metrics(lambda: 0).registry.collect():
         yield from (metric.name, *(f"{metric.name}_{part}" for part in ("total", "count", "sum", "bucket")))
     for source in texts():

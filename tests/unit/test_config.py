@@ -201,3 +201,55 @@ def test_ingest_through_the_bus_needs_a_bus(environment: dict[str, str]) -> None
     """One sentence says why not, and where it was written."""
     with pytest.raises(ConfigError, match=r"nothing to buffer \(PARLEY_BUS_INGEST"):
         load(None, {**environment, "PARLEY_BUS_INGEST": "bus"})
+
+
+JWT = {
+    "PARLEY_AUTH_JWT_SECRET": SECRET,
+    "PARLEY_AUTH_JWT_ISSUER": "https://login.example.com",
+    "PARLEY_AUTH_JWT_AUDIENCE": "parley",
+}
+
+
+def test_another_login_is_configured(tmp_path: Path) -> None:
+    """By a section within a section, or by variables; without either there is none."""
+    file = tmp_path / "parley.toml"
+    file.write_text(f'[auth.jwt]\nsecret = "{SECRET}"\nissuer = "i"\naudience = "a"\n')
+    from_file, _ = load(file, {"PARLEY_AUTH_JWT_AUDIENCE": "b"})
+    assert (from_file.auth_jwt.issuer, from_file.auth_jwt.audience) == ("i", "b")
+    assert from_file.auth_jwt.pinned_algorithms == ["HS256"]
+    by_variables, unknown = load(
+        None, {**JWT, "PARLEY_AUTH_JWT_SECRET": SECRET * 2, "PARLEY_AUTH_JWT_ALGORITHMS": "HS384, HS512"}
+    )
+    assert (by_variables.auth_jwt.pinned_algorithms, unknown) == (["HS384", "HS512"], [])
+    assert not load(None, {})[0].auth_jwt.is_set
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"PARLEY_AUTH_JWT_ISSUER": ""}, "needs issuer and audience"),
+        ({"PARLEY_AUTH_JWT_AUDIENCE": ""}, "needs issuer and audience"),
+        ({"PARLEY_AUTH_JWT_ISSUER": "a b"}, "no spaces"),
+        ({"PARLEY_AUTH_JWT_SECRET": ""}, "exactly one of"),
+        ({"PARLEY_AUTH_JWT_SECRET": "short"}, "32 bytes"),
+        ({"PARLEY_AUTH_JWT_ALGORITHMS": "HS512"}, "64 bytes"),
+        ({"PARLEY_AUTH_JWT_JWKS_URL": "https://login.example.com/keys"}, "exactly one of"),
+        ({"PARLEY_AUTH_JWT_ALGORITHMS": "none"}, "with a secret choose of HS256"),
+        ({"PARLEY_AUTH_JWT_ALGORITHMS": "HS256,RS256"}, "with a secret choose of HS256"),
+        (
+            {
+                "PARLEY_AUTH_JWT_SECRET": "",
+                "PARLEY_AUTH_JWT_PUBLIC_KEY": "key.pem",
+                "PARLEY_AUTH_JWT_ALGORITHMS": "RS256,HS256",
+            },
+            "with public keys choose of ES256",
+        ),
+        ({"PARLEY_AUTH_JWT_LEEWAY_SECONDS": "301"}, "0 to 300"),
+        ({"PARLEY_AUTH_JWT_SECRET": "", "PARLEY_AUTH_JWT_JWKS_URL": "file:///keys"}, "https address"),
+    ],
+)
+def test_another_login_that_cannot_work_is_a_sentence(changed: dict[str, str], says: str) -> None:
+    """Nothing that would believe too much is taken, and no secret is repeated."""
+    with pytest.raises(ConfigError, match=says) as failure:
+        load(None, JWT | changed)
+    assert SECRET not in str(failure.value)

@@ -6,13 +6,16 @@ import msgspec
 from msgspec import Raw
 
 from parley.core import log_hash
+from parley.model import AttachedFile
 from parley.wire import limits
 from parley.wire.codec import Codec
 from parley.wire.frames import (
     Ack,
     AckPosition,
     ChatChanged,
+    DeleteMessage,
     DeliveryReceipt,
+    EditMessage,
     Entry,
     Heartbeat,
     HeartbeatAck,
@@ -29,8 +32,10 @@ from parley.wire.frames import (
     PresenceState,
     PresenceSubscribe,
     PresenceView,
+    React,
     ReadReceipt,
     ReceiptFrame,
+    Refresh,
     RefusedFrame,
     Request,
     SendMessage,
@@ -47,6 +52,7 @@ from parley.wire.frames import (
 CHAT = "chat_01JHV3Z8M4QK7N5X2R9T6WBCDE"
 USER = "user_01JHV3Z8M4QK7N5X2R9T6WBCDF"
 OTHER = "user_01JHV3Z8M4QK7N5X2R9T6WBCDJ"
+ATTACHMENT = "att_01JHV3Z8M4QK7N5X2R9T6WBCDG"
 MESSAGE = "msg_01JHV3Z8M4QK7N5X2R9T6WBCDG"
 CLIENT_ID = "550e8400-e29b-41d4-a716-446655440000"
 PREVIOUS_ID = "6fa459ea-ee8a-4ca4-894e-db77e160355e"
@@ -82,6 +88,32 @@ MEMBER_ENTRY = Entry(
     server_timestamp=TIME,
 )
 AWKWARD_ENTRY = msgspec.structs.replace(ENTRY, sequence=49, content=AWKWARD)
+EDIT_ENTRY = msgspec.structs.replace(ENTRY, sequence=48, kind="edit", target_id=MESSAGE, content="better")
+DELETE_ENTRY = msgspec.structs.replace(ENTRY, sequence=49, kind="delete", target_id=MESSAGE, content="")
+REACTION_ENTRY = msgspec.structs.replace(
+    ENTRY, sequence=50, kind="reaction", target_id=MESSAGE, content="👍", reaction="👍", on=False
+)
+IMAGE = AttachedFile(
+    attachment_id=ATTACHMENT,
+    name="Ünïcode ✓.png",
+    size=48_213,
+    content_type="image/png",
+    sha256="0f" * 32,
+    width=640,
+    height=480,
+    preview="data:image/webp;base64,UklGRg==",
+)
+PLAIN_FILE = AttachedFile(
+    attachment_id="att_01JHV3Z8M4QK7N5X2R9T6WBCDH",
+    name="a",
+    size=2**33,
+    content_type="application/octet-stream",
+    sha256="f0" * 32,
+)
+FILES_ENTRY = msgspec.structs.replace(ENTRY, sequence=51, content="", attachments=[IMAGE, PLAIN_FILE])
+EDITED_ENTRY = msgspec.structs.replace(
+    log_hash.without_body(ENTRY), content="better", edited_at=TIME, edit_sequence=48
+)
 HASHED_LOG: list[Entry | None] = [
     msgspec.structs.replace(MEMBER_ENTRY, sequence=1),
     msgspec.structs.replace(ENTRY, sequence=2),
@@ -89,12 +121,18 @@ HASHED_LOG: list[Entry | None] = [
     msgspec.structs.replace(AWKWARD_ENTRY, sequence=4, display_time=None),
     msgspec.structs.replace(ENTRY, sequence=5, mentions=[OTHER, USER]),
     log_hash.without_body(msgspec.structs.replace(ENTRY, sequence=6)),
+    msgspec.structs.replace(ENTRY, sequence=7, reply_to=MESSAGE),
+    msgspec.structs.replace(EDIT_ENTRY, sequence=8),
+    msgspec.structs.replace(REACTION_ENTRY, sequence=9),
+    msgspec.structs.replace(FILES_ENTRY, sequence=10),
+    log_hash.without_body(msgspec.structs.replace(FILES_ENTRY, sequence=11)),
 ]
-"""A log with every kind of position: None is a void, the last entry has lost its body."""
+"""A log with every kind of position: None is a void, the sixth entry has lost its body."""
 
 REQUESTS: dict[str, Request] = {
     "hello": Hello(id=1, token=TOKEN, device_id="phone"),
     "hello without live messages": Hello(id=1, token=TOKEN, device_id="importer", live=False),
+    "refresh": Refresh(id=4, token=TOKEN),
     "send_message": SendMessage(id=2, chat_id=CHAT, client_message_id=CLIENT_ID, content="Hello, world!"),
     "send_message with everything": SendMessage(
         id=3,
@@ -114,6 +152,20 @@ REQUESTS: dict[str, Request] = {
     "send_message without id": SendMessage(chat_id=CHAT, client_message_id=CLIENT_ID, content=""),
     "send_message with a fractional id": SendMessage(
         id=0.5, chat_id=CHAT, client_message_id=CLIENT_ID, content="x"
+    ),
+    "send_message in reply": SendMessage(
+        id=5, chat_id=CHAT, client_message_id=CLIENT_ID, content="so?", reply_to=MESSAGE
+    ),
+    "send_message with files": SendMessage(
+        id=10, chat_id=CHAT, client_message_id=CLIENT_ID, content="", attachments=[ATTACHMENT]
+    ),
+    "edit_message": EditMessage(
+        id=6, chat_id=CHAT, client_message_id=CLIENT_ID, message_id=MESSAGE, content="better"
+    ),
+    "delete_message": DeleteMessage(id=7, chat_id=CHAT, client_message_id=CLIENT_ID, message_id=MESSAGE),
+    "react": React(id=8, chat_id=CHAT, client_message_id=CLIENT_ID, message_id=MESSAGE, reaction="👍"),
+    "react to take it back": React(
+        id=9, chat_id=CHAT, client_message_id=CLIENT_ID, message_id=MESSAGE, reaction="👍", on=False
     ),
     "sync_request": SyncRequest(id=5, chat_id=CHAT, last_acked_sequence=0),
     "sync_request with everything": SyncRequest(
@@ -192,6 +244,12 @@ def answers(codec: Codec) -> dict[str, ServerFrames]:
         "messages with a void and a change": Messages(
             chat_id=CHAT, epoch=2, entries=embedded(MEMBER_ENTRY), voids=[limits.SEQUENCE_MAX - 1]
         ),
+        "messages about messages": Messages(
+            chat_id=CHAT,
+            epoch=1,
+            entries=embedded(EDITED_ENTRY, EDIT_ENTRY, DELETE_ENTRY, REACTION_ENTRY),
+        ),
+        "messages with files": Messages(chat_id=CHAT, epoch=1, entries=embedded(FILES_ENTRY)),
         "messages with mentions": Messages(
             chat_id=CHAT,
             epoch=1,
@@ -219,6 +277,9 @@ def noticed() -> dict[str, ServerFrames]:
     """What people notice of each other."""
     return {
         "chat_changed read_receipts": ChatChanged(chat_id=CHAT, change="read_receipts", read_receipts="none"),
+        "chat_changed posting": ChatChanged(
+            chat_id=CHAT, change="posting", announcement_only=True, slow_mode_seconds=30
+        ),
         "chat_changed muted": ChatChanged(chat_id=CHAT, change="muted", muted_until=TIME),
         "chat_changed no longer muted": ChatChanged(chat_id=CHAT, change="muted", muted_until=None),
         "invitation": InvitationFrame(

@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from parley.archive.archiver import Archiver
-from parley.archive.eraser import Eraser
-from parley.archive.objects import S3_SCHEME, S3Settings, open_objects
+from parley.app.files import make_removal
+from parley.archive.archiver import Archiver, NeededFrom
+from parley.archive.bulk import ArchivedLogs
+from parley.archive.eraser import Eraser, Told
 from parley.archive.reader import ArchiveReader
 from parley.archive.retention import Retention
 from parley.archive.tiers import TieredEngine
 from parley.archive.verification import ArchiveVerifier
+from parley.bus.events import PERSISTED
+from parley.chats.audit_trail import SERVER, AuditTrail, OperatorCall
 from parley.clock import Clock
 from parley.config import Config
 from parley.core.jobs import Job
 from parley.errors import ConfigError
 from parley.model import JobScope
+from parley.objects.folder import FOLDER_MODE
+from parley.objects.ports import Objects, S3Settings
+from parley.objects.targets import S3_SCHEME, objects_at
+from parley.store.check import ArchivedRows
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
 from parley.testing import faults
@@ -26,6 +33,7 @@ FIRST_SECONDS = 60.0
 RUN_SECONDS_MAX = 6 * 3600.0
 """A run may move a year of messages the first time; what it has done stays done when it is ended."""
 RETENTION_SECONDS = 24 * 3600.0
+AUTOMATIC = "automatic"
 
 
 def target_of(config: Config) -> str:
@@ -34,20 +42,49 @@ def target_of(config: Config) -> str:
     return target if target.startswith(S3_SCHEME) else str(Path(config.server.data) / target)
 
 
-def with_cold_tier(engine: Engine, config: Config, metrics: Metrics) -> TieredEngine:
-    """ConfigError if the target can never be used, or the engine cannot let go of entries."""
-    tier, archive = engine.cold_tier, config.archive
-    if tier is None:
-        raise ConfigError(f"archive.target: entries cannot be archived from {config.store.engine}")
+def cold_objects(config: Config, environment: Mapping[str, str]) -> Objects:
+    """Where the configuration says that archived entries are. ConfigError if that can never be used."""
+    archive, target = config.archive, target_of(config)
     s3 = S3Settings(
         endpoint=archive.endpoint,
         region=archive.region,
         access_key_id=archive.access_key_id,
         secret_access_key=archive.secret_access_key,
     )
-    objects = open_objects(target_of(config), s3)
+    try:
+        if not target.startswith(S3_SCHEME):
+            Path(target).mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+        return objects_at(target, environment, s3)
+    except (ConfigError, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ConfigError(f"archive.target {target} cannot be used: {reason}") from error
+
+
+def with_cold_tier(
+    engine: Engine, config: Config, metrics: Metrics, environment: Mapping[str, str]
+) -> TieredEngine:
+    """ConfigError if the target can never be used, or the engine cannot let go of entries."""
+    tier, archive = engine.cold_tier, config.archive
+    if tier is None:
+        raise ConfigError(f"archive.target: entries cannot be archived from {config.store.engine}")
+    objects = cold_objects(config, environment)
     reader = ArchiveReader(tier, objects, metrics, archive.cache_mb * MIB)
-    return TieredEngine(engine, tier, reader, objects)
+    bulk = ArchivedLogs(engine.inspection, objects, metrics)
+    return TieredEngine(engine, tier, reader, objects, bulk)
+
+
+def archived_rows(engine: Engine) -> ArchivedRows | None:
+    """What reads the trimmed part of each log for `parley check`; None without a cold tier."""
+    return engine.bulk.of_chat if isinstance(engine, TieredEngine) else None
+
+
+def bus_consumers(config: Config) -> list[NeededFrom]:
+    """Consumers whose offsets are on the bus: those of Kafka's groups, if there is Kafka."""
+    if not config.kafka.brokers:
+        return []
+    from parley.bus.kafka.backlogs import KafkaBacklogs
+
+    return [KafkaBacklogs(config.kafka, PERSISTED.name_in(config.kafka)).needed_from]
 
 
 def make_archiver(
@@ -62,6 +99,7 @@ def make_archiver(
         clock=clock,
         metrics=metrics,
         after_days=config.archive.after_days,
+        consumers=bus_consumers(config),
         reach=faults.reach_from(environment),
     )
 
@@ -70,23 +108,48 @@ def make_verifier(engine: TieredEngine) -> ArchiveVerifier:
     return ArchiveVerifier(engine.hot.log, engine.tier, engine.inspection, engine.objects)
 
 
-def make_retention(
-    engine: Engine, config: Config, clock: Clock, metrics: Metrics, environment: Mapping[str, str]
-) -> Retention:
+def make_eraser(
+    engine: Engine,
+    config: Config,
+    clock: Clock,
+    metrics: Metrics,
+    environment: Mapping[str, str],
+    told: Told | None = None,
+) -> Eraser:
     """ConfigError if the engine cannot remove bodies."""
     tier, hot, archiver = engine.cold_tier, engine, None
     if tier is None:
         raise ConfigError(f"bodies cannot be removed from {config.store.engine}")
     if isinstance(engine, TieredEngine):
         hot, archiver = engine.hot, make_archiver(engine, config, clock, metrics, environment)
-    eraser = Eraser(hot.log, tier, archiver)
-    return Retention(eraser, tier, engine.inspection, clock, metrics, config.retention.days)
+    removal = make_removal(engine, config, clock, metrics, environment)
+    return Eraser(hot.log, tier, archiver, engine.amendments, told, removal)
+
+
+def make_retention(
+    engine: Engine,
+    config: Config,
+    clock: Clock,
+    metrics: Metrics,
+    environment: Mapping[str, str],
+    told: Told | None = None,
+) -> Retention:
+    """ConfigError if the engine cannot remove bodies."""
+    eraser = make_eraser(engine, config, clock, metrics, environment, told)
+    assert engine.cold_tier is not None
+    return Retention(eraser, engine.cold_tier, engine.inspection, clock, metrics, config.retention.days)
 
 
 def archive_jobs(
-    engine: Engine, config: Config, clock: Clock, metrics: Metrics, environment: Mapping[str, str]
+    engine: Engine,
+    config: Config,
+    clock: Clock,
+    metrics: Metrics,
+    environment: Mapping[str, str],
+    trail: AuditTrail,
+    told: Told | None = None,
 ) -> list[Job]:
-    """What a node with the role archiver does."""
+    """What a node with the role archiver does. Automatic retention is audited as a command of it is."""
     jobs: list[Job] = []
     if isinstance(engine, TieredEngine):
         archiver = make_archiver(engine, config, clock, metrics, environment)
@@ -101,11 +164,16 @@ def archive_jobs(
             )
         )
     if config.retention.is_automatic and engine.cold_tier is not None:
-        retention = make_retention(engine, config, clock, metrics, environment)
+        retention = make_retention(engine, config, clock, metrics, environment, told)
+
+        async def retain() -> None:
+            async with trail.audited(OperatorCall(SERVER), "retention.apply", "", AUTOMATIC):
+                await retention.apply()
+
         jobs.append(
             Job(
                 name="retention",
-                run=retention.apply,
+                run=retain,
                 interval_seconds=RETENTION_SECONDS,
                 timeout_seconds=RUN_SECONDS_MAX,
                 first_seconds=FIRST_SECONDS,

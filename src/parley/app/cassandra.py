@@ -39,14 +39,21 @@ def make_client(config: Config, deadline_seconds: float = DEADLINE_SECONDS) -> C
 
 
 def make_tls(settings: CassandraConfig) -> ssl.SSLContext | None:
-    """The certificate of the cluster is checked against `ca`, or what this machine trusts."""
+    """A node's certificate must come from `ca`, or whom this machine trusts, and name the node's address.
+
+    Names may only be left unchecked where the authorities are the cluster's own.
+    """
     if settings.tls == "off" and not settings.ca:
         return None
+    if settings.tls == "any_name" and not settings.ca:
+        raise ConfigError(
+            'cassandra.tls = "any_name" needs cassandra.ca: else anybody\'s certificate would do'
+        )
     try:
         context = ssl.create_default_context(cafile=settings.ca or None)
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(f"cassandra.ca: {settings.ca} cannot be used: {error}") from error
-    context.check_hostname = False  # the nodes of a cluster are found by their addresses
+    context.check_hostname = settings.tls != "any_name"
     return context
 
 

@@ -21,7 +21,7 @@ from parley.cluster.traces import PeerTraces
 from parley.cluster.trust import client_tls, cluster_keys, server_tls
 from parley.config import Config
 from parley.core.cluster_keys import ClusterKeys
-from parley.ephemeral.ports import Ephemeral, Interests
+from parley.ephemeral.ports import Ephemeral, Interests, Node
 from parley.ephemeral.redis.engine import RedisEphemeral
 from parley.errors import ConfigError
 from parley.ids import Ids
@@ -86,6 +86,10 @@ class ClusterNode:
     def add_routes(self, routes: list[web.RouteDef]) -> None:
         """Other signed calls that this node answers, before it starts."""
         self._server.add_routes(routes)
+
+    def others(self, role: str) -> list[Node]:
+        """The other live nodes of a role, as far as this one knows."""
+        return self._peers.others(role)
 
     def has_router(self) -> bool:
         """Whether a node that is alive routes entries, as far as this one knows."""

@@ -41,7 +41,7 @@ def make_engine(
         return engine
     from parley.app.archive import with_cold_tier
 
-    return with_cold_tier(engine, config, metrics)
+    return with_cold_tier(engine, config, metrics, environment)
 
 
 def _make_engine(

@@ -12,18 +12,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from parley import __version__
+from parley.app.archive import archived_rows, cold_objects
 from parley.app.engines import make_engine
+from parley.archive.tiers import TieredEngine
 from parley.clock import Clock, iso
 from parley.config import Config
 from parley.delivery.webhooks import WEBHOOK_DELIVERIES
 from parley.errors import ConfigError, ParleyError
 from parley.ids import AUDIT, RANDOM_BITS, Ids, ulid
-from parley.keeping.backups import Backups
+from parley.keeping.backups import Backups, Say
 from parley.keeping.copies import CopyRefused, CopyReport, OnProgress, StoreCopy
 from parley.keeping.imports import ImportReport, WorkspaceImport
 from parley.keeping.manifests import Backup
 from parley.keeping.workspaces import Workspace
 from parley.model import AuditRecord
+from parley.objects.ports import Objects
 from parley.push.channel import PUSH_DELIVERIES
 from parley.store.check import check
 from parley.store.folder import DATABASE_NAME, lock_folder
@@ -58,6 +61,12 @@ class Restored(Struct):
 
     backup: Backup
     findings: Findings
+
+
+def backups_at(objects: Objects, config: Config | None, environment: Mapping[str, str], say: Say) -> Backups:
+    """The backups in an object store. `config`: of the store, which may have a cold tier."""
+    cold = cold_objects(config, environment) if config is not None and config.archive.target else None
+    return Backups(objects, say, cold)
 
 
 async def make_backup(backups: Backups, config: Config, clock: Clock, ids: Ids, *, is_full: bool) -> Backup:
@@ -157,7 +166,7 @@ async def copy_store(
                 locks.enter_context(lock_folder(Path(side.config.server.data)))
         try:
             theirs = require_transfer(source.engine.transfer, source.name)
-            ours = require_transfer(target.engine.transfer, target.name)
+            ours = require_transfer(_hot(target.engine).transfer, target.name)
             await target.engine.create(lambda _: None)
             await _refuse_trimmed(source)
             if checks:
@@ -172,16 +181,26 @@ async def copy_store(
             await target.engine.close()
 
 
+def _hot(engine: Engine) -> Engine:
+    """A copy is written to the engine: its own archiver moves what is old."""
+    return engine.hot if isinstance(engine, TieredEngine) else engine
+
+
 async def _refuse_trimmed(side: CopySide) -> None:
-    """Entries that were moved elsewhere are not in the store: as holes they would become voids."""
+    """Entries that were moved elsewhere are not in the engine: as holes they would become voids."""
+    if isinstance(side.engine, TieredEngine):
+        return
     async for chats in side.engine.inspection.chats(None):
         for chat in chats:
             if chat.trimmed_through:
-                raise CopyRefused(f"{chat.chat_id} has archived entries, which parley copy cannot carry over")
+                raise CopyRefused(
+                    f"{chat.chat_id} has archived entries: set archive.target in the configuration of the"
+                    " source, and they are copied, too"
+                )
 
 
 async def _check_side(side: CopySide) -> None:
-    findings = await check(side.engine.inspection)
+    findings = await check(side.engine.inspection, archived=archived_rows(side.engine))
     if not findings.is_clean:
         first = findings.breaches[0]
         raise CopyRefused(f"{side.name} is not sound ({first.invariant}: {first.says}): run parley check")

@@ -16,19 +16,28 @@ import structlog
 from parley.app.buses import BusEngine, EmbeddedBusEngine
 from parley.app.deliveries import Deliveries, make_delivery_admin
 from parley.app.engines import expired_sessions, make_engine, sealing
+from parley.app.files import make_attaching, make_files
+from parley.app.identities import Identities
 from parley.app.push import Push
 from parley.app.routing import LiveRouting, is_routed
+from parley.app.search import Search
 from parley.app.timeline import make_timeline
 from parley.app.tls import Certificate
 from parley.archive.erasures import BodyAdmin
 from parley.chats.accounts import AccountManager
+from parley.chats.audit_trail import AuditTrail
+from parley.chats.chat_admin import ChatAdmin
 from parley.chats.deletions import AccountDeletions
 from parley.chats.flight_recorder import FlightRecorder
 from parley.chats.invitations import InvitationService
+from parley.chats.links import LinkService
 from parley.chats.log_hasher import LogHasher
 from parley.chats.membership import Membership
+from parley.chats.message_life import MessageLife
 from parley.chats.pending import PendingSends
 from parley.chats.reader import ChatReader
+from parley.chats.reports import ReportService
+from parley.chats.search import SearchService
 from parley.chats.sender import LocalSender, Sender
 from parley.chats.timeline import LocalTraces, TraceSource
 from parley.chats.user_admin import UserAdmin
@@ -88,7 +97,8 @@ log = structlog.get_logger("parley.app")
 
 class App:
     """`gateway` serves clients, `ingest` appends, `delivery` publishes what was left behind,
-    `push` rings the devices of people who are away, `archiver` moves old entries to the cold tier."""
+    `push` rings the devices of people who are away, `archiver` moves old entries to the cold tier, `search`
+    keeps the index behind searches."""
 
     def __init__(
         self,
@@ -150,11 +160,20 @@ class App:
         self.log_hasher = LogHasher(store.log, store.log_hashes, metrics)
         self.reader = ChatReader(store.log, store.directory, store.cursors, self.log_hasher, clock)
         self.accounts = self._make_accounts()
+        self.identities = Identities(config, store, self.accounts, bus, clock, make_ids)
+        feed = self.bus_engine.feed if self.cluster is not None else None
+        self.search = Search(config, store, metrics, self.node_id, self.cluster, feed, environment)
+        self.files = make_files(
+            self.store, self.config, self.clock, self._ids, self.metrics, self._environment
+        )
+        self.life = self._make_life()
         self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
         self.deletions = self._make_deletions()
         self.invitations = InvitationService(
             self.membership, store.directory, store.invitations, store.relations, ephemeral.signals, clock
         )
+        trail = AuditTrail(store.audit, clock, self._ids)
+        self.reports = ReportService(store.reports, store.log, store.directory, trail, clock)
         self.body_admin = self._make_body_admin()
         self.deliveries = self._make_deliveries()
         self.push = self._make_push()
@@ -172,6 +191,7 @@ class App:
             self.membership,
             self.clock,
             partial(forget_devices, store.push.devices),
+            self.identities.api_tokens.forget_person,
         )
 
     def _watch_engines(self) -> None:
@@ -309,6 +329,19 @@ class App:
         local = LocalTraces(self.recorder.trace)
         return [local] if self.cluster is None else [local, self.cluster.traces]
 
+    def _make_user_admin(self) -> UserAdmin:
+        store = self.store
+        return UserAdmin(
+            self.accounts,
+            store.accounts,
+            store.account_admin,
+            store.audit,
+            self.deletions,
+            self.clock,
+            self._ids,
+            self.social.person_changed,
+        )
+
     def _make_gateway(self) -> Gateway:
         store, social = self.store, self.social
         self.rates = rates = SharedRates(self.ephemeral, self.clock)
@@ -325,21 +358,17 @@ class App:
             metrics=self.metrics,
             clock=self.clock,
         )
-        user_admin = UserAdmin(
-            self.accounts,
-            store.accounts,
-            store.account_admin,
-            store.audit,
-            self.deletions,
-            self.clock,
-            self._ids,
-            social.person_changed,
-        )
+        user_admin = self._make_user_admin()
         api = ApiServices(
             config=self.config,
             clock=self.clock,
+            random_bytes=secrets.token_bytes,
             accounts=self.accounts,
+            sign_in=self.identities.sign_in,
+            api_tokens=self.identities.api_tokens,
+            external_people=self.identities.external_people,
             user_admin=user_admin,
+            chat_admin=ChatAdmin(self.membership, self.invitations, store.directory, store.accounts),
             deliveries=make_delivery_admin(self.config, store, user_admin.audited, self.clock, self._ids),
             push=self.push.registrations,
             fanouts=FanoutAdmin(store.directory, store.push.fanouts, self.push.sizes, user_admin.audited),
@@ -347,6 +376,8 @@ class App:
             invitations=self.invitations,
             sender=self.sender,
             reader=self.reader,
+            life=self.life,
+            search=SearchService(self.search.searches, store.directory, store.relations),
             presence=social.presence,
             receipts=social.receipts,
             contacts=social.contacts,
@@ -355,13 +386,17 @@ class App:
             operator_view=self._view,
             timeline=make_timeline(self.config, store, self._traces, self.clock),
             body_admin=self.body_admin,
+            links=self._make_links(user_admin),
+            reports=self.reports,
+            files=self.files,
         )
         live = ConnectionServices(
             clock=self.clock,
             metrics=self.metrics,
-            accounts=self.accounts,
+            sign_in=self.identities.sign_in,
             sender=self.sender,
             reader=self.reader,
+            life=self.life,
             hub=self.hub,
             devices=devices,
             presence=social.presence,
@@ -388,6 +423,9 @@ class App:
             make_ids=self._ids,
         )
 
+    def _make_links(self, trail: AuditTrail) -> LinkService:
+        return LinkService(self.store.links, self.accounts, trail, self.clock, self._ids, secrets.token_bytes)
+
     # Life
 
     async def start(self) -> int:
@@ -401,6 +439,7 @@ class App:
     async def _start(self) -> int:
         self._lock = lock_folder(self.folder)
         await self.store.open()
+        await self.search.start(self.bus)
         await self.bus_engine.start()
         await self._check_ephemeral()
         await self.ephemeral.start()
@@ -421,13 +460,15 @@ class App:
     def _jobs(self) -> list[Job]:
         """The background jobs of a node with these roles."""
         jobs = [sealing(self.store.log, self.bus.publish), self.gateway.job, self._view.job]
-        jobs.append(self.log_hasher.job)
+        jobs += [self.log_hasher.job, *self.search.jobs]
         jobs += [*self.store.jobs(self.hub), *self.bus_engine.jobs(), *self.routing.jobs(self.hub)]
         jobs += self._routing_jobs()
         if self.ingest is not None:
             jobs += self.ingest.jobs()
         if not {"gateway", "delivery"}.isdisjoint(self.config.cluster.roles):
-            jobs.append(self.deletions.job)
+            jobs += [self.deletions.job, self.life.job]
+            if self.files is not None:
+                jobs.append(self.files.removal.job)
         if "delivery" in self.config.cluster.roles:
             jobs.append(expired_sessions(self.store.account_admin, self.clock))
             if self.deliveries is not None:
@@ -444,16 +485,50 @@ class App:
         def retention() -> Retention:
             from parley.app.archive import make_retention
 
-            return make_retention(self.store, self.config, self.clock, self.metrics, {})
+            return make_retention(
+                self.store, self.config, self.clock, self.metrics, self._environment, self.search.erased
+            )
 
-        return BodyAdmin(retention, self.store.cold_tier, self.store.erasures, self.clock)
+        store = self.store
+        return BodyAdmin(
+            retention,
+            store.cold_tier,
+            store.erasures,
+            store.erasure_reports,
+            self.clock,
+            partial(forget_devices, store.push.devices),
+            self.reports.forget_reasons,
+        )
+
+    def _make_life(self) -> MessageLife:
+        store, bodies = self.store, None
+        if store.cold_tier is not None and store.amendments is not None:
+            from parley.app.archive import make_eraser
+
+            bodies = make_eraser(store, self.config, self.clock, self.metrics, self._environment)
+        return MessageLife(
+            store.log,
+            store.directory,
+            self.sender,
+            store.amendments,
+            store.cold_tier,
+            bodies,
+            self.clock,
+            self.config.messages.edit_window_seconds,
+            self.search.forget,
+            faults.reach_from(self._environment),
+            make_attaching(store, self.clock, self.metrics, self._environment) if self.files else None,
+        )
 
     def _archive_jobs(self) -> list[Job]:
         if not self.config.archive.target and not self.config.retention.is_automatic:
             return []
         from parley.app.archive import archive_jobs
 
-        return archive_jobs(self.store, self.config, self.clock, self.metrics, self._environment)
+        trail = AuditTrail(self.store.audit, self.clock, self._ids)
+        return archive_jobs(
+            self.store, self.config, self.clock, self.metrics, self._environment, trail, self.search.erased
+        )
 
     def _routing_jobs(self) -> list[Job]:
         if not is_routed(self.config) or self.cluster is None:
@@ -490,6 +565,7 @@ class App:
         for part in (
             *leave,
             self.supervisor.stop,
+            self.search.close,
             self.routing.close,
             self.bus_engine.stop,
             self.ephemeral.close,
@@ -537,7 +613,14 @@ class App:
 
     async def _close(self) -> None:
         """A part that takes too long is left; the others are closed all the same."""
-        parts = [self.push.close, self.bus_engine.stop, self.ephemeral.close, self.store.close]
+        parts = [
+            self.identities.close,
+            self.search.close,
+            self.push.close,
+            self.bus_engine.stop,
+            self.ephemeral.close,
+            self.store.close,
+        ]
         if self.deliveries is not None:
             parts.insert(0, self.deliveries.close)
         if self.cluster is not None:

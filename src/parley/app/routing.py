@@ -15,7 +15,7 @@ from parley.core.jobs import Job
 from parley.ephemeral.ports import Interests
 from parley.gateway.interests import UNROUTED, HeadsWatch, Interest, InterestKeeper, NoInterest
 from parley.gateway.subscribers import Subscribers
-from parley.store.ports import Subscriptions
+from parley.store.subscriptions import Subscriptions
 from parley.telemetry import Metrics
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ An entry is trimmed only when every consumer has it, and the newest entry of a c
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -33,7 +34,6 @@ from parley.archive.manifest import (
     manifest_name,
     merged_from,
 )
-from parley.archive.objects import ColdObject, ColdObjectMissing, ColdObjects
 from parley.archive.reader import ArchiveReader
 from parley.archive.segment import (
     CHAIN_START,
@@ -46,6 +46,7 @@ from parley.archive.segment import (
 from parley.archive.tiers import rows_of
 from parley.clock import MS_PER_DAY, Clock, from_iso
 from parley.errors import StoreError
+from parley.objects.ports import ObjectExists, ObjectMissing, Objects, StoredObject
 from parley.store.cold.ports import ColdTier
 from parley.store.ports import (
     Inspection,
@@ -78,6 +79,8 @@ class CreatedAt(Struct, gc=False):
 
 decode_created_at = msgspec.json.Decoder(CreatedAt).decode
 OnProgress = Callable[[ArchiveProgress], None]
+NeededFrom = Callable[[str], Awaitable[int]]
+"""The lowest position of a chat that consumers have not done, as `ColdTier.needed_from`."""
 
 
 def nothing_told(_: ArchiveProgress) -> None:
@@ -85,19 +88,23 @@ def nothing_told(_: ArchiveProgress) -> None:
 
 
 class Archiver:
-    """`log` is the engine's own: what it has is what must be archived."""
+    """`log` is the engine's own: what it has is what must be archived.
+
+    `consumers`: those of which the engine does not know, because their offsets are elsewhere.
+    """
 
     def __init__(
         self,
         log_of_engine: Log,
         tier: ColdTier,
         inspection: Inspection,
-        objects: ColdObjects,
+        objects: Objects,
         reader: ArchiveReader,
         *,
         clock: Clock,
         metrics: Metrics,
         after_days: int,
+        consumers: Sequence[NeededFrom] = (),
         reach: Callable[[str], None] = lambda _: None,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
@@ -110,9 +117,10 @@ class Archiver:
         self._clock = clock
         self._metrics = metrics
         self._after_ms = after_days * MS_PER_DAY
+        self._consumers = consumers
         self._reach = reach
         self._replaced: list[str] = []
-        """ColdObjects that a newer manifest no longer names, to be deleted."""
+        """Objects that a newer manifest no longer names, to be deleted."""
 
     async def run(
         self, chat_ids: Sequence[str] | None = None, tell: OnProgress = nothing_told
@@ -123,7 +131,7 @@ class Archiver:
             for chat in page:
                 try:
                     await self.archive_chat(chat.chat_id, progress)
-                except (StoreError, ColdObjectMissing) as error:
+                except StoreError as error:
                     progress.failed[chat.chat_id] = str(error)
                     self._metrics.archive_failures.inc()
                     now = asyncio.get_running_loop().time()
@@ -189,7 +197,7 @@ class Archiver:
             merged = merged_from(manifest, len(entries), sum(len(one.wire or b"") for one in entries))
             kept = manifest.segments[: len(manifest.segments) - merged]
             before = [await self.segment(one) for one in manifest.segments[len(kept) :]]
-        except ColdObjectMissing:
+        except ObjectMissing:
             if await self._is_overtaken(chat_id, mark):
                 return None
             raise
@@ -223,7 +231,8 @@ class Archiver:
 
     async def _create(self, name: str, data: bytes) -> None:
         """An object with this content, as reading it back shows. A damaged one of this name is replaced."""
-        await self._objects.create(name, data)
+        with contextlib.suppress(ObjectExists):
+            await self._objects.create(name, data)
         if await self._objects.read(name) == data:
             return
         await self._objects.delete(name)
@@ -248,6 +257,7 @@ class Archiver:
         )
         if not await self._tier.record(chat_id, recorded):
             return None
+        self._reader.forget(chat_id)
         self._reach("archive_after_record")
         names = {one.name for one in segments}
         self._replaced += [one.name for one in manifest.segments if one.name not in names]
@@ -264,8 +274,11 @@ class Archiver:
         """
         if mark.is_trimming:
             await self._tier.trim(chat_id, mark.trimmed_through)
-        needed = await self._tier.needed_from(chat_id)
-        through = min(mark.archived_through, needed - 1)
+        needed_from = [self._tier.needed_from, *self._consumers]
+        through = mark.archived_through
+        for look in needed_from:  # the engine first: what it has published is there for those that follow
+            if through > mark.trimmed_through:
+                through = min(through, await look(chat_id) - 1)
         if through <= mark.trimmed_through:
             return
         manifest = await self._reader.manifest(chat_id, mark)
@@ -286,6 +299,11 @@ class Archiver:
         """The index of a segment."""
         return await self._reader.index(segment)
 
+    async def discard(self, segments: Sequence[SegmentEntry]) -> None:
+        """What was uploaded and not recorded: it may hold what another node has removed meanwhile."""
+        for segment in segments:
+            await self._objects.delete(segment.name)
+
     async def sweep(
         self, chat_id: str, must_go: Callable[[list[ArchivedEntry]], bool] = lambda _: False
     ) -> int:
@@ -300,22 +318,22 @@ class Archiver:
         named = {one.name for one in manifest.segments}
         named.add(manifest_name(chat_id, mark.version, mark.manifest))
         left = 0
-        async for stored in self._objects.list(f"{folder_of(chat_id)}/"):
+        for stored in await self._objects.find(f"{folder_of(chat_id)}/"):
             is_old = stored.modified_ms <= self._clock() - ORPHAN_MS_MIN
-            is_orphan = stored.name not in named
-            if is_orphan and (is_old or stored.name in replaced or await self._is_chosen(stored, must_go)):
-                await self._objects.delete(stored.name)
+            is_orphan = stored.key not in named
+            if is_orphan and (is_old or stored.key in replaced or await self._is_chosen(stored, must_go)):
+                await self._objects.delete(stored.key)
             else:
-                left += stored.bytes
+                left += stored.size_bytes
         return left
 
-    async def _is_chosen(self, stored: ColdObject, must_go: Callable[[list[ArchivedEntry]], bool]) -> bool:
+    async def _is_chosen(self, stored: StoredObject, must_go: Callable[[list[ArchivedEntry]], bool]) -> bool:
         """Whether an orphan is a segment with what must go; one that cannot be read goes, too."""
-        if not stored.name.endswith(SEGMENT_SUFFIX):
+        if not stored.key.endswith(SEGMENT_SUFFIX):
             return False
         try:
-            _, _, entries = check_segment(await self._objects.read(stored.name))
-        except (SegmentDamaged, ColdObjectMissing):
+            _, _, entries = check_segment(await self._objects.read(stored.key))
+        except (SegmentDamaged, ObjectMissing):
             return True
         return must_go(entries)
 

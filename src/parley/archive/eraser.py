@@ -1,38 +1,44 @@
-"""Removes bodies of messages for good, from both tiers. What is left at a position says that it was deleted.
+"""Changes entries where they are, in both tiers: removes bodies for good, or brings messages up to date.
 
 The log stays dense, and the chain of the archive stays what it was: segments are written again with the
 digest of what an entry was. In this order, so that an archiver at work meanwhile brings no body back:
 
-    1. replace the bodies in the engine
+    1. replace the entries in the engine
     2. write a new manifest, also if no segment changed: what an archiver has read before cannot be recorded
     3. write the segments again that hold such bodies, and delete the old ones
-    4. delete what an archiver left behind with such bodies in it; one that is not recorded deletes its own
+    4. delete what an archiver left behind with such bodies in it; one that is not recorded deletes its own,
+       and so does this
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Protocol
+
 import msgspec
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from parley.archive.archiver import Archiver
 from parley.archive.manifest import SegmentEntry
 from parley.archive.segment import ArchivedEntry, SegmentIndex
 from parley.archive.tiers import rows_of
-from parley.core.log_hash import without_body
-from parley.errors import StoreUnavailable
-from parley.model import Kind
+from parley.core.attachments import files_of
+from parley.core.message_life import tombstone
+from parley.errors import EntriesTrimmed, StoreUnavailable
+from parley.store.amendments import Amendments
 from parley.store.cold.ports import ColdTier
-from parley.store.ports import (
-    Log,
-)
+from parley.store.ports import Log
 from parley.store.rows import ArchiveMark
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX
 
 TRIES_MAX = 5
+AMEND_TRIES_MAX = 50
+"""Each time that one fails, another change of the same entry was made."""
 BORDER_ENTRIES_MAX = 64
 """So many entries below its mark an engine may still hold: those that share an item with later ones."""
+
+FILES_FIELD = b'"attachments":'
 
 decode_entry = msgspec.json.Decoder(Entry).decode
 encode_entry = msgspec.json.Encoder().encode
@@ -45,15 +51,50 @@ class Erased(Struct):
     cold: int = 0
     segments: int = 0
     left: dict[int, bytes] = field(default_factory=dict)
-    """What is left of archived entries next to the border."""
+    """What is left of archived entries right below the border, which the engine may still hold. Those above
+    it were replaced there before, by what the engine had, which may be newer."""
+    files: set[str] = field(default_factory=set)
+    """The ids of files that no message refers to any more."""
 
     @property
     def bodies(self) -> int:
         return self.hot + self.cold
 
 
+Told = Callable[[str], Awaitable[object]]
+"""Hears of each chat that has lost bodies, before the eraser goes on."""
+
+
+class AttachedFiles(Protocol):
+    """The files that messages refer to."""
+
+    async def mark(self, chat_id: str, attachment_ids: Iterable[str]) -> None:
+        """A message is about to lose these. Durable before it returns."""
+        ...
+
+    async def remove(self, chat_id: str, attachment_ids: Iterable[str]) -> None:
+        """No message refers to these any more: their bytes are gone when it returns."""
+        ...
+
+
+class Chooser(Protocol):
+    """Which entries are replaced, and by what."""
+
+    def left(self, wire: bytes) -> bytes | None:
+        """What an entry becomes; None if it stays as it is."""
+        ...
+
+    def may_be_in(self, segment: SegmentEntry) -> bool:
+        """Whether a segment may hold such an entry, by what its manifest says."""
+        ...
+
+    def may_be_of(self, index: SegmentIndex) -> bool:
+        """The same by its index."""
+        ...
+
+
 class Choice(Struct, frozen=True):
-    """Which messages lose their bodies: those of before a time, those of one person, or both."""
+    """Which messages and edits lose their bodies: those of before a time, those of one person, or both."""
 
     before: str = ""
     sender_id: str = ""
@@ -62,6 +103,11 @@ class Choice(Struct, frozen=True):
         is_due = not self.before or entry.created_at < self.before
         return is_due and (not self.sender_id or entry.sender_id == self.sender_id)
 
+    def left(self, wire: bytes) -> bytes | None:
+        entry = decode_entry(wire)
+        left = tombstone(entry) if self.takes(entry) else None
+        return None if left is None else encode_entry(left)
+
     def may_be_in(self, segment: SegmentEntry) -> bool:
         return segment.bodies > 0 and (not self.before or segment.oldest_at < self.before)
 
@@ -69,21 +115,73 @@ class Choice(Struct, frozen=True):
         return not self.sender_id or index.senders is None or self.sender_id in index.senders
 
 
-def tombstone(wire: bytes, choice: Choice) -> bytes | None:
-    """What is left of a message; None if it keeps its body, or has none."""
-    entry = decode_entry(wire)
-    if entry.kind != Kind.MESSAGE.value or entry.deleted is True or not choice.takes(entry):
-        return None
-    return encode_entry(replace(without_body(entry), deleted=True))
+class Replacement(Struct, frozen=True):
+    """What some entries become: `amend` gets each of them by its number."""
+
+    sequences: frozenset[int]
+    amend: Callable[[Entry], Entry | None]
+
+    def left(self, wire: bytes) -> bytes | None:
+        entry = decode_entry(wire)
+        left = self.amend(entry) if entry.sequence in self.sequences else None
+        return None if left is None else encode_entry(left)
+
+    def may_be_in(self, segment: SegmentEntry) -> bool:
+        return any(segment.first <= sequence <= segment.last for sequence in self.sequences)
+
+    def may_be_of(self, index: SegmentIndex) -> bool:
+        return True
 
 
 class Eraser:
-    """`log` is the engine's own. `archiver`: writes segments; None without a cold tier."""
+    """`log` is the engine's own. `archiver`: writes segments; None without a cold tier. `amendments`: what
+    changes one entry in the engine; only `amend` needs it. `told`: who hears of what `erase` has done.
+    """
 
-    def __init__(self, log: Log, tier: ColdTier, archiver: Archiver | None) -> None:
+    def __init__(
+        self,
+        log: Log,
+        tier: ColdTier,
+        archiver: Archiver | None,
+        amendments: Amendments | None = None,
+        told: Told | None = None,
+        files: AttachedFiles | None = None,
+    ) -> None:
+        self._told = told
+        self._files = files
         self._log = log
         self._tier = tier
+        self._amendments = amendments
         self._archiver = archiver
+
+    async def amend(
+        self, chat_id: str, sequences: Iterable[int], amend: Callable[[Entry], Entry | None]
+    ) -> None:
+        """Replace these entries by what `amend` makes of each, wherever they are. May be repeated.
+
+        `amend` decides by the entry that it gets: another node may have changed it meanwhile.
+        """
+        choice, erased = Replacement(frozenset(sequences), amend), Erased()
+        for sequence in sorted(choice.sequences):
+            erased.hot += await self._amend_hot(chat_id, sequence, choice, erased)
+        if self._archiver is not None:
+            await self._erase_cold(self._archiver, chat_id, choice, erased, dry=False)
+        await self._remove_files(chat_id, erased)
+
+    async def _amend_hot(self, chat_id: str, sequence: int, choice: Chooser, erased: Erased) -> int:
+        assert self._amendments is not None
+        for _ in range(AMEND_TRIES_MAX):
+            try:
+                page = await self._log.read(chat_id, sequence - 1, 1)
+            except EntriesTrimmed:
+                return 0
+            left = choice.left(page.entries[0]) if page.entries else None
+            if left is None:
+                return 0
+            await self._mark_files(chat_id, dropped_files(page.entries[0], left), erased)
+            if await self._amendments.replace(chat_id, sequence, page.entries[0], left):
+                return 1
+        raise StoreUnavailable(f"the entry at {sequence} is being written to by too many at once")
 
     async def erase(self, chat_id: str, choice: Choice, *, dry: bool = False) -> Erased:
         """Remove the bodies of the chosen messages of a chat. `dry`: only count them. May be repeated."""
@@ -91,7 +189,19 @@ class Eraser:
         await self._erase_hot(chat_id, choice, erased, dry=dry)
         if self._archiver is not None:
             await self._erase_cold(self._archiver, chat_id, choice, erased, dry=dry)
+        await self._remove_files(chat_id, erased)
+        if self._told is not None and erased.bodies and not dry:
+            await self._told(chat_id)
         return erased
+
+    async def _mark_files(self, chat_id: str, attachment_ids: set[str], erased: Erased) -> None:
+        if attachment_ids and self._files is not None:
+            await self._files.mark(chat_id, sorted(attachment_ids))
+            erased.files |= attachment_ids
+
+    async def _remove_files(self, chat_id: str, erased: Erased) -> None:
+        if erased.files and self._files is not None:
+            await self._files.remove(chat_id, sorted(erased.files))
 
     async def scrub(self) -> None:
         """Nothing that was removed is left in a file of the engine."""
@@ -102,11 +212,14 @@ class Eraser:
         while True:
             page = await self._log.read(chat_id, after, PAGE_ENTRIES_MAX)
             found: dict[int, bytes] = {}
+            files: set[str] = set()
             for sequence, wire in rows_of(page):
-                left = tombstone(wire, choice) if wire is not None else None
-                if left is not None:
+                left = choice.left(wire) if wire is not None else None
+                if left is not None and wire is not None:
                     found[sequence] = left
+                    files |= dropped_files(wire, left)
             if found and not dry:
+                await self._mark_files(chat_id, files, erased)
                 await self._tier.redact(chat_id, found)
             erased.hot += len(found)
             after = page.to_sequence
@@ -120,7 +233,7 @@ class Eraser:
         self,
         archiver: Archiver,
         chat_id: str,
-        choice: Choice,
+        choice: Chooser,
         erased: Erased,
         *,
         dry: bool,
@@ -135,17 +248,19 @@ class Eraser:
                 new = None
                 if choice.may_be_in(segment) and choice.may_be_of(await archiver.index(segment)):
                     new = await self._without(archiver, chat_id, segment, segments, choice, attempt, dry=dry)
-                    border = mark.trimmed_through - BORDER_ENTRIES_MAX
-                    attempt.left = {at: left for at, left in attempt.left.items() if at > border}
+                    border = range(mark.trimmed_through - BORDER_ENTRIES_MAX + 1, mark.trimmed_through + 1)
+                    attempt.left = {at: left for at, left in attempt.left.items() if at in border}
                 segments.append(new or segment)
             if dry or (not attempt.segments and not must_bump):
                 erased.cold += attempt.cold
                 return
+            await self._mark_files(chat_id, attempt.files, erased)
             await self._tier.redact(chat_id, attempt.left)
             if await archiver.record(chat_id, mark, manifest, segments) is not None:
                 erased.cold, erased.segments = attempt.cold, attempt.segments
                 await archiver.sweep(chat_id, lambda entries: _holds(entries, choice))
                 return
+            await archiver.discard([one for one in segments if one not in manifest.segments])
         raise StoreUnavailable(f"the archive of {chat_id} is being written by too many at once")
 
     async def _without(
@@ -154,7 +269,7 @@ class Eraser:
         chat_id: str,
         segment: SegmentEntry,
         before: list[SegmentEntry],
-        choice: Choice,
+        choice: Chooser,
         erased: Erased,
         *,
         dry: bool,
@@ -163,8 +278,9 @@ class Eraser:
         entries = await archiver.segment(segment)
         found = 0
         for place, entry in enumerate(entries):
-            left = tombstone(entry.wire, choice) if entry.wire is not None else None
-            if left is not None:
+            left = choice.left(entry.wire) if entry.wire is not None else None
+            if left is not None and entry.wire is not None:
+                erased.files |= dropped_files(entry.wire, left)
                 entries[place] = ArchivedEntry(entry.sequence, left, entry.digest)
                 erased.left[entry.sequence] = left
                 found += 1
@@ -175,5 +291,12 @@ class Eraser:
         return await archiver.upload(chat_id, entries, before)
 
 
-def _holds(entries: list[ArchivedEntry], choice: Choice) -> bool:
-    return any(entry.wire is not None and tombstone(entry.wire, choice) is not None for entry in entries)
+def dropped_files(before: bytes, after: bytes) -> set[str]:
+    """The files that an entry refers to, and what is left of it does not."""
+    if FILES_FIELD not in before:
+        return set()
+    return {*files_of(decode_entry(before))} - {*files_of(decode_entry(after))}
+
+
+def _holds(entries: list[ArchivedEntry], choice: Chooser) -> bool:
+    return any(entry.wire is not None and choice.left(entry.wire) is not None for entry in entries)

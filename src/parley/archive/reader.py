@@ -1,20 +1,28 @@
 """Reads archived entries: only the blocks that are needed, with a bounded cache of what was read.
 
 The engine is asked for every read which manifest counts, so a node never serves what another has rewritten.
-Segments and manifests never change, so what is cached under their names is right for ever.
+Segments and manifests never change, so what is cached under their names is right for ever. But a body that
+was removed must not stay in memory: blocks of a chat go when its manifest is another one, and any block some
+minutes after its last use.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
 import structlog
 
-from parley.archive.manifest import ArchiveManifest, SegmentEntry, decode_manifest, manifest_name
-from parley.archive.objects import ColdObjectMissing, ColdObjects
+from parley.archive.manifest import (
+    ArchiveManifest,
+    SegmentEntry,
+    decode_manifest,
+    folder_of,
+    manifest_name,
+)
 from parley.archive.segment import (
     BlockPlace,
     SegmentDamaged,
@@ -23,7 +31,7 @@ from parley.archive.segment import (
     decode_wires,
 )
 from parley.errors import StoreUnavailable
-from parley.store.cold.ports import ColdTier
+from parley.objects.ports import ObjectMissing, Objects
 from parley.store.paging import Row
 from parley.store.rows import ArchiveMark
 from parley.telemetry import Metrics
@@ -37,15 +45,29 @@ READ_AHEAD_BYTES = 512 * 1024
 FETCH_BYTES_MAX = 4 * READ_AHEAD_BYTES
 MANIFESTS_CACHED_MAX = 2_000
 INDEXES_CACHED_MAX = 1_000
+VERSIONS_KEPT_MAX = 20_000
+BLOCK_UNUSED_SECONDS_MAX = 300.0
+"""So long after its last use a block stays in memory."""
 
 log = structlog.get_logger("parley.archive")
 
 
-class BlockCache:
-    """Blocks of entries, as JSON, by segment and first number; the least recently used is dropped first."""
+class Marks(Protocol):
+    """Who knows which manifest of a chat counts: a `ColdTier`."""
 
-    def __init__(self, bytes_max: int) -> None:
+    async def marks(self, chat_ids: Sequence[str]) -> dict[str, ArchiveMark]: ...
+
+
+class BlockCache:
+    """Blocks of entries, as JSON, by segment and first number; the least recently used is dropped first.
+
+    `seconds`: a clock that only rises.
+    """
+
+    def __init__(self, bytes_max: int, seconds: Callable[[], float]) -> None:
         self._bytes_max = bytes_max
+        self._seconds = seconds
+        self._used: dict[tuple[str, int], float] = {}
         self._blocks: OrderedDict[tuple[str, int], list[bytes | None]] = OrderedDict()
         self._bytes: dict[tuple[str, int], int] = {}
         self.size_bytes = 0
@@ -54,15 +76,31 @@ class BlockCache:
         found = self._blocks.get(key)
         if found is not None:
             self._blocks.move_to_end(key)
+            self._used[key] = self._seconds()
         return found
 
     def put(self, key: tuple[str, int], wires: list[bytes | None]) -> None:
         size = sum([len(wire) for wire in wires if wire is not None])
         self.size_bytes += size - self._bytes.get(key, 0)
         self._blocks[key], self._bytes[key] = wires, size
+        self._used[key] = self._seconds()
         while self.size_bytes > self._bytes_max and self._blocks:
-            oldest, _ = self._blocks.popitem(last=False)
-            self.size_bytes -= self._bytes.pop(oldest)
+            self._drop(next(iter(self._blocks)))
+
+    def _drop(self, key: tuple[str, int]) -> None:
+        del self._blocks[key], self._used[key]
+        self.size_bytes -= self._bytes.pop(key)
+
+    def drop_chat(self, chat_id: str) -> None:
+        folder = f"{folder_of(chat_id)}/"
+        for key in [key for key in self._blocks if key[0].startswith(folder)]:
+            self._drop(key)
+
+    def drop_unused(self) -> None:
+        """Blocks that nobody has read for a while. Those of replaced segments are never read again."""
+        before = self._seconds() - BLOCK_UNUSED_SECONDS_MAX
+        while self._blocks and self._used[next(iter(self._blocks))] < before:
+            self._drop(next(iter(self._blocks)))
 
 
 class ArchiveReader:
@@ -70,17 +108,20 @@ class ArchiveReader:
 
     def __init__(
         self,
-        tier: ColdTier,
-        objects: ColdObjects,
+        tier: Marks,
+        objects: Objects,
         metrics: Metrics,
         cache_bytes: int,
         seconds_max: float = READ_SECONDS_MAX,
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tier = tier
         self._objects = objects
         self._metrics = metrics
         self._seconds_max = seconds_max
-        self._blocks = BlockCache(cache_bytes)
+        self._blocks = BlockCache(cache_bytes, seconds)
+        self._versions: dict[str, int] = {}
+        """Of the manifest by which each chat was last read here."""
         self._manifests: OrderedDict[str, ArchiveManifest] = OrderedDict()
         self._indexes: OrderedDict[str, SegmentIndex] = OrderedDict()
 
@@ -100,16 +141,30 @@ class ArchiveReader:
         for is_last in (False, True):
             try:
                 return await self._read(await self.manifest(chat_id, mark), first, last)
-            except ColdObjectMissing as missing:
+            except ObjectMissing as missing:
                 # What was rewritten meanwhile is deleted under its old name.
                 newer = await self._mark(chat_id)
                 if is_last or newer.version == mark.version:
-                    raise SegmentDamaged(f"{missing} is missing") from missing
+                    raise SegmentDamaged(f"{missing.key} is missing") from missing
                 mark = newer
         raise AssertionError("the second round returns or raises")
 
     async def _mark(self, chat_id: str) -> ArchiveMark:
-        return (await self._tier.marks([chat_id])).get(chat_id, ArchiveMark())
+        mark = (await self._tier.marks([chat_id])).get(chat_id, ArchiveMark())
+        if self._versions.get(chat_id, mark.version) != mark.version:
+            self.forget(chat_id)
+        if len(self._versions) >= VERSIONS_KEPT_MAX:
+            self._versions.clear()
+        self._versions[chat_id] = mark.version
+        return mark
+
+    def forget(self, chat_id: str) -> None:
+        """Segments of this chat were replaced: what they held is in no memory of this reader."""
+        self._blocks.drop_chat(chat_id)
+
+    async def forget_unused(self) -> None:
+        """What nobody has read for a while is dropped: another node may have replaced it."""
+        self._blocks.drop_unused()
 
     async def _in_time(self, chat_id: str, work: Callable[[], Awaitable[T]]) -> T:
         try:
@@ -130,7 +185,7 @@ class ArchiveReader:
             raise
 
     async def manifest(self, chat_id: str, mark: ArchiveMark) -> ArchiveManifest:
-        """The manifest that a mark names. ColdObjectMissing, SegmentDamaged: it is not there as it was."""
+        """The manifest that a mark names. ObjectMissing, SegmentDamaged: it is not there as it was."""
         if mark.version == 0:
             return ArchiveManifest(chat_id=chat_id)
         name = manifest_name(chat_id, mark.version, mark.manifest)
@@ -144,7 +199,8 @@ class ArchiveReader:
         """The index of a segment."""
 
         async def load() -> SegmentIndex:
-            part = self._objects.read_range(segment.name, segment.index_offset, segment.bytes)
+            length = segment.bytes - segment.index_offset
+            part = self._objects.read_range(segment.name, segment.index_offset, length)
             return decode_index(await self._fetch(part), segment.index_offset)
 
         return await _cached(self._indexes, segment.name, load, INDEXES_CACHED_MAX)
@@ -189,7 +245,7 @@ class ArchiveReader:
                 break
             places.append(place)
         start, end = wanted.offset, places[-1].offset + places[-1].length
-        data = await self._fetch(self._objects.read_range(segment.name, start, end))
+        data = await self._fetch(self._objects.read_range(segment.name, start, end - start))
         parts = [
             (place, data[place.offset - start : place.offset - start + place.length]) for place in places
         ]

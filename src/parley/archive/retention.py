@@ -125,7 +125,7 @@ class Retention:
                 self._add(report, line, "erasure", is_done=not dry)
             report.chats += 1
             show(report)
-        if report.bodies and not dry:
+        if not dry:  # also without bodies: the profile was emptied before
             await self._eraser.scrub()
         return report
 

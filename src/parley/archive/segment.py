@@ -26,8 +26,8 @@ import msgspec
 import zstandard
 from msgspec import Struct
 
+from parley.core.message_life import BODIED_KINDS
 from parley.errors import StoreError
-from parley.model import Kind
 
 T = TypeVar("T")
 
@@ -44,7 +44,6 @@ CHAIN_START = bytes(32)
 """The chain before the first entry of a chat."""
 DIGEST_BYTES = 32
 CHECKSUM_BYTES = 8
-BODIED_KIND = Kind.MESSAGE.value
 VOID, ENTRY, ERASED = 0, 1, 2
 """Kinds of records."""
 LENGTH = struct.Struct(">I")
@@ -148,7 +147,7 @@ class EntryFacts(Struct, gc=False):
 
     @property
     def has_body(self) -> bool:
-        return self.kind == BODIED_KIND and not self.deleted
+        return self.kind in BODIED_KINDS and not self.deleted
 
 
 decode_facts = msgspec.json.Decoder(EntryFacts).decode

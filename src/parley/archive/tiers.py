@@ -7,19 +7,37 @@ and what is in the engine is still served.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from parley.archive.objects import ColdObjects
+from parley.archive.bulk import ArchivedLogs, TieredTransfer
 from parley.archive.reader import ArchiveReader
 from parley.core.jobs import Job
 from parley.errors import EntriesTrimmed, StoreUnavailable
-from parley.model import AppendResult, ChatSummary, Draft, Head, Kind, OverviewPage, Page, Persisted
+from parley.model import (
+    AppendResult,
+    ChatSummary,
+    Draft,
+    ErasureReport,
+    Head,
+    Kind,
+    Link,
+    MessageReport,
+    OverviewPage,
+    Page,
+    Persisted,
+)
+from parley.objects.ports import ObjectMissing, Objects
+from parley.store.amendments import Amendments
+from parley.store.attachments import Attachments
+from parley.store.books import Book
 from parley.store.cold.ports import ColdTier, Erasures
 from parley.store.delivery.ports import DeliveryStore
+from parley.store.identities.ports import ApiTokens, ExternalIds
 from parley.store.paging import Row, fitting, page_of
 from parley.store.ports import (
     AccountAdmin,
@@ -41,14 +59,17 @@ from parley.store.ports import (
     Overviews,
     Relations,
     Repairs,
-    Subscriptions,
 )
 from parley.store.push.ports import PushStore
 from parley.store.rows import Finding
+from parley.store.subscriptions import Subscriptions
 from parley.store.transfer import Transfer
 from parley.wire.limits import PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
 
+PROBED = "probe"
+"""A name that no object has: a store that says so can be read."""
 BORDERS_REMEMBERED_MAX = 20_000
+FORGET_SECONDS = 60.0
 ROWS_PER_LOOK = 200
 """Going back, so many archived entries are read before their size is looked at."""
 
@@ -233,8 +254,11 @@ class TieredOverviews:
 class TieredEngine:
     """An `Engine` with a cold tier: the engine's own ports, with a log and overviews over both tiers."""
 
-    def __init__(self, engine: Engine, tier: ColdTier, archive: ArchiveReader, objects: ColdObjects) -> None:
+    def __init__(
+        self, engine: Engine, tier: ColdTier, archive: ArchiveReader, objects: Objects, bulk: ArchivedLogs
+    ) -> None:
         self.tier = tier
+        self.bulk = bulk
         self.archive = archive
         self.objects = objects
         self._engine = engine
@@ -273,6 +297,26 @@ class TieredEngine:
     @property
     def audit(self) -> AuditLog:
         return self._engine.audit
+
+    @property
+    def api_tokens(self) -> ApiTokens:
+        return self._engine.api_tokens
+
+    @property
+    def external_ids(self) -> ExternalIds:
+        return self._engine.external_ids
+
+    @property
+    def links(self) -> Book[Link]:
+        return self._engine.links
+
+    @property
+    def reports(self) -> Book[MessageReport]:
+        return self._engine.reports
+
+    @property
+    def erasure_reports(self) -> Book[ErasureReport]:
+        return self._engine.erasure_reports
 
     @property
     def relations(self) -> Relations:
@@ -320,11 +364,20 @@ class TieredEngine:
 
     @property
     def transfer(self) -> Transfer | None:
-        return self._engine.transfer
+        transfer = self._engine.transfer
+        return None if transfer is None else TieredTransfer(transfer, self.bulk)
 
     @property
     def erasures(self) -> Erasures | None:
         return self._engine.erasures
+
+    @property
+    def amendments(self) -> Amendments | None:
+        return self._engine.amendments
+
+    @property
+    def attachments(self) -> Attachments:
+        return self._engine.attachments
 
     @property
     def listing(self) -> Listing:
@@ -349,8 +402,8 @@ class TieredEngine:
         async for finding in self._engine.diagnose():
             yield finding
         try:
-            async for _ in self.objects.list("chats/"):
-                break
+            with contextlib.suppress(ObjectMissing):
+                await self.objects.read(PROBED)
         except StoreUnavailable as error:
             remedy = "check archive.target, its credentials, and whether the bucket exists"
             yield Finding("wrong", "cold tier", str(error), remedy)
@@ -361,7 +414,13 @@ class TieredEngine:
         await self._engine.open()
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
-        return self._engine.jobs(subscriptions)
+        forgetting = Job(
+            name="archive_memory",
+            run=self.archive.forget_unused,
+            interval_seconds=FORGET_SECONDS,
+            timeout_seconds=None,
+        )
+        return [*self._engine.jobs(subscriptions), forgetting]
 
     async def close(self) -> None:
         await self._engine.close()

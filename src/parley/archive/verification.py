@@ -10,9 +10,9 @@ from msgspec import Struct
 
 from parley.archive.archiver import checked
 from parley.archive.manifest import SegmentEntry, decode_manifest, folder_of, manifest_name
-from parley.archive.objects import ColdObjectMissing, ColdObjects
 from parley.archive.segment import CHAIN_START, ArchivedEntry, SegmentDamaged, header_of
 from parley.archive.tiers import rows_of
+from parley.objects.ports import ObjectMissing, Objects
 from parley.store.cold.ports import ColdTier
 from parley.store.ports import (
     Inspection,
@@ -44,7 +44,7 @@ class Verification(Struct):
 class ArchiveVerifier:
     """Changes nothing. `hot` is the engine's own log: what is in both tiers must be the same."""
 
-    def __init__(self, hot: Log, tier: ColdTier, inspection: Inspection, objects: ColdObjects) -> None:
+    def __init__(self, hot: Log, tier: ColdTier, inspection: Inspection, objects: Objects) -> None:
         self._hot = hot
         self._tier = tier
         self._inspection = inspection
@@ -71,7 +71,7 @@ class ArchiveVerifier:
         name = manifest_name(chat_id, mark.version, mark.manifest)
         try:
             manifest = decode_manifest(await self._objects.read(name), mark)
-        except ColdObjectMissing:
+        except ObjectMissing:
             yield ArchiveFault(chat_id, name, await self._why_missing(chat_id, mark))
             return
         except SegmentDamaged as error:
@@ -100,8 +100,8 @@ class ArchiveVerifier:
     async def _why_missing(self, chat_id: str, mark: ArchiveMark) -> str:
         """A manifest that is older than the recorded one is not read, and is worth to be told."""
         versions = [0]
-        async for stored in self._objects.list(f"{folder_of(chat_id)}/"):
-            label, _, rest = stored.name.rpartition("/")[2].partition("-")
+        for stored in await self._objects.find(f"{folder_of(chat_id)}/"):
+            label, _, rest = stored.key.rpartition("/")[2].partition("-")
             if label == "manifest":
                 versions.append(int(rest.partition("-")[0]))
         if max(versions):
@@ -114,7 +114,7 @@ class ArchiveVerifier:
     async def _segment(self, segment: SegmentEntry, previous: bytes) -> list[ArchivedEntry]:
         try:
             data = await self._objects.read(segment.name)
-        except ColdObjectMissing as error:
+        except ObjectMissing as error:
             raise SegmentDamaged(f"it is missing: {segment.first} to {segment.last} are lost") from error
         entries = await asyncio.to_thread(checked, segment, data)
         if header_of(data).previous != previous.hex():

@@ -37,7 +37,7 @@ class Listener(Protocol):
         ...
 
     def sessions_ended(self, session_ids: list[str]) -> None:
-        """These sessions may no longer be used."""
+        """These sessions may no longer be used; a user id among them means all that this person has."""
         ...
 
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from parley import ids
 from parley.bus.ports import Bus
 from parley.chats.hash_queue import HashQueue
-from parley.clock import MS_PER_DAY, Clock, iso
+from parley.clock import MS_PER_DAY, MS_PER_SECOND, Clock, iso
 from parley.core.passwords import weakness
 from parley.errors import (
     ACCOUNT_DISABLED,
@@ -46,6 +46,10 @@ USED_EVERY_MS = 60 * 60 * 1_000
 """How exact "last used" is. Each note is a write of its own on DynamoDB, for everybody who is connected."""
 USERNAME = re.compile(rf"[a-z0-9._-]{{1,{USERNAME_LETTERS_MAX}}}")
 
+PROLONGED_MS = SESSION_DAYS * MS_PER_DAY
+"""How long after its last use a session ends, unless it ends at a fixed time."""
+
+BAD_EXPIRY = BAD_REQUEST.because(f"expires_in_seconds is more than 0, and less than {SESSION_DAYS} days")
 BAD_USERNAME = BAD_REQUEST.because(f"a username is 1 to {USERNAME_LETTERS_MAX} of a-z 0-9 . _ -")
 BAD_DEVICE = BAD_REQUEST.because(f"device_id is 1 to {DEVICE_ID_LETTERS_MAX} printable characters")
 BAD_DEVICE_NAME = BAD_REQUEST.because(f"device_name has at most {DEVICE_NAME_LETTERS_MAX} characters")
@@ -84,6 +88,14 @@ class NoAccountEvents:
         return nullcontext()
 
 
+Claim = Callable[[str], AbstractAsyncContextManager[None]]
+
+
+def no_claim(user_id: str) -> AbstractAsyncContextManager[None]:
+    """Nothing else belongs to the account."""
+    return nullcontext()
+
+
 class AccountManager:
     """Accounts and sessions, with the slow hashing on threads of its own.
 
@@ -119,16 +131,24 @@ class AccountManager:
         self._changed = changed
 
     async def register(
-        self, username: str, password: str, is_operator: bool = False, address: str = ""
+        self,
+        username: str,
+        password: str,
+        is_operator: bool = False,
+        address: str = "",
+        is_bot: bool = False,
+        claim: Claim = no_claim,
     ) -> User:
+        """`claim` is entered with the id of the account just before it is added, which happens inside."""
         check_username(username)
         self._check_password(password, username)
         if await self._accounts.user_by_name(username) is not None:
             raise Refused(USERNAME_TAKEN)
         hashed = await self._hash(password, address)
         now_ms = self._clock()
-        user = User(self._ids.next(ids.USER, now_ms), username, username, "", is_operator, iso(now_ms))
-        async with self.events.created(user.user_id, now_ms):
+        user_id = self._ids.next(ids.USER, now_ms)
+        user = User(user_id, username, username, "", is_operator, iso(now_ms), is_bot=is_bot)
+        async with claim(user_id), self.events.created(user_id, now_ms):
             if not await self._accounts.add_user(user, hashed):
                 raise Refused(USERNAME_TAKEN)
         return user
@@ -148,13 +168,22 @@ class AccountManager:
         return token, session
 
     async def open_session(
-        self, user_id: str, device_id: str, device_name: str, address: str = ""
+        self,
+        user_id: str,
+        device_id: str,
+        device_name: str,
+        address: str = "",
+        expires_in_seconds: int | None = None,
     ) -> tuple[str, Session]:
         """A new token and its session; the store keeps the token's hash alone.
 
-        A person with too many sessions loses the one that was used least recently.
+        A person with too many sessions loses the one that was used least recently. `expires_in_seconds`: it
+        ends then, however often it is used.
         """
         token = TOKEN_PREFIX + self._random_bytes(TOKEN_BYTES).hex()
+        fixed_ms = expires_in_seconds * MS_PER_SECOND if expires_in_seconds is not None else None
+        if fixed_ms is not None and not 0 < fixed_ms < PROLONGED_MS:
+            raise Refused(BAD_EXPIRY)
         now_ms = self._clock()
         session = Session(
             session_id=self._ids.next(ids.SESSION, now_ms),
@@ -163,7 +192,7 @@ class AccountManager:
             device_name=device_name,
             created_at_ms=now_ms,
             last_used_at_ms=now_ms,
-            expires_at_ms=now_ms + SESSION_DAYS * MS_PER_DAY,
+            expires_at_ms=now_ms + (PROLONGED_MS if fixed_ms is None else fixed_ms),
             origin=origin_of(user_id, address),
         )
         await self._accounts.add_session(session, hash_token(token))
@@ -196,7 +225,7 @@ class AccountManager:
         now_ms = self._clock()
         if session is None or session.expires_at_ms <= now_ms:
             raise Refused(UNAUTHENTICATED)
-        if now_ms - session.last_used_at_ms >= USED_EVERY_MS:
+        if now_ms - session.last_used_at_ms >= USED_EVERY_MS and is_prolonged(session):
             self._cursors.note_used(token_hash, now_ms)
         return session
 
@@ -231,11 +260,27 @@ class AccountManager:
 
     async def set_password(self, user_id: str, new: str, address: str = "", but: str = "") -> None:
         """Whatever the password was; ends all sessions but one."""
-        self._check_password(new, (await self.user(user_id)).username)
-        hashed = await self._hash(new, address)
+        hashed = await self.hashed(new, (await self.user(user_id)).username, address)
+        await self.store_password(user_id, hashed, but)
+
+    async def hashed(self, password: str, username: str, address: str = "") -> str:
+        """The hash of a password that this person may have."""
+        self._check_password(password, username)
+        return await self._hash(password, address)
+
+    async def store_password(self, user_id: str, hashed: str, but: str = "") -> None:
+        """Ends all sessions but one."""
         async with self._updating:
             await self._accounts.update_user(await self.user(user_id), hashed)
         await self.end_all_sessions(user_id, but)
+
+    async def prove(self, user_id: str, password: str, address: str = "") -> None:
+        """Refused unless this is the person's password. Who has none proves nothing: their token did."""
+        user = await self.user(user_id)
+        found = await self._accounts.user_by_name(user.username)
+        if found is not None and not found[1]:
+            return
+        await self._verify(user.username, password, address)
 
     async def sessions(self, user_id: str) -> list[Session]:
         now_ms = self._clock()
@@ -277,9 +322,11 @@ class AccountManager:
         await self._cursors.forget_device(user_id, device_id)
 
     async def end_all_sessions(self, user_id: str, but: str = "") -> None:
-        """Also those that have expired."""
+        """Also those that have expired. Unless one is to stay, the sockets of other tokens close, too."""
         found = [session.session_id for session in await self._accounts.sessions(user_id)]
         await self.end_sessions(user_id, [session_id for session_id in found if session_id != but])
+        if not but:
+            self._bus.publish_sessions_ended([user_id])
 
     async def end_sessions(self, user_id: str, session_ids: list[str]) -> list[str]:
         """Those that existed. Their sockets close on every node."""
@@ -298,9 +345,9 @@ class AccountManager:
             raise Refused(WRONG_PASSWORD)
         if not self._decoy:
             self._decoy = await self._hash(self._random_bytes(16).hex(), address)
-        stored = found[1] if found is not None else self._decoy
+        stored = (found[1] if found is not None else "") or self._decoy  # some have no password
         matches = await self._hashes.run(address, lambda: _matches(stored, password))
-        if found is None or not matches:
+        if found is None or not found[1] or not matches:
             raise Refused(WRONG_PASSWORD)
         return found
 
@@ -321,6 +368,11 @@ class AccountManager:
 
 def hash_token(token: str) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).digest()
+
+
+def is_prolonged(session: Session) -> bool:
+    """Whether each use lengthens a session; one with a fixed end was made shorter."""
+    return session.expires_at_ms - session.last_used_at_ms >= PROLONGED_MS
 
 
 def origin_of(user_id: str, address: str) -> str:

@@ -38,7 +38,7 @@ log = structlog.get_logger("parley.accounts")
 class AccountDeletions:
     """Finishes deletions that were begun on any node, or by a command.
 
-    `forget_devices`: a person's devices are not rung any more.
+    `forget_devices`: a person's devices are not rung any more. `forget_tokens`: nor do programs act for them.
     """
 
     def __init__(
@@ -49,7 +49,8 @@ class AccountDeletions:
         invitations: Invitations,
         membership: Membership,
         clock: Clock,
-        forget_devices: Callable[[str], Awaitable[None]],
+        forget_devices: Callable[[str], Awaitable[int]],
+        forget_tokens: Callable[[str], Awaitable[None]],
     ) -> None:
         self._admin = admin
         self._directory = directory
@@ -58,6 +59,7 @@ class AccountDeletions:
         self._membership = membership
         self._clock = clock
         self._forget_devices = forget_devices
+        self._forget_tokens = forget_tokens
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -93,6 +95,7 @@ class AccountDeletions:
         for relation in Relation:
             await self._forget(user_id, relation)
         await self._forget_devices(user_id)
+        await self._forget_tokens(user_id)
         while pending := await self._invitations.of_user(user_id, "", INVITATIONS_PER_PAGE):
             for invitation in pending:
                 await self._invitations.end(user_id, invitation.chat_id)

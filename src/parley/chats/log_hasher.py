@@ -1,9 +1,9 @@
 """The hashes of logs: computed behind the appends, stored at every 25th position, ready when a page is read.
 
-An append does not hash. A job follows the chats that have news, at a pace that costs about 2% of a core, and
-stores what it computes. A page needs the hash at its end: from memory, or from the nearest hash before it,
-which is usually inside the page. A page whose hash would take long is answered without one, and noted for
-the job. See docs/proof.md.
+An append does not hash. A job follows the chats that have news, at a pace that costs less than 2% of a core
+and a quarter of that while much is sent, and stores what it computes. A page needs the hash at its end: from
+memory, or from the nearest hash before it, which is usually inside the page. A page whose hash would take
+long is answered without one, and noted for the job. See docs/proof.md.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ STORED_AT_ONCE = 40
 """Hashes that the job stores in one write, if there are so many."""
 ENTRIES_PER_SECOND_MAX = 4_000
 """The pace of the job. An entry costs it about 4 µs, so this is less than 2% of a core."""
+BUSY_ENTRIES_PER_SECOND = 1_000
+"""A node with so many new positions a second is busy. This is the pace then, and the job catches up later."""
+RATE_SECONDS = 1.0
+"""How long new positions are counted before the pace is chosen again."""
 VISIT_ENTRIES = 20
 """What it costs to look at a chat, in entries."""
 CHATS_REMEMBERED_MAX = 20_000
@@ -50,6 +54,29 @@ class News(Struct):
     at: float
 
 
+class Pace:
+    """How fast the job may go: slowly while much is sent. Times are those of the event loop."""
+
+    def __init__(self) -> None:
+        self._since = 0.0
+        self._count = 0
+        self._is_busy = False
+
+    def note(self, count: int, now: float) -> None:
+        """So many positions are new."""
+        self._count += count
+        elapsed = now - self._since
+        if elapsed >= RATE_SECONDS:
+            self._is_busy = self._count >= BUSY_ENTRIES_PER_SECOND * elapsed
+            self._since, self._count = now, 0
+
+    def pause(self, entries: int, now: float) -> float:
+        """How long to wait after a slice of so many entries."""
+        self.note(0, now)
+        pace = BUSY_ENTRIES_PER_SECOND if self._is_busy else ENTRIES_PER_SECOND_MAX
+        return max(entries, VISIT_ENTRIES) / pace
+
+
 class LogHasher:
     """Subscribe it to the bus, run its `job`, and ask it for the hash of each page."""
 
@@ -62,6 +89,7 @@ class LogHasher:
         self._followed: dict[str, int] = {}
         """How far the job has followed each chat."""
         self._news: dict[str, News] = {}
+        self._pace = Pace()
 
     @property
     def job(self) -> Job:
@@ -135,6 +163,7 @@ class LogHasher:
     def persisted(self, news: list[Persisted]) -> None:
         for item in news:
             self._note(item.chat_id, item.positions[-1].sequence)
+            self._pace.note(len(item.positions), asyncio.get_running_loop().time())
 
     def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
         """A new chat has no entry yet."""
@@ -184,7 +213,7 @@ class LogHasher:
                 await self._hashes.write(chat_id, to_store)
                 to_store = []
             self._note_followed(chat_id, known, len(values))
-            await asyncio.sleep(max(len(values), VISIT_ENTRIES) / ENTRIES_PER_SECOND_MAX)
+            await asyncio.sleep(self._pace.pause(len(values), asyncio.get_running_loop().time()))
             if is_end:
                 return
 

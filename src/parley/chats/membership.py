@@ -25,11 +25,12 @@ from parley.model import (
     StoredChat,
 )
 from parley.store.ports import Directory
-from parley.wire.limits import CHAT_MEMBERS_MAX, TITLE_LETTERS_MAX
+from parley.wire.limits import CHAT_MEMBERS_MAX, SLOW_MODE_SECONDS_MAX, TITLE_LETTERS_MAX
 
 FIRST_EPOCH = 1
 NO_TITLE = BAD_REQUEST.because(f"a title has 1 to {TITLE_LETTERS_MAX} characters")
-ABOUT_THE_CHAT = (Action.RENAMED, Action.READ_RECEIPTS)
+ABOUT_THE_CHAT = (Action.RENAMED, Action.READ_RECEIPTS, Action.POSTING)
+BAD_SLOW_MODE = BAD_REQUEST.because(f"slow_mode_seconds is 0 to {SLOW_MODE_SECONDS_MAX}")
 TWO_PEOPLE = BAD_REQUEST.because("a direct chat is between you and exactly one other person")
 DIRECT_NO_TITLE = BAD_REQUEST.because("a direct chat has no title")
 TOO_MANY_MEMBERS = BAD_REQUEST.because(f"a chat has at most {CHAT_MEMBERS_MAX} members")
@@ -111,6 +112,17 @@ class Membership:
         """What the chat tells of who has read, from this entry on and for every message."""
         return await self._change(chat_id, actor_id, Change(Action.READ_RECEIPTS, read_receipts=mode))
 
+    async def set_posting(
+        self, chat_id: str, actor_id: str, announcement_only: bool | None, slow_mode_seconds: int | None
+    ) -> Appended:
+        """Who may post from this entry on, and how often; None leaves it as it is."""
+        if slow_mode_seconds is not None and not 0 <= slow_mode_seconds <= SLOW_MODE_SECONDS_MAX:
+            raise Refused(BAD_SLOW_MODE)
+        change = Change(
+            Action.POSTING, announcement_only=announcement_only, slow_mode_seconds=slow_mode_seconds
+        )
+        return await self._change(chat_id, actor_id, change)
+
     async def _change(self, chat_id: str, actor_id: str, change: Change) -> Appended:
         return await self._sending.send(
             Draft(
@@ -125,11 +137,17 @@ class Membership:
 
 
 def _content(change: Change) -> str:
-    body = {"action": change.action.value}
+    body: dict[str, object] = {"action": change.action.value}
     if change.action is Action.RENAMED:
         body["title"] = change.title
     elif change.action is Action.READ_RECEIPTS and change.read_receipts is not None:
         body["read_receipts"] = change.read_receipts.value
+    elif change.action is Action.POSTING:
+        wanted = {
+            "announcement_only": change.announcement_only,
+            "slow_mode_seconds": change.slow_mode_seconds,
+        }
+        body |= {name: value for name, value in wanted.items() if value is not None}
     else:
         body |= {"user_id": change.user_id, "role": change.role.value}
     return msgspec.json.encode(body).decode()

@@ -5,40 +5,21 @@ An operator acts by HTTP or at the command line, with the same rules. See docs/a
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-
-import structlog
-from msgspec import Struct
-from msgspec.structs import replace
+from collections.abc import Callable
 
 from parley import ids
-from parley.chats.accounts import AccountManager
+from parley.chats.accounts import AccountManager, check_device
+from parley.chats.audit_trail import AuditTrail, OperatorCall
 from parley.chats.deletions import AccountDeletions
-from parley.clock import Clock, iso
-from parley.errors import NOT_FOUND, OUTCOME_UNKNOWN, STORE_UNAVAILABLE, OutcomeUnknown, Refused, StoreError
+from parley.clock import Clock
+from parley.errors import NOT_FOUND, Refused
 from parley.model import AccountState, AuditRecord, Session, User, UserPage
 from parley.store.ports import AccountAdmin, Accounts, AuditLog
 
 OPERATORS_PER_PAGE = 500
-DONE, FAILED = "done", "failed"
-COMMAND_LINE = "cli:"
-
-log = structlog.get_logger("parley.accounts")
 
 
-class OperatorCall(Struct, frozen=True):
-    """Who acts, and by which request."""
-
-    actor: str
-    request_id: str = ""
-
-    @property
-    def is_person(self) -> bool:
-        return not self.actor.startswith(COMMAND_LINE)
-
-
-class UserAdmin:
+class UserAdmin(AuditTrail):
     """`changed` is called with the id of a person whose profile or state changed."""
 
     def __init__(
@@ -52,25 +33,27 @@ class UserAdmin:
         make_ids: ids.Ids,
         changed: Callable[[str], None] = lambda _: None,
     ) -> None:
+        super().__init__(audit, clock, make_ids)
         self._manager = manager
         self._accounts = accounts
         self._admin = admin
-        self._audit = audit
         self._deletions = deletions
-        self._clock = clock
-        self._ids = make_ids
         self._changed = changed
 
     # Looking
 
     async def find(self, query: str, after: str, limit: int) -> UserPage:
-        """The person with exactly this username or id; if there is none, those whose names contain it."""
+        """The person with this id; else who has exactly this username, then those whose names contain it."""
         if query and not after:
-            found = await self._accounts.user_by_name(query)
-            user = found[0] if found is not None else await self._accounts.user(query)
+            user = await self._accounts.user(query)
             if user is not None:
                 return UserPage([user], None)
-        return await self._admin.find_users(query, after, limit)
+        named = await self._accounts.user_by_name(query) if query and limit > 1 else None
+        if named is None:
+            return await self._admin.find_users(query, after, limit)
+        page = await self._admin.find_users(query, after, limit - 1)
+        others = [user for user in page.users if user.user_id != named[0].user_id]
+        return UserPage(others if after else [named[0], *others], page.next_after)
 
     async def sessions(self, user_id: str) -> list[Session]:
         await self._manager.user(user_id)
@@ -124,6 +107,17 @@ class UserAdmin:
             else:
                 await self._manager.end_all_sessions(user_id)
 
+    async def make_session(
+        self, user_id: str, device_id: str, device_name: str, expires_in_seconds: int | None
+    ) -> tuple[str, Session]:
+        """A token for a device of a person, who need not know of it."""
+        check_device(device_id, device_name)
+        if (await self._manager.user(user_id)).state is AccountState.DELETED:
+            raise Refused(NOT_FOUND.because("this account is deleted"))
+        return await self._manager.open_session(
+            user_id, device_id, device_name, expires_in_seconds=expires_in_seconds
+        )
+
     async def _end_all_sessions(self, user_id: str) -> None:
         await self._manager.end_all_sessions(user_id)
         self._changed(user_id)
@@ -142,36 +136,3 @@ class UserAdmin:
                     return user.user_id
             after = page.next_after
         return ""
-
-    @asynccontextmanager
-    async def audited(
-        self, call: OperatorCall, action: str, target_id: str, detail: str = ""
-    ) -> AsyncIterator[None]:
-        """What happens inside is recorded before it begins; without a record it does not happen."""
-        now_ms = self._clock()
-        record = AuditRecord(
-            audit_id=self._ids.next(ids.AUDIT, now_ms),
-            at=iso(now_ms),
-            actor=call.actor,
-            action=action,
-            target_id=target_id,
-            request_id=call.request_id,
-            detail=detail,
-        )
-        await self._audit.record(record)
-        outcome = FAILED
-        try:
-            yield
-            outcome = DONE
-        except Refused as error:
-            outcome = error.refusal.code
-            raise
-        except StoreError as error:
-            unknown = isinstance(error, OutcomeUnknown)
-            outcome = (OUTCOME_UNKNOWN if unknown else STORE_UNAVAILABLE).code
-            raise
-        finally:
-            try:
-                await self._audit.record(replace(record, outcome=outcome))
-            except StoreError as error:  # the record says `begun`
-                log.error("outcome not recorded", audit_id=record.audit_id, outcome=outcome, error=str(error))

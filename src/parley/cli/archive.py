@@ -49,10 +49,12 @@ def run_archive(
 @archive.command("status")
 def status(chats: Chats = None, data: Data = None, config: ConfigFile = None, json: AsJson = False) -> None:
     """Show how much of each chat is archived, and what keeps the rest from being trimmed."""
+    from parley.app.archive import bus_consumers
     from parley.cli.archive_report import archive_status, show_status
 
     async def look(services: OfflineServices, engine: TieredEngine, place: Place) -> bool:
-        show_status(await archive_status(engine, await _chosen(services, chats)), json)
+        chosen = await _chosen(services, chats)
+        show_status(await archive_status(engine, chosen, bus_consumers(place.settings)), json)
         return True
 
     _exit(_with_cold_tier(data, config, look))
@@ -93,6 +95,7 @@ def _retain(chats: list[str] | None, data: Data, config: ConfigFile, json: bool,
     import os
 
     from parley.app.archive import make_retention
+    from parley.app.search import index_beside
     from parley.cli.archive_report import ColdProgressLine, show_retention
     from parley.cli.offline import open_services, run, who_acts
     from parley.cli.places import find_place
@@ -102,10 +105,12 @@ def _retain(chats: list[str] | None, data: Data, config: ConfigFile, json: bool,
     place = find_place(data, config)
 
     async def work() -> None:
-        async with open_services(place) as services:
-            keeper = make_retention(
-                services.engine, place.settings, wall_clock, Metrics(wall_clock), os.environ
-            )
+        metrics = Metrics(wall_clock)
+        async with (
+            open_services(place) as services,
+            index_beside(place.settings, services.engine, metrics) as told,
+        ):
+            keeper = make_retention(services.engine, place.settings, wall_clock, metrics, os.environ, told)
             chosen = await _chosen(services, chats)
             with ColdProgressLine() as line:
                 if apply:

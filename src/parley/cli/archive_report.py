@@ -10,7 +10,7 @@ from typing import Self
 
 from msgspec import Struct
 
-from parley.archive.archiver import ArchiveProgress
+from parley.archive.archiver import ArchiveProgress, NeededFrom
 from parley.archive.retention import RetentionReport
 from parley.archive.tiers import TieredEngine
 from parley.archive.verification import Verification
@@ -76,7 +76,9 @@ def show_run(done: ArchiveProgress, as_json: bool) -> None:
     )
 
 
-async def archive_status(engine: TieredEngine, chat_ids: Sequence[str] | None) -> list[ArchiveStatus]:
+async def archive_status(
+    engine: TieredEngine, chat_ids: Sequence[str] | None, consumers: Sequence[NeededFrom]
+) -> list[ArchiveStatus]:
     """Every chat with an archive, or these."""
     found: list[ArchiveStatus] = []
     async for page in engine.inspection.chats(chat_ids):
@@ -86,7 +88,7 @@ async def archive_status(engine: TieredEngine, chat_ids: Sequence[str] | None) -
             if not mark.version and chat_ids is None:
                 continue
             manifest = await engine.archive.manifest(chat_id, mark)
-            needed = await engine.tier.needed_from(chat_id)
+            needed = min([await look(chat_id) for look in (engine.tier.needed_from, *consumers)])
             found.append(
                 ArchiveStatus(
                     chat_id,

@@ -205,6 +205,44 @@ def rename(
     _print_changed(changed, "the chat has a new title", json)
 
 
+@app.command("announce")
+def announce(
+    chat: ChatName,
+    setting: Annotated[str, typer.Argument(metavar="on|off", help="Whether only admins post.")],
+    actor: Actor = None,
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Let only owners and admins of a group post, or everybody again."""
+    from parley.cli import chat_changes
+    from parley.cli.places import find_place
+
+    if setting not in ("on", "off"):
+        raise typer.BadParameter("choose on or off", param_hint="on|off")
+    changed = chat_changes.set_posting(find_place(data, config), chat, setting == "on", None, actor)
+    _print_changed(changed, "only admins post now" if setting == "on" else "everybody may post", json)
+
+
+@app.command("slow")
+def slow(
+    chat: ChatName,
+    seconds: Annotated[
+        int, typer.Argument(metavar="SECONDS", min=0, help="Between two messages of a member; 0 ends it.")
+    ],
+    actor: Actor = None,
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Set slow mode: a member of the group sends at most one message in so many seconds."""
+    from parley.cli import chat_changes
+    from parley.cli.places import find_place
+
+    changed = chat_changes.set_posting(find_place(data, config), chat, None, seconds, actor)
+    _print_changed(changed, f"slow mode is {seconds} s" if seconds else "slow mode is off", json)
+
+
 @app.command("fanout")
 def fanout(
     chat: ChatName,

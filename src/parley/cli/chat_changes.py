@@ -66,6 +66,20 @@ def rename(place: Place, chat: str, title: str, actor: str | None) -> Changed:
     )
 
 
+def set_posting(
+    place: Place, chat: str, announcement_only: bool | None, slow_mode_seconds: int | None, actor: str | None
+) -> Changed:
+    return _change(
+        place,
+        chat,
+        None,
+        actor,
+        lambda services, *names: services.membership.set_posting(
+            *names, announcement_only, slow_mode_seconds
+        ),
+    )
+
+
 def accept(place: Place, chat: str, person: str) -> Changed:
     return _change(place, chat, None, person, lambda services, *names: services.invitations.accept(*names))
 

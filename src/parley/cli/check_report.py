@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from parley.cli.output import plural, print_json, print_table, printable
 from parley.store import check as store_check
+from parley.store.check import ArchivedRows
 from parley.store.invariants import Breach, Findings, Progress, no_progress
 from parley.store.ports import Inspection
 
@@ -32,12 +33,16 @@ class Report(Struct):
 
 
 async def check(
-    inspection: Inspection, chat_ids: Sequence[str] | None, *, whole: bool
+    inspection: Inspection,
+    chat_ids: Sequence[str] | None,
+    *,
+    whole: bool,
+    archived: ArchivedRows | None = None,
 ) -> tuple[Findings, float]:
     """The findings, and how many seconds it took."""
     started = time.monotonic()
     progress = ProgressLine() if sys.stderr.isatty() else no_progress
-    findings = await store_check.check(inspection, chat_ids, progress, whole=whole)
+    findings = await store_check.check(inspection, chat_ids, progress, whole=whole, archived=archived)
     if isinstance(progress, ProgressLine):
         progress.clear()
     return findings, time.monotonic() - started

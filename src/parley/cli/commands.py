@@ -11,17 +11,24 @@ import typer
 
 from parley import __version__
 from parley.cli import (
+    amend,
     archive,
+    backups,
     chat,
     deliveries,
     explain,
     exports,
+    files,
     keeping,
+    links,
     maintenance,
     people,
+    reports,
+    search,
     servers,
     store,
     talk,
+    tokens,
 )
 from parley.cli.options import AsJson, Ca, ConfigFile, Data, Url
 
@@ -138,11 +145,19 @@ def doctor(
 
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
-app.command("token", rich_help_panel=PEOPLE)(people.token)
+app.add_typer(tokens.app, name="token", rich_help_panel=PEOPLE)
 app.add_typer(people.app, name="user", rich_help_panel=PEOPLE)
+people.app.add_typer(links.invite, name="invite")
+people.app.command("reset")(links.reset)
 app.add_typer(chat.app, name="chat", rich_help_panel=PEOPLE)
+app.add_typer(reports.app, name="report", rich_help_panel=PEOPLE)
 app.command("send", rich_help_panel=TALK)(talk.send)
+app.command("edit", rich_help_panel=TALK)(amend.edit)
+app.command("delete", rich_help_panel=TALK)(amend.delete)
+app.command("react", rich_help_panel=TALK)(amend.react)
+app.add_typer(files.app, name="file", rich_help_panel=TALK)
 app.command("tail", rich_help_panel=TALK)(talk.tail)
+app.command("search", rich_help_panel=TALK)(search.search)
 app.command("explain", rich_help_panel=TALK)(explain.explain)
 app.add_typer(deliveries.webhook, name="webhook", rich_help_panel=DELIVERY)
 app.add_typer(deliveries.dlq, name="dlq", rich_help_panel=DELIVERY)
@@ -152,6 +167,7 @@ app.command("recover", rich_help_panel=STORE)(maintenance.recover)
 app.add_typer(archive.archive, name="archive", rich_help_panel=STORE)
 app.add_typer(archive.retention, name="retention", rich_help_panel=STORE)
 app.command("backup", rich_help_panel=STORE)(keeping.backup)
+app.add_typer(backups.app, name="backups", rich_help_panel=STORE)
 app.command("restore", rich_help_panel=STORE)(keeping.restore)
 app.command("copy", rich_help_panel=STORE)(keeping.copy)
 app.add_typer(exports.app, name="export", rich_help_panel=STORE)

@@ -11,8 +11,9 @@ from parley.client.api import Api
 from parley.client.errors import RequestRefused
 from parley.client.members import Member, readable_change
 from parley.clock import from_iso
+from parley.core.message_life import edit_window_in
 from parley.core.receipts import MessageReceipts
-from parley.model import Action, Change, DeliveryStatus, ReadReceipts
+from parley.model import Action, AttachedFile, Change, DeliveryStatus, ReadReceipts
 from parley.wire.bodies import Profile
 from parley.wire.frames import Entry
 
@@ -29,6 +30,8 @@ RECEIPTS_SHOWN = {
 
 TICKS = {DeliveryStatus.SENT: "✓", DeliveryStatus.DELIVERED: "✓✓", DeliveryStatus.READ: "✓✓"}
 TYPISTS_NAMED_MAX = 3
+NUMBERS_KEPT_MAX = 10_000
+"""Of so many of the last messages a line says which one was edited, deleted or answered."""
 
 
 class Names:
@@ -55,6 +58,8 @@ class EntryPrinter:
         self._names = names
         self._is_terminal = is_terminal
         self._day = ""
+        self._numbers: dict[str, int] = {}
+        """Of the messages that were shown, by their ids."""
 
     async def show(self, entry: Entry) -> None:
         print(await self.text(entry), flush=True)
@@ -79,19 +84,62 @@ class EntryPrinter:
         change = readable_change(entry)
         if change is not None:
             return self.styled("dim", await self._change(who, change))
+        window = edit_window_in(entry.content) if entry.kind == "chat" else None
+        if window is not None:
+            return self.styled(
+                "dim", f"{who} lets messages be edited {_how_long(window.edit_window_seconds)}"
+            )
+        if entry.target_id:
+            return self.styled("dim", f"{who} {self._done_to_message(entry)}")
+        self._note_number(entry)
+        if entry.deleted is True:
+            return self.styled("dim", f"{who}: (deleted)")
         if entry.kind != "message":
             return self.styled("dim", f"{who}: ({printable(entry.kind)})")
         text = printable(entry.content, keep_lines=True).replace("\n", f"\n{INDENT}")
-        when = written(entry)
         # Before the colon, where a sender cannot put text.
-        aside = f" {self.styled('dim', f'({when})')}" if when else ""
-        return f"{self.styled('bold', who)}{aside}: {text}"
+        asides = [written(entry), "edited" if entry.edited_at else ""]
+        if entry.reply_to:
+            asides.insert(0, f"answers {self._number(entry.reply_to)}")
+        about = ", ".join(filter(None, asides))
+        aside = f" {self.styled('dim', f'({about})')}" if about else ""
+        return f"{self.styled('bold', who)}{aside}: {text}" + "".join(
+            f"\n{INDENT}{self.styled('dim', shown_file(file))}" for file in entry.attachments or ()
+        )
+
+    def _done_to_message(self, entry: Entry) -> str:
+        number = self._number(entry.target_id or "")
+        match entry.kind:
+            case "edit" if entry.deleted is not True:
+                text = printable(entry.content, keep_lines=True)
+                return f"edited {number}: {text}".replace("\n", f"\n{INDENT}")
+            case "edit":
+                return f"edited {number}"
+            case "delete":
+                return f"deleted {number}"
+            case "reaction":
+                what = printable(entry.reaction or entry.content)
+                return f"took {what} back from {number}" if entry.on is False else f"{what} to {number}"
+            case _:
+                return f"({printable(entry.kind)} of {number})"
+
+    def _note_number(self, entry: Entry) -> None:
+        self._numbers[entry.message_id] = entry.sequence
+        if len(self._numbers) > NUMBERS_KEPT_MAX:
+            self._numbers.pop(next(iter(self._numbers)))
+
+    def _number(self, message_id: str) -> str:
+        """The number of a message that was shown before."""
+        at = self._numbers.get(message_id)
+        return "an earlier message" if at is None else f"#{at}"
 
     async def _change(self, who: str, change: Change) -> str:
         if change.action is Action.RENAMED:
             return f'{who} renamed the chat to "{printable(change.title)}"'
         if change.read_receipts is not None:
             return f"{who} set the chat to show {RECEIPTS_SHOWN[change.read_receipts]}"
+        if change.action is Action.POSTING:
+            return f"{who} {_posting(change)}"
         whom = await self._names.of(change.user_id)
         match change.action:
             case Action.JOINED:
@@ -104,6 +152,17 @@ class EntryPrinter:
                 return f"{who} made {whom} {change.role}"
             case _:
                 return f"{who} changed the chat"
+
+
+def _how_long(seconds: int | None) -> str:
+    if seconds is None:
+        return "as long as the server lets"
+    return f"for {seconds:,} seconds" if seconds else "for ever"
+
+
+def shown_file(file: AttachedFile) -> str:
+    """A line for a file: `parley file get` takes its id."""
+    return f"[{printable(file.name)}, {file.size:,} bytes, {printable(file.attachment_id)}]"
 
 
 def written(entry: Entry) -> str:
@@ -152,3 +211,14 @@ def presence(member: Member, name: str) -> str:
     except ValueError:
         return f"{name}, last seen: unavailable"
     return f"{name}, last seen: {moment:%d %B, %H:%M}"
+
+
+def _posting(change: Change) -> str:
+    """What changed about who may post."""
+    said = []
+    if change.announcement_only is not None:
+        said.append("let only admins post" if change.announcement_only else "let everybody post")
+    if change.slow_mode_seconds is not None:
+        seconds = change.slow_mode_seconds
+        said.append(f"set slow mode to {seconds} s" if seconds else "ended slow mode")
+    return " and ".join(said) or "changed who may post"

@@ -12,6 +12,7 @@ import typer
 from parley.cli.options import AsJson, ConfigFile, Data
 
 if TYPE_CHECKING:
+    from parley.config import Config
     from parley.keeping.backups import Backups
     from parley.keeping.copies import CopyProgress
     from parley.keeping.imports import ImportReport
@@ -53,7 +54,8 @@ def backup(
         place.require_store()
     os.nice(NICENESS)
     make_ids = ids.Ids(random.SystemRandom().getrandbits)
-    made = run(make_backup(_backups(target, json), place.settings, wall_clock, make_ids, is_full=full))
+    backups = backups_of(target, json, place.settings)
+    made = run(make_backup(backups, place.settings, wall_clock, make_ids, is_full=full))
     if json:
         print_json(_summary(made))
         return
@@ -85,13 +87,13 @@ def restore(
     from parley.cli.places import CommandFailed, find_place
     from parley.clock import wall_clock
 
-    backups = _backups(source, json)
     if show:
-        _show(run(backups.all()), json)
+        _show(run(backups_of(source, json).all()), json)
         return
     place = find_place(data, config)
     if place.is_shared:
         raise CommandFailed("a backup is restored to a folder; for a shared store see docs/keeping.md")
+    backups = backups_of(source, json, place.settings)
 
     async def work() -> Any:
         found = await backups.choose(chosen)
@@ -131,7 +133,7 @@ def copy(
     from parley.app.keeping import copy_side, copy_store
     from parley.cli import store_file
     from parley.cli.offline import run
-    from parley.cli.output import print_json
+    from parley.cli.output import plural, print_json
     from parley.clock import wall_clock
     from parley.config import load
 
@@ -147,9 +149,12 @@ def copy(
         print_json(report)
         return
     others = sum(report.records.values())
+    erasures = plural(report.records["KeptErasure"], "pending erasure")
     print(
         f"Equal: {report.chats:,} chats, {report.entries:,} entries, {report.voids:,} voids,"
-        f" {others:,} other records; fingerprint {report.fingerprint}"
+        f" {others:,} other records, {plural(report.rules, 'retention rule')},"
+        f" {plural(report.holds, 'legal hold')}, {erasures};"
+        f" {report.chats:,} log hashes; fingerprint {report.fingerprint}"
     )
 
 
@@ -177,14 +182,16 @@ class StatusLine:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
-def _backups(target: str, as_json: bool) -> Backups:
+def backups_of(target: str, as_json: bool, settings: Config | None = None) -> Backups:
+    """The backups at a target. `settings`: of the store that is backed up or restored."""
     import os
 
+    from parley.app.keeping import backups_at
     from parley.cli.output import note
-    from parley.keeping.backups import Backups
     from parley.objects.targets import objects_at
 
-    return Backups(objects_at(target, os.environ), lambda line: None if as_json else note(line))
+    objects = objects_at(target, os.environ)
+    return backups_at(objects, settings, os.environ, lambda line: None if as_json else note(line))
 
 
 def _summary(backup: Backup) -> dict[str, Any]:
@@ -195,6 +202,7 @@ def _summary(backup: Backup) -> dict[str, Any]:
         "chats": backup.chats,
         "people": backup.people,
         "entries": backup.entries,
+        "archived_entries": backup.archived_entries,
         "segments": len(backup.segments),
         "size_bytes": backup.size_bytes,
     }

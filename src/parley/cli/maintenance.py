@@ -33,13 +33,15 @@ def check(
 
     If one is broken, prints its name and what to do, and exits with status 1.
     """
+    from parley.app.archive import archived_rows
     from parley.cli import check_report
     from parley.cli.offline import ask
     from parley.cli.places import find_place
     from parley.store.invariants import Findings
 
     async def run_check(engine: Engine) -> tuple[Findings, float]:
-        return await check_report.check(engine.inspection, await _chosen(engine, chats), whole=not skip_file)
+        chosen, archived = await _chosen(engine, chats), archived_rows(engine)
+        return await check_report.check(engine.inspection, chosen, whole=not skip_file, archived=archived)
 
     findings, seconds = ask(find_place(data, config), run_check)
     check_report.report(findings, seconds, json)

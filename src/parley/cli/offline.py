@@ -13,7 +13,7 @@ import os
 import pwd
 import random
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,19 +21,23 @@ from parley import ids
 from parley.app.engines import make_engine
 from parley.bus.embedded import EmbeddedBus
 from parley.chats.accounts import AccountManager, check_device
+from parley.chats.api_tokens import ApiTokenService
+from parley.chats.audit_trail import COMMAND_LINE, OperatorCall
 from parley.chats.deletions import AccountDeletions
 from parley.chats.invitations import InvitationService
+from parley.chats.links import LinkService
 from parley.chats.membership import Membership
 from parley.chats.pending import PendingSends
+from parley.chats.reports import ReportService
 from parley.chats.sender import LocalSender
-from parley.chats.user_admin import COMMAND_LINE, OperatorCall, UserAdmin
-from parley.cli.names import require_user
+from parley.chats.user_admin import UserAdmin
+from parley.cli.names import require_chat, require_user
 from parley.cli.places import Place
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.delivery.events import EventOutbox
 from parley.ephemeral.local import LocalSignals
-from parley.model import Session
+from parley.model import ApiToken, Scope, Session
 from parley.push.registrations import forget_devices
 from parley.store.ports import Engine
 from parley.telemetry import Metrics, configure_logs
@@ -104,6 +108,9 @@ class OfflineServices:
             refuses_common=place.settings.refuses_common_passwords,
             events=EventOutbox(engine.deliveries, wall_clock, make_ids),
         )
+        self.api_tokens = ApiTokenService(
+            engine.api_tokens, engine.accounts, engine.directory, bus, wall_clock, secrets.token_bytes
+        )
         self.membership = Membership(engine.directory, self.sending, bus, wall_clock, make_ids)
         self.deletions = AccountDeletions(
             engine.account_admin,
@@ -113,6 +120,7 @@ class OfflineServices:
             self.membership,
             wall_clock,
             partial(forget_devices, engine.push.devices),
+            self.api_tokens.forget_person,
         )
         self.user_admin = UserAdmin(
             self.people,
@@ -122,6 +130,12 @@ class OfflineServices:
             self.deletions,
             wall_clock,
             make_ids,
+        )
+        self.links = LinkService(
+            engine.links, self.people, self.user_admin, wall_clock, make_ids, secrets.token_bytes
+        )
+        self.reports = ReportService(
+            engine.reports, engine.log, engine.directory, self.user_admin, wall_clock
         )
         self.invitations = InvitationService(
             self.membership,
@@ -177,6 +191,30 @@ def make_token(place: Place, name: str, device_id: str) -> tuple[str, Session]:
                 return await services.people.open_session(user_id, device_id, DEVICE_NAME)
 
     return run(open_session())
+
+
+def make_api_token(
+    place: Place, name: str, scopes: Sequence[Scope], chat: str, expires_in_days: int | None
+) -> tuple[str, ApiToken]:
+    """A new token for a program that acts for a person, or for a bot."""
+
+    async def make() -> tuple[str, ApiToken]:
+        async with open_services(place) as services:
+            listing = services.engine.listing
+            user_id = await require_user(listing, name)
+            chat_id = (await require_chat(listing, chat)).chat_id if chat else ""
+            detail = f"name={name} scopes={','.join(scopes)} chat={chat_id}"
+            async with services.user_admin.audited(who_acts(), "token.make", user_id, detail):
+                return await services.api_tokens.make(user_id, name, scopes, chat_id, expires_in_days)
+
+    return run(make())
+
+
+async def begin_erasure(engine: Engine, user_id: str) -> None:
+    """Note that a person's bodies go; the job of a server removes them."""
+    from parley.archive.erasures import note_erasure
+
+    await note_erasure(engine.erasures, engine.erasure_reports, user_id, wall_clock())
 
 
 def end_session(place: Place, session: Session) -> None:

@@ -13,16 +13,21 @@ import typer
 from parley.cli.options import AsJson, ConfigFile, Data
 
 if TYPE_CHECKING:
-    from parley.chats.user_admin import OperatorCall
+    from parley.chats.audit_trail import OperatorCall
     from parley.cli.offline import OfflineServices
     from parley.cli.places import Place
-    from parley.model import AuditRecord, Session
+    from parley.model import AuditRecord, ErasureReport, Session
 
 PASSWORD_BYTES = 12
 DEVICE_DEFAULT = "cli"
+SCOPES_DEFAULT = "send,read"
 AUDIT_LIMIT_MAX = 1_000
 MISTYPED = "the two passwords differ; nothing was changed"
 OPERATOR = "May use /v1/admin, and /metrics of an exposed server, with a token: parley token NAME."
+BOT = "A program: shown as a bot, without unread counts and rings."
+API = "A token for a program, which is bound to no device and does not expire by itself."
+SCOPES = "What it may do, of send,read,admin."
+ERASE = "Also remove what they wrote; the server does it, and parley user erasure shows what it removed."
 SURE = "Delete {name} for good? Their messages stay, the account does not come back"
 
 app = typer.Typer(no_args_is_help=True, help="People: add and list them, and act when something happens.")
@@ -38,6 +43,7 @@ PasswordStdin = Annotated[
 def add(
     name: Name,
     operator: Annotated[bool, typer.Option("--operator", help=OPERATOR)] = False,
+    bot: Annotated[bool, typer.Option("--bot", help=BOT)] = False,
     password_stdin: PasswordStdin = False,
     data: Data = None,
     config: ConfigFile = None,
@@ -55,14 +61,16 @@ def add(
         async with offline.open_services(place) as services:
             action = "operator.add" if operator else "user.add"
             async with services.user_admin.audited(offline.who_acts(), action, "", name):
-                return await services.people.register(name, password, operator)
+                return await services.people.register(name, password, operator, is_bot=bot)
 
     user = offline.run(register())
     if json:
         made = {"password": password} if is_generated else {}
-        print_json({"user_id": user.user_id, "username": name, "is_operator": operator, **made})
+        print_json(
+            {"user_id": user.user_id, "username": name, "is_operator": operator, "is_bot": bot, **made}
+        )
         return
-    print(f"{name}  {user.user_id}{'  operator' if operator else ''}")
+    print(f"{name}  {user.user_id}{'  operator' if operator else ''}{'  bot' if bot else ''}")
     if is_generated:
         print(f"password  {password}")
         note("The password is shown only once.")
@@ -164,6 +172,7 @@ def enable(name: Person, data: Data = None, config: ConfigFile = None, json: AsJ
 def delete(
     name: Person,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    erase: Annotated[bool, typer.Option("--erase", help=ERASE)] = False,
     data: Data = None,
     config: ConfigFile = None,
     json: AsJson = False,
@@ -178,8 +187,44 @@ def delete(
         for deletion in await services.engine.account_admin.deletions():
             if deletion.user_id == user_id:
                 await services.deletions.advance(deletion)
+        if erase:
+            async with services.user_admin.audited(call, "user.erase", user_id, "bodies"):
+                await offline.begin_erasure(services.engine, user_id)
 
-    _tell(json, name, _act(place, name, act), "deleted")
+    from parley.cli import offline
+
+    _tell(json, name, _act(place, name, act), "deleted, bodies are being removed" if erase else "deleted")
+
+
+@app.command("erasure")
+def erasure(
+    user_id: Annotated[str, typer.Argument(metavar="USER_ID", help="Of a person who was erased.")],
+    data: Data = None,
+    config: ConfigFile = None,
+    json: AsJson = False,
+) -> None:
+    """Show what the erasure of a person has removed."""
+    from parley.cli import offline
+    from parley.cli.output import print_json
+    from parley.cli.places import CommandFailed
+
+    async def look(place: Place) -> ErasureReport | None:
+        async with offline.open_services(place) as services:
+            return await services.engine.erasure_reports.get(user_id)
+
+    report = offline.run(look(_place(data, config)))
+    if report is None:
+        raise CommandFailed(f"nothing was erased of {user_id}")
+    if json:
+        print_json(report)
+        return
+    when = f"finished {report.finished_at}" if report.finished_at else "not finished"
+    print(f"{user_id}  begun {report.begun_at}, {when}")
+    print(f"bodies  {report.hot} in the engine, {report.cold} in the cold tier")
+    for chat in report.chats:
+        kept = "under a legal hold, nothing removed" if chat.is_held else f"{chat.hot} and {chat.cold}"
+        print(f"  {chat.chat_id}  {kept}")
+    print(f"{report.cursors} positions, {report.devices} devices, {report.reports} reasons of reports")
 
 
 @app.command("sessions")
@@ -299,29 +344,71 @@ def token(
     device: Annotated[
         str, typer.Option("--device", metavar="ID", help="The device it is for.")
     ] = DEVICE_DEFAULT,
+    api: Annotated[bool, typer.Option("--api", help=API)] = False,
+    scopes: Annotated[str, typer.Option("--scopes", metavar="LIST", help=SCOPES)] = SCOPES_DEFAULT,
+    chat: Annotated[
+        str, typer.Option("--chat", metavar="CHAT", help="The only chat that it is for (with --api).")
+    ] = "",
+    expires: Annotated[
+        int | None, typer.Option("--expires", metavar="DAYS", min=1, help="When it ends (with --api).")
+    ] = None,
     data: Data = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Print a new token for a user. It is shown only once; the store has only its hash."""
-    from parley.cli import offline
+    """Print a new token for a user, or with --api for a program. It is shown once: the store has its hash."""
     from parley.cli.output import note, print_json
     from parley.cli.places import find_place
-    from parley.clock import iso
 
     place = find_place(data, config)
-    made, session = offline.make_token(place, name, device)
+    if api:
+        shown = _api_token(place, name, scopes, chat, expires)
+        told = "For a program. Shown only once; valid until it is revoked, or expires."
+    else:
+        if chat or expires is not None or scopes != SCOPES_DEFAULT:
+            raise typer.BadParameter("--scopes, --chat and --expires need --api")
+        shown = _device_token(place, name, device)
+        told = f"For the device {device}. Shown only once; valid until 30 days after its last use."
     if json:
-        print_json(
-            {
-                "token": made,
-                "user_id": session.user_id,
-                "device_id": session.device_id,
-                "session_id": session.session_id,
-                "expires_at": iso(session.expires_at_ms),
-            }
-        )
+        print_json(shown)
         return
-    print(made)
+    print(shown["token"])
     if sys.stdout.isatty():
-        note(f"For the device {device}. Shown only once; valid until 30 days after its last use.")
+        note(told)
+
+
+def _device_token(place: Place, name: str, device: str) -> dict[str, object]:
+    from parley.cli import offline
+    from parley.clock import iso
+
+    made, session = offline.make_token(place, name, device)
+    return {
+        "token": made,
+        "user_id": session.user_id,
+        "device_id": session.device_id,
+        "session_id": session.session_id,
+        "expires_at": iso(session.expires_at_ms),
+    }
+
+
+def _api_token(place: Place, name: str, listed: str, chat: str, expires: int | None) -> dict[str, object]:
+    from parley.cli import offline
+    from parley.clock import iso
+    from parley.config import split
+    from parley.model import Scope
+
+    try:
+        scopes = [Scope(scope) for scope in split(listed)]
+    except ValueError as error:
+        raise typer.BadParameter(f"--scopes: {error}; choose of send,read,admin") from error
+    made, kept = offline.make_api_token(place, name, scopes, chat, expires)
+    bound = {"chat_id": kept.chat_id} if kept.chat_id else {}
+    return {
+        "token": made,
+        "token_id": kept.token_id,
+        "name": kept.name,
+        "user_id": kept.user_id,
+        "scopes": [scope.value for scope in kept.scopes],
+        **bound,
+        "expires_at": iso(kept.expires_at_ms) if kept.expires_at_ms else None,
+    }

@@ -6,17 +6,21 @@ import asyncio
 import contextlib
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from urllib.parse import quote
 
-from msgspec import Struct
+import msgspec
+from msgspec import UNSET, Struct
 
 from parley.cli.output import print_json
 from parley.cli.places import CommandFailed, Place
 from parley.client import BadToken, CannotConnect, RequestRefused
 from parley.client.api import Api, open_http
+from parley.client.files import Files
 from parley.clock import iso, wall_clock
 from parley.ids import CHAT
+from parley.model import AttachedFile
 from parley.wire.bodies import Me
 from parley.wire.frames import OverviewChat, Peer, Receipt
 
@@ -89,24 +93,80 @@ def _other_store(url: str, place: Place) -> str:
 # Sending
 
 
-def send(identity: Identity, chat: str, content: str, as_json: bool) -> None:
-    receipt = asyncio.run(_send(identity, chat, content, iso(wall_clock())))
+def send(
+    identity: Identity,
+    chat: str,
+    content: str,
+    as_json: bool,
+    reply_to: str | None = None,
+    files: Sequence[Path] = (),
+) -> None:
+    """`reply_to`: the number or the id of the message that it answers."""
+    receipt = asyncio.run(_send(identity, chat, content, iso(wall_clock()), reply_to, files))
     if as_json:
         print_json(receipt)
     else:
         print(f"#{receipt.sequence}  {receipt.message_id}{'  ✓' if sys.stdout.isatty() else ''}")
 
 
-async def _send(identity: Identity, chat: str, content: str, display_time: str) -> Receipt:
+async def _send(
+    identity: Identity,
+    chat: str,
+    content: str,
+    display_time: str,
+    reply_to: str | None,
+    files: Sequence[Path],
+) -> Receipt:
     async with open_http(identity.ca) as http:
         api = Api(http, identity.url, identity.token)
         me = await check_me(api, identity)
         chat_id = await find_chat(api, me, chat)
-        return await send_once(api, chat_id, content, str(uuid.uuid4()), display_time)
+        about = None if reply_to is None else await find_message(api, chat_id, reply_to)
+        attachments = [await _upload(api, chat_id, file) for file in files]
+        return await send_once(api, chat_id, content, str(uuid.uuid4()), display_time, about, attachments)
+
+
+async def _upload(api: Api, chat_id: str, path: Path) -> str:
+    from parley.cli.files import TransferLine
+
+    with TransferLine(f"sending {path.name}") as line:
+        return (await Files(api, chat_id).upload(path, progress=line)).attachment_id
+
+
+def get_file(identity: Identity, chat: str, attachment_id: str, target: Path | None, as_json: bool) -> None:
+    path, file = asyncio.run(_get_file(identity, chat, attachment_id, target))
+    if as_json:
+        print_json({"path": str(path), **msgspec.to_builtins(file)})
+    else:
+        print(f"{path}  {file.size:,} bytes")
+
+
+async def _get_file(
+    identity: Identity, chat: str, attachment_id: str, target: Path | None
+) -> tuple[Path, AttachedFile]:
+    from parley.cli.files import TransferLine
+
+    async with open_http(identity.ca) as http:
+        api = Api(http, identity.url, identity.token)
+        files = Files(api, await find_chat(api, await check_me(api, identity), chat))
+        if target is None:
+            info = await files.info(attachment_id)
+            own = info.attachment.name if info.attachment is not UNSET else ""
+            target = Path(Path(own).name or attachment_id)  # into this folder, whatever a server says
+        if await asyncio.to_thread(target.exists):
+            raise CommandFailed(f"{target} is there already; name another file with --to")
+        with TransferLine(f"getting {target.name}") as line:
+            return target, await files.download(attachment_id, target, progress=line)
 
 
 async def send_once(
-    api: Api, chat_id: str, content: str, client_message_id: str, display_time: str
+    api: Api,
+    chat_id: str,
+    content: str,
+    client_message_id: str,
+    display_time: str,
+    reply_to: str | None = None,
+    attachments: Sequence[str] = (),
 ) -> Receipt:
     """Store a message once, with any number of tries: every try has the same id and time."""
     path = f"chats/{quote(chat_id, safe='')}/messages"
@@ -115,6 +175,10 @@ async def send_once(
         "content": content,
         "display_time": display_time,
     }
+    if reply_to is not None:
+        body["reply_to"] = reply_to
+    if attachments:
+        body["attachments"] = list(attachments)
     for attempt in range(1, SEND_TRIES_MAX + 1):
         try:
             return await api.call("POST", path, Receipt, body)
@@ -159,6 +223,18 @@ async def find_chat(api: Api, me: Me, name: str) -> str:
         known = [chat.title for chat in chats if isinstance(chat.title, str)][:10]
         others = f"\n{me.username} is in: {', '.join(known)}" if known else ""
         raise CommandFailed(f"{me.username} is in no chat called {name}{others}")
+    return found[0]
+
+
+async def find_message(api: Api, chat_id: str, name: str) -> str:
+    """The id of a message of a chat, by its id or by the number that `parley tail` shows."""
+    number = name.removeprefix("#")
+    if not number.isascii() or not number.isdecimal():
+        return name
+    page = await api.history(chat_id, {"after": str(max(0, int(number) - 1)), "limit": "1"})
+    found = [entry.message_id for entry in page.entries if entry.sequence == int(number)]
+    if not found:
+        raise CommandFailed(f"there is no #{number} in this chat")
     return found[0]
 
 

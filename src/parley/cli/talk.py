@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,7 +19,19 @@ Chat = Annotated[
 
 def send(
     chat: Chat,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="The message; - reads it from stdin.")],
+    text: Annotated[
+        str, typer.Argument(metavar="[TEXT]", help="The message; - reads it from stdin.", show_default=False)
+    ] = "",
+    reply_to: Annotated[
+        str | None,
+        typer.Option("--reply-to", metavar="MESSAGE", help="The number or the id of the message it answers."),
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--file", metavar="PATH", help="Send this file along; up to 10.", exists=True, dir_okay=False
+        ),
+    ] = None,
     name: As = None,
     token: Token = None,
     url: Url = None,
@@ -27,17 +40,17 @@ def send(
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
-    """Send a message through the server; done when it is stored."""
+    """Send a message, or files, through the server; done when it is stored."""
     from parley.cli import remote
     from parley.cli.places import find_place
 
-    if not text:
+    if not text and not files:
         raise typer.BadParameter(EMPTY, param_hint="TEXT")
     with remote.identified(find_place(data, config), name, token, url, ca) as identity:
         content = sys.stdin.read().rstrip("\n") if text == "-" else text
-        if not content:
+        if not content and not files:
             raise typer.BadParameter(EMPTY, param_hint="TEXT")
-        remote.send(identity, chat, content, json)
+        remote.send(identity, chat, content, json, reply_to, files or [])
 
 
 def tail(

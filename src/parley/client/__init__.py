@@ -10,7 +10,7 @@
 `docs/sdk-python.md` says what it promises an application, and what it requires.
 """
 
-from parley.client.api import login, register
+from parley.client.api import login, register, reset_password
 from parley.client.chat import Chat, MessageStatus, Sending
 from parley.client.client import Client, connect
 from parley.client.errors import (
@@ -27,21 +27,25 @@ from parley.client.events import Update, What
 from parley.client.log_proof import LogDifference
 from parley.client.members import Member, Members
 from parley.client.timing import Timing
+from parley.client.tokens import TokenFunction
 from parley.model import Privacy, ReadReceipts
 from parley.wire.bodies import ChatInfo, Device, InvitationInfo, Me, Profile, Receipts, Related
 from parley.wire.frames import Ack, Entry, OverviewChat, PresenceView
+from parley.wire.search_bodies import ChatHits, Hits, SearchHit
 
 __all__ = [
     "Ack",
     "BadToken",
     "CannotConnect",
     "Chat",
+    "ChatHits",
     "ChatInfo",
     "Client",
     "ClientError",
     "Closed",
     "Device",
     "Entry",
+    "Hits",
     "InvitationInfo",
     "LogDifference",
     "Me",
@@ -59,11 +63,14 @@ __all__ = [
     "Receipts",
     "Related",
     "RequestRefused",
+    "SearchHit",
     "Sending",
     "Timing",
+    "TokenFunction",
     "Update",
     "What",
     "connect",
     "login",
     "register",
+    "reset_password",
 ]

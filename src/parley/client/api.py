@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -13,6 +15,7 @@ from msgspec import UNSET
 
 from parley.client.errors import BadToken, CannotConnect, RequestRefused
 from parley.client.members import ChatSnapshot
+from parley.client.operators import OperatorsApi
 from parley.client.outbox import ack_for
 from parley.client.storage import OutgoingMessage
 from parley.clock import MS_PER_DAY, from_iso
@@ -48,6 +51,8 @@ from parley.wire.bodies import (
 from parley.wire.frames import Ack, Batch, Entry, OverviewChat, PresenceView
 
 HTTP_SECONDS_MAX = 30
+TRANSFER_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=300)
+"""A large file may take its time, as long as something moves: the server reads it again to verify it."""
 DEVICE_ID_DEFAULT = "python-sdk"
 UNAUTHENTICATED = 401
 CLOCK_SKEW_MS_MAX = MS_PER_DAY
@@ -61,7 +66,7 @@ class Api:
     def __init__(self, http: aiohttp.ClientSession, url: str, token: str | None = None) -> None:
         self._http = http
         self._url = base_url(url)
-        self._token = token
+        self.token = token
 
     async def call(
         self,
@@ -74,7 +79,7 @@ class Api:
         status, payload = await self._exchange(method, path, body, params)
         if status >= 400:
             raise self._refused(status, payload)
-        return self._decoded(payload, answer)
+        return self.decoded(payload, answer)
 
     async def device_id(self) -> str:
         """The device that the token belongs to."""
@@ -163,7 +168,7 @@ class Api:
     async def _exchange(
         self, method: str, path: str, body: dict[str, object] | None, params: dict[str, str] | None
     ) -> tuple[int, bytes]:
-        headers = {} if self._token is None else {"Authorization": f"Bearer {self._token}"}
+        headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         data = None if body is None else msgspec.json.encode(body)
         if data is not None:
             headers["Content-Type"] = "application/json"
@@ -175,7 +180,27 @@ class Api:
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise unreachable(self._url, error) from error
 
-    def _decoded(self, payload: bytes, answer: type[Answer]) -> Answer:
+    @asynccontextmanager
+    async def transfer(
+        self, method: str, url: str, data: AsyncIterator[bytes] | None, headers: dict[str, str]
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A request to a signed address, without the token: its body or its answer may be very large."""
+        try:
+            async with self._http.request(
+                method,
+                f"{self._url}{url}",
+                data=data,
+                headers=headers,
+                timeout=TRANSFER_TIMEOUT,
+                skip_auto_headers=("Content-Type",),
+            ) as response:
+                if response.status >= 400:
+                    raise self._refused(response.status, await response.read())
+                yield response
+        except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
+            raise unreachable(self._url, error) from error
+
+    def decoded(self, payload: bytes, answer: type[Answer]) -> Answer:
         try:
             return msgspec.json.decode(payload or b"null", type=answer)
         except msgspec.DecodeError as error:
@@ -186,7 +211,7 @@ class Api:
             told = msgspec.json.decode(payload, type=Problem)
         except msgspec.DecodeError:
             return CannotConnect(f"{self._url} is not a Parley server (HTTP status {status})")
-        if status == UNAUTHENTICATED and self._token is not None:
+        if status == UNAUTHENTICATED and self.token is not None:
             return BadToken(told.reason)
         retry_after_ms = None if told.retry_after_ms is UNSET else told.retry_after_ms
         return RequestRefused(Refusal(told.code, told.reason, told.temporary, retry_after_ms, status))
@@ -297,6 +322,20 @@ class PeopleApi:
         return InvitationsApi(self.api)
 
     @property
+    def operators(self) -> OperatorsApi:
+        """What operators may do."""
+        return OperatorsApi(self.api)
+
+    async def delete_account(self, password: str = "", *, erase: bool = False) -> None:
+        """Delete the person's own account for good; `erase` also removes what they wrote.
+
+        People who sign in elsewhere have no password here. A wrong one is `BadToken`. The server closes the
+        client afterwards.
+        """
+        params = {"erase": "bodies"} if erase else None
+        await self.api.call("DELETE", "me", object, {"password": password}, params)
+
+    @property
     def push(self) -> PushApi:
         """Devices that ring."""
         return PushApi(self.api)
@@ -364,11 +403,20 @@ def unreachable(url: str, error: Exception) -> CannotConnect:
     return CannotConnect(f"the request to {url} failed: {error}")
 
 
-async def register(url: str, username: str, password: str, *, ca: str | None = None) -> str:
-    """Create an account. Returns its user_id."""
+async def register(url: str, username: str, password: str, *, invite: str = "", ca: str | None = None) -> str:
+    """Create an account; `invite` is the token of an invitation link. Returns its user_id."""
     async with open_http(ca) as http:
         body: dict[str, object] = {"username": username, "password": password}
+        if invite:
+            body["invite"] = invite
         return (await Api(http, url).call("POST", "accounts", Account, body)).user_id
+
+
+async def reset_password(url: str, token: str, new_password: str, *, ca: str | None = None) -> None:
+    """Set a new password with the token of a link that an operator made."""
+    async with open_http(ca) as http:
+        body: dict[str, object] = {"token": token, "new_password": new_password}
+        await Api(http, url).call("POST", "password-reset", object, body)
 
 
 async def login(

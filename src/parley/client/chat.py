@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Generator, Iterable
 from datetime import datetime
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
@@ -15,16 +16,19 @@ from parley.client.connection import loop_ms
 from parley.client.core import ClientCore
 from parley.client.errors import ClientError
 from parley.client.events import Update
+from parley.client.files import Files, OnProgress, nothing_shown
 from parley.client.log_proof import LogDifference
 from parley.client.members import Members
 from parley.client.storage import Cursor, OutgoingMessage
 from parley.client.streams import EntryStream, UpdateStream
 from parley.clock import MS_PER_SECOND, iso
 from parley.core.receipts import MessageReceipts
-from parley.model import Notify, ReadReceipts, Role
-from parley.wire.bodies import ChatInfo, MembersAdded, Receipts
+from parley.model import Kind, Notify, ReadReceipts, Role
+from parley.wire.bodies import ChatInfo, MembersAdded, OneMessage, Receipts
 from parley.wire.frames import Ack, Batch, Entry
-from parley.wire.limits import PAGE_ENTRIES_DEFAULT
+from parley.wire.limits import PAGE_ENTRIES_DEFAULT, SEARCH_HITS_DEFAULT
+from parley.wire.people_bodies import ReportMade
+from parley.wire.search_bodies import ChatHits
 
 if TYPE_CHECKING:
     from parley.client.client import Client
@@ -134,19 +138,58 @@ class Chat:
         display_time: str | None = None,
         client_message_id: str | None = None,
         mentions: Iterable[str] = (),
+        reply_to: str | None = None,
+        attachments: Iterable[str] = (),
     ) -> Sending:
         """Put a message into the outbox; await the result for its ack.
 
         `display_time` shows others when it was written, in ISO 8601, and orders nothing; the default is the
         client's clock. Every retry repeats it, however late the message arrives. `mentions`: up to 100 user
-        ids; their devices ring even if they want to be rung for mentions alone.
+        ids; their devices ring even if they want to be rung for mentions alone. `reply_to`: the id of the
+        message of this chat that it answers. `attachments`: ids of files that `files` has uploaded.
 
         Messages of one chat are stored in the order of these calls. OutboxFull or RequestRefused if the
         message cannot be queued.
         """
         return self._client.send(
-            self.chat_id, content, content_type, display_time, client_message_id, mentions
+            self.chat_id,
+            content,
+            content_type,
+            display_time,
+            client_message_id,
+            mentions,
+            reply_to,
+            attachments,
         )
+
+    @property
+    def files(self) -> Files:
+        """Uploads and downloads of this chat's files."""
+        return Files(self._client.api, self.chat_id)
+
+    async def send_file(
+        self, path: Path | str, content: str = "", *, progress: OnProgress = nothing_shown
+    ) -> Sending:
+        """Upload a file, and put a message that refers to it into the outbox."""
+        file = await self.files.upload(path, progress=progress)
+        return self.send(content, attachments=[file.attachment_id])
+
+    def edit(self, message_id: str, content: str) -> Sending:
+        """Give a message of your own another content. As `send`: queued, retried, done once."""
+        return self._client.amend(self.chat_id, Kind.EDIT, message_id, content)
+
+    def delete(self, message_id: str) -> Sending:
+        """Remove a message for good: your own, or any in a group that you are an admin or owner of."""
+        return self._client.amend(self.chat_id, Kind.DELETE, message_id)
+
+    def react(self, message_id: str, reaction: str, *, on: bool = True) -> Sending:
+        """Add a reaction of 1 to 16 characters to a message, or take your own back."""
+        return self._client.amend(self.chat_id, Kind.REACTION, message_id, reaction, is_on=on)
+
+    async def message(self, message_id: str) -> OneMessage:
+        """One message as it is now, with its reactions and the number of its replies."""
+        path = f"{self._path}/messages/{quote(message_id, safe='')}"
+        return await self._client.api.call("GET", path, OneMessage)
 
     def __aiter__(self) -> EntryStream:
         """Read on. Ends another loop on this chat; the entry that it did not process comes again."""
@@ -265,6 +308,15 @@ class Chat:
         end = str(2**53 - 1 if before is None else before)
         return await self._client.api.history(self.chat_id, {"before": end, "limit": str(limit)})
 
+    async def search(
+        self, text: str, *, before: int | None = None, limit: int = SEARCH_HITS_DEFAULT
+    ) -> ChatHits:
+        """The newest messages with these words; `word*` finds words that begin so. `before`: the `next` of
+        the page before.
+        """
+        params = {"q": text, "limit": str(limit)} | ({} if before is None else {"before": str(before)})
+        return await self._client.api.call("GET", f"{self._path}/search", ChatHits, params=params)
+
     async def add_member(self, user_id: str, role: Role = Role.MEMBER) -> bool:
         """True if they were added; False if they were invited, as they let only others add them."""
         body: dict[str, object] = {"user_id": user_id, "role": role.value}
@@ -281,6 +333,23 @@ class Chat:
     async def set_read_receipts(self, mode: ReadReceipts | str) -> ChatInfo:
         """What members see of readers: each by name, whether there is one, or nothing."""
         return await self._change(read_receipts=ReadReceipts(mode))
+
+    async def announce_only(self, on: bool = True) -> ChatInfo:
+        """Let only owners and admins post, or everybody again."""
+        return await self._change(announcement_only=on)
+
+    async def set_slow_mode(self, seconds: int) -> ChatInfo:
+        """So long a member waits between two messages; 0 ends it. The outbox waits by itself."""
+        return await self._change(slow_mode_seconds=seconds)
+
+    async def report(self, message_id: str, reason: str) -> ReportMade:
+        """Tell the operators that something is wrong with a message. The same again is the same report."""
+        path = f"{self._path}/messages/{quote(message_id, safe='')}/report"
+        return await self._client.api.call("POST", path, ReportMade, {"reason": reason})
+
+    async def set_edit_window(self, seconds: int | None) -> ChatInfo:
+        """How long messages may be edited, 0: for ever; None: as long as the server allows."""
+        return await self._change(edit_window_seconds=seconds)
 
     async def mute(self, until: datetime) -> ChatInfo:
         """Mute the chat for this person, on every device."""

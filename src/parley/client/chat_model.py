@@ -298,5 +298,8 @@ def _of_others(slots: Sequence[Slot], user_id: str) -> list[int]:
     return [
         slot.sequence
         for slot in slots
-        if slot.entry is not None and slot.entry.kind == MESSAGE and slot.entry.sender_id != user_id
+        if slot.entry is not None
+        and slot.entry.kind == MESSAGE
+        and slot.entry.sender_id != user_id
+        and slot.entry.deleted is not True
     ]

@@ -40,12 +40,15 @@ from parley.client.events import (
 from parley.client.storage import MessageKey, OutgoingMessage, open_storage
 from parley.client.streams import AllEntriesStream, EntryStream, UpdateStream
 from parley.client.timing import Timing
+from parley.client.tokens import RETRY_SECONDS, TokenFunction, TokenSource
 from parley.clock import Clock, iso, wall_clock
 from parley.errors import BAD_REQUEST, Refusal
-from parley.model import ChatType, Privacy, QuietHours
+from parley.model import ChatType, Kind, Privacy, QuietHours
 from parley.wire.bodies import Me
 from parley.wire.codec import CLIENT_CODECS, ClientCodec
-from parley.wire.frames import Ack, Hello, OverviewChat, PresenceView, Welcome
+from parley.wire.frames import Ack, Hello, OverviewChat, PresenceView, Refresh, Welcome
+from parley.wire.limits import SEARCH_HITS_DEFAULT
+from parley.wire.search_bodies import Hits
 
 log = logging.getLogger("parley.client")
 
@@ -65,7 +68,7 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
     """The arguments of `connect`."""
 
     url: str
-    token: str
+    token: str | TokenFunction
     device_id: str | None
     outbox: str | None
     codec: ClientCodec
@@ -79,7 +82,7 @@ class ClientSettings(Struct, frozen=True, kw_only=True):
 
 def connect(
     url: str,
-    token: str,
+    token: str | TokenFunction,
     *,
     device_id: str | None = None,
     outbox: str | None = None,
@@ -99,6 +102,9 @@ def connect(
     CannotConnect or BadToken if none arrives; with `start_offline` it returns at once, and sends wait for a
     connection. `device_id` must be that of the token; by default the server says which it is. `ca` names a
     PEM file with the authorities that a certificate is checked against, instead of the system's.
+
+    `token` may also be a function that gets one from the application's own login: it is awaited before each
+    connection, and before a JSON Web Token expires. Then `device_id` is needed.
     """
     settings = ClientSettings(
         url=base_url(url),
@@ -132,6 +138,8 @@ class Client(PeopleApi):
             wake=self._woken.set,
         )
         self.device_id = settings.device_id
+        self._tokens = TokenSource(settings.token, settings.clock)
+        self._renewing: asyncio.Task[None] | None = None
         self._stack = AsyncExitStack()
         self._http_tasks: set[asyncio.Task[None]] = set()
         self._http_tasks_at_once = asyncio.Semaphore(HTTP_TASKS_AT_ONCE_MAX)
@@ -156,7 +164,7 @@ class Client(PeopleApi):
             self._storage = await self._in_thread(open_storage, settings.outbox)
             stack.push_async_callback(self._in_thread, self._storage.close)
             self._http = await stack.enter_async_context(open_http(settings.ca))
-            self.api = Api(self._http, settings.url, settings.token)
+            self.api = Api(self._http, settings.url, self._tokens.current or None)
             saved = await self._in_thread(self._storage.load)
             self._was_entered, self._failure = True, None
             self.core.restore(saved)
@@ -172,7 +180,9 @@ class Client(PeopleApi):
                 settings.clock,
                 settings.random.random,
                 self._dispatch,
+                renews=self._tokens.is_renewable,
             )
+            stack.callback(self._stop_renewing)
             self._running = asyncio.create_task(self._run())
             stack.push_async_callback(self._stop_running)
             if not settings.start_offline:
@@ -244,20 +254,46 @@ class Client(PeopleApi):
         display_time: str | None = None,
         client_message_id: str | None = None,
         mentions: Iterable[str] = (),
+        reply_to: str | None = None,
+        attachments: Iterable[str] = (),
     ) -> Sending:
         """See `Chat.send`."""
-        self.check_open()
         now_ms = self.wall_ms()
-        new_id = uuid.UUID(int=self._settings.random.getrandbits(128), version=4)
         message = OutgoingMessage(
             chat_id=chat_id,
-            client_message_id=client_message_id or str(new_id),
+            client_message_id=client_message_id or self._new_id(),
             content=content,
             content_type=content_type,
             display_time=display_time or iso(now_ms),
             created_at_ms=now_ms,
             mentions=tuple(mentions),
+            reply_to=reply_to,
+            attachments=tuple(attachments),
         )
+        return self._queue(message)
+
+    def amend(
+        self, chat_id: str, kind: Kind, message_id: str, content: str = "", *, is_on: bool = True
+    ) -> Sending:
+        """Edit, delete or react to a message: see `Chat.edit`, `Chat.delete`, `Chat.react`."""
+        now_ms = self.wall_ms()
+        message = OutgoingMessage(
+            chat_id=chat_id,
+            client_message_id=self._new_id(),
+            content=content,
+            display_time=iso(now_ms),
+            created_at_ms=now_ms,
+            kind=kind.value,
+            target_id=message_id,
+            is_on=is_on,
+        )
+        return self._queue(message)
+
+    def _new_id(self) -> str:
+        return str(uuid.UUID(int=self._settings.random.getrandbits(128), version=4))
+
+    def _queue(self, message: OutgoingMessage) -> Sending:
+        self.check_open()
         if ids.client_key(message.client_message_id) is None:
             raise RequestRefused(NO_UUID)
         if message.key in self.core.outbox:
@@ -289,6 +325,11 @@ class Client(PeopleApi):
     async def chats(self) -> list[OverviewChat]:
         """Every chat of the person, with its title, its last entry and the peer of a direct chat."""
         return await self.api.chats()
+
+    async def search(self, text: str, *, before: str | None = None, limit: int = SEARCH_HITS_DEFAULT) -> Hits:
+        """The newest messages of all chats with these words. `before`: the `next` of the page before."""
+        params = {"q": text, "limit": str(limit)} | ({} if before is None else {"before": before})
+        return await self.api.call("GET", "search", Hits, params=params)
 
     async def create_chat(self, member_ids: list[str], title: str | None = None) -> Chat:
         """A group with these people, owned by this person. Who does not let them add them is invited."""
@@ -513,6 +554,8 @@ class Client(PeopleApi):
     async def _connect(self) -> tuple[WebSocketTransport, Welcome]:
         """Connect and check that the outbox belongs to this person."""
         settings = self._settings
+        self._stop_renewing()
+        self.api.token = token = await self._tokens.fresh()
         if self.device_id is None:
             try:
                 self.device_id = await self.api.device_id()
@@ -520,7 +563,7 @@ class Client(PeopleApi):
                 if error.temporary:
                     raise CannotConnect(error.reason) from error
                 raise
-        hello = Hello(id=0, token=settings.token, device_id=self.device_id, live=settings.live)
+        hello = Hello(id=0, token=token, device_id=self.device_id, live=settings.live)
         transport, welcome = await connect_transport(
             self._http, settings.url, settings.codec, hello, settings.timing.answer_ms
         )
@@ -529,7 +572,27 @@ class Client(PeopleApi):
         except BaseException:
             await transport.close()
             raise
+        if self._tokens.is_renewable:
+            self._renewing = asyncio.create_task(self._renew(transport))
         return transport, welcome
+
+    async def _renew(self, transport: WebSocketTransport) -> None:
+        """Send a new token each time before the last one expires. A refused one leaves the last as it is."""
+        while (wait_seconds := self._tokens.renewal_seconds()) is not None:
+            await asyncio.sleep(wait_seconds)
+            try:
+                self.api.token = token = await self._tokens.fresh()
+            except CannotConnect as error:
+                log.info("no new token yet: %s", error)
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            if not await transport.send([Refresh(token=token)]):
+                return
+
+    def _stop_renewing(self) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            self._renewing = None
 
     async def _in_thread(
         self, function: Callable[Arguments, Result], *args: Arguments.args, **kwargs: Arguments.kwargs

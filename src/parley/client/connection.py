@@ -22,7 +22,7 @@ from parley.wire.codec import ClientCodec, NotAFrame
 from parley.wire.frames import Hello, RefusedFrame, Request, ServerFrames, Welcome
 
 SERVER_FRAME_BYTES_MAX = limits.OUTBOX_BYTES_MAX
-MUST_LOG_IN = (codes.UNAUTHENTICATED.code, codes.REVOKED.code)
+MUST_LOG_IN = (codes.UNAUTHENTICATED.code, codes.REVOKED.code, codes.TOKEN_EXPIRED.code)
 ABNORMAL = 1006
 CLOSE_SECONDS_MAX = 2.0
 
@@ -34,6 +34,7 @@ class ConnectionEnded(Exception):
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"{reason} ({code})")
+        self.code = code
         self.failure = failure_of(code, reason)
 
 
@@ -155,7 +156,8 @@ class ConnectionLoop:
     """Keeps the core connected and drained until it is stopped or reconnecting cannot help. Decides nothing.
 
     The core sets `woken` after every input. `connect` opens a connection and waits for its welcome;
-    `dispatch` gets the core's events.
+    `dispatch` gets the core's events. `renews`: `connect` gets a new token each time, so one that has expired
+    ends nothing for good.
     """
 
     def __init__(
@@ -169,6 +171,8 @@ class ConnectionLoop:
         clock: Clock,
         chance: Callable[[], float],
         dispatch: Callable[[list[ClientEvent]], None],
+        *,
+        renews: bool = False,
     ) -> None:
         self._core = core
         self._woken = woken
@@ -179,6 +183,7 @@ class ConnectionLoop:
         self._clock = clock
         self._chance = chance
         self._dispatch = dispatch
+        self._renews = renews
         self._transport: WebSocketTransport | None = None
         self._saving: asyncio.Task[None] | None = None
         self._pumping: asyncio.Task[None] | None = None
@@ -220,7 +225,8 @@ class ConnectionLoop:
             await transport.close(WSCloseCode.PROTOCOL_ERROR)
         except ConnectionEnded as ended:
             log.info("the connection ended: %s", ended)
-            if ended.failure is not None:
+            has_expired = ended.code == codes.TOKEN_EXPIRED.code
+            if ended.failure is not None and not (self._renews and has_expired):
                 raise ended.failure from ended
         finally:
             self._transport = None

@@ -426,7 +426,8 @@ class ClientCore:
         entries = [self._codec.entry(raw) for raw in raws]
         if len(self.outbox):
             for entry in entries:
-                if entry.client_message_id is not None and entry.sender_id == self.user_id:
+                is_message = entry.kind == Kind.MESSAGE.value  # others are done only when they are answered
+                if entry.client_message_id is not None and is_message and entry.sender_id == self.user_id:
                     key = (entry.chat_id, entry.client_message_id)
                     self.message_stored(key, ack_for(key, entry), now_ms)
         return entries
@@ -436,11 +437,13 @@ class ClientCore:
         if not chat.receive_live(epoch, slots, self.user_id, catching_up=self.overview.catching_up):
             self._missed_something(chat)
         entries = [slot.entry for slot in slots if slot.entry is not None]
+        if chat.unread_count and any(entry.kind == Kind.DELETE.value for entry in entries):
+            self.overview.ask()  # it may have been one of the unread
         if chat.typing:
             for entry in entries:
                 self.typing.end(chat, entry.sender_id)
         if chat.roster is not None:
-            changes = [entry for entry in entries if entry.kind != Kind.MESSAGE.value]
+            changes = [entry for entry in entries if entry.kind in (Kind.MEMBER.value, Kind.CHAT.value)]
             for entry in changes:
                 chat.receive_change(entry)
             if changes and chat.roster.is_loaded:

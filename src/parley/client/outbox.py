@@ -17,9 +17,10 @@ from parley.client.errors import OutboxFull, RequestRefused
 from parley.client.storage import MessageKey, OutgoingMessage
 from parley.client.timing import Fail, RateLimitPause, Timers, Timing, decide_resend, must_check_first
 from parley.errors import TOO_LARGE, Refusal
+from parley.model import Kind
 from parley.wire import limits
 from parley.wire.bodies import SendFound
-from parley.wire.frames import Ack, Entry, SendMessage
+from parley.wire.frames import Ack, DeleteMessage, EditMessage, Entry, React, SendMessage
 
 OUTBOX_MESSAGES_MAX = 10_000
 OUTBOX_BYTES_MAX = 64 * 1024 * 1024
@@ -33,6 +34,9 @@ FRAME_OVERHEAD_BYTES = 2_048
 CHECK_FAILED = Refusal("check_failed", "the client cannot find out whether it is stored", temporary=True)
 
 assert WINDOW_START <= WINDOW_MAX
+
+
+OutgoingFrame = SendMessage | EditMessage | DeleteMessage | React
 
 
 class PendingMessage(Struct, eq=False):
@@ -86,7 +90,7 @@ class ClientOutbox:
         self._by_request: dict[int, PendingMessage] = {}
         self._sendable: dict[str, None] = {}
         """The chats that may have a message to send."""
-        self._resends: list[SendMessage] = []
+        self._resends: list[OutgoingFrame] = []
         self._to_check: list[OutgoingMessage] = []
         self._window = WINDOW_START
         self._bytes = 0
@@ -139,7 +143,7 @@ class ClientOutbox:
             self._timers.cancel(("ack", chat_id))
             self._resume(chat_id)
 
-    def frames_to_send(self, now_ms: int, wall_ms: int) -> list[SendMessage]:
+    def frames_to_send(self, now_ms: int, wall_ms: int) -> list[OutgoingFrame]:
         """The messages to send now: in order within a chat, chats in turn."""
         if self._pause.is_on:
             return []
@@ -216,7 +220,7 @@ class ClientOutbox:
 
     # One chat's queue
 
-    def _next_frame(self, chat_id: str, now_ms: int, wall_ms: int) -> SendMessage | None:
+    def _next_frame(self, chat_id: str, now_ms: int, wall_ms: int) -> OutgoingFrame | None:
         queue = self._queues.get(chat_id)
         if queue is None or not queue.waiting or queue.is_paused or queue.checking is not None:
             return None
@@ -228,6 +232,8 @@ class ClientOutbox:
             self._to_check.append(pending.message)
             return None
         before = next(reversed(queue.sent.values()), None)
+        if before is not None and pending.message.kind != Kind.MESSAGE.value:
+            return None  # it names no predecessor, so what was sent before it must be stored first
         queue.waiting.popleft()
         queue.sent[pending.message.key] = pending
         self._in_flight_bytes += pending.size
@@ -235,13 +241,15 @@ class ClientOutbox:
             self._watch_head(chat_id, now_ms)
         return self._frame(pending, before)
 
-    def _frame(self, pending: PendingMessage, before: PendingMessage | None) -> SendMessage:
+    def _frame(self, pending: PendingMessage, before: PendingMessage | None) -> OutgoingFrame:
         if pending.request_id is not None:
             self._by_request.pop(pending.request_id, None)
         pending.request_id = self._next_id()
         pending.attempts += 1
         self._by_request[pending.request_id] = pending
         message = pending.message
+        if message.kind != Kind.MESSAGE.value:
+            return _amendment(message, pending.request_id)
         return SendMessage(
             id=pending.request_id,
             chat_id=message.chat_id,
@@ -251,6 +259,8 @@ class ClientOutbox:
             display_time=message.display_time,
             after_client_message_id=None if before is None else before.message.client_message_id,
             mentions=list(message.mentions),
+            reply_to=message.reply_to,
+            attachments=list(message.attachments),
         )
 
     def _watch_head(self, chat_id: str, now_ms: int) -> None:
@@ -329,6 +339,32 @@ def ack_for(key: MessageKey, stored: Entry | SendFound) -> Ack:
         deduplicated=True,
         conflict=False,
     )
+
+
+def _amendment(message: OutgoingMessage, request_id: int) -> OutgoingFrame:
+    chat_id, client_id, target = message.chat_id, message.client_message_id, message.target_id
+    match message.kind:
+        case Kind.EDIT.value:
+            return EditMessage(
+                id=request_id,
+                chat_id=chat_id,
+                client_message_id=client_id,
+                message_id=target,
+                content=message.content,
+            )
+        case Kind.DELETE.value:
+            return DeleteMessage(
+                id=request_id, chat_id=chat_id, client_message_id=client_id, message_id=target
+            )
+        case _:
+            return React(
+                id=request_id,
+                chat_id=chat_id,
+                client_message_id=client_id,
+                message_id=target,
+                reaction=message.content,
+                on=message.is_on,
+            )
 
 
 def check_size(message: OutgoingMessage) -> None:

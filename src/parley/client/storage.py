@@ -17,10 +17,11 @@ from msgspec import Struct
 
 from parley.client.errors import OutboxUnusable
 from parley.clock import iso
+from parley.model import Kind
 
 FILE_MODE = 0o600
 OTHERS = stat.S_IRWXG | stat.S_IRWXO
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 8
 SCHEMA = """
     CREATE TABLE outbox (
         number INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -31,6 +32,11 @@ SCHEMA = """
         display_time TEXT,
         created_at_ms INTEGER NOT NULL,
         mentions TEXT NOT NULL DEFAULT '[]',
+        reply_to TEXT,
+        kind TEXT NOT NULL DEFAULT 'message',
+        target_id TEXT NOT NULL DEFAULT '',
+        is_on INTEGER NOT NULL DEFAULT 1,
+        attachments TEXT NOT NULL DEFAULT '[]',
         UNIQUE (chat_id, client_message_id)
     );
     CREATE TABLE cursors (
@@ -46,6 +52,11 @@ SCHEMA = """
 UPGRADES = {
     1: "ALTER TABLE outbox ADD COLUMN mentions TEXT NOT NULL DEFAULT '[]'",
     2: "ALTER TABLE cursors ADD COLUMN log_hash BLOB",
+    3: "ALTER TABLE outbox ADD COLUMN reply_to TEXT",
+    4: "ALTER TABLE outbox ADD COLUMN kind TEXT NOT NULL DEFAULT 'message'",
+    5: "ALTER TABLE outbox ADD COLUMN target_id TEXT NOT NULL DEFAULT ''",
+    6: "ALTER TABLE outbox ADD COLUMN is_on INTEGER NOT NULL DEFAULT 1",
+    7: "ALTER TABLE outbox ADD COLUMN attachments TEXT NOT NULL DEFAULT '[]'",
 }
 """From each older format to the next one."""
 
@@ -54,7 +65,10 @@ MessageKey = tuple[str, str]
 
 
 class OutgoingMessage(Struct, frozen=True, kw_only=True):
-    """A message that is not yet acknowledged; `display_time` is when the person sent it."""
+    """A message that is not yet acknowledged; `display_time` is when the person sent it.
+
+    Or an edit, a delete or a reaction (`kind`) of the message `target_id`.
+    """
 
     chat_id: str
     client_message_id: str
@@ -63,6 +77,11 @@ class OutgoingMessage(Struct, frozen=True, kw_only=True):
     display_time: str | None = None
     created_at_ms: int
     mentions: tuple[str, ...] = ()
+    reply_to: str | None = None
+    kind: str = Kind.MESSAGE.value
+    target_id: str = ""
+    is_on: bool = True
+    attachments: tuple[str, ...] = ()
 
     @property
     def key(self) -> MessageKey:
@@ -70,6 +89,9 @@ class OutgoingMessage(Struct, frozen=True, kw_only=True):
 
 
 MESSAGE_COLUMNS = ", ".join(OutgoingMessage.__struct_fields__)
+LISTS = ("mentions", "attachments")
+"""Columns that hold a list of texts, as JSON."""
+PLACES = ", ".join("?" for _ in OutgoingMessage.__struct_fields__)
 
 
 class Cursor(Struct, frozen=True):
@@ -225,7 +247,7 @@ class SqliteStorage:
             "DELETE FROM outbox WHERE chat_id = ? AND client_message_id = ?", changes.removed
         )
         self._db.executemany(
-            f"INSERT INTO outbox ({MESSAGE_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            f"INSERT INTO outbox ({MESSAGE_COLUMNS}) VALUES ({PLACES})",
             [_row(message) for message in changes.added],
         )
         self._db.executemany(
@@ -238,14 +260,17 @@ class SqliteStorage:
 
 
 def _row(message: OutgoingMessage) -> tuple[object, ...]:
-    values = msgspec.structs.asdict(message) | {"mentions": msgspec.json.encode(message.mentions).decode()}
+    values = msgspec.structs.asdict(message)
+    for name in LISTS:
+        values[name] = msgspec.json.encode(values[name]).decode()
     return tuple(values.values())
 
 
 def _message(row: tuple[Any, ...]) -> OutgoingMessage:
     values = dict(zip(OutgoingMessage.__struct_fields__, row, strict=True))
-    mentions = msgspec.json.decode(values["mentions"], type=tuple[str, ...])
-    return OutgoingMessage(**values | {"mentions": mentions})
+    for name in LISTS:
+        values[name] = msgspec.json.decode(values[name], type=tuple[str, ...])
+    return OutgoingMessage(**values | {"is_on": bool(values["is_on"])})
 
 
 def _make_private(path: str) -> None:

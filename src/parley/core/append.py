@@ -7,9 +7,15 @@
     5. the other person's account is deleted    → user_deleted
     6. someone else has stored this id          → duplicate_id
     7. the predecessor is not stored            → out_of_turn
-    8. the change is not allowed                → forbidden, blocked, bad_request, not_found
-    9. the chat's counter is lost or behind     → counter_missing, counter_inconsistent
-   10. none of these                            → place it at the next position
+    8. the group does not let the sender post,
+       or not yet                               → announcement_only, slow_mode
+    9. the change is not allowed                → forbidden, blocked, bad_request, not_found
+       the message that it is about cannot be
+       answered, edited, deleted, reacted to    → not_found, forbidden, message_deleted, under_hold,
+                                                  edit_window_over, too_many_reactions
+       a file that it refers to may not be used → not_found
+   10. the chat's counter is lost or behind     → counter_missing, counter_inconsistent
+   11. none of these                            → place it at the next position
 
 An engine gathers facts, calls `decide_append`, and carries out the decision. Facts that cost a lookup may be
 unknown; the decision names one (`Missing`) only if it depends on it. So a new draft costs no lookup of its
@@ -20,19 +26,23 @@ from __future__ import annotations
 
 from enum import Enum
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
+from parley.core.log_hash import body_digest, draft_digest
+from parley.core.message_life import decide_amendment
 from parley.core.permissions import ChangeFacts, JoinFacts, decide_change, joins_alone, may_join_alone
+from parley.core.posting import decide_pace, decide_posting, is_slowed
 from parley.errors import (
     ACCOUNT_DISABLED,
     BLOCKED,
     DUPLICATE_ID,
+    NO_SUCH_ATTACHMENT,
     NOT_A_MEMBER,
     OUT_OF_TURN,
     USER_DELETED,
     Refusal,
 )
-from parley.model import AccountState, Action, Appended, Draft, Role
+from parley.model import AccountState, Action, Appended, Draft, Kind, Role
 from parley.wire.frames import Entry
 
 __all__ = [
@@ -72,6 +82,7 @@ class Missing(Enum):
     ORIGINAL = "original"
     PREDECESSOR = "predecessor"
     JOIN = "join"
+    LAST_SENT = "last_sent"
 
 
 Decision = Verdict | Missing | Refusal
@@ -96,6 +107,12 @@ class AppendFacts(Struct, kw_only=True, gc=False):
     """Given for a draft that is a change."""
     trouble: Refusal | None = None
     """Why the chat's counter cannot allocate."""
+    announcement_only: bool = False
+    """Only owners and admins post in the chat."""
+    slow_mode_seconds: int = 0
+    """How long its members wait between two messages."""
+    since_last_ms: int | None = None
+    """How long ago the sender's last message was; None: not looked up. Only slow mode asks for it."""
 
 
 NO_CHAT = AppendFacts(role=None, original=StoredBy.NOBODY, change=ChangeFacts(join=JoinFacts()))
@@ -104,6 +121,7 @@ NO_CHAT = AppendFacts(role=None, original=StoredBy.NOBODY, change=ChangeFacts(jo
 _UNKNOWN, _NOBODY, _SENDER, _OTHER = StoredBy.UNKNOWN, StoredBy.NOBODY, StoredBy.SENDER, StoredBy.OTHER
 _PLACE, _ANSWER = Verdict.PLACE, Verdict.ANSWER
 _ACTIVE = AccountState.ACTIVE
+_MESSAGE = Kind.MESSAGE.value
 
 
 def decide_append(draft: Draft, facts: AppendFacts) -> Decision:
@@ -134,6 +152,13 @@ def _decide_new(draft: Draft, facts: AppendFacts, original: StoredBy) -> Decisio
         return DUPLICATE_ID
     if draft.after_key is not None and facts.predecessor is not _SENDER:
         return Missing.PREDECESSOR if facts.predecessor is _UNKNOWN else OUT_OF_TURN
+    refusal = decide_posting(draft, facts.role, facts.announcement_only)
+    if refusal is None and is_slowed(draft, facts.role, facts.slow_mode_seconds):
+        if facts.since_last_ms is None:
+            return Missing.LAST_SENT
+        refusal = decide_pace(facts.slow_mode_seconds, facts.since_last_ms)
+    if refusal is not None:
+        return refusal
     if change is not None:
         assert facts.change is not None
         refusal = decide_change(change, draft.sender_id, facts.role, facts.change)
@@ -141,6 +166,12 @@ def _decide_new(draft: Draft, facts: AppendFacts, original: StoredBy) -> Decisio
             return refusal
         if change.action is Action.JOINED and facts.change.join is None:
             return Missing.JOIN
+    elif draft.kind != _MESSAGE or draft.reply_to is not None:
+        refusal = decide_amendment(draft, facts.role)
+        if refusal is not None:
+            return refusal
+    if _lacks_files(draft):
+        return NO_SUCH_ATTACHMENT
     return facts.trouble or _PLACE
 
 
@@ -162,6 +193,11 @@ def _leaves_for_good(draft: Draft, facts: AppendFacts) -> bool:
     return change.action is Action.ROLE and change.role is Role.OWNER
 
 
+def _lacks_files(draft: Draft) -> bool:
+    """Whether it refers to a file that is not there, or not its sender's to use."""
+    return len(draft.files) < len(draft.attachments)
+
+
 def stored_by(sender_id: str | None, draft: Draft) -> StoredBy:
     """The fact about an id that was looked up: `sender_id` is who stored it, None if it is free."""
     if sender_id is None:
@@ -170,12 +206,28 @@ def stored_by(sender_id: str | None, draft: Draft) -> StoredBy:
 
 
 def answer_again(draft: Draft, original: Entry) -> Appended:
-    """The original's position; `conflict` when the retry has other content, which is not stored."""
+    """The original's position; `conflict` when the retry says something else, which is not stored.
+
+    An original that was edited or deleted since is compared by the digest of what was sent.
+    """
+    if original.body_digest:
+        is_same = _lacks_files(draft) or body_digest(original) == draft_digest(draft)
+    else:
+        is_same = (original.content, original.content_type) == (draft.content, draft.content_type)
+        is_same = is_same and tuple(file.attachment_id for file in original.attachments or ()) == (
+            draft.attachments
+        )
+    about = (draft.kind, draft.target_id, draft.on)
+    is_same = is_same and about == (original.kind, original.target_id or None, _on(original))
     return Appended(
         message_id=original.message_id,
         sequence=original.sequence,
         epoch=original.epoch,
         created_at=original.created_at,
         deduplicated=True,
-        conflict=(original.content, original.content_type) != (draft.content, draft.content_type),
+        conflict=not is_same,
     )
+
+
+def _on(entry: Entry) -> bool | None:
+    return None if entry.on is UNSET else entry.on

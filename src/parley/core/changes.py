@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from parley.core.message_life import edit_window_in
 from parley.model import Action, Change, Kind, Page, ReadReceipts, Role, StoredEntry
 from parley.wire.frames import Entry
 
@@ -16,14 +17,21 @@ class Recorded(msgspec.Struct):
     role: Role = Role.MEMBER
     title: str = ""
     read_receipts: ReadReceipts | None = None
+    announcement_only: bool | None = None
+    slow_mode_seconds: int | None = None
 
 
 def change_in(entry: Entry) -> Change | None:
-    """What an entry of kind `member` or `chat` changed; None for every other entry."""
+    """What an entry of kind `member` or `chat` changed; None for every other entry.
+
+    Nor is there one in an entry about the edit window: it is kept with the marks of messages.
+    """
     if entry.kind not in (Kind.MEMBER.value, Kind.CHAT.value):
         return None
+    if entry.kind == Kind.CHAT.value and edit_window_in(entry.content) is not None:
+        return None
     recorded = msgspec.json.decode(entry.content, type=Recorded)
-    return Change(recorded.action, recorded.user_id, recorded.role, recorded.title, recorded.read_receipts)
+    return Change(**msgspec.structs.asdict(recorded))
 
 
 def positions_of(page: Page) -> list[StoredEntry]:

@@ -14,6 +14,7 @@ from hashlib import sha256
 import msgspec
 from msgspec import UNSET, Struct
 
+from parley.model import AttachedFile, Draft
 from parley.wire.frames import Entry
 
 VERSION = 1
@@ -42,13 +43,40 @@ def body_digest(entry: Entry) -> str:
     """What stands for an entry's body: its digest, or the one that was kept when the body was replaced."""
     if entry.body_digest is not UNSET:
         return entry.body_digest
-    mentions = [] if entry.mentions is UNSET else entry.mentions
-    return sha256(_encode((entry.content_type, mentions, entry.content))).hexdigest()
+    return digest_of(entry.content_type, entry.mentions or [], entry.content, entry.attachments or [])
+
+
+def draft_digest(draft: Draft) -> str:
+    """The digest of the body that a draft will have in the log."""
+    return digest_of(draft.content_type, draft.mentions, draft.content, draft.files)
+
+
+def digest_of(
+    content_type: str, mentions: Sequence[str], content: str, files: Sequence[AttachedFile] = ()
+) -> str:
+    """The digest of a body. Files count by their own digests, and with all that an entry says of them."""
+    body: tuple[object, ...] = (content_type, mentions, content)
+    if files:
+        body += ([_fixed_of(file) for file in files],)
+    return sha256(_encode(body)).hexdigest()
+
+
+def _fixed_of(file: AttachedFile) -> tuple[object, ...]:
+    return (
+        file.attachment_id,
+        file.name,
+        file.size,
+        file.content_type,
+        file.sha256,
+        file.width or None,
+        file.height or None,
+        file.preview or None,
+    )
 
 
 def after_entry(previous: bytes, entry: Entry) -> bytes:
     """The hash with this entry, which is at the next position."""
-    fixed = (
+    fixed: tuple[object, ...] = (
         entry.sequence,
         entry.kind,
         entry.message_id,
@@ -58,6 +86,8 @@ def after_entry(previous: bytes, entry: Entry) -> bytes:
         entry.display_time,
         body_digest(entry),
     )
+    if entry.target_id or entry.reply_to or entry.on is not UNSET:
+        fixed += (entry.reply_to or None, entry.target_id or None, None if entry.on is UNSET else entry.on)
     return sha256(previous + _encode(fixed)).digest()
 
 
@@ -68,7 +98,9 @@ def after_void(previous: bytes, sequence: int) -> bytes:
 
 def without_body(entry: Entry) -> Entry:
     """The entry as it stays when its body is removed for good: the hash of the log does not change."""
-    return msgspec.structs.replace(entry, content="", mentions=UNSET, body_digest=body_digest(entry))
+    return msgspec.structs.replace(
+        entry, content="", mentions=UNSET, attachments=UNSET, body_digest=body_digest(entry)
+    )
 
 
 def following(previous: bytes, after: int, stored: Sequence[bytes], voids: Iterable[int]) -> list[bytes]:

@@ -27,6 +27,7 @@ class SkipReason(StrEnum):
     OWN = "own_message"
     NOT_A_MEMBER = "not_a_member"
     ACCOUNT = "account_not_active"
+    BOT = "bot"
     BLOCKED = "blocked"
     NOTIFY_NONE = "notify_none"
     NOT_MENTIONED = "not_mentioned"
@@ -45,6 +46,7 @@ class RingFacts(Struct, frozen=True, kw_only=True):
     user_id: str
     is_member: bool
     account: AccountState
+    is_bot: bool
     settings: MemberSettings
     has_blocked_sender: bool
     is_active: bool
@@ -62,7 +64,7 @@ class RingFacts(Struct, frozen=True, kw_only=True):
 
 def wanted(entry: Entry, user_id: str, settings: MemberSettings) -> SkipReason | None:
     """Why an entry never rings for a person, by what both say; None if it may ring."""
-    if entry.kind != Kind.MESSAGE.value:
+    if entry.kind != Kind.MESSAGE.value or entry.deleted is True:
         return SkipReason.NO_MESSAGE
     if entry.sender_id == user_id:
         return SkipReason.OWN
@@ -82,6 +84,8 @@ def decide_ring(entry: Entry, facts: RingFacts) -> SkipReason | None:
         return SkipReason.NOT_A_MEMBER
     if facts.account is not AccountState.ACTIVE:
         return SkipReason.ACCOUNT
+    if facts.is_bot:
+        return SkipReason.BOT
     if not facts.is_logged_in:
         return SkipReason.LOGGED_OUT
     if facts.is_older:

@@ -70,7 +70,7 @@ def decide_change(change: Change, actor_id: str, actor: Role | None, facts: Chan
     match change.action:
         case Action.JOINED:
             return _decide_join(change, actor_id, actor, facts)
-        case Action.RENAMED | Action.READ_RECEIPTS:
+        case Action.RENAMED | Action.READ_RECEIPTS | Action.POSTING:
             return None if actor is not None and RANK[actor] >= RANK[Role.ADMIN] else FORBIDDEN
         case Action.LEFT | Action.REMOVED | Action.ROLE:
             return _decide_about_member(change, actor_id, actor, facts)

@@ -30,6 +30,7 @@ FAILED_LOGINS_PER_ACCOUNT = Rate(100 / 3600, 100)
 NEW_CHATS_PER_USER = Rate(60 / 60, 60)
 MEMBER_CHANGES_PER_USER = Rate(600 / 60, 600)
 CHAT_CHANGES_PER_USER = Rate(30 / 60, 30)
+REPORTS_PER_USER = Rate(20 / 3600, 20)
 COST_PER_USER = Rate(200, 1_000)
 """What the requests of a person cost together: an ordinary one is 1, see `Operation.cost`."""
 COST_PER_ADDRESS = Rate(20, 200)

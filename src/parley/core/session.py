@@ -12,19 +12,23 @@ from enum import StrEnum
 
 from parley import ids
 from parley.errors import BAD_REQUEST, TOO_LARGE, UNAUTHENTICATED, Refusal
-from parley.model import Draft
+from parley.model import Draft, Kind
 from parley.wire import codes
 from parley.wire.codec import Codec, Misread, NotAFrame
 from parley.wire.codes import Close
 from parley.wire.frames import (
     AckPosition,
     ChatFrame,
+    DeleteMessage,
     DeliveryReceipt,
+    EditMessage,
     Heartbeat,
     Hello,
     PresenceQuery,
     PresenceSubscribe,
+    React,
     ReadReceipt,
+    Refresh,
     Request,
     SendMessage,
     Sync,
@@ -34,9 +38,11 @@ from parley.wire.frames import (
     TypingStop,
 )
 from parley.wire.limits import (
+    ATTACHMENTS_MAX,
     CONTENT_TYPE_LETTERS_MAX,
     MENTIONS_MAX,
     MESSAGE_BYTES_MAX,
+    REACTION_LETTERS_MAX,
     TIME_LETTERS_MAX,
     USER_ID_LETTERS_MAX,
 )
@@ -54,6 +60,9 @@ TABLE: dict[State, dict[type, State]] = {
     State.GREETED: {},
     State.READY: {
         SendMessage: State.READY,
+        EditMessage: State.READY,
+        DeleteMessage: State.READY,
+        React: State.READY,
         SyncRequest: State.READY,
         Sync: State.READY,
         SyncOverview: State.READY,
@@ -65,11 +74,14 @@ TABLE: dict[State, dict[type, State]] = {
         PresenceSubscribe: State.READY,
         PresenceQuery: State.READY,
         Heartbeat: State.READY,
+        Refresh: State.READY,
     },
     State.CLOSED: {},
 }
 """For each state, the requests that it accepts and the next state."""
 
+JOINERS = "\u200d\ufe0f\ufe0e"
+"""What makes one emoji out of several."""
 HELLO_FIRST = UNAUTHENTICATED.because("send hello first")
 HELLO_ONCE = BAD_REQUEST.because("hello was sent already")
 NO_CHAT = BAD_REQUEST.because("chat_id is missing")
@@ -80,6 +92,9 @@ NO_CLIENT_ID = BAD_REQUEST.because(
 NO_PREDECESSOR = BAD_REQUEST.because("after_client_message_id must be the UUIDv4 of an earlier message")
 NO_CONTENT_TYPE = BAD_REQUEST.because("content_type must be a media type such as text/plain")
 NO_MENTIONS = BAD_REQUEST.because(f"mentions are up to {MENTIONS_MAX} user ids")
+NO_ATTACHMENTS = BAD_REQUEST.because(f"attachments are up to {ATTACHMENTS_MAX} different ids of attachments")
+NO_TARGET = BAD_REQUEST.because("message_id and reply_to must be ids of messages")
+NO_REACTION = BAD_REQUEST.because(f"a reaction is 1 to {REACTION_LETTERS_MAX} printable characters")
 NO_DISPLAY_TIME = BAD_REQUEST.because("display_time must be an ISO 8601 time")
 MESSAGE_TOO_LARGE = TOO_LARGE.because(f"content is larger than {MESSAGE_BYTES_MAX} bytes in UTF-8")
 
@@ -138,7 +153,7 @@ def check_send(request: SendMessage, sender_id: str, request_id: str = "") -> Dr
     if key is None:
         return NO_CLIENT_ID
     content = request.content
-    if len(content) > MESSAGE_BYTES_MAX // 4 and len(content.encode()) > MESSAGE_BYTES_MAX:
+    if len(content) > MESSAGE_BYTES_MAX // 4 and is_too_large(content):
         return MESSAGE_TOO_LARGE
     content_type = request.content_type
     if content_type != "text/plain" and not is_content_type(content_type):
@@ -147,6 +162,10 @@ def check_send(request: SendMessage, sender_id: str, request_id: str = "") -> Dr
         return NO_DISPLAY_TIME
     if request.mentions and not are_mentions(request.mentions):
         return NO_MENTIONS
+    if request.reply_to is not None and ids.message_key(request.reply_to) is None:
+        return NO_TARGET
+    if request.attachments and not are_attachments(request.attachments):
+        return NO_ATTACHMENTS
     after_key = None
     if request.after_client_message_id is not None:
         after_key = ids.client_key(request.after_client_message_id)
@@ -163,6 +182,51 @@ def check_send(request: SendMessage, sender_id: str, request_id: str = "") -> Dr
         after_key=after_key,
         request_id=request_id,
         mentions=tuple(request.mentions),
+        reply_to=request.reply_to,
+        attachments=tuple(request.attachments),
+    )
+
+
+def check_amendment(
+    request: EditMessage | DeleteMessage | React, sender_id: str, request_id: str = ""
+) -> Draft | Refusal:
+    """The draft of what is done to a message, or what is wrong with it. `Draft.target` is to be looked up."""
+    key = ids.client_key(request.client_message_id)
+    if key is None:
+        return NO_CLIENT_ID
+    if ids.message_key(request.message_id) is None:
+        return NO_TARGET
+    draft = Draft(
+        chat_id=request.chat,
+        sender_id=sender_id,
+        content="",
+        client_message_id=request.client_message_id,
+        client_key=key,
+        request_id=request_id,
+        target_id=request.message_id,
+    )
+    match request:
+        case EditMessage():
+            if is_too_large(request.content):
+                return MESSAGE_TOO_LARGE
+            draft.kind, draft.content = Kind.EDIT.value, request.content
+        case DeleteMessage():
+            draft.kind = Kind.DELETE.value
+        case React():
+            if not is_reaction(request.reaction):
+                return NO_REACTION
+            draft.kind, draft.content, draft.on = Kind.REACTION.value, request.reaction, request.on
+    return draft
+
+
+def is_too_large(content: str) -> bool:
+    return len(content.encode()) > MESSAGE_BYTES_MAX
+
+
+def is_reaction(text: str) -> bool:
+    """One emoji may be many characters; joiners within it are not printable by themselves."""
+    return 1 <= len(text) <= REACTION_LETTERS_MAX and all(
+        letter.isprintable() or letter in JOINERS for letter in text
     )
 
 
@@ -177,6 +241,13 @@ def are_mentions(user_ids: list[str]) -> bool:
     return len(user_ids) <= MENTIONS_MAX and all(
         0 < len(user_id) <= USER_ID_LETTERS_MAX and user_id.isascii() and user_id.isprintable()
         for user_id in user_ids
+    )
+
+
+def are_attachments(attachment_ids: list[str]) -> bool:
+    """Whether they can be ids. That they may be used is decided with the write."""
+    return len(set(attachment_ids)) == len(attachment_ids) <= ATTACHMENTS_MAX and all(
+        ids.attachment_key(attachment_id) is not None for attachment_id in attachment_ids
     )
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from parley import ids
-from parley.chats.user_admin import OperatorCall
+from parley.chats.audit_trail import OperatorCall
 from parley.clock import Clock
 from parley.core.client_address import Network
 from parley.core.safe_addresses import url_problem

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import aiohttp
@@ -19,6 +20,9 @@ ATTEMPT_SECONDS_MAX = 10.0
 CONNECTIONS_MAX = 32
 ANSWER_BYTES_MAX = 2_048
 """What is read of an answer's body."""
+READ_BYTES = 16_384
+
+T = TypeVar("T")
 
 Resolve = Callable[[str, int], Awaitable[list[str]]]
 
@@ -90,8 +94,24 @@ class GuardedResolver(AbstractResolver):
         """It holds nothing."""
 
 
+async def _guarded(request: Awaitable[T]) -> T | DeliveryFailure:
+    """What a request returns; a failure if there was no answer."""
+    try:
+        return await request
+    except ForbiddenAddress as error:
+        return DeliveryFailure(Fault.FORBIDDEN_ADDRESS, str(error))
+    except aiohttp.InvalidURL as error:
+        return DeliveryFailure(Fault.MALFORMED, f"not a valid address: {error}")
+    except TimeoutError as error:
+        return no_answer(error)
+    except (aiohttp.ClientError, OSError) as error:
+        if isinstance(error.__cause__, ForbiddenAddress):
+            return DeliveryFailure(Fault.FORBIDDEN_ADDRESS, str(error.__cause__))
+        return no_answer(error)
+
+
 class GuardedHttp:
-    """POST requests. Redirects are not followed: they could lead anywhere."""
+    """Requests to addresses that are checked. Redirects are not followed: they could lead anywhere."""
 
     def __init__(self, allowed: Sequence[Network], resolve: Resolve = resolve_by_system) -> None:
         self._guards = {
@@ -102,29 +122,38 @@ class GuardedHttp:
 
     async def post(self, url: str, body: bytes, headers: dict[str, str]) -> HttpAnswer | DeliveryFailure:
         """What the server answered, whatever it is; a failure if there is no answer."""
-        try:
-            return await self._post(url, body, headers)
-        except ForbiddenAddress as error:
-            return DeliveryFailure(Fault.FORBIDDEN_ADDRESS, str(error))
-        except aiohttp.InvalidURL as error:
-            return DeliveryFailure(Fault.MALFORMED, f"not a valid address: {error}")
-        except TimeoutError as error:
-            return no_answer(error)
-        except (aiohttp.ClientError, OSError) as error:
-            if isinstance(error.__cause__, ForbiddenAddress):
-                return DeliveryFailure(Fault.FORBIDDEN_ADDRESS, str(error.__cause__))
-            return no_answer(error)
+        return await _guarded(self._post(url, body, headers))
+
+    async def get(self, url: str, bytes_max: int) -> bytes | DeliveryFailure:
+        """The body of a good answer; a failure if there is none, or it is larger."""
+        return await _guarded(self._get(url, bytes_max))
+
+    async def _get(self, url: str, bytes_max: int) -> bytes | DeliveryFailure:
+        async with self._checked(url).get(url, allow_redirects=False) as response:
+            if response.status != 200:
+                return DeliveryFailure(Fault.REFUSED, f"HTTP status {response.status}")
+            body = b""
+            async for piece in response.content.iter_chunked(READ_BYTES):
+                body += piece
+                if len(body) > bytes_max:
+                    return DeliveryFailure(Fault.MALFORMED, f"it has more than {bytes_max} bytes")
+            return body
 
     async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> HttpAnswer:
-        parts = urlsplit(url)
-        if parse_address(parts.hostname or "") is not None:
-            # The connector does not ask the resolver for an address.
-            self._guards[parts.scheme].check(parts.hostname or "")
-        async with self._session(parts.scheme).post(
+        async with self._checked(url).post(
             url, data=body, headers=headers, allow_redirects=False
         ) as response:
             text = (await response.content.read(ANSWER_BYTES_MAX)).decode("utf-8", "replace")
             return HttpAnswer(response.status, response.headers.get("Retry-After", ""), text)
+
+    def _checked(self, url: str) -> aiohttp.ClientSession:
+        parts = urlsplit(url)
+        if parts.scheme not in self._guards:
+            raise aiohttp.InvalidURL(url)
+        if parse_address(parts.hostname or "") is not None:
+            # The connector does not ask the resolver for an address.
+            self._guards[parts.scheme].check(parts.hostname or "")
+        return self._session(parts.scheme)
 
     def _session(self, scheme: str) -> aiohttp.ClientSession:
         """One for each scheme, because their addresses are checked differently."""

@@ -23,7 +23,14 @@ from parley.store.delivery.rows import Webhook
 from parley.wire.frames import Entry
 
 SIGNATURE, EVENT_ID = "Parley-Signature", "Parley-Event-Id"
-LOG_EVENTS = {"message": "message.created", "member": "member.changed", "chat": "chat.changed"}
+LOG_EVENTS = {
+    "message": "message.created",
+    "edit": "message.edited",
+    "delete": "message.deleted",
+    "reaction": "message.reacted",
+    "member": "member.changed",
+    "chat": "chat.changed",
+}
 EVENTS = LOG_EVENTS | {kind: kind for kind in EVENT_KINDS}
 """The event of each kind of entry, in logs and in other streams."""
 WEBHOOK_DELIVERIES = DeliveryKind(group="delivery", prefix=ids.WEBHOOK, topic="messages.outbound")

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 from aiohttp import web
 
+from parley.chats.access import Access
 from parley.chats.reader import check_sequence
 from parley.core.client_address import client_address
 from parley.errors import (
@@ -17,10 +18,11 @@ from parley.errors import (
     TOO_LARGE,
     UNAUTHENTICATED,
     UNSUPPORTED_MEDIA,
+    Refusal,
     Refused,
 )
 from parley.gateway.services import ApiServices
-from parley.model import Session
+from parley.model import Scope, Session
 from parley.wire.limits import ANSWER_SECONDS_MAX, BODY_BYTES_MAX
 
 T = TypeVar("T")
@@ -43,18 +45,22 @@ FORWARDING_PREFIX = "x-forwarded-"
 class Call:
     """A request with its session, ready for a handler, and the time that is left to answer it."""
 
-    __slots__ = ("_answer_by", "_seconds_max", "request", "services", "session")
+    __slots__ = ("_answer_by", "_seconds_max", "access", "request", "services")
 
     def __init__(self, request: web.Request, services: ApiServices, seconds_max: float) -> None:
         self.request = request
         self.services = services
-        self.session: Session | None = None
+        self.access: Access | None = None
         self._seconds_max = seconds_max
         self._answer_by = _now() + seconds_max
 
     @property
     def seconds_left(self) -> float:
         return self._answer_by - _now()
+
+    @property
+    def session(self) -> Session | None:
+        return self.access.session if self.access is not None else None
 
     @property
     def me(self) -> Session:
@@ -154,13 +160,28 @@ def address_of(request: web.Request, services: ApiServices) -> str:
     )
 
 
-async def authenticate(request: web.Request, services: ApiServices) -> Session:
+async def authenticate(request: web.Request, services: ApiServices) -> Access:
     header = request.headers.get("Authorization", "")
     if header[: len(BEARER)].lower() != BEARER:
         raise Refused(UNAUTHENTICATED)
-    return await services.accounts.authenticate(header[len(BEARER) :].strip())
+    return await services.sign_in.authenticate(header[len(BEARER) :].strip())
 
 
-async def check_operator(session: Session, services: ApiServices) -> None:
-    if not (await services.accounts.user(session.user_id)).is_operator:
+async def check_operator(access: Access, services: ApiServices) -> None:
+    """A program needs the scope `admin`, which operators alone hand out; a person must be an operator."""
+    if access.scopes is not None:
+        _check(access.refusal(Scope.ADMIN))
+        return
+    is_operator = access.may_operate and (await services.accounts.user(access.session.user_id)).is_operator
+    if not is_operator:
         raise Refused(FORBIDDEN.because("this needs an operator's token"))
+
+
+def check_scope(access: Access, scope: Scope, chat_id: str | None) -> None:
+    """Refused unless the token is enough for this, about this chat."""
+    _check(access.refusal(scope, chat_id))
+
+
+def _check(refusal: Refusal | None) -> None:
+    if refusal is not None:
+        raise Refused(refusal)

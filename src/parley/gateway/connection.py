@@ -22,16 +22,20 @@ from collections.abc import Callable, Coroutine
 import structlog
 from aiohttp import WebSocketError, WSCloseCode, WSMsgType
 from aiohttp.http import WSMessageNoDecodeText
-from msgspec import UNSET, Struct
+from msgspec import Struct
 
-from parley.chats.accounts import AccountManager
+from parley.chats.access import Access
+from parley.chats.accounts import check_device
+from parley.chats.message_life import MessageLife
 from parley.chats.reader import ChatReader
 from parley.chats.sender import DEADLINE_CHECK_SECONDS, SEND_SECONDS_MAX, Sender
-from parley.clock import Clock, iso
-from parley.core import log_hash
+from parley.chats.sign_in import SignIn
+from parley.clock import MS_PER_SECOND, Clock, iso
+from parley.core.jwt_claims import EXPIRED
 from parley.core.rates import RateLimiter, work_of
-from parley.core.session import ConnectionProtocol, State, check_send
+from parley.core.session import ConnectionProtocol, State, check_amendment, check_send
 from parley.errors import (
+    FORBIDDEN,
     INTERNAL,
     NOT_A_MEMBER,
     OUTCOME_UNKNOWN,
@@ -44,14 +48,16 @@ from parley.errors import (
     Refused,
     StoreError,
 )
+from parley.gateway.answers import ack_of, batch_of
 from parley.gateway.client_protocol import ClientProtocol, ClientSocket
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
 from parley.gateway.outbox import ConnectionOutbox, Flusher, closing, framed, pong
+from parley.gateway.scopes import SCOPES
 from parley.gateway.socket_groups import SocketGroups
 from parley.gateway.subscribers import LiveChat
 from parley.gateway.turns import CONNECT_SECONDS, SLICE_SECONDS, LoopShare, LoopTurns
-from parley.model import Draft, Outcome, Page
+from parley.model import Draft, Outcome, Scope
 from parley.people.chat_list import ChatListService
 from parley.people.presence import PresenceService
 from parley.people.typing import TypingService
@@ -83,6 +89,9 @@ UNREAD_BYTES_MAX = limits.PAGE_BYTES_MAX
 UNREAD_BYTES_LOW = UNREAD_BYTES_MAX // 2
 """A client that had more than the one unread is answered again when it has no more than the other."""
 assert limits.OUTBOX_BYTES_MAX > UNREAD_BYTES_MAX + 2 * limits.PAGE_BYTES_MAX, "a page fits beside it"
+AMENDING = frozenset({frames.SendMessage, frames.EditMessage, frames.DeleteMessage, frames.React})
+"""What is done to messages; a `send_message` only if it is a reply."""
+Amending = frames.SendMessage | frames.EditMessage | frames.DeleteMessage | frames.React
 ANSWERED = frozenset(
     {
         frames.SyncRequest,
@@ -91,15 +100,20 @@ ANSWERED = frozenset(
         frames.PresenceSubscribe,
         frames.PresenceQuery,
         frames.Heartbeat,
+        *AMENDING,
     }
 )
 """An answer to these means that what the connection noted before is durable."""
 
+EXPIRY_WAIT_SECONDS_MAX = 3_600.0
+"""A token that ends later is looked at again by then."""
 UNMASKED = Close(WSCloseCode.PROTOCOL_ERROR, "a client masks its frames")
 
 RELEASING = (codes.GOING_AWAY, codes.REVOKED)
 """Closed with these, a device is offline at once, as if it had said so; else its lease runs out first."""
 
+OTHER_PERSON = UNAUTHENTICATED.because("this token is for another person than the connection")
+BOUND_TO_CHAT = FORBIDDEN.because("a token that is bound to a chat is for HTTP alone")
 WRONG_DEVICE = UNAUTHENTICATED.because("this token belongs to another device_id")
 
 log = structlog.get_logger("parley.connection")
@@ -110,9 +124,10 @@ class ConnectionServices(Struct, frozen=True, kw_only=True, eq=False):
 
     clock: Clock
     metrics: Metrics
-    accounts: AccountManager
+    sign_in: SignIn
     sender: Sender
     reader: ChatReader
+    life: MessageLife
     hub: Hub
     devices: DeviceLeases
     presence: PresenceService
@@ -133,6 +148,7 @@ class Connection:
 
     __slots__ = (
         "_closing",
+        "_expiry",
         "_frame_count",
         "_in_flight",
         "_in_flight_letters",
@@ -146,6 +162,7 @@ class Connection:
         "_rate_key",
         "_refused_frames",
         "_room",
+        "_scopes",
         "_services",
         "_session",
         "_share",
@@ -198,6 +215,9 @@ class Connection:
         """Whether positions were noted that may not be durable yet."""
         self._timer: asyncio.TimerHandle | None = None
         """Until hello comes; later, until a close goes on without waiting any longer."""
+        self._expiry: asyncio.TimerHandle | None = None
+        """Until the token ends, if it ends at a fixed time."""
+        self._scopes: frozenset[Scope] | None = None
         self._rate_key = address
         """What its frames are counted by: all that come from an address, until it is known who speaks."""
         self._frame_count = 0
@@ -275,6 +295,7 @@ class Connection:
         services = self._services
         began = services.turns.now()
         self._session.close()
+        self._forget_expiry()
         services.hub.unsubscribe(self)
         services.presence.unsubscribe(self)
         if self._is_listed:
@@ -285,6 +306,23 @@ class Connection:
     def charge(self, share: LoopShare) -> None:
         """What the loop does for this connection is on this account from now on."""
         self._share = self._protocol.share = share
+
+    def _forget_expiry(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def _expire_at(self, ends_at_ms: int | None) -> None:
+        """Close when the token ends. The clock decides, the loop only wakes."""
+        self._forget_expiry()
+        if ends_at_ms is None:
+            return
+        left_ms = ends_at_ms - self._services.clock()
+        if left_ms <= 0:
+            self.close(codes.TOKEN_EXPIRED)
+            return
+        wait_seconds = min(left_ms / MS_PER_SECOND, EXPIRY_WAIT_SECONDS_MAX)
+        self._expiry = self._loop.call_later(wait_seconds, self._expire_at, ends_at_ms)
 
     def _forget_timer(self) -> None:
         if self._timer is not None:
@@ -313,7 +351,9 @@ class Connection:
         request = self._session.receive(data)
         if self.limited and not self._is_within_rate(request):
             return None
-        if type(request) is frames.SendMessage:
+        if self._scopes is not None and not self._is_in_scope(request):
+            return None
+        if type(request) is frames.SendMessage and request.reply_to is None and not request.attachments:
             if self._noted and not self._services.reader.rides_with_sends:
                 return self._flush_and_send(request)
             self._send_message(request)
@@ -345,6 +385,16 @@ class Connection:
         self._refused_frames += 1
         if self._refused_frames > REFUSED_FRAMES_MAX:
             self.close(codes.TOO_FAST)
+        return False
+
+    def _is_in_scope(self, request: frames.Request | Misread | Close) -> bool:
+        """Whether an API token allows this frame; one that it does not allow is refused."""
+        if isinstance(request, Misread | Close):
+            return True
+        scope = SCOPES.get(type(request), Scope.READ)
+        if scope is None or self._scopes is None or scope in self._scopes:
+            return True
+        self._refuse(FORBIDDEN.because(f"this token does not have the scope {scope.value}"), request.id)
         return False
 
     # Sends
@@ -384,19 +434,7 @@ class Connection:
         if type(outcome) is Refusal:
             self._refuse(outcome, request_id)
         else:
-            self._write(
-                frames.Ack(
-                    re=answer_to(request_id),
-                    chat_id=draft.chat_id,
-                    client_message_id=draft.client_message_id or "",
-                    message_id=outcome.message_id,
-                    sequence=outcome.sequence,
-                    epoch=outcome.epoch,
-                    created_at=outcome.created_at,
-                    deduplicated=outcome.deduplicated,
-                    conflict=outcome.conflict,
-                )
-            )
+            self._write(ack_of(draft, request_id, outcome))
         if self._closing is not None and not self._in_flight:
             self._end()
 
@@ -432,8 +470,9 @@ class Connection:
                     await self._services.reader.flush(self.user_id)
                     self._noted = False
                 answer = await self._answer(request)
-        except TimeoutError:  # nothing but reading and noting is done here: it may be asked again
-            self._refuse(STORE_UNAVAILABLE, request.id)
+        except TimeoutError:  # all else only reads and notes: it may be asked again
+            is_unknown = type(request) in AMENDING
+            self._refuse(OUTCOME_UNKNOWN if is_unknown else STORE_UNAVAILABLE, request.id)
         except Refused as error:
             self._refuse(error.refusal, request.id)
         except StoreError as error:
@@ -491,13 +530,15 @@ class Connection:
         match request:
             case frames.Hello():
                 await self._hello(request)
+            case frames.SendMessage() | frames.EditMessage() | frames.DeleteMessage() | frames.React():
+                await self._amend(request)
             case frames.SyncRequest():
-                return _batch(await services.reader.sync(self.user_id, request), self.codec)
+                return batch_of(await services.reader.sync(self.user_id, request), self.codec)
             case frames.Sync():
                 page = await services.reader.sync_after_message(
                     self.user_id, request.last_message_id, request.limit
                 )
-                return _batch(page, self.codec)
+                return batch_of(page, self.codec)
             case frames.SyncOverview():
                 listed = await services.chat_list.chats(
                     self.user_id, self.device_id, request.changed_since, request.limit, request.brief
@@ -531,27 +572,51 @@ class Connection:
             case frames.PresenceQuery():
                 presences = await services.presence.query(self.user_id, request.user_ids)
                 return frames.PresenceState(presences=presences)
+            case frames.Refresh():
+                return await self._refresh(request)
             case frames.Heartbeat():
                 return await self._heartbeat()
         return None
 
+    async def _amend(self, request: Amending) -> None:
+        """A reply, an edit, a delete or a reaction. Its ack goes before its entry, which waits for it."""
+        request_id = f"{self.connection_id}.{self._frame_count}"
+        draft = (
+            check_send(request, self.user_id, request_id)
+            if isinstance(request, frames.SendMessage)
+            else check_amendment(request, self.user_id, request_id)
+        )
+        if isinstance(draft, Refusal):
+            raise Refused(draft)
+        if self.limited:
+            wait_ms = self._services.message_rate.take(self.user_id, self._services.clock())
+            if wait_ms:
+                raise Refused(RATE_LIMITED.after(wait_ms))
+        self._outbox.hold()
+        try:
+            appended = await self._services.life.send(draft)
+        except BaseException:
+            self._outbox.release()
+            raise
+        ack = ack_of(draft, request.id, appended)
+        self._outbox.begin(framed(self.codec.encode(ack), self.codec.binary))
+
     async def _hello(self, request: frames.Hello) -> None:
         services = self._services
         try:
-            session = await services.accounts.authenticate(request.token)
-            if session.device_id != request.device_id:
-                raise Refused(WRONG_DEVICE)
+            access = await self._access(request.token, request.device_id)
         except Refused as error:
             self._refuse(error.refusal, request.id)
-            self.close(codes.UNAUTHENTICATED)
+            self.close(codes.INTERNAL if error.refusal.temporary else codes.UNAUTHENTICATED)
             raise
+        session = access.session
         if self.limited and services.users.count(session.user_id) >= services.connections_per_user:
             services.metrics.connections_refused.labels("user").inc()
             self._refuse(TOO_MANY_CONNECTIONS, request.id)
             self.close(codes.TOO_MANY_CONNECTIONS)
             return
-        self.user_id, self.device_id = session.user_id, session.device_id
-        self.session_id, self.token, self.live = session.session_id, request.token, request.live
+        self.user_id, self.device_id, self.live = session.user_id, request.device_id, request.live
+        self._take(access, request.token)
         self._rate_key = self.connection_id
         self._is_listed = True
         group = self._outbox.group = services.users.join(self.user_id, self)
@@ -571,16 +636,44 @@ class Connection:
             self._told_heads = services.hub.heads_beyond(self, {})
         self._session.accept()
         self._forget_timer()
-        welcome = frames.Welcome(
-            re=answer_to(request.id),
+        welcome = self._welcome()
+        welcome.re = answer_to(request.id)
+        self._outbox.begin(framed(self.codec.encode(welcome), self.codec.binary))
+        self._expire_at(access.ends_at_ms)
+
+    async def _access(self, token: str, device_id: str) -> Access:
+        """What a token allows on this device; Refused if nothing."""
+        access = await self._services.sign_in.authenticate(token)
+        if access.chat_id:
+            raise Refused(BOUND_TO_CHAT)
+        if not access.is_device_bound:
+            check_device(device_id)
+        elif access.session.device_id != device_id:
+            raise Refused(WRONG_DEVICE)
+        return access
+
+    def _take(self, access: Access, token: str) -> None:
+        self.token, self.session_id, self._scopes = token, access.session.session_id, access.scopes
+
+    def _welcome(self) -> frames.Welcome:
+        return frames.Welcome(
             user_id=self.user_id,
             device_id=self.device_id,
             session_id=self.session_id,
-            server_time=iso(services.clock()),
+            server_time=iso(self._services.clock()),
             heartbeat_seconds=limits.HEARTBEAT_SECONDS,
             limits=limits.WELCOME_LIMITS,
         )
-        self._outbox.begin(framed(self.codec.encode(welcome), self.codec.binary))
+
+    async def _refresh(self, request: frames.Refresh) -> ServerFrame:
+        """Go on with another token of the same person. A token that is refused changes nothing."""
+        access = await self._access(request.token, self.device_id)
+        if access.session.user_id != self.user_id:
+            raise Refused(OTHER_PERSON)
+        self.last_verified = self._loop.time()
+        self._take(access, request.token)
+        self._expire_at(access.ends_at_ms)
+        return self._welcome()
 
     def _head_of(self, chat_id: str) -> int:
         """The head in memory of one of this user's chats; Refused for any other chat."""
@@ -615,9 +708,10 @@ class Connection:
         """Read the session again; if it may not be used any more, Refused, and the connection ends."""
         self.last_verified = self._loop.time()
         try:
-            await self._services.accounts.authenticate(self.token, is_recheck=True)
-        except Refused:
-            self.close(codes.REVOKED)
+            await self._services.sign_in.authenticate(self.token, is_recheck=True)
+        except Refused as error:
+            if not error.refusal.temporary:
+                self.close(codes.TOKEN_EXPIRED if error.refusal is EXPIRED else codes.REVOKED)
             raise
 
     # Bytes out
@@ -684,18 +778,3 @@ class Connection:
         self._outbox.end(closing(self._closing))
         self._protocol.ignore()
         self._timer = self._loop.call_later(ABORT_AFTER_SECONDS, self._transport.abort)
-
-
-def _batch(page: Page, codec: Codec) -> frames.MessageBatch:
-    return frames.MessageBatch(
-        chat_id=page.chat_id,
-        epoch=page.epoch,
-        entries=codec.entries(page.entries),
-        voids=page.voids,
-        from_sequence=page.from_sequence,
-        to_sequence=page.to_sequence,
-        head=page.head,
-        complete=page.complete,
-        reset=page.reset,
-        log_hash=UNSET if page.log_hash is None else log_hash.shown(page.log_hash),
-    )

@@ -65,7 +65,7 @@ FILE = Operation(
 
 
 async def show_page(request: web.Request) -> web.StreamResponse:
-    return _file(STATIC / "docs.html", HTML, ASK_AGAIN)
+    return file_response(STATIC / "docs.html", HTML, ASK_AGAIN)
 
 
 async def show_file(request: web.Request) -> web.StreamResponse:
@@ -73,9 +73,11 @@ async def show_file(request: web.Request) -> web.StreamResponse:
     path = FILES.get(name)
     if path is None:
         raise Refused(NOT_FOUND)
-    return _file(path, CONTENT_TYPES[path.suffix], FOR_EVER if name.startswith(SWAGGER_UI) else ASK_AGAIN)
+    return file_response(
+        path, CONTENT_TYPES[path.suffix], FOR_EVER if name.startswith(SWAGGER_UI) else ASK_AGAIN
+    )
 
 
-def _file(path: Path, content_type: str, caching: str) -> web.FileResponse:
+def file_response(path: Path, content_type: str, caching: str) -> web.FileResponse:
     headers = {"Content-Type": content_type, "Cache-Control": caching, **SECURITY_HEADERS}
     return web.FileResponse(path, headers=headers)

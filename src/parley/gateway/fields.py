@@ -20,11 +20,15 @@ class Field(NamedTuple):
 USER_ID = "user_01JHV3Z8M4QK7N5X2R9T6WBCDF"
 OTHER_ID = "user_01JHV3Z8M4QK7N5X2R9T6WBCDJ"
 CHAT_ID = "chat_01JHV3Z8M4QK7N5X2R9T6WBCDE"
+ATTACHMENT_ID = "att_01JHV3Z8M4QK7N5X2R9T6WBCDG"
 MESSAGE_ID = "msg_01JHV3Z8M4QK7N5X2R9T6WBCDG"
 SESSION_ID = "ses_01JHV3Z8M4QK7N5X2R9T6WBCDH"
 AUDIT_ID = "aud_01JHV3Z8M4QK7N5X2R9T6WBCDM"
 DLQ_ID = "dlq_01JHV3Z8M4QK7N5X2R9T6WBCDN"
 JOB_ID = "job_01JHV3Z8M4QK7N5X2R9T6WBCDP"
+LINK_ID = "lnk_01JHV3Z8M4QK7N5X2R9T6WBCDP"
+REPORT_ID = "rep_01JHV3Z8M4QK7N5X2R9T6WBCDP0a1b2c3d4e5f6789"
+TOKEN_ID = "tok_5f0c3a9e1b2d4c6f8a7e9d0b1c"
 WEBHOOK_ID = "wh_01JHV3Z8M4QK7N5X2R9T6WBCDQ"
 CLIENT_MESSAGE_ID = "550e8400-e29b-41d4-a716-446655440000"
 TIME = "2026-01-30T14:30:00.000Z"
@@ -56,6 +60,37 @@ FIELDS = {
     "users": Field("The people of this page."),
     "state": Field("What the account may do.", "active"),
     "is_operator": Field("Whether the person may use these routes.", False),
+    "is_bot": Field("Whether this is a program: it has no unread count, and nothing rings for it.", False),
+    "external_id": Field("Who the person is in your own system; null for nobody.", "4711"),
+    # Programs and backends
+    "token_id": Field("The token's id, which is no secret.", TOKEN_ID),
+    "NewApiToken.name": Field("What it is for; 1 to 64 characters.", "alerts"),
+    "ApiTokenInfo.name": Field("What it is for.", "alerts"),
+    "ApiTokenMade.name": Field("What it is for.", "alerts"),
+    "ApiTokenMade.token": Field("The token, shown this once.", "prl_api_0a1b2c"),
+    "NewApiToken.user_id": Field("Whose account it acts for; yours if it is left out."),
+    "NewApiToken.chat_id": Field("The only chat that it is for; any without it."),
+    "scopes": Field("What it may do: `send`, `read`, `admin`.", ["send", "read"]),
+    "expires_in_days": Field("When it ends; never without it.", 90),
+    "ApiTokenInfo.last_used_at": Field("When it was last used, to a minute; null if never.", TIME),
+    "ApiTokenMade.last_used_at": Field("When it was last used; null.", None),
+    "ApiTokenInfo.expires_at": Field("When it ends; null for never.", TIME),
+    "ApiTokenMade.expires_at": Field("When it ends; null for never.", TIME),
+    "ApiTokenInfo.chat_id": Field("The only chat that it is for; left out if there is none."),
+    "ApiTokenMade.chat_id": Field("The only chat that it is for; left out if there is none."),
+    "tokens": Field("The tokens of programs."),
+    "created": Field("Whether it is new.", True),
+    "expires_in_seconds": Field(
+        "When it ends, less than 30 days; without it 30 days after the last use.", 3600
+    ),
+    "owner_id": Field("Who owns the chat; the first of `member_ids` without it.", USER_ID),
+    "NewChatOfOthers.member_ids": Field("Everybody in it.", [USER_ID, OTHER_ID]),
+    "MemberState.sequence": Field("Where it was written; null if nothing was.", 47),
+    "MemberState.invited": Field("Whether the person was invited instead.", False),
+    "MessageOnBehalf.client_message_id": Field(
+        "A UUIDv4 for each message; or give an `Idempotency-Key`.", CLIENT_MESSAGE_ID
+    ),
+    "text": Field("What to post; at most 64 KiB in UTF-8.", "the build is green"),
     "UserSessionList.sessions": Field("The person's sessions."),
     "UserSession.created_at": Field("When the person logged in.", TIME),
     "records": Field("Newest first."),
@@ -241,6 +276,8 @@ FIELDS = {
     "read_receipts": Field(
         "What the chat tells of who has read: each member, whether anyone has, or nothing.", "full"
     ),
+    "edit_window_seconds": Field("How long messages may be edited; 0: for ever.", 0),
+    "ChatChange.edit_window_seconds": Field("The same; null: as long as the server allows.", 3_600),
     "muted": Field("Whether you have muted the chat, now.", False),
     "muted_until": Field("Until when you have muted the chat; null if you have not.", None),
     "ChatChange.muted_until": Field("Mute the chat until this time; null to unmute it.", TIME),
@@ -279,7 +316,53 @@ FIELDS = {
     "display_time": Field("When the message was written, by the client's clock; orders nothing.", TIME),
     "after_client_message_id": Field("Store the message only after this earlier one of yours.", None),
     "sequence": Field("The position in the chat's log.", 47),
-    "kind": Field("`message`, `member` or `chat`; clients pass over kinds that they do not know.", "message"),
+    "kind": Field(
+        "`message`, `member`, `chat`, `edit`, `delete` or `reaction`; clients pass over others.", "message"
+    ),
+    "reply_to": Field("The id of the message of this chat that it answers; left out if none.", MESSAGE_ID),
+    "NewMessage.attachments": Field("Up to 10 files of yours, by their ids.", []),
+    "Entry.attachments": Field("The files that the message refers to; left out if there are none."),
+    "attachment_id": Field("The file.", ATTACHMENT_ID),
+    "AttachedFile.name": Field("What it is called, without anything that is no part of a name.", "cat.png"),
+    "AttachedFile.size": Field("Its size in bytes.", 48_213),
+    "AttachedFile.content_type": Field(
+        "As announced; `application/octet-stream` if it is not what was announced.", "image/png"
+    ),
+    "sha256": Field("The digest of its bytes, in hexadecimal digits.", "0" * 64),
+    "width": Field("In pixels, of an image that the server could read.", 640),
+    "height": Field("In pixels, of an image that the server could read.", 480),
+    "AttachedFile.preview": Field("A small image, as a `data:` URL.", "data:image/webp;base64,UklGRg=="),
+    "NewAttachment.name": Field("What it is called.", "cat.png"),
+    "NewAttachment.size": Field("Its size in bytes: exactly so many must be uploaded.", 48_213),
+    "NewAttachment.content_type": Field("What it is.", "image/png"),
+    "AttachmentProgress.size": Field("The announced size in bytes.", 48_213),
+    "AttachmentProgress.attachment": Field("The file, once all of it is stored."),
+    "AttachmentInfo.attachment": Field("The file, once all of it is stored."),
+    "AttachmentInfo.status": Field("`attached`: a message refers to it.", "attached"),
+    "AttachmentInfo.url": Field("Where its bytes are, for whoever has the address.", "/v1/files/0a1b2c"),
+    "AttachmentInfo.expires_at": Field("Until when `url` is valid.", TIME),
+    "AttachmentUpload.expires_at": Field("Until when the upload may go on.", TIME),
+    "AttachmentInfo.upload": Field("How the upload goes on."),
+    "upload_url": Field("Where its bytes go, for whoever has the address.", "/v1/uploads/0a1b2c"),
+    "part_bytes": Field("A range ends at a multiple of this, or with the file.", 4_194_304),
+    "received": Field("So many bytes are stored; the next range starts there.", 0),
+    "Entry.target_id": Field("Of an edit, delete or reaction: the message that it is about.", MESSAGE_ID),
+    "reaction": Field("1 to 16 characters.", "👍"),
+    "on": Field("Of a reaction: whether it was added or taken back.", True),
+    "edited_at": Field("When the message was last edited; left out, or null, if never.", TIME),
+    "edit_sequence": Field("The position of the edit whose content the message has.", 52),
+    "hits": Field("What was found, the newest first."),
+    "SearchHit.entry": Field("The message as it is now."),
+    "snippet": Field(
+        "The part of its content with the words, on one line; each hit is between U+2068 and U+2069.",
+        "well, \u2068hello\u2069 there",
+    ),
+    "OneMessage.entry": Field("The message with its newest content."),
+    "OneMessage.deleted": Field("Whether its content was removed for good.", False),
+    "reactions": Field("The most frequent first."),
+    "Reaction.count": Field("How many people have it.", 2),
+    "Reaction.user_ids": Field("Who has it.", [OTHER_ID]),
+    "reply_count": Field("How many messages answer it and were not deleted.", 3),
     "sender_id": Field("Who sent the message or made the change.", USER_ID),
     "server_timestamp": Field("The same as `created_at`.", TIME),
     "deduplicated": Field("Whether the message had been stored already.", False),
@@ -304,4 +387,51 @@ FIELDS = {
     "OverviewChat.read_up_to": Field("How far you have read.", 40),
     "read_at": Field("When that position last rose; null at 0.", TIME),
     "read_by_anybody": Field("How far others have read, in a chat that does not say who.", 40),
+    # Who may post
+    "announcement_only": Field("Whether only owners and admins post.", False),
+    "slow_mode_seconds": Field("How long a member waits between two messages; 0: not at all.", 0),
+    # Links
+    "invite": Field("The token of an invitation link; empty without one.", ""),
+    "invites": Field("The links of this page, the newest first."),
+    "link_id": Field("The link.", LINK_ID),
+    "LinkInfo.state": Field("`open`, `used`, `expired` or `revoked`.", "open"),
+    "LinkMade.state": Field("`open`, `used`, `expired` or `revoked`.", "open"),
+    "LinkInfo.expires_at": Field("Until when it works.", TIME),
+    "LinkMade.expires_at": Field("Until when it works.", TIME),
+    "uses": Field("How many people may use it.", 1),
+    "used_by": Field("Who has used it.", [OTHER_ID]),
+    "note": Field("For operators.", "for the team"),
+    "LinkMade.token": Field("What the link carries, shown this once.", "inv_0a1b2c"),
+    "PasswordByLink.token": Field("What the link carries.", "rst_0a1b2c"),
+    "LinkMade.url": Field(
+        "The link, at the address of this request.", "https://chat.example/link#inv_0a1b2c"
+    ),
+    "path": Field("The same without the address of the server.", "/link#inv_0a1b2c"),
+    "NewInvite.expires_in_seconds": Field("For how long it works; 7 days if it is null.", 86_400),
+    "NewPasswordLink.expires_in_seconds": Field("For how long it works; a day if it is null.", 86_400),
+    # Reports
+    "report_id": Field("The report.", REPORT_ID),
+    "NewReport.reason": Field("1 to 1,000 characters, for the operators.", "an insult"),
+    "ReportMade.reason": Field("What you wrote first.", "an insult"),
+    "ReportInfo.reason": Field("What the member wrote; empty if they were erased.", "an insult"),
+    "reports": Field("The reports of this page."),
+    "ReportInfo.status": Field("`open` or `resolved`.", "open"),
+    "reporter_id": Field("Who reported it.", OTHER_ID),
+    "ReportInfo.message": Field("The message as it is now; null if it is gone."),
+    "ReportInfo.outcome": Field("What came of it; null while it is open.", None),
+    "ReportResolution.outcome": Field("What came of it, in a word or two.", "dismissed"),
+    "resolved_by": Field("Which operator resolved it; null while it is open.", None),
+    "resolved_at": Field("When; null while it is open.", None),
+    # Deletions and erasures
+    "OwnDeletion.password": Field("Yours; empty if you have none here.", "a long password"),
+    "OwnDeleted.job_id": Field("The job that removes what you wrote; null without one.", "erasures"),
+    "begun_at": Field("When it was asked for.", TIME),
+    "finished_at": Field("When it was done; null until then.", None),
+    "hot": Field("How many bodies were removed from the engine.", 12),
+    "cold": Field("How many bodies were removed from the cold tier.", 0),
+    "ErasureInfo.chats": Field("By chat; those under a legal hold kept everything."),
+    "chats_left_out": Field("How many more chats there were.", 0),
+    "cursors": Field("How many positions of devices were removed.", 3),
+    "ErasureInfo.devices": Field("How many devices are not rung any more.", 1),
+    "ErasureInfo.reports": Field("How many reports lost what the person wrote in them.", 0),
 }

@@ -40,6 +40,8 @@ PENDING_POSITIONS_MAX = 1_000
 USERS_PER_TURN = 50
 FIRST_SEQUENCE = 1
 MEMBERS_PER_PAGE = 500
+DELETES = b'"kind":"delete"'
+"""What the entry of a delete has in it, and seldom another one."""
 
 log = structlog.get_logger("parley.hub")
 
@@ -179,8 +181,9 @@ class Hub:
                 chat.pending[stored.sequence] = stored
         if chat.sent_through >= 0:
             self._send_pending(chat, news.epoch)
-        if len(chat.pending) > PENDING_POSITIONS_MAX:
-            chat.pending.clear()
+        is_deleting = any(DELETES in (stored.wire or b"") for stored in news.positions)
+        if len(chat.pending) > PENDING_POSITIONS_MAX or is_deleting:
+            chat.pending.clear()  # a body that was deleted does not wait here: the log has what is left of it
 
     def _send_pending(self, chat: LiveChat, epoch: int) -> None:
         """Everything that follows on what was sent, in frames of bounded size."""
@@ -367,16 +370,26 @@ class Hub:
             frame = ChatChanged(
                 chat_id=chat.chat_id, change="read_receipts", read_receipts=change.read_receipts.value
             )
+        elif change.action is Action.POSTING:
+            frame = ChatChanged(
+                chat_id=chat.chat_id,
+                change="posting",
+                announcement_only=UNSET if change.announcement_only is None else change.announcement_only,
+                slow_mode_seconds=UNSET if change.slow_mode_seconds is None else change.slow_mode_seconds,
+            )
         else:
             return
         self._subscribers.tell_chat(chat.chat_id, frame, lambda _: True)
 
     def sessions_ended(self, session_ids: list[str]) -> None:
-        """Rare, so it looks at everybody: an index by session would cost every idle connection memory."""
+        """Rare, so it looks at everybody: an index by session would cost every idle connection memory.
+
+        The id of a person means all of their sockets, whatever token they came with.
+        """
         ended = set(session_ids)
         for user_id in self._subscribers.user_ids():
             for subscriber in self._subscribers.of_user(user_id):
-                if subscriber.session_id in ended:
+                if subscriber.session_id in ended or user_id in ended:
                     subscriber.close(codes.REVOKED)
 
     # What no event has brought

@@ -26,7 +26,7 @@ from parley.ephemeral.ports import (
 )
 from parley.errors import StoreError
 from parley.gateway.subscribers import Subscribers
-from parley.store.ports import Subscriptions
+from parley.store.subscriptions import Subscriptions
 from parley.telemetry import Metrics
 
 SUBJECTS_PER_ROUND_MAX = 2_000

@@ -33,7 +33,8 @@ class ConnectionOutbox:
         """Of the user, once it is known."""
 
     def hold(self) -> None:
-        """What is offered from now on waits for `begin`."""
+        """What is offered from now on waits for `begin`, or for `release`."""
+        self.flush()
         self._is_held = True
 
     def begin(self, first: bytes) -> None:
@@ -42,6 +43,12 @@ class ConnectionOutbox:
         self._frames.insert(0, first)
         self._gathered_bytes += len(first)
         self._flusher.add(self)
+
+    def release(self) -> None:
+        """What was held goes out after all."""
+        self._is_held = False
+        if self._frames:
+            self._flusher.add(self)
 
     def offer(self, data: bytes) -> bool:
         """Take a frame; False when the reader has so much unread that it must be looked at."""
@@ -67,13 +74,16 @@ class ConnectionOutbox:
         """
         if self._is_held:
             self._frames.clear()
+            self._is_held = False
         self._frames.append(last)
         self.flush()
         if self._transport.can_write_eof() and not self._transport.is_closing():
             self._transport.write_eof()
 
     def flush(self) -> None:
-        """Hand everything to the transport in one piece."""
+        """Hand everything to the transport in one piece, unless it is held."""
+        if self._is_held:
+            return
         frames, self._frames, self._gathered_bytes = self._frames, [], 0
         if frames and not self._transport.is_closing():
             self._transport.write(frames[0] if len(frames) == 1 else b"".join(frames))

@@ -27,6 +27,7 @@ from parley.errors import (
 )
 from parley.gateway import fields
 from parley.gateway.calls import Call
+from parley.model import Scope
 from parley.wire import limits
 from parley.wire.frames import Limit, Sequence
 
@@ -67,6 +68,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     body: Any = None
     path_parameters: tuple[Parameter, ...] = ()
     query: tuple[Parameter, ...] = ()
+    headers: tuple[Parameter, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     needs: str = "token"
     media: str = JSON
@@ -79,7 +81,7 @@ class Operation(Struct, frozen=True, kw_only=True):
         """By where they stand."""
         known = PATH_PARAMETERS | {one.name: one for one in self.path_parameters}
         in_path = [known[name] for name in re.findall(r"{(\w+)}", self.path)]
-        return {"path": in_path, "query": list(self.query), "header": [REQUEST_ID]}
+        return {"path": in_path, "query": list(self.query), "header": [*self.headers, REQUEST_ID]}
 
     @property
     def all_refusals(self) -> list[Refusal]:
@@ -97,10 +99,12 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 
 class Route(Operation, frozen=True, kw_only=True):
-    """An operation with its handler. `hashes`: it waits for its turn to hash a password."""
+    """An operation with its handler. `hashes`: it waits for its turn to hash a password. `scope`: what an API
+    token must have for it, if it does not need an operator."""
 
     handler: Handler
     hashes: bool = False
+    scope: Scope = Scope.ADMIN
 
 
 class Routes:
@@ -119,12 +123,15 @@ class Routes:
         *,
         body: Any = None,
         query: tuple[Parameter, ...] = (),
+        headers: tuple[Parameter, ...] = (),
         refusals: tuple[Refusal, ...] = (),
         needs: str = "token",
         hashes: bool = False,
         cost: int = 1,
+        scope: Scope | None = None,
     ) -> Callable[[Handler], Handler]:
-        """Declare the route of the handler below."""
+        """Declare the route of the handler below. Without a scope, looking needs `read`, the rest `admin`."""
+        needed = scope or (Scope.READ if method == "GET" else Scope.ADMIN)
 
         def declare(handler: Handler) -> Handler:
             declared = Route(
@@ -137,11 +144,13 @@ class Routes:
                 name=handler.__name__,
                 body=body,
                 query=query,
+                headers=headers,
                 refusals=refusals,
                 needs=needs,
                 cost=cost,
                 handler=handler,
                 hashes=hashes,
+                scope=needed,
             )
             self.declared.append(declared)
             return handler
@@ -172,6 +181,12 @@ PATH_PARAMETERS = {
         Parameter("dlq_id", str, "The dead letter.", fields.DLQ_ID, is_required=True),
         Parameter("job_id", str, "The job.", fields.JOB_ID, is_required=True),
         Parameter("webhook_id", str, "The webhook.", fields.WEBHOOK_ID, is_required=True),
+        Parameter("token_id", str, "The token of a program.", fields.TOKEN_ID, is_required=True),
+        Parameter("link_id", str, "The link.", fields.LINK_ID, is_required=True),
+        Parameter("report_id", str, "The report.", fields.REPORT_ID, is_required=True),
+        Parameter("token", str, "The token of the webhook.", "prl_api_0a1b2c", is_required=True),
+        Parameter("external_id", str, "Who the person is in your system.", "4711", is_required=True),
+        Parameter("attachment_id", str, "The file.", fields.ATTACHMENT_ID, is_required=True),
         Parameter("message_id", str, "The message.", fields.MESSAGE_ID, is_required=True),
         Parameter(
             "client_message_id",

@@ -34,6 +34,7 @@ from parley.errors import (
     StoreError,
     StoreUnavailable,
 )
+from parley.gateway import cors
 from parley.gateway.api import ROUTES
 from parley.gateway.calls import (
     BODY_SECONDS_MAX,
@@ -44,11 +45,13 @@ from parley.gateway.calls import (
     address_of,
     authenticate,
     check_operator,
+    check_scope,
     is_limited,
 )
 from parley.gateway.client_protocol import ClientProtocol, ClientSocket
 from parley.gateway.connection import Connection, ConnectionServices
 from parley.gateway.device_leases import RENEWED_SECONDS_MIN, DeviceLeases
+from parley.gateway.file_transfers import FileTransfers
 from parley.gateway.http_log import http_logger
 from parley.gateway.idle_timeouts import IdleTimeouts
 from parley.gateway.listener import ClientListener
@@ -132,6 +135,8 @@ class Gateway:
             for route in ROUTES:
                 app.router.add_route(route.method, route.path, self._serve(route))
             app.router.add_get(WEBSOCKET.path, self._websocket)
+            for operation, handler in FileTransfers(self._api).operations:
+                app.router.add_route(operation.method, operation.path, self._unless_draining(handler))
             for operation, handler in self._system.for_clients:
                 app.router.add_get(operation.path, self._charged(operation, handler))
         for path, handler in self._system.for_operators.items():
@@ -259,9 +264,13 @@ class Gateway:
         is_given = given.isascii() and given.isprintable() and 0 < len(given) <= REQUEST_ID_LETTERS_MAX
         request[REQUEST_ID] = given if is_given else self._ids.next("req_", self._clock())
         self._idle.began(request.protocol)
+        origin = cors.allowed_origin(request.headers.get("Origin"), self._config.server.origins)
         try:
             self._check_host(request)
-            response = await handler(request)
+            if origin is not None and cors.is_preflight(request.method, request.headers):
+                response: web.StreamResponse = web.Response(status=204, headers=cors.PREFLIGHT)
+            else:
+                response = await handler(request)
         except Refused as error:
             response = self._refuse(error.refusal)
         except OutcomeUnknown:
@@ -281,19 +290,18 @@ class Gateway:
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception:
-            log.exception("request failed", request_id=request[REQUEST_ID], path=request.path)
+            log.exception("request failed", request_id=request[REQUEST_ID], path=_route_of(request))
             response = self._refuse(INTERNAL)
         finally:
             self._idle.ended(request.protocol)
-        self._count(request, response)
+        self._count(request, response, origin)
         return response
 
-    def _count(self, request: web.Request, response: web.StreamResponse) -> None:
-        resource = request.match_info.route.resource
-        path = resource.canonical if resource is not None else "unknown"
-        self._metrics.requests.labels(path, str(response.status)).inc()
+    def _count(self, request: web.Request, response: web.StreamResponse, origin: str | None) -> None:
+        self._metrics.requests.labels(_route_of(request), str(response.status)).inc()
         if not response.prepared:
             response.headers["X-Request-Id"] = request[REQUEST_ID]
+            response.headers.update(cors.headers_for(origin, self._config.server.origins))
 
     def _check_host(self, request: web.Request) -> None:
         """A page of some other site must not reach a local server by a name that resolves to it."""
@@ -329,6 +337,14 @@ class Gateway:
 
         async def serve(request: web.Request) -> web.StreamResponse:
             Call(request, self._api, REQUEST_SECONDS_MAX).charge(operation.cost)
+            return await handler(request)
+
+        return serve
+
+    def _unless_draining(self, handler: Serve) -> Serve:
+        async def serve(request: web.Request) -> web.StreamResponse:
+            if self._draining:
+                raise Refused(SHUTTING_DOWN)
             return await handler(request)
 
         return serve
@@ -372,13 +388,16 @@ class Gateway:
     async def _handle(self, route: Route, call: Call) -> web.StreamResponse:
         if route.needs != "nothing":
             try:
-                call.session = await authenticate(call.request, self._api)
+                call.access = await authenticate(call.request, self._api)
             except Refused:
                 call.charge(route.cost)  # a guess: the address pays
                 raise
         call.charge(route.cost)
-        if call.session is not None and route.needs == "operator":
-            await check_operator(call.session, self._api)
+        if call.access is not None:
+            if route.needs == "operator":
+                await check_operator(call.access, self._api)
+            else:
+                check_scope(call.access, route.scope, call.request.match_info.get("chat_id"))
         share = self._live.users.share_of(call.session.user_id) if call.session is not None else LoopShare()
         await self._live.turns.enter(share, REQUEST_SECONDS)
         status, body = await self._live.turns.metered(share, route.handler(call))
@@ -439,6 +458,12 @@ class Gateway:
         if self._addresses.count(address) >= self._config.limits.connections_per_address:
             self._metrics.connections_refused.labels("address").inc()
             raise Refused(CROWDED_ADDRESS)
+
+
+def _route_of(request: web.Request) -> str:
+    """Its path as declared: what stands in the path of a request may be a secret."""
+    resource = request.match_info.route.resource
+    return resource.canonical if resource is not None else "unknown"
 
 
 def _note_late(task: asyncio.Task[web.StreamResponse]) -> None:

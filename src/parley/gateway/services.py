@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from parley.archive.erasures import BodyAdmin
 from parley.chats.accounts import AccountManager
+from parley.chats.api_tokens import ApiTokenService
+from parley.chats.chat_admin import ChatAdmin
+from parley.chats.external_people import ExternalPeople
 from parley.chats.invitations import InvitationService
+from parley.chats.links import LinkService
 from parley.chats.membership import Membership
+from parley.chats.message_life import MessageLife
 from parley.chats.reader import ChatReader
+from parley.chats.reports import ReportService
+from parley.chats.search import SearchService
 from parley.chats.sender import Sender
+from parley.chats.sign_in import SignIn
 from parley.chats.timeline import TimelineService
 from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock
 from parley.config import Config
 from parley.delivery.admin import DeliveryAdmin
+from parley.files.service import FileService
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.shared_rates import SharedRates
 from parley.people.chat_list import ChatListService
@@ -30,12 +41,19 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
 
     config: Config
     clock: Clock
+    random_bytes: Callable[[int], bytes]
     accounts: AccountManager
+    sign_in: SignIn
+    api_tokens: ApiTokenService
+    external_people: ExternalPeople
     user_admin: UserAdmin
+    chat_admin: ChatAdmin
     membership: Membership
     invitations: InvitationService
     sender: Sender
     reader: ChatReader
+    life: MessageLife
+    search: SearchService
     presence: PresenceService
     receipts: ReceiptService
     contacts: ContactService
@@ -47,3 +65,7 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     operator_view: OperatorView
     timeline: TimelineService
     body_admin: BodyAdmin
+    links: LinkService
+    reports: ReportService
+    files: FileService | None = None
+    """None: this server takes no files."""

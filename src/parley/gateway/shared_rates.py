@@ -27,6 +27,7 @@ from parley.core.rates import (
     MESSAGES_PER_USER,
     NEW_CHATS_PER_USER,
     REGISTRATIONS_PER_ADDRESS,
+    REPORTS_PER_USER,
     WORK_PER_USER,
     Rate,
     RateLimiter,
@@ -120,6 +121,9 @@ class SharedRates:
     async def chat_changes(self, user_id: str, count: int) -> int:
         """So many new titles or modes of read receipts."""
         return await self._take(RateBudget("chat_changes", CHAT_CHANGES_PER_USER, user_id), float(count))
+
+    async def report(self, user_id: str) -> int:
+        return await self._take(RateBudget("reports", REPORTS_PER_USER, user_id))
 
     async def registration(self, address: str) -> int:
         return await self._take(RateBudget("registrations", REGISTRATIONS_PER_ADDRESS, address))

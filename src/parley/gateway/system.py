@@ -10,10 +10,11 @@ import msgspec
 from aiohttp import web
 
 from parley.errors import FORBIDDEN, RATE_LIMITED
-from parley.gateway import docs_page
+from parley.gateway import docs_page, link_page
 from parley.gateway.api import ROUTES
 from parley.gateway.calls import REQUEST_SECONDS_MAX, authenticate, check_operator, is_local
 from parley.gateway.connection import Connection
+from parley.gateway.file_transfers import TRANSFERS
 from parley.gateway.openapi import document
 from parley.gateway.routes import JSON, Operation
 from parley.gateway.services import ApiServices
@@ -79,7 +80,8 @@ METRICS = Operation(
     needs="operator",
     media=METRICS_TYPE,
 )
-OPERATIONS = (WEBSOCKET, OPENAPI, docs_page.PAGE, docs_page.FILE, HEALTHZ, READYZ, METRICS)
+PAGES = (WEBSOCKET, OPENAPI, docs_page.PAGE, docs_page.FILE, link_page.PAGE, link_page.FILE)
+OPERATIONS = (*TRANSFERS, *PAGES, HEALTHZ, READYZ, METRICS)
 
 Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -103,6 +105,8 @@ class System:
             (OPENAPI, self.openapi),
             (docs_page.PAGE, docs_page.show_page),
             (docs_page.FILE, docs_page.show_file),
+            (link_page.PAGE, link_page.show_page),
+            (link_page.FILE, link_page.show_file),
         ]
         self.for_operators: dict[str, Serve] = {
             HEALTHZ.path: self.healthz,

@@ -68,8 +68,7 @@ class LoopTurns:
             share.turn = self.number
             if not share.waiting:
                 share.spent = 0.0
-            if not self._is_counting:
-                self._count()
+            self._count()
 
     def charge(self, share: LoopShare, began: float) -> None:
         """Charge the time since `began` for one frame, at most a slice.
@@ -89,8 +88,7 @@ class LoopTurns:
         share.waiting = {wake: None}
         if not is_in_line:
             self._line.append(share)
-        if not self._is_counting:
-            self._count()
+        self._count()
 
     def leave(self, share: LoopShare, wake: Callable[[], None]) -> None:
         """Forget what waits, if it still does: its client is gone."""
@@ -129,8 +127,10 @@ class LoopTurns:
         return MeteredWork(self, share, work)
 
     def _count(self) -> None:
-        self._is_counting = True
-        asyncio.get_running_loop().call_soon(self._end_turn)
+        """Count the end of this turn, once, whoever asks: a turn that ends twice repays twice."""
+        if not self._is_counting:
+            self._is_counting = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
         self.number += 1

@@ -10,8 +10,10 @@ import asyncio
 import gzip
 from collections.abc import Callable, Sequence
 
-from parley.errors import ParleyError
+from parley.errors import ParleyError, StoreUnavailable
+from parley.keeping.cold_parts import ColdParts, archive_key, packed_list, unpacked_list
 from parley.keeping.manifests import (
+    FORMAT,
     MANIFESTS,
     SEGMENTS,
     STATES,
@@ -25,14 +27,17 @@ from parley.keeping.manifests import (
     encode_manifest,
     has_all,
     manifest_key,
+    runs,
 )
 from parley.objects.ports import ObjectExists, ObjectMissing, Objects
-from parley.store.backup import BackupSource, EntryRange, RestoreTarget
+from parley.store.backup import BackupSource, EntryRange, RestoreTarget, SnapshotParts
 
 COMPRESSION_LEVEL = 3
 """Nearly as small as 6, in a third of the time."""
 POSITION_DIGITS = 19
 KEY_DIGEST_LETTERS = 16
+SNAPSHOTS_MAX = 5
+"""An archive that was rewritten since the snapshot needs a newer one; so often at most."""
 
 Say = Callable[[str], None]
 
@@ -42,11 +47,12 @@ class NoBackup(ParleyError):
 
 
 class Backups:
-    """The backups in one object store."""
+    """The backups in one object store. `cold`: the cold tier of the store that is backed up or restored."""
 
-    def __init__(self, objects: Objects, say: Say) -> None:
+    def __init__(self, objects: Objects, say: Say, cold: Objects | None = None) -> None:
         self._objects = objects
         self._say = say
+        self._cold = ColdParts(objects, cold, say)
 
     # Which there are
 
@@ -74,15 +80,18 @@ class Backups:
         self, source: BackupSource, backup_id: str, made_at: str, parley: str, *, is_full: bool
     ) -> Backup:
         """Write what is new since the last backup of the same store, and verify it by reading it back."""
-        base = None if is_full else await self._base(source)
-        segments = list(base.segments) if base is not None else []
+        number = source.last_rewrite()
+        base = None if is_full or number is None else await self._base(source)
+        rewrites = number or 0
+        segments = await self._current(source, base) if base is not None else []
         while (full := await asyncio.to_thread(source.entries, _end_of(segments))) is not None:
             segments.append(await self._keep_segment(*full))
-        rest = await asyncio.to_thread(source.rest, _end_of(segments))
+        rest, archived = await self._rest(source, _end_of(segments), rewrites)
         if rest.entries.entries:
             segments.append(await self._keep_segment(rest.entries, rest.entries_part))
         state, packed = rest.state, await asyncio.to_thread(_packed, rest.state_part)
         part = await self._keep(f"{STATES}{backup_id}.db.gz", packed)
+        listed = await self._keep(archive_key(backup_id), packed_list(archived)) if archived else None
         backup = Backup(
             backup_id=backup_id,
             made_at=made_at,
@@ -94,15 +103,45 @@ class Backups:
             segments=tuple(segments),
             state=part,
             based_on=base.backup_id if base is not None else "",
+            rewrites=rewrites,
+            archive=listed,
+            archived_entries=sum(mark.trimmed_through for mark in state.marks.values()),
+            archive_bytes=sum(one.size_bytes for one in archived),
         )
         await self._keep(manifest_key(backup_id), encode_manifest(backup))
         return backup
+
+    async def _rest(self, source: BackupSource, after: int, since: int) -> tuple[SnapshotParts, list[Part]]:
+        """A snapshot, and the archive that belongs to it."""
+        gone = ""
+        for _ in range(SNAPSHOTS_MAX):
+            rest = await asyncio.to_thread(source.rest, after, since)
+            try:
+                return rest, await self._cold.keep(rest.state.marks)
+            except ObjectMissing as missing:
+                gone = str(missing)
+        raise StoreUnavailable(f"the archive is not what the store says, or is being rewritten: {gone}")
+
+    async def _current(self, source: BackupSource, base: Backup) -> list[Segment]:
+        """The segments of a base, those written anew in which entries were changed or removed since."""
+        changed = source.rewritten(base.rewrites)
+        segments: list[Segment] = []
+        for run in runs(base.segments, changed):
+            if run.is_current:
+                segments += run.segments
+                continue
+            after, through = run.segments[0].after, run.segments[-1].through
+            while after < through:
+                entries, part = await asyncio.to_thread(source.stretch, after, through)
+                segments.append(await self._keep_segment(entries, part))
+                after = entries.through
+        return segments
 
     async def _base(self, source: BackupSource) -> Backup | None:
         """The newest backup that the store continues: it has the same entries where that one ended."""
         found = [(stored.key, stored.size_bytes) for stored in await self._objects.find(SEGMENTS)]
         for backup in reversed(await self.all()):
-            if not backup.segments or not has_all(backup, found):
+            if backup.format < FORMAT or not backup.segments or not has_all(backup, found):
                 continue
             if source.tail(backup.through) == backup.tail:
                 return backup
@@ -136,28 +175,39 @@ class Backups:
 
     async def verify(self, backup: Backup) -> None:
         """BackupDamaged unless every part is there, as it was written."""
-        for part in backup.parts:
+        for part in await self.every_part(backup):
             await self._read(part)
 
+    async def every_part(self, backup: Backup) -> list[Part]:
+        """Each object of a backup but its manifest, with those of the cold tier."""
+        return [*backup.parts, *await self._archived(backup)]
+
     async def rebuild(self, backup: Backup, target: RestoreTarget) -> None:
-        """Build a store from a backup. Each part is checked before it is used."""
+        """Build a store from a backup. Each part is checked before it is used.
+
+        ConfigError if there is no place for its archive.
+        """
+        if backup.archive is not None:
+            self._cold.require_place()
         for segment in backup.segments:
             count = await asyncio.to_thread(target.add_entries, await self._unpacked(segment))
             if count != segment.entries:
                 raise BackupDamaged(f"{segment.key} has {count} entries, {segment.entries} were written")
             self._say(f"{segment.key}: {count:,} entries")
         await asyncio.to_thread(target.set_rest, await self._unpacked(backup.state))
+        if restored := await self._cold.put_back(await self._archived(backup)):
+            self._say(f"{restored:,} objects of the cold tier")
+
+    async def _archived(self, backup: Backup) -> list[Part]:
+        if backup.archive is None:
+            return []
+        return unpacked_list(backup.archive, await self._read(backup.archive))
 
     async def _unpacked(self, part: Part) -> bytes:
         return await asyncio.to_thread(gzip.decompress, await self._read(part))
 
     async def _read(self, part: Part) -> bytes:
-        try:
-            data = await self._objects.read(part.key)
-        except ObjectMissing as error:
-            raise BackupDamaged(str(error)) from error
-        check_part(part, data)
-        return data
+        return await self._cold.read(part)
 
 
 def _end_of(segments: Sequence[Segment]) -> int:

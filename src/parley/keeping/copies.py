@@ -53,7 +53,13 @@ class CopyReport(Struct, kw_only=True):
     voids: int
     records: dict[str, int]
     """How many of each kind."""
+    rules: int
+    """Chats with a retention of their own."""
+    holds: int
+    """Chats under a legal hold."""
     fingerprint: str
+    log_hashes: str
+    """One number that follows from the hashes of all logs, which are equal in both."""
 
 
 class StoreCopy:
@@ -160,7 +166,7 @@ class StoreCopy:
 
     async def compare(self) -> CopyReport:
         """CopyDiffers, and the first difference, unless both hold the same."""
-        total, counts = Fingerprint(), dict[str, int]()
+        total, hashes, counts = Fingerprint(), Fingerprint(), dict[str, int]()
         for kind in RECORDS:
             theirs, ours = [await self._fingerprint(side, kind) for side in (self._source, self._target)]
             if theirs != ours:
@@ -170,14 +176,25 @@ class StoreCopy:
                 )
             total.merge(theirs)
             counts[kind.__name__] = theirs.count
-        entries = voids = chats = 0
+        entries = voids = chats = rules = holds = 0
         async for page in self._source.records(KeptChat):
-            for chat in page:
-                log = await self._compare_log(cast(KeptChat, chat))
+            for chat in cast("list[KeptChat]", page):
+                log = await self._compare_log(chat)
+                rules, holds = rules + (chat.retention_days is not None), holds + chat.is_held
                 total.add(log.digest())
+                hashes.add(log.log_hash)
                 entries, voids, chats = entries + log.entries, voids + log.voids, chats + 1
                 self._on_progress(CopyProgress("comparing", entries + voids))
-        return CopyReport(chats=chats, entries=entries, voids=voids, records=counts, fingerprint=total.text)
+        return CopyReport(
+            chats=chats,
+            entries=entries,
+            voids=voids,
+            records=counts,
+            rules=rules,
+            holds=holds,
+            fingerprint=total.text,
+            log_hashes=hashes.text,
+        )
 
     async def _fingerprint(self, side: Transfer, kind: type[Record]) -> Fingerprint:
         found = Fingerprint()
@@ -188,8 +205,9 @@ class StoreCopy:
         return found
 
     async def _compare_log(self, chat: KeptChat) -> LogDigest:
+        """Position by position, and then the hash of the one log with that of the other."""
         chat_id = chat.chat.chat_id
-        log = LogDigest(chat_id)
+        log, copied_log = LogDigest(chat_id), LogDigest(chat_id)
         theirs = dense(self._source.positions(chat_id, 0), chat, 0)
         ours = each(self._target.positions(chat_id, 0))
         async for position in theirs:
@@ -197,10 +215,21 @@ class StoreCopy:
             if copied is None or (copied.sequence, copied.wire) != (position.sequence, position.wire):
                 at = "nothing" if copied is None else f"another entry, at {copied.sequence}"
                 raise CopyDiffers(f"{chat_id} #{position.sequence}: the target has {at}")
-            log.add(position)
+            for digest, one in ((log, position), (copied_log, copied)):
+                _add(digest, one, chat_id)
         if (more := await anext(ours, None)) is not None:
             raise CopyDiffers(f"{chat_id} #{more.sequence}: the source has nothing there")
+        if log.log_hash != copied_log.log_hash:
+            raise CopyDiffers(f"{chat_id}: the hash of its log is another in the target")
         return log
+
+
+def _add(digest: LogDigest, position: StoredEntry, chat_id: str) -> None:
+    try:
+        digest.add(position)
+    except msgspec.DecodeError as error:
+        says = f"{chat_id} #{position.sequence} cannot be read: run parley check on the source"
+        raise CopyRefused(says) from error
 
 
 async def each(pages: AsyncIterator[list[StoredEntry]]) -> AsyncIterator[StoredEntry]:

@@ -9,12 +9,15 @@ from typing import Any
 import msgspec
 
 from parley.model import AccountDeletion, AuditRecord, Invitation, Kind
+from parley.store.amendments import SEPARATOR
 from parley.store.delivery.rows import DeadLetter, Lane
 from parley.store.ports import Log
 from parley.store.push.rows import PushDevice, PushOutcome
 from parley.store.records import (
     RECORDS,
     KeptCursor,
+    KeptErasure,
+    KeptMark,
     KeptMember,
     KeptPerson,
     KeptRelation,
@@ -77,12 +80,25 @@ async def page_of_chat(log: Log, chat_id: str, title: str, name_of: NameOf) -> A
 def _article(entry: Entry, name: str) -> str:
     at = escape(entry.display_time or entry.created_at)
     kind = "message" if entry.kind == Kind.MESSAGE.value else "change"
-    is_reply = "; thread=" in entry.content_type
+    is_reply = bool(entry.reply_to) or "; thread=" in entry.content_type  # imports once told it so
     return (
         f'<article class="{kind}{" reply" * is_reply}" id="n{entry.sequence}">'
         f"<header>#{entry.sequence} <b>{name}</b> <time>{at}</time></header>"
-        f"<p>{escape(entry.content)}</p></article>\n"
+        f"<p>{escape(_told(entry))}</p></article>\n"
     )
+
+
+def _told(entry: Entry) -> str:
+    """Its content, and what it does to an earlier message."""
+    if entry.kind == Kind.DELETE.value:
+        return "deleted a message"
+    if entry.deleted is True:
+        return "(deleted)"
+    if entry.kind == Kind.EDIT.value:
+        return f"edited a message: {entry.content}"
+    if entry.kind == Kind.REACTION.value and entry.on is False:
+        return f"took {entry.content} back"
+    return entry.content
 
 
 async def about_person(transfer: Transfer, user_id: str) -> AsyncIterator[dict[str, Any]]:
@@ -116,6 +132,10 @@ def _concerns(record: Record, user_id: str) -> bool:
             return record.user_id == user_id  # who else lists them is the others' secret
         case Invitation():
             return user_id in (record.user_id, record.invited_by)
+        case KeptErasure():
+            return record.user_id == user_id
+        case KeptMark():
+            return user_id in record.name.split(SEPARATOR)
         case Lane():
             return record.recipient == user_id
         case DeadLetter():

@@ -8,8 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from parley.clock import MS_PER_DAY
+from parley.core.log_hash import after_entry, after_void, empty_log
 from parley.model import StoredEntry
 from parley.store.delivery.rows import LETTER_DAYS, DeadLetter
+from parley.store.entries import decode_entry
 from parley.store.push.rows import OUTCOME_DAYS, PushOutcome
 from parley.store.records import COPY_MARK, KeptKey, Record
 
@@ -60,18 +62,25 @@ def record_bytes(record: Record) -> bytes:
 
 
 class LogDigest:
-    """A chat's log, position by position, in order."""
+    """A chat's log, position by position, in order and without a hole.
+
+    `log_hash`: what a server says of it to its clients, see docs/proof.md.
+    """
 
     def __init__(self, chat_id: str) -> None:
         self._digest = hashlib.sha256(chat_id.encode())
+        self.log_hash = empty_log(chat_id)
         self.entries = 0
         self.voids = 0
 
     def add(self, position: StoredEntry) -> None:
+        """`msgspec.DecodeError` if an entry cannot be read."""
         if position.wire is None:
             self.voids += 1
+            self.log_hash = after_void(self.log_hash, position.sequence)
         else:
             self.entries += 1
+            self.log_hash = after_entry(self.log_hash, decode_entry(position.wire))
         self._digest.update(f"\n{position.sequence} ".encode() + (position.wire or b"void"))
 
     def digest(self) -> bytes:

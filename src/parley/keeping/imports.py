@@ -15,7 +15,6 @@ from msgspec import Struct, field
 
 from parley import ids
 from parley.clock import Clock, iso
-from parley.core.session import is_content_type
 from parley.errors import Refusal, Refused, StoreUnavailable
 from parley.keeping import workspaces
 from parley.keeping.workspaces import ImportedChat, ImportedMessage, ImportedPerson, Workspace
@@ -28,8 +27,11 @@ from parley.model import (
     Kind,
     Role,
     StoredChat,
+    Target,
     User,
 )
+from parley.store import amendments as marking
+from parley.store.amendments import MessageMark
 from parley.store.ports import Engine
 from parley.wire.frames import Entry
 from parley.wire.limits import (
@@ -38,6 +40,7 @@ from parley.wire.limits import (
     MENTIONS_MAX,
     MESSAGE_BYTES_MAX,
     PAGE_ENTRIES_MAX,
+    REACTIONS_MAX,
     TITLE_LETTERS_MAX,
     USERNAME_LETTERS_MAX,
 )
@@ -63,8 +66,25 @@ class ImportReport(Struct):
     chats_there: int = 0
     messages_stored: int = 0
     messages_there: int = 0
+    reactions_stored: int = 0
     left_out: dict[str, int] = field(default_factory=dict)
     problems: Counter[str] = field(default_factory=Counter)
+
+
+class StoredPlace(Struct, frozen=True):
+    """Where an entry is, and whose it is."""
+
+    message_id: str
+    sequence: int
+    sender_id: str
+    is_deleted: bool = False
+
+    def target(self, stored: StoredChat) -> Target:
+        """What an append must know of the message that a draft is about."""
+        is_group = stored.chat_type is ChatType.GROUP
+        return Target(
+            sequence=self.sequence, sender_id=self.sender_id, is_group=is_group, is_deleted=self.is_deleted
+        )
 
 
 class WorkspaceImport:
@@ -175,9 +195,11 @@ class WorkspaceImport:
         return stored
 
     def _authors(self, chat: ImportedChat) -> Iterable[str]:
-        """Those who have left are members while their messages are stored."""
+        """Those who have left are members while their messages and reactions are stored."""
         before = dict(self._workspace.left_out)
-        authors = dict.fromkeys(message.author for message in self._workspace.messages(chat))
+        authors: dict[str, None] = {}
+        for message in self._workspace.messages(chat):
+            authors |= dict.fromkeys((message.author, *(who for who, _ in message.reactions)))
         self._workspace.left_out.clear()
         self._workspace.left_out.update(before)
         return authors
@@ -191,55 +213,111 @@ class WorkspaceImport:
         written = False
         for message in self._workspace.messages(chat):
             client_id = workspaces.client_message_id(self._workspace.source, chat, message.key)
-            if client_id in there or client_id in pending:
-                self.report.messages_there += 1
-                continue
             root = workspaces.client_message_id(self._workspace.source, chat, message.thread)
             if message.thread and root in pending:
                 there |= await self._append(stored, drafts)
                 drafts, pending = [], set()
-            drafts.append(
-                self._draft(stored, message, client_id, there.get(root) if message.thread else None)
-            )
+            about = there.get(root) if message.thread else None
+            if client_id in there or client_id in pending:
+                self.report.messages_there += 1
+                await self._mark_reply(stored.chat_id, about, there.get(client_id))
+                continue
+            drafts.append(self._draft(stored, message, client_id, about))
             pending.add(client_id)
             written = True
             if len(drafts) >= min(DRAFTS_MAX, self._engine.batching.drafts_max):
                 there |= await self._append(stored, drafts)
                 drafts, pending = [], set()
-        await self._append(stored, drafts)
+        there |= await self._append(stored, drafts)
+        written = await self._bring_reactions(chat, stored, there) or written
         if written and stored.chat_type is ChatType.GROUP:
             await self._remove_who_left(chat, stored)
         await self._mark_published(stored.chat_id)
 
-    async def _stored_ids(self, chat_id: str) -> dict[str, str]:
-        """The client ids in a chat, and their messages. Engines may forget keys, but no entries."""
-        found: dict[str, str] = {}
+    async def _mark_reply(self, chat_id: str, about: StoredPlace | None, reply: StoredPlace | None) -> None:
+        """A process may have died between a reply and its mark."""
+        if about is not None and reply is not None and self._engine.amendments is not None:
+            mark = marking.reply_mark(about.sequence, reply.sequence, reply.sequence)
+            await self._engine.amendments.mark(chat_id, [mark])
+
+    async def _bring_reactions(
+        self, chat: ImportedChat, stored: StoredChat, there: dict[str, StoredPlace]
+    ) -> bool:
+        """Whether there were new ones. They come after all messages: no export says when they were made."""
+        source, drafts, written = self._workspace.source, list[Draft](), False
+        for message in self._messages_again(chat):
+            about = there.get(workspaces.client_message_id(source, chat, message.key))
+            if about is None:
+                continue
+            for person, reaction in message.reactions[:REACTIONS_MAX]:
+                client_id = workspaces.reaction_id(source, chat, message.key, person, reaction)
+                draft = self._reaction(stored, about, self._users[person], reaction, client_id)
+                if (made := there.get(client_id)) is None:
+                    drafts.append(draft)
+                else:
+                    await self._mark_all(stored.chat_id, {client_id: made}, [draft])
+                if len(drafts) >= min(DRAFTS_MAX, self._engine.batching.drafts_max):
+                    await self._append(stored, drafts)
+                    drafts, written = [], True
+        await self._append(stored, drafts)
+        return written or bool(drafts)
+
+    def _messages_again(self, chat: ImportedChat) -> Iterable[ImportedMessage]:
+        """The same once more: what is left out was counted before."""
+        before = dict(self._workspace.left_out)
+        yield from self._workspace.messages(chat)
+        self._workspace.left_out.clear()
+        self._workspace.left_out.update(before)
+
+    def _reaction(
+        self, stored: StoredChat, about: StoredPlace, user_id: str, reaction: str, client_id: str
+    ) -> Draft:
+        return Draft(
+            chat_id=stored.chat_id,
+            sender_id=user_id,
+            content=reaction,
+            client_message_id=client_id,
+            client_key=ids.client_key(client_id),
+            kind=Kind.REACTION.value,
+            target_id=about.message_id,
+            on=True,
+            target=about.target(stored),
+        )
+
+    async def _stored_ids(self, chat_id: str) -> dict[str, StoredPlace]:
+        """The client ids in a chat, and their entries. Engines may forget keys, but no entries."""
+        found: dict[str, StoredPlace] = {}
         after = 0
         while True:
             page = await self._engine.log.read(chat_id, after, PAGE_ENTRIES_MAX)
             for entry in map(decode_entry, page.entries):
                 if entry.client_message_id is not None:
-                    found[entry.client_message_id] = entry.message_id
+                    found[entry.client_message_id] = StoredPlace(
+                        entry.message_id, entry.sequence, entry.sender_id, entry.deleted is True
+                    )
             if page.complete:
                 return found
             after = page.to_sequence
 
-    def _draft(self, stored: StoredChat, message: ImportedMessage, client_id: str, root: str | None) -> Draft:
+    def _draft(
+        self, stored: StoredChat, message: ImportedMessage, client_id: str, root: StoredPlace | None
+    ) -> Draft:
         mentions = [self._users[key] for key in message.mentions if key in self._users]
         return Draft(
             chat_id=stored.chat_id,
             sender_id=self._users[message.author],
             content=_fitting(message.text),
-            content_type=content_type(root),
             client_message_id=client_id,
             client_key=ids.client_key(client_id),
             display_time=iso(message.at_ms),
             mentions=tuple(mentions[:MENTIONS_MAX]),
+            reply_to=root.message_id if root is not None else None,
+            target=root.target(stored) if root is not None else None,
         )
 
-    async def _append(self, stored: StoredChat, drafts: list[Draft]) -> dict[str, str]:
+    async def _append(self, stored: StoredChat, drafts: list[Draft]) -> dict[str, StoredPlace]:
         """Where each was stored. A refusal is a problem of that message; others go on."""
-        placed: dict[str, str] = {}
+        placed: dict[str, StoredPlace] = {}
         if not drafts:
             return placed
         await self._join(stored, {draft.sender_id for draft in drafts})
@@ -250,11 +328,32 @@ class WorkspaceImport:
                     raise StoreUnavailable(f"{outcome.reason}; import again: what is stored stays")
                 self.report.problems[outcome.reason] += 1
                 continue
-            self.report.messages_stored += not outcome.deduplicated
-            self.report.messages_there += outcome.deduplicated
-            placed[str(draft.client_message_id)] = outcome.message_id
+            if draft.kind == Kind.MESSAGE.value:
+                self.report.messages_stored += not outcome.deduplicated
+                self.report.messages_there += outcome.deduplicated
+            else:
+                self.report.reactions_stored += not outcome.deduplicated
+            place = StoredPlace(outcome.message_id, outcome.sequence, draft.sender_id)
+            placed[str(draft.client_message_id)] = place
+        await self._mark_all(stored.chat_id, placed, drafts)
         self._on_progress(self.report)
         return placed
+
+    async def _mark_all(self, chat_id: str, placed: dict[str, StoredPlace], drafts: list[Draft]) -> None:
+        """Replies and reactions, by the messages that they are about."""
+        marks: list[MessageMark] = []
+        for draft in drafts:
+            place = placed.get(str(draft.client_message_id))
+            if place is None or draft.target is None:
+                continue
+            about, at = draft.target.sequence, place.sequence
+            if draft.kind == Kind.REACTION.value:
+                mark = marking.reaction_mark(about, draft.sender_id, draft.content, at, is_on=True)
+            else:
+                mark = marking.reply_mark(about, at, at)
+            marks.append(mark)
+        if marks and self._engine.amendments is not None:
+            await self._engine.amendments.mark(chat_id, marks)
 
     async def _join(self, stored: StoredChat, senders: set[str]) -> None:
         """An earlier import may have removed authors who are in the chat no more."""
@@ -289,13 +388,6 @@ class WorkspaceImport:
         if self._engine.outbox is not None:
             head = (await self._engine.log.heads([chat_id]))[chat_id]
             self._engine.outbox.note_published(chat_id, head.sequence)
-
-
-def content_type(root: str | None) -> str:
-    """A reply names the message that its thread begins with, as a parameter of its type."""
-    full = f"text/plain; thread={root}" if root is not None else "text/plain"
-    assert is_content_type(full)
-    return full
 
 
 def _fitting(text: str) -> str:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from itertools import groupby
 
 import msgspec
 from msgspec import Struct
 
 from parley.errors import ParleyError
 
-FORMAT = 1
+FORMAT = 2
+FORMATS_READ = (1, 2)
+"""A backup of format 1 knows nothing of archives, and is never the base of another."""
 MANIFESTS = "backups/"
 SEGMENTS = "segments/"
 STATES = "states/"
+ARCHIVES = "archives/"
+COLD = "cold/"
 """Where each kind of object is in a target."""
 
 
@@ -41,7 +46,8 @@ class Backup(Struct, frozen=True, kw_only=True):
     """One backup, whole by itself: its segments may be shared with earlier ones.
 
     `tail`: a digest of the store's last entries up to `through`, by which a later backup recognises the same
-    store. `based_on`: the backup whose segments it shares, if any.
+    store. `based_on`: the backup whose segments it shares, if any. `rewrites`: the number of the store's last
+    change of older entries that its segments have. `archive`: the list of the objects of the cold tier.
     """
 
     backup_id: str
@@ -54,6 +60,10 @@ class Backup(Struct, frozen=True, kw_only=True):
     segments: tuple[Segment, ...]
     state: Part
     based_on: str = ""
+    rewrites: int = 0
+    archive: Part | None = None
+    archived_entries: int = 0
+    archive_bytes: int = 0
     format: int = FORMAT
 
     @property
@@ -66,11 +76,11 @@ class Backup(Struct, frozen=True, kw_only=True):
 
     @property
     def size_bytes(self) -> int:
-        return sum(part.size_bytes for part in self.parts)
+        return sum(part.size_bytes for part in self.parts) + self.archive_bytes
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        return (*self.segments, self.state)
+        return (*self.segments, self.state, *([self.archive] if self.archive is not None else ()))
 
 
 class Manifest(Struct):
@@ -102,8 +112,8 @@ def decode_manifest(key: str, data: bytes) -> Backup:
         backup = msgspec.json.decode(manifest.backup, type=Backup)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BackupDamaged(f"{key} is damaged: {error}") from error
-    if backup.format != FORMAT:
-        raise BackupDamaged(f"{key} has format {backup.format}, this Parley knows {FORMAT}")
+    if backup.format not in FORMATS_READ:
+        raise BackupDamaged(f"{key} has format {backup.format}, this Parley knows {FORMAT}: use a newer one")
     reached = 0
     for segment in backup.segments:
         if segment.after != reached or segment.through < segment.after:
@@ -124,3 +134,19 @@ def check_part(part: Part, data: bytes) -> None:
 def has_all(backup: Backup, there: Collection[tuple[str, int]]) -> bool:
     """Whether each segment is among these keys and sizes."""
     return all((segment.key, segment.size_bytes) in there for segment in backup.segments)
+
+
+class Run(Struct, frozen=True):
+    """Segments that follow each other. `is_current`: nothing in them was changed since they were written."""
+
+    is_current: bool
+    segments: tuple[Segment, ...]
+
+
+def runs(segments: Sequence[Segment], changed: Sequence[tuple[int, int]]) -> list[Run]:
+    """Segments as runs. `changed`: stretches of positions, each with its first and its last."""
+
+    def is_current(segment: Segment) -> bool:
+        return not any(first <= segment.through and last > segment.after for first, last in changed)
+
+    return [Run(is_so, tuple(run)) for is_so, run in groupby(segments, is_current)]

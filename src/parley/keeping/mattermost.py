@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, is_zipfile
 
-from parley.keeping.workspaces import ImportedChat, ImportedMessage, ImportedPerson, ImportFailed
+from parley.keeping.workspaces import (
+    ImportedChat,
+    ImportedMessage,
+    ImportedPerson,
+    ImportFailed,
+    shown_reaction,
+)
 
 Json = dict[str, Any]
 
@@ -86,16 +92,22 @@ class MattermostExport:
             self.left_out[str(post["type"])] += 1
             return ""
         files = [Path(str(one["path"])).name for one in post.get("attachments") or ()]
-        for name, things in (("reactions", post.get("reactions")), ("files", files)):
-            self.left_out[name] += len(things or ())
-        shown = "\n".join(filter(None, [text, *(f"[file: {name}]" for name in files)]))
+        self.left_out["files"] += len(files)
+        named = [(str(one["user"]), str(one["emoji_name"])) for one in post.get("reactions") or ()]
+        reactions = [(who, shown) for who, name in named if (shown := shown_reaction(name)) is not None]
+        self.left_out["reactions"] += len(named) - len(reactions)
+        body = "\n".join(filter(None, [text, *(f"[file: {name}]" for name in files)]))
         key = f"{at_ms}:{author}:{hashlib.sha256(text.encode()).hexdigest()[:16]}"
-        message = ImportedMessage(key=key, author=author, text=shown, at_ms=at_ms, thread=thread)
+        message = ImportedMessage(
+            key=key, author=author, text=body, at_ms=at_ms, thread=thread, reactions=tuple(reactions)
+        )
         self._messages.setdefault(chat, []).append(message)
         return key
 
     def people(self) -> Iterator[ImportedPerson]:
-        authors = {message.author for messages in self._messages.values() for message in messages}
+        written = [message for messages in self._messages.values() for message in messages]
+        authors = {message.author for message in written}
+        authors |= {who for message in written for who, _ in message.reactions}
         members = {name for names in self._members.values() for name in names}
         for name in sorted(self._people.keys() | authors | members):
             user = self._people.get(name, {})

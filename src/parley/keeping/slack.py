@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from parley.keeping.workspaces import ImportedChat, ImportedMessage, ImportedPerson, ImportFailed
+from parley.keeping.workspaces import (
+    ImportedChat,
+    ImportedMessage,
+    ImportedPerson,
+    ImportFailed,
+    shown_reaction,
+)
 
 PEOPLE = ("users.json", "org_users.json")
 CHANNELS, PRIVATE, DIRECT, GROUP_DIRECT = "channels.json", "groups.json", "dms.json", "mpims.json"
@@ -101,8 +107,6 @@ class SlackExport:
             if raw.get("type") != "message" or subtype not in MESSAGE_SUBTYPES or not author:
                 self.left_out[subtype or str(raw.get("type"))] += 1
                 continue
-            if raw.get("reactions"):
-                self.left_out["reactions"] += len(raw["reactions"])
             key, thread = str(raw["ts"]), str(raw.get("thread_ts") or "")
             text, mentions = self._text(raw)
             yield ImportedMessage(
@@ -112,7 +116,17 @@ class SlackExport:
                 at_ms=_ms(key),
                 thread=thread if thread != key else "",
                 mentions=mentions,
+                reactions=tuple(self._reactions(raw)),
             )
+
+    def _reactions(self, raw: Json) -> Iterator[tuple[str, str]]:
+        for one in raw.get("reactions") or ():
+            shown = shown_reaction(str(one.get("name") or ""))
+            for user in one.get("users") or ():
+                if shown is not None and user in self._people:
+                    yield str(user), shown
+                else:
+                    self.left_out["reactions"] += 1
 
     def _raw_messages(self, chat: ImportedChat) -> Iterator[Json]:
         """Folders are named after channels, and those of direct messages after their ids."""

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from parley import ids
 from parley.errors import ParleyError
+from parley.wire.limits import REACTION_LETTERS_MAX
 
 
 class ImportFailed(ParleyError):
@@ -45,7 +46,10 @@ class ImportedChat(Struct, frozen=True, kw_only=True):
 
 
 class ImportedMessage(Struct, frozen=True, kw_only=True):
-    """`thread`: the key of the message that it replies to. `mentions`: people, by their keys."""
+    """`thread`: the key of the message that it replies to. `mentions`: people, by their keys.
+
+    `reactions`: a person's key and a text for each. Its text is the newest one: no export has older ones.
+    """
 
     key: str
     author: str
@@ -53,6 +57,7 @@ class ImportedMessage(Struct, frozen=True, kw_only=True):
     at_ms: int
     thread: str = ""
     mentions: tuple[str, ...] = ()
+    reactions: tuple[tuple[str, str], ...] = ()
 
 
 class Workspace(Protocol):
@@ -95,6 +100,17 @@ def chat_id(source: str, chat: ImportedChat) -> str:
 
 def client_message_id(source: str, chat: ImportedChat, key: str) -> str:
     return str(uuid.UUID(bytes=_digest("message", source, chat.key, key)[:16], version=4))
+
+
+def reaction_id(source: str, chat: ImportedChat, key: str, person: str, reaction: str) -> str:
+    digest = _digest("reaction", source, chat.key, key, person, reaction)
+    return str(uuid.UUID(bytes=digest[:16], version=4))
+
+
+def shown_reaction(name: str) -> str | None:
+    """A reaction by the name of its emoji, as such names are written; None if it is too long for one."""
+    text = f":{name}:"
+    return text if len(text) <= REACTION_LETTERS_MAX and text.isprintable() else None
 
 
 def _number(*parts: str) -> int:

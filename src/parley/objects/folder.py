@@ -17,6 +17,8 @@ FOLDER_MODE = 0o700
 UNFINISHED = ".unfinished-"
 """The begin of the names of files that are being written. A crash may leave one; nobody reads it."""
 
+NS_PER_MS = 1_000_000
+
 T = TypeVar("T")
 
 
@@ -38,23 +40,32 @@ class FolderObjects:
         """The file gets its name once it is on the disk, and so does the name, before this returns."""
         path = self._path(key)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
-            unfinished = path.parent / f"{UNFINISHED}{self._make_name(8)}"
             try:
-                _write_synced(unfinished, data)
-                os.link(unfinished, path)
-            finally:
-                unfinished.unlink(missing_ok=True)
-            for folder in (path.parent, *self._between(path.parent)):
-                _sync_folder(folder)
+                self._link(path, data)
+            except FileNotFoundError:  # its folder was empty, and deleted a moment ago
+                self._link(path, data)
+            self._sync(path)
         except FileExistsError as error:
+            # Another writer may have linked it a moment ago: it must be on the disk here, too.
+            self._sync(path)
             raise ObjectExists(self.where, key) from error
         except OSError as error:
             raise ObjectStoreError(f"{path} cannot be written: {error.strerror}") from error
 
-    def _between(self, folder: Path) -> list[Path]:
-        """The folders above one, down from this store's own: they may be new as well."""
-        return [above for above in folder.parents if above.is_relative_to(self._folder)]
+    def _link(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
+        unfinished = path.parent / f"{UNFINISHED}{self._make_name(8)}"
+        try:
+            _write_synced(unfinished, data)
+            os.link(unfinished, path)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    def _sync(self, path: Path) -> None:
+        """The names that lead to a file, down from this store's own folder: they may be new as well."""
+        for folder in path.parents:
+            if folder.is_relative_to(self._folder):
+                _sync_folder(folder)
 
     async def read(self, key: str) -> bytes:
         return await self._reading(key, Path.read_bytes)
@@ -82,18 +93,30 @@ class FolderObjects:
     def _find(self, prefix: str) -> list[StoredObject]:
         found: list[StoredObject] = []
         try:
-            for path in self._folder.rglob("*"):
+            for path in self._folder.joinpath(prefix.rpartition("/")[0]).rglob("*"):
                 key = path.relative_to(self._folder).as_posix()
                 if key.startswith(prefix) and not path.name.startswith(UNFINISHED):
                     with contextlib.suppress(FileNotFoundError):  # deleted since the folder was read
                         if path.is_file():
-                            found.append(StoredObject(key, path.stat().st_size))
+                            about = path.stat()
+                            found.append(StoredObject(key, about.st_size, about.st_mtime_ns // NS_PER_MS))
         except OSError as error:
             raise ObjectStoreError(f"{self.where} cannot be read: {error.strerror}") from error
         return sorted(found, key=lambda one: one.key)
 
     async def delete(self, key: str) -> None:
-        await asyncio.to_thread(self._path(key).unlink, missing_ok=True)
+        path = self._path(key)
+        try:
+            await asyncio.to_thread(self._delete, path)
+        except OSError as error:
+            raise ObjectStoreError(f"{path} cannot be deleted: {error.strerror}") from error
+
+    def _delete(self, path: Path) -> None:
+        """With the folder, if it was the last file there."""
+        path.unlink(missing_ok=True)
+        if path.parent != self._folder:
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()
 
     def _path(self, key: str) -> Path:
         """ObjectStoreError for a key that would lead out of the folder."""

@@ -6,10 +6,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from parley.errors import ParleyError
+from parley.errors import StoreUnavailable
 
 
-class ObjectStoreError(ParleyError):
+class ObjectStoreError(StoreUnavailable):
     """The object store refused, or could not be reached. Nothing half written is ever read."""
 
 
@@ -34,6 +34,16 @@ class StoredObject(Struct, frozen=True):
 
     key: str
     size_bytes: int
+    modified_ms: int
+
+
+class S3Settings(Struct, frozen=True, kw_only=True):
+    """What is empty is taken from the environment, as programs for AWS do."""
+
+    endpoint: str = ""
+    region: str = ""
+    access_key_id: str = ""
+    secret_access_key: str = ""
 
 
 class Objects(Protocol):
@@ -57,7 +67,7 @@ class Objects(Protocol):
         ...
 
     async def find(self, prefix: str) -> list[StoredObject]:
-        """The objects whose key begins so, in the order of their keys."""
+        """The objects whose key begins so, in the order of their keys; looks into no other folder."""
         ...
 
     async def delete(self, key: str) -> None:

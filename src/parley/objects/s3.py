@@ -1,6 +1,6 @@
 """Objects in a bucket that speaks the API of S3, through obstore.
 
-Region, credentials and endpoint come from the variables that AWS's own tools read (AWS_REGION,
+What the settings leave empty comes from the variables that AWS's own tools read (AWS_REGION,
 AWS_ACCESS_KEY_ID …, AWS_ENDPOINT_URL_S3 for a server that is not AWS), or from the machine's role.
 """
 
@@ -8,16 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Mapping
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from obstore.exceptions import AlreadyExistsError, BaseError
 from obstore.store import S3Store
 
-from parley.objects.ports import ObjectExists, ObjectMissing, ObjectStoreError, StoredObject
+from parley.objects.ports import ObjectExists, ObjectMissing, ObjectStoreError, S3Settings, StoredObject
 
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 REGION_VARIABLES = ("AWS_REGION", "AWS_DEFAULT_REGION")
 REGION_DEFAULT = "us-east-1"
+REQUEST_SECONDS_MAX = 30.0
+RETRIES_MAX = 2
+RETRY_SECONDS_MAX = 15.0
+MS_PER_SECOND = 1_000
 
 SERVER_SAYS = re.compile(r"<Message>([^<]+)</Message>")
 
@@ -27,10 +32,12 @@ T = TypeVar("T")
 class S3Objects:
     """The objects of one bucket whose keys begin with a prefix."""
 
-    def __init__(self, bucket: str, prefix: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, bucket: str, prefix: str, environment: Mapping[str, str], settings: S3Settings
+    ) -> None:
         self._bucket = bucket
         self._prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
-        self._store = S3Store(bucket, **_options(environment))
+        self._store = S3Store(bucket, **_options(environment, settings))
 
     @property
     def where(self) -> str:
@@ -66,7 +73,11 @@ class S3Objects:
         try:
             async for some in self._store.list(prefix=folder or None):
                 found += [
-                    StoredObject(one["path"].removeprefix(self._prefix), one["size"])
+                    StoredObject(
+                        one["path"].removeprefix(self._prefix),
+                        one["size"],
+                        int(one["last_modified"].timestamp() * MS_PER_SECOND),
+                    )
                     for one in some
                     if one["path"].startswith(wanted)
                 ]
@@ -96,13 +107,26 @@ class S3Objects:
         return ObjectStoreError(f"{self.where} cannot be used: {reason}")
 
 
-def _options(environment: Mapping[str, str]) -> dict[str, Any]:
-    endpoint = _first(environment, ENDPOINT_VARIABLES)
-    options: dict[str, Any] = {"region": _first(environment, REGION_VARIABLES) or REGION_DEFAULT}
-    if endpoint is not None:
-        is_plain = endpoint.startswith("http://")
+def _options(environment: Mapping[str, str], settings: S3Settings) -> dict[str, Any]:
+    endpoint = settings.endpoint or _first(environment, ENDPOINT_VARIABLES) or ""
+    region = settings.region or _first(environment, REGION_VARIABLES) or REGION_DEFAULT
+    options: dict[str, Any] = {
+        "region": region,
+        "client_options": {
+            "allow_http": endpoint.startswith("http://"),
+            "timeout": timedelta(seconds=REQUEST_SECONDS_MAX),
+        },
+        "retry_config": {
+            "max_retries": RETRIES_MAX,
+            "retry_timeout": timedelta(seconds=RETRY_SECONDS_MAX),
+        },
+    }
+    if endpoint:
         options |= {"endpoint": endpoint, "virtual_hosted_style_request": False}
-        options["client_options"] = {"allow_http": is_plain}
+    if settings.access_key_id:
+        options |= {"access_key_id": settings.access_key_id}
+    if settings.secret_access_key:
+        options |= {"secret_access_key": settings.secret_access_key}
     return options
 
 

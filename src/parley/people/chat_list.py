@@ -14,7 +14,7 @@ from parley.errors import BAD_REQUEST, NOT_A_MEMBER, Refused
 from parley.model import ChatMember, ChatSummary, MemberSettings, Notify, User
 from parley.people.audience import Audience
 from parley.people.presence import PresenceService
-from parley.store.ports import Directory, MemberStates, Overviews
+from parley.store.ports import Accounts, Directory, MemberStates, Overviews
 from parley.wire.frames import ChatChanged, OverviewChat, Peer, PresenceView
 from parley.wire.limits import OVERVIEW_CHATS_MAX, PRESENCE_BATCH_MAX
 
@@ -40,6 +40,7 @@ class ChatListService:
     def __init__(
         self,
         *,
+        accounts: Accounts,
         overviews: Overviews,
         directory: Directory,
         member_states: MemberStates,
@@ -48,6 +49,7 @@ class ChatListService:
         audience: Audience,
         clock: Clock,
     ) -> None:
+        self._accounts = accounts
         self._overviews = overviews
         self._directory = directory
         self._member_states = member_states
@@ -64,6 +66,8 @@ class ChatListService:
         limit = min(limit, OVERVIEW_CHATS_MAX)
         changed = await self._overviews.changed(user_id, device_id, changed_since, limit, brief)
         rows = [self._row(at) for at in changed.positions]
+        if any(row.unread for row in rows) and await self._is_bot(user_id):
+            rows = [structs.replace(row, unread=0, unread_more=False) for row in rows]
         if not brief:
             users = await self.users(user_id, [at.peer_id for at in changed.positions if at.peer_id])
             rows = [_with_names(row, at, users) for row, at in zip(rows, changed.positions, strict=True)]
@@ -83,6 +87,11 @@ class ChatListService:
     ) -> list[tuple[ChatMember, UserView | None]]:
         users = await self.users(viewer_id, [member.user_id for member in members])
         return [(member, users.get(member.user_id)) for member in members]
+
+    async def _is_bot(self, user_id: str) -> bool:
+        """A program follows the log; nobody looks at what it has not read."""
+        user = await self._accounts.user(user_id)
+        return user is not None and user.is_bot
 
     def _row(self, at: ChatSummary) -> OverviewChat:
         return OverviewChat(
@@ -146,4 +155,5 @@ def _with_names(row: OverviewChat, at: ChatSummary, users: dict[str, UserView]) 
 
 def _peer(view: UserView) -> Peer:
     user, presence = view.user, view.presence
-    return Peer(user.user_id, user.username, user.display_name, presence.status, presence.last_seen)
+    is_bot = True if user.is_bot else UNSET
+    return Peer(user.user_id, user.username, user.display_name, presence.status, presence.last_seen, is_bot)

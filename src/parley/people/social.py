@@ -65,6 +65,7 @@ class Social:
         )
         self.contacts = ContactService(relations, accounts, signals, clock)
         self.chat_list = ChatListService(
+            accounts=accounts,
             overviews=overviews,
             directory=directory,
             member_states=member_states,

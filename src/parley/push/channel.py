@@ -42,6 +42,7 @@ from parley.push.ports import (
     person_of,
     recipient_of,
 )
+from parley.push.registrations import is_signed_in_elsewhere
 from parley.push.unconfirmed import Unconfirmed
 from parley.store.ports import Store
 from parley.store.push.ports import PushStore
@@ -255,10 +256,12 @@ class PushChannel:
             user_id=user_id,
             is_member=await store.directory.role(entry.chat_id, user_id) is not None,
             account=user.state if user is not None else AccountState.DELETED,
+            is_bot=user is not None and user.is_bot,
             settings=settings,
             has_blocked_sender=await self._has_blocked(user_id, entry.sender_id),
             is_active=presence.is_online,
-            is_logged_in=any(
+            is_logged_in=is_signed_in_elsewhere(user)
+            or any(
                 session.device_id == device.device_id and session.expires_at_ms > now_ms
                 for session in sessions
             ),

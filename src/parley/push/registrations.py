@@ -11,6 +11,7 @@ from parley.clock import Clock
 from parley.core.client_address import Network
 from parley.core.safe_addresses import url_problem
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
+from parley.model import User
 from parley.push.ports import VapidKeys
 from parley.store.ports import Accounts
 from parley.store.push.ports import PushDevices
@@ -30,6 +31,11 @@ NO_SUBSCRIPTION = BAD_REQUEST.because(
 TOO_MANY = BAD_REQUEST.because(f"you have {DEVICES_PER_PERSON_MAX} devices registered; remove one first")
 NO_FEED = BAD_REQUEST.because("push on a store that nodes share needs kafka.brokers")
 NO_WEB_PUSH = BAD_REQUEST.because("this server has no Web Push: install parley-chat[push]")
+
+
+def is_signed_in_elsewhere(user: User | None) -> bool:
+    """Whether no session says which devices a person uses: their own system logs them in."""
+    return user is not None and bool(user.external_id)
 
 
 class PushRegistrations:
@@ -59,6 +65,12 @@ class PushRegistrations:
         self._has_feed = has_feed
         self._random_text = random_text
 
+    async def _is_signed_in(self, user_id: str, device_id: str) -> bool:
+        sessions = await self._accounts.sessions(user_id)
+        return any(session.device_id == device_id for session in sessions) or is_signed_in_elsewhere(
+            await self._accounts.user(user_id)
+        )
+
     async def register(
         self, user_id: str, device_id: str, wanted: NewPushDevice
     ) -> tuple[PushDevice, str | None]:
@@ -69,7 +81,7 @@ class PushRegistrations:
             raise Refused(NO_FEED)
         if provider not in self._providers:
             raise Refused(BAD_REQUEST.because(f"this server is not configured for {provider.value}"))
-        if all(session.device_id != device_id for session in await self._accounts.sessions(user_id)):
+        if not await self._is_signed_in(user_id, device_id):
             raise Refused(NO_SESSION)
         address, public_key, auth = self._address(provider, wanted)
         known = (await self._devices.of([user_id])).get(user_id, [])
@@ -138,7 +150,9 @@ class PushRegistrations:
         return await self._vapid.public_key()
 
 
-async def forget_devices(devices: PushDevices, user_id: str) -> None:
-    """The account is deleted: nothing of it stays."""
-    for device in (await devices.of([user_id])).get(user_id, []):
+async def forget_devices(devices: PushDevices, user_id: str) -> int:
+    """The account is deleted: nothing of it stays. Returns how many devices there were."""
+    found = (await devices.of([user_id])).get(user_id, [])
+    for device in found:
         await devices.remove(user_id, device.device_id)
+    return len(found)

@@ -6,6 +6,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from parley.store.rows import ArchiveMark
+
 
 class EntryRange(Struct, frozen=True):
     """Some entries in commit order: after one position, up to another."""
@@ -16,11 +18,12 @@ class EntryRange(Struct, frozen=True):
 
 
 class StoreState(Struct, frozen=True):
-    """What a snapshot of the tables beside the entries holds."""
+    """What a snapshot of the tables beside the entries holds. `marks`: of the chats that are archived."""
 
     schema_version: int
     chats: int
     people: int
+    marks: dict[str, ArchiveMark]
 
 
 class SnapshotParts(Struct, frozen=True, kw_only=True):
@@ -39,12 +42,27 @@ class BackupSource(Protocol):
         """A digest of the last entries up to a position; None if the store has no entry there."""
         ...
 
+    def last_rewrite(self) -> int | None:
+        """The number of the last change of entries that were there; None if the store does not count them."""
+        ...
+
+    def rewritten(self, since: int) -> list[tuple[int, int]]:
+        """The first and the last position of each stretch in which entries were changed or removed since."""
+        ...
+
     def entries(self, after: int) -> tuple[EntryRange, bytes] | None:
         """The next entries as a part, in a short transaction; None if they do not fill one."""
         ...
 
-    def rest(self, after: int) -> SnapshotParts:
-        """The last entries, and everything else, of one snapshot."""
+    def stretch(self, after: int, through: int) -> tuple[EntryRange, bytes]:
+        """The entries up to a position as a part, or as many of them as fill one."""
+        ...
+
+    def rest(self, after: int, since: int) -> SnapshotParts:
+        """The last entries, and everything else, of one snapshot.
+
+        With it what entries before are by now, if they were changed `since`.
+        """
         ...
 
 

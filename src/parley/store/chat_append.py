@@ -9,15 +9,16 @@ Attempt      the numbers that a plan of two_phase has taken
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
 from parley.core.append import NO_CHAT, Decision, Verdict, answer_again, decide_append
 from parley.errors import OUTCOME_UNKNOWN, Refusal
-from parley.model import Action, Appended, Draft, Outcome, Persisted, StoredEntry
+from parley.model import Action, Appended, Draft, Outcome, Persisted, Role, StoredEntry
 from parley.store.entries import encode_entry
+from parley.store.recent_sends import RecentSends
 from parley.wire.frames import Entry
 
 PEOPLE_REMEMBERED_MAX = 10_000
@@ -50,6 +51,7 @@ class RememberedChat(Protocol):
     epoch: int
     published: int | None
     last_keys: dict[str, bytes]
+    sent: RecentSends
 
 
 class ChatAppend(Generic[Original]):
@@ -103,6 +105,7 @@ class ChatAppend(Generic[Original]):
         self.epoch, self.published = chat.epoch, chat.published
         if len(chat.last_keys) > PEOPLE_REMEMBERED_MAX:
             chat.last_keys.clear()
+        chat.sent.note(one.entry for one in placed)
         written: dict[int, Entry] = {}
         for one in placed:
             draft, entry = one.draft, one.entry
@@ -151,6 +154,25 @@ def is_about_members(draft: Draft) -> bool:
     return draft.change is not None and draft.change.action not in (Action.RENAMED, Action.READ_RECEIPTS)
 
 
+class PostingRules(Protocol):
+    """What a chat says about who may post."""
+
+    @property
+    def announcement_only(self) -> bool:
+        """Only owners and admins post."""
+        ...
+
+    @property
+    def slow_mode_seconds(self) -> int:
+        """How long a member waits between two messages."""
+        ...
+
+
+def is_restricted(chat: PostingRules, role: Role | None) -> bool:
+    """Whether a sender with this role is decided about again when the chat has changed meanwhile."""
+    return role is Role.MEMBER and (chat.announcement_only or chat.slow_mode_seconds > 0)
+
+
 class Attempt(Struct, Generic[PlanT]):
     """The numbers that a plan has taken: what is to be written there, and which of them are given up."""
 
@@ -173,6 +195,21 @@ class Attempt(Struct, Generic[PlanT]):
     def give_up(self, append: ChatAppend[Original]) -> None:
         """Other numbers must be taken for all that is left."""
         self.sort(append, late={one.index for one in self.placed})
+
+    def keep_members(self, append: ChatAppend[Original], joined: Mapping[str, int]) -> None:
+        """The membership has changed: who was a member before the number and still is writes there.
+
+        `joined`: the position at which each of those who may write joined. All others are decided again.
+        """
+        self.sort(
+            append,
+            out={one.index for one in self.placed if one.draft.sender_id not in joined},
+            late={
+                one.index
+                for one in self.placed
+                if one.draft.change is not None or joined.get(one.draft.sender_id, 0) >= one.entry.sequence
+            },
+        )
 
     def sort(
         self,

@@ -10,11 +10,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 
+import msgspec
+
 from parley import ids
 from parley.clock import from_iso
 from parley.core import log_hash
 from parley.core.log_hash import LogHash
-from parley.errors import InconsistentCounterError
+from parley.errors import InconsistentCounterError, StoreUnavailable
 from parley.model import ChatType, Role
 from parley.store.invariants import (
     Breach,
@@ -24,6 +26,7 @@ from parley.store.invariants import (
     StoreUnreadable,
     no_progress,
 )
+from parley.store.paging import Row
 from parley.store.ports import Inspection
 from parley.store.rows import (
     EVERYTHING,
@@ -42,6 +45,10 @@ LATE_WRITE_MS_MAX = 60_000
 """How much later than a higher number a lower one may be written. Sealing allows far less."""
 ROLES = frozenset(role.value for role in Role)
 
+ArchivedRows = Callable[[ChatRow], AsyncIterator[list[Row]]]
+"""The positions of a chat that were trimmed from its engine, in order, page by page."""
+decode_entry = msgspec.json.Decoder(Entry).decode
+
 FROM_BACKUP = "restore a backup"
 GIVE_UP = "restore the entries from a backup, or give them up: parley recover {chat} --seal-holes --apply"
 SEAL_TAIL = "the next message makes them voids; to do it now: parley recover {chat} --seal-holes --apply"
@@ -56,6 +63,7 @@ CHANGED_LOG = (
     "entries were changed or lost: restore a backup; to keep what is there, delete the chat's rows from"
     " log_hashes, and devices that had read it differently start over"
 )
+LOST_ARCHIVE = "see whether archive.target can be reached; then run: parley archive verify {chat}"
 MARK_DELIVERED = "set last_acked_sequence of the row in delivery_state to its read_up_to"
 
 
@@ -65,8 +73,12 @@ async def check(
     on_progress: OnProgress = no_progress,
     *,
     whole: bool = True,
+    archived: ArchivedRows | None = None,
 ) -> Findings:
-    """Check every chat, or only these; changes nothing. `whole`: see `Inspection.own_breaches`."""
+    """Check every chat, or only these; changes nothing. `whole`: see `Inspection.own_breaches`.
+
+    `archived`: reads what was moved to the cold tier, so that hashes are recomputed from the first entry on.
+    """
     findings = Findings(not_shown=inspection.not_shown)
     total = 0
 
@@ -75,7 +87,7 @@ async def check(
 
     async def check_one(chat: ChatRow) -> None:
         async with slots:
-            await check_chat(inspection, chat, findings, report)
+            await check_chat(inspection, chat, findings, report, archived)
             report()
 
     slots = asyncio.Semaphore(inspection.chats_at_once_max)
@@ -104,23 +116,33 @@ async def _all(tasks: list[asyncio.Future[None]]) -> None:
 
 
 async def check_chat(
-    inspection: Inspection, chat: ChatRow, findings: Findings, report: Callable[[], None]
+    inspection: Inspection,
+    chat: ChatRow,
+    findings: Findings,
+    report: Callable[[], None],
+    archived: ArchivedRows | None = None,
 ) -> None:
     """Reads members before the log: the entry of a member who joins meanwhile is then in the log."""
     members = MembersCheck(chat, findings)
     async for member_rows in inspection.members(chat):
         members.feed(member_rows)
-    log = await check_log(inspection, chat, findings, report)
+    log = await check_log(inspection, chat, findings, report, archived)
     members.finish(log.last)
     findings.chats += 1
 
 
 async def check_log(
-    inspection: Inspection, chat: ChatRow, findings: Findings, report: Callable[[], None] = lambda: None
+    inspection: Inspection,
+    chat: ChatRow,
+    findings: Findings,
+    report: Callable[[], None] = lambda: None,
+    archived: ArchivedRows | None = None,
 ) -> LogCheck:
     """Checks one chat's log against its counter, its keys and its own entries."""
     log = LogCheck(chat, findings)
     hashes = LogHashCheck(chat, findings, inspection.log_hashes(chat))
+    if archived is not None and chat.trimmed_through:
+        await hashes.feed_archived(archived(chat))
     async for chunk in inspection.log(chat):
         log.feed(chunk)
         await hashes.feed(chunk)
@@ -199,15 +221,30 @@ class LogHashCheck:
         self._hash = None if self._at else log_hash.empty_log(chat.chat_id)
         """None: unknown. So it is in what remains of a trimmed log, up to the first stored one."""
 
+    async def feed_archived(self, pages: AsyncIterator[list[Row]]) -> None:
+        """What was trimmed, before the rest is fed. If it cannot be read, that is a breach."""
+        self._at, self._hash = 0, log_hash.empty_log(self._chat.chat_id)
+        try:
+            async for page in pages:
+                for _, wire in page:
+                    await self._advance(_archived_row(self._at + 1, wire))
+        except StoreUnavailable as error:
+            chat_id = self._chat.chat_id
+            remedy = LOST_ARCHIVE.format(chat=chat_id)
+            self._findings.add(Breach("sync_completeness", str(error), remedy, chat_id, self._at + 1))
+            self._at, self._hash = self._chat.trimmed_through, None
+
     async def feed(self, chunk: LogChunk) -> None:
         for row in chunk.rows:
-            if row.sequence != self._at + 1:  # other invariants say what is wrong
-                continue
-            self._at += 1
-            if self._hash is not None:
-                self._hash = self._after(self._hash, row)
-            if self._at >= self._next_at:
-                await self._compare()
+            if row.sequence == self._at + 1:  # otherwise other invariants say what is wrong
+                await self._advance(row)
+
+    async def _advance(self, row: EntryRow) -> None:
+        self._at += 1
+        if self._hash is not None:
+            self._hash = self._after(self._hash, row)
+        if self._at >= self._next_at:
+            await self._compare()
 
     def _after(self, previous: bytes, row: EntryRow) -> bytes | None:
         if row.is_void:
@@ -457,6 +494,14 @@ def check_position(row: PositionRow, findings: Findings) -> None:
         breach("ack_implies_persistence", row.acked, problem, LOST_TAIL)
     if row.is_ahead:
         breach("change_order", None, "has a change beyond the last one", FROM_BACKUP)
+
+
+def _archived_row(sequence: int, wire: bytes | None) -> EntryRow:
+    """As much of a row as a hash needs."""
+    try:
+        return EntryRow(sequence, wire is None, entry=None if wire is None else decode_entry(wire))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return EntryRow(sequence, False)
 
 
 def _ms(text: str) -> int:

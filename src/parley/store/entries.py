@@ -48,6 +48,11 @@ def entry_of(draft: Draft, sequence: int, epoch: int, message_id: str, created_a
         server_timestamp=created_at,
         display_time=draft.display_time,
         mentions=list(draft.mentions) or UNSET,
+        reply_to=draft.reply_to or UNSET,
+        target_id=draft.target_id or UNSET,
+        reaction=draft.content if draft.on is not None else UNSET,
+        on=UNSET if draft.on is None else draft.on,
+        attachments=list(draft.files) or UNSET,
     )
 
 

@@ -15,8 +15,10 @@ from parley.errors import ConfigError, StoreBusy
 
 DATABASE_NAME = "parley.db"
 LOCK_NAME = "serve.lock"
-OWN_FILES = (f"{DATABASE_NAME}*", "serve.*", "store.*")
-"""What Parley writes into a data folder: the store with its logs, the lock and address, `store.toml`."""
+SEARCH_NAME = "search.db"
+OWN_FILES = (f"{DATABASE_NAME}*", f"{SEARCH_NAME}*", "serve.*", "store.*")
+"""What Parley writes into a data folder: the store with its logs, the search index, the lock and address,
+`store.toml`."""
 
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600

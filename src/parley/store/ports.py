@@ -43,8 +43,12 @@ from parley.model import (
     UserPage,
     Visibility,
 )
+from parley.store.amendments import Amendments
+from parley.store.attachments import Attachments
+from parley.store.books import BookStore
 from parley.store.cold.ports import ColdStore
 from parley.store.delivery.ports import DeliveryStore
+from parley.store.identities.ports import IdentityStore
 from parley.store.invariants import Breach
 from parley.store.push.ports import PushStore
 from parley.store.rows import (
@@ -61,6 +65,7 @@ from parley.store.rows import (
     StoreCounts,
     Traces,
 )
+from parley.store.subscriptions import Subscriptions
 from parley.store.transfer import Transfer
 from parley.wire.limits import ANSWER_SECONDS_MAX
 
@@ -186,7 +191,7 @@ class Accounts(Protocol):
     """People and the sessions of their devices."""
 
     async def add_user(self, user: User, password_hash: str) -> bool:
-        """Durable before it returns; False when the username is taken."""
+        """Durable before it returns; False, and nothing changes, when the username or the id is taken."""
         ...
 
     async def user(self, user_id: str) -> User | None:
@@ -200,7 +205,7 @@ class Accounts(Protocol):
     async def update_user(self, user: User, password_hash: str | None = None) -> None:
         """Replace what a person may change, and the hash only if one is given.
 
-        Keeps `last_seen` and `state`. A deleted account stays as it is.
+        Keeps `last_seen`, `state` and `external_id`. A deleted account stays as it is.
         """
         ...
 
@@ -688,23 +693,7 @@ class Repairs(Protocol):
         ...
 
 
-class Subscriptions(Protocol):
-    """The clients of this node and their chats. An engine's jobs call it when other processes wrote."""
-
-    async def catch_up(self) -> None:
-        """Anything may have changed: read memberships and logs again, and deliver new entries."""
-        ...
-
-    async def check_heads(self) -> None:
-        """Logs may have grown: compare their heads, and deliver new entries."""
-        ...
-
-    async def check_sessions(self) -> None:
-        """Sessions may have ended: read each again, and close the connections of those that have."""
-        ...
-
-
-class Engine(Store, ColdStore, Protocol):
+class Engine(Store, ColdStore, IdentityStore, BookStore, Protocol):
     """One storage engine. `app.engines.make_engine` creates it; nothing else knows which one it is.
 
     Creating it connects to nothing. The caller calls `open` before it uses a port, except where a port says
@@ -739,6 +728,16 @@ class Engine(Store, ColdStore, Protocol):
     @property
     def push(self) -> PushStore:
         """What `push` keeps."""
+        ...
+
+    @property
+    def amendments(self) -> Amendments | None:
+        """None: messages of this engine cannot be edited, deleted or reacted to."""
+        ...
+
+    @property
+    def attachments(self) -> Attachments:
+        """See `Attachments`."""
         ...
 
     @property

@@ -13,10 +13,13 @@ from typing import Any, TypeVar, cast, get_origin, get_type_hints
 import msgspec
 from msgspec import Struct
 
+from parley.core.attachments import Attachment
 from parley.model import (
     AccountDeletion,
+    ApiToken,
     AuditRecord,
     ChatMember,
+    ExternalId,
     Fanout,
     Invitation,
     Notify,
@@ -25,6 +28,8 @@ from parley.model import (
     StoredChat,
     User,
 )
+from parley.store.amendments import AmendmentNote
+from parley.store.books import KeptRecord
 from parley.store.delivery.rows import DeadLetter, Lane, Webhook
 from parley.store.push.rows import PushDevice, PushOutcome
 
@@ -52,6 +57,9 @@ class KeptChat(Struct, frozen=True, kw_only=True):
     fanout: Fanout | None = None
     recovered_at: str | None = None
     recovered_from_sequence: int | None = None
+    retention_days: int | None = None
+    is_held: bool = False
+    """What an operator has decided about keeping it: see `ChatRetention`."""
 
 
 class KeptMember(Struct, frozen=True, kw_only=True):
@@ -97,6 +105,23 @@ class KeptRelation(Struct, frozen=True, kw_only=True):
     blocked_since: str | None
 
 
+class KeptMark(Struct, frozen=True, kw_only=True):
+    """What an entry says about an earlier message of its chat: see `MessageMark`."""
+
+    chat_id: str
+    target: int
+    name: str
+    sequence: int
+    is_on: bool
+
+
+class KeptErasure(Struct, frozen=True, kw_only=True):
+    """A person whose bodies are still to be removed."""
+
+    user_id: str
+    since_ms: int
+
+
 class KeptKey(Struct, frozen=True, kw_only=True):
     """A key of the server, or the mark of a copy."""
 
@@ -112,7 +137,10 @@ Record = (
     | KeptState
     | KeptCursor
     | KeptRelation
+    | KeptMark
+    | KeptErasure
     | KeptKey
+    | AmendmentNote
     | Invitation
     | AccountDeletion
     | AuditRecord
@@ -121,6 +149,10 @@ Record = (
     | DeadLetter
     | PushDevice
     | PushOutcome
+    | ApiToken
+    | ExternalId
+    | KeptRecord
+    | Attachment
 )
 RECORDS: tuple[type[Record], ...] = (
     KeptPerson,
@@ -131,6 +163,9 @@ RECORDS: tuple[type[Record], ...] = (
     KeptMember,
     KeptState,
     KeptCursor,
+    KeptMark,
+    AmendmentNote,
+    KeptErasure,
     Invitation,
     AuditRecord,
     Webhook,
@@ -138,6 +173,10 @@ RECORDS: tuple[type[Record], ...] = (
     DeadLetter,
     PushDevice,
     PushOutcome,
+    ApiToken,
+    ExternalId,
+    KeptRecord,
+    Attachment,
     KeptKey,
 )
 """In the order in which they are copied: nothing refers to what comes after it."""

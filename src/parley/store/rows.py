@@ -74,6 +74,22 @@ class Finding(Struct, omit_defaults=True):
 # Check: what is verified
 
 
+class ArchiveMark(Struct, frozen=True, kw_only=True):
+    """How far a chat's log is in the cold tier.
+
+    `version`, `manifest`: the number and the digest of its newest manifest; 0 without one.
+    """
+
+    archived_through: int = 0
+    """The manifest has every position up to here."""
+    trimmed_through: int = 0
+    """The engine has none up to here: it reads, writes and seals nothing there. Never more than archived."""
+    version: int = 0
+    manifest: str = ""
+    is_trimming: bool = False
+    """Positions up to `trimmed_through` may be left in the tables: `ColdTier.trim` has not finished."""
+
+
 class ChatRow(Struct):
     """`is_keyed`: whether the key of a direct chat points to this chat and to no other."""
 
@@ -86,6 +102,7 @@ class ChatRow(Struct):
     """Entries up to here may have been deleted."""
     resolved_through: int = 0
     """Readers have passed this number, so nothing up to it is open; 0 if the engine has no such mark."""
+    archive: ArchiveMark = ArchiveMark()
 
 
 class MemberRow(Struct):
@@ -180,22 +197,6 @@ class PositionRow(Struct):
 
 
 # The cold tier
-
-
-class ArchiveMark(Struct, frozen=True, kw_only=True):
-    """How far a chat's log is in the cold tier.
-
-    `version`, `manifest`: the number and the digest of its newest manifest; 0 without one.
-    """
-
-    archived_through: int = 0
-    """The manifest has every position up to here."""
-    trimmed_through: int = 0
-    """The engine has none up to here: it reads, writes and seals nothing there. Never more than archived."""
-    version: int = 0
-    manifest: str = ""
-    is_trimming: bool = False
-    """Positions up to `trimmed_through` may be left in the tables: `ColdTier.trim` has not finished."""
 
 
 class ChatRetention(Struct, frozen=True, kw_only=True):

@@ -55,4 +55,5 @@ def emptied(user: User) -> User:
         last_seen=None,
         state=AccountState.DELETED,
         do_not_disturb=None,
+        external_id="",
     )

@@ -62,7 +62,7 @@ def require_transfer(transfer: Transfer | None, store: str = "this store") -> Tr
     """ConfigError, in one sentence, if the engine has none."""
     if transfer is None:
         raise ConfigError(
-            f"{store} cannot be copied, imported into, exported by person or given new epochs yet:"
-            " use SQLite or DynamoDB for that"
+            f"{store} cannot be copied, imported into, exported by person or given new epochs:"
+            " use another engine for that"
         )
     return transfer

@@ -10,8 +10,9 @@ Off by default. The environment turns them on:
                                     no file, or an empty one, means a healthy disk
     PARLEY_TEST_BATCH_MAX=n         no transaction of a shared store takes more than n messages
 
-Labels: before_write, after_write_before_commit, after_commit_before_ack, mid_fanout, after_allocate, and
-those of the archiver (`parley.archive.steps`).
+Labels: before_write, after_write_before_commit, after_commit_before_ack, mid_fanout, after_allocate,
+before_index and after_index of the search index, those of the archiver (`parley.archive.steps`), of
+amendments (`parley.core.message_life`) and of files (`parley.files.steps`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from typing import Any
 import apsw
 
 from parley.archive.steps import ARCHIVE_LABELS
+from parley.chats.search_indexer import INDEX_LABELS
+from parley.core.message_life import LIFE_LABELS
+from parley.files.steps import FILE_LABELS
 
 CRASH = "PARLEY_TEST_CRASH"
 HOLD = "PARLEY_TEST_HOLD"
@@ -37,7 +41,10 @@ LABELS = (
     "after_commit_before_ack",
     "mid_fanout",
     "after_allocate",
+    *INDEX_LABELS,
     *ARCHIVE_LABELS,
+    *LIFE_LABELS,
+    *FILE_LABELS,
 )
 HOLD_POLL_SECONDS = 0.005
 VFS_NAME = "parley-faults"

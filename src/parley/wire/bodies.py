@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from parley.model import (
-    AccountState,
     AuditRecord,
     ChatType,
     DeliveryStatus,
@@ -28,9 +27,11 @@ from parley.model import (
     StepName,
 )
 from parley.wire import limits
-from parley.wire.frames import OverviewChat, PresenceView
+from parley.wire.frames import Entry, OverviewChat, PresenceView
+from parley.wire.webhook_events import EventName
 
 Title = Annotated[str, Meta(min_length=1, max_length=limits.TITLE_LETTERS_MAX)]
+Seconds = Annotated[int, Meta(ge=0, le=limits.WINDOW_SECONDS_MAX)]
 OnlineStatus = Literal["online", "offline"]
 
 
@@ -53,10 +54,11 @@ class Health(Struct):
 
 
 class NewAccount(Struct):
-    """An account to create."""
+    """An account to create. `invite`: the token of an invitation link, where one is needed."""
 
     username: str
     password: str
+    invite: str = ""
 
 
 class Account(Struct):
@@ -126,41 +128,6 @@ class NewPassword(Struct):
 
 
 # Operators
-
-
-class UserInfo(Struct):
-    """A person, as operators see them."""
-
-    user_id: str
-    username: str
-    display_name: str
-    state: AccountState
-    is_operator: bool
-    created_at: str
-    last_seen: str | None
-
-
-class DeletedUser(UserInfo):
-    """A person whose account is deleted. `job_id`: the job that removes what they wrote; null without one."""
-
-    job_id: str | None = None
-
-
-class RetentionChange(Struct):
-    """How long the bodies of a chat are kept. `days`: null for the server's own, 0 for ever.
-
-    `is_held`: under a legal hold nothing of the chat is removed.
-    """
-
-    days: Annotated[int, Meta(ge=0)] | None = None
-    is_held: bool = False
-
-
-class UserInfoPage(Struct):
-    """A page of people; `next_after` is the `after` of the next page, null on the last one."""
-
-    users: list[UserInfo]
-    next_after: str | None
 
 
 class JobInfo(Struct):
@@ -390,22 +357,7 @@ class NewWebhook(Struct, forbid_unknown_fields=True):
     """An address for events, of every chat or of one."""
 
     url: str
-    events: Annotated[
-        list[
-            Literal[
-                "message.created",
-                "member.changed",
-                "chat.changed",
-                "receipt.delivered",
-                "receipt.read",
-                "account.created",
-                "account.enabled",
-                "account.disabled",
-                "account.deleted",
-            ]
-        ],
-        Meta(min_length=1),
-    ]
+    events: Annotated[list[EventName], Meta(min_length=1)]
     chat_id: str | None = None
 
 
@@ -432,30 +384,6 @@ class WebhookList(Struct):
     webhooks: list[WebhookInfo]
 
 
-# Timelines
-
-
-class TimelineStep(Struct):
-    """One thing that happened to a message, or did not: then `step` is `skipped`, and `detail` says why."""
-
-    at: str
-    step: StepName
-    node: str | UnsetType = UNSET
-    user_id: str | UnsetType = UNSET
-    device_id: str | UnsetType = UNSET
-    detail: str | UnsetType = UNSET
-
-
-class MessageTimeline(Struct):
-    """A message, and what became of it."""
-
-    message_id: str
-    chat_id: str
-    sequence: int
-    sender_id: str
-    steps: list[TimelineStep]
-
-
 # People
 
 
@@ -470,6 +398,7 @@ class Me(Struct):
     send_read_receipts: bool
     who_may_add: Privacy = Privacy.EVERYONE
     do_not_disturb: QuietHours | None = None
+    is_bot: bool = False
 
 
 class ProfileChange(Struct):
@@ -543,6 +472,7 @@ class Profile(Struct):
     about: str
     status: OnlineStatus
     last_seen: str | None
+    is_bot: bool = False
 
 
 class NewRelation(Struct):
@@ -610,20 +540,23 @@ class ChatInfo(Struct):
     muted: bool
     muted_until: str | None
     notify: Notify = Notify.ALL
+    announcement_only: bool = False
+    slow_mode_seconds: int = 0
+    edit_window_seconds: int = 0
     added: list[str] | UnsetType = UNSET
     invited: list[str] | UnsetType = UNSET
 
 
 class ChatChange(Struct):
-    """What to change in a chat. `muted_until` and `notify` are settings of yours alone.
-
-    `muted_until`: a time, or null to unmute. `notify`: which messages ring.
-    """
+    """What to change in a chat. `muted_until` and `notify` are settings of yours alone."""
 
     title: Title | None = None
     read_receipts: ReadReceipts | None = None
     muted_until: str | UnsetType | None = UNSET
     notify: Notify | None = None
+    announcement_only: bool | None = None
+    slow_mode_seconds: int | None = None
+    edit_window_seconds: Seconds | UnsetType | None = UNSET
 
 
 class FanoutChange(Struct):
@@ -670,6 +603,7 @@ class MemberInfo(Struct):
     display_name: str
     status: OnlineStatus
     last_seen: str | None
+    is_bot: bool = False
 
 
 class MemberList(Struct):
@@ -733,15 +667,35 @@ class InvitationList(Struct):
 # Messages and receipts
 
 
-class NewMessage(Struct):
+class NewMessage(Struct, kw_only=True):
     """A message to send. Sent again with the same `client_message_id`, it is stored once."""
 
-    client_message_id: str
+    client_message_id: str = ""
     content: str
     content_type: str = "text/plain"
     display_time: str | None = None
     after_client_message_id: str | None = None
     mentions: list[str] = []
+    reply_to: str | UnsetType | None = UNSET
+    attachments: list[str] | UnsetType = UNSET
+
+
+class Reaction(Struct):
+    """A reaction to a message, and who has it."""
+
+    reaction: str
+    count: int
+    user_ids: list[str]
+
+
+class OneMessage(Struct):
+    """A message as it is now. `reply_count`: messages that answer it and were not deleted."""
+
+    entry: Entry
+    edited_at: str | None
+    deleted: bool
+    reactions: list[Reaction]
+    reply_count: int
 
 
 class SendFound(Struct):
@@ -776,3 +730,24 @@ class ChatMarks(Struct):
     mode: ReadReceipts
     marks: list[MemberCursor]
     read_by_anybody: int
+
+
+class TimelineStep(Struct):
+    """One thing that happened to a message, or did not: then `step` is `skipped`, and `detail` says why."""
+
+    at: str
+    step: StepName
+    node: str | UnsetType = UNSET
+    user_id: str | UnsetType = UNSET
+    device_id: str | UnsetType = UNSET
+    detail: str | UnsetType = UNSET
+
+
+class MessageTimeline(Struct):
+    """A message, and what became of it."""
+
+    message_id: str
+    chat_id: str
+    sequence: int
+    sender_id: str
+    steps: list[TimelineStep]

@@ -23,6 +23,7 @@ UNAUTHENTICATED = Close(4101, "the token is not valid; log in again")
 REVOKED = Close(4102, "the session was revoked; log in again")
 TOO_FAST = Close(4103, "too many frames; slow down")
 TOO_MANY_CONNECTIONS = Close(4104, "this user has too many connections; close another one first")
+TOKEN_EXPIRED = Close(4105, "the token has expired; reconnect with a new one")
 NOT_A_FRAME = Close(4200, "a frame is one object with a type")
 TOO_BIG = Close(1009, "the frame is larger than FRAME_BYTES_MAX")
 

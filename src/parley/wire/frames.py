@@ -11,6 +11,7 @@ from typing import Annotated, Generic, Literal, TypeVar
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from parley.errors import Refusal
+from parley.model import AttachedFile
 from parley.wire import limits
 
 Sequence = Annotated[int, Meta(ge=0, le=limits.SEQUENCE_MAX)]
@@ -44,6 +45,12 @@ class Hello(ClientFrame, tag="hello", kw_only=True, gc=False):
     live: bool = True
 
 
+class Refresh(ClientFrame, tag="refresh", kw_only=True, gc=False):
+    """Another token of the same person, for the rest of the connection."""
+
+    token: str
+
+
 class SendMessage(ChatFrame, tag="send_message", kw_only=True, gc=False):
     client_message_id: str
     content: str
@@ -51,6 +58,32 @@ class SendMessage(ChatFrame, tag="send_message", kw_only=True, gc=False):
     display_time: str | None = None
     after_client_message_id: str | None = None
     mentions: list[str] = []
+    reply_to: str | None = None
+    attachments: list[str] = []
+
+
+class EditMessage(ChatFrame, tag="edit_message", kw_only=True, gc=False):
+    """Give a message of one's own another content."""
+
+    client_message_id: str
+    message_id: str
+    content: str
+
+
+class DeleteMessage(ChatFrame, tag="delete_message", kw_only=True, gc=False):
+    """Remove the content of a message for good."""
+
+    client_message_id: str
+    message_id: str
+
+
+class React(ChatFrame, tag="react", kw_only=True, gc=False):
+    """Add a reaction to a message, or take one's own back."""
+
+    client_message_id: str
+    message_id: str
+    reaction: str
+    on: bool = True
 
 
 class SyncRequest(ChatFrame, tag="sync_request", kw_only=True, gc=False):
@@ -115,7 +148,11 @@ class Heartbeat(ClientFrame, tag="heartbeat", kw_only=True, gc=False):
 
 Request = (
     Hello
+    | Refresh
     | SendMessage
+    | EditMessage
+    | DeleteMessage
+    | React
     | SyncRequest
     | Sync
     | SyncOverview
@@ -136,6 +173,11 @@ class Entry(Struct, kw_only=True, gc=False):
     `mentions`: the people whom a message mentions; left out if it mentions nobody. `body_digest`: the digest
     of the body that was sent, if the entry no longer has that body; the hash of the log needs it. `deleted`:
     its content was removed for good; left out otherwise.
+
+    `reply_to`: the message that a message answers. `target_id`: the message that an `edit`, a `delete` or a
+    `reaction` is about. A message that was edited has its newest content, `edited_at`, and the position of
+    that edit in `edit_sequence`: whoever follows the log passes over older edits of it. `attachments`: the
+    files that a message refers to; left out if there are none.
     """
 
     chat_id: str
@@ -153,6 +195,13 @@ class Entry(Struct, kw_only=True, gc=False):
     mentions: list[str] | UnsetType = UNSET
     body_digest: str | UnsetType = UNSET
     deleted: bool | UnsetType = UNSET
+    reply_to: str | UnsetType = UNSET
+    target_id: str | UnsetType = UNSET
+    reaction: str | UnsetType = UNSET
+    on: bool | UnsetType = UNSET
+    edited_at: str | UnsetType = UNSET
+    edit_sequence: int | UnsetType = UNSET
+    attachments: list[AttachedFile] | UnsetType = UNSET
 
 
 class ServerFrame(Struct, tag_field="type", kw_only=True, gc=False):
@@ -226,6 +275,7 @@ class Peer(Struct):
     display_name: str
     status: Literal["online", "offline"]
     last_seen: str | None
+    is_bot: bool | UnsetType = UNSET
 
 
 class OverviewChat(Struct, kw_only=True):
@@ -279,6 +329,8 @@ class ChatChanged(ServerFrame, tag="chat_changed", kw_only=True):
     epoch: int | UnsetType = UNSET
     read_receipts: str | UnsetType = UNSET
     muted_until: str | UnsetType | None = UNSET
+    announcement_only: bool | UnsetType = UNSET
+    slow_mode_seconds: int | UnsetType = UNSET
 
 
 class InvitationFrame(ServerFrame, tag="invitation", kw_only=True):

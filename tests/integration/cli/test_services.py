@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from parley.app.kafka import TOPICS
+from parley.store.folder import SEARCH_NAME
 from tests.contracts.dynamodb_engine import other_program
 from tests.harness.server import ServerProcess
 from tests.integration.cli.running import Run, parley
@@ -150,11 +151,10 @@ def test_a_folder_of_a_node_is_enough_for_commands(made: dict[str, str], tmp_pat
         assert added.status == 0, added.stderr
     listed = parley("user", "list", "--json", environment=made).json["users"]
     assert "dora" in {user["username"] for user in listed}
-    assert sorted(path.name for path in (tmp_path / "node").iterdir()) == [
-        "serve.lock",
-        "serve.url",
-        "store.toml",
-    ]
+    names = {path.name for path in (tmp_path / "node").iterdir()}
+    assert SEARCH_NAME in names, "the node has the role search"
+    of_the_node = sorted(name for name in names if not name.startswith(SEARCH_NAME))
+    assert of_the_node == ["serve.lock", "serve.url", "store.toml"]
 
 
 def test_commands_work_on_a_shared_store(made: dict[str, str], tmp_path: Path) -> None:

@@ -175,3 +175,34 @@ def test_a_server_on_another_folder_is_told_apart(server: ServerProcess, tmp_pat
     run = parley("send", "Tea", "hi", "--as", "ann", "--url", server.url, data=tmp_path / "other")
     assert run.status == 1
     assert "runs on another folder" in run.stderr
+
+
+@pytest.mark.timeout(180)
+def test_a_message_is_answered_edited_reacted_to_and_deleted(server: ServerProcess) -> None:
+    """Each command names the message by its number or its id, and `tail` says what was done."""
+    sent = succeed("send", "Tea", "helo", "--as", "ben", "--json", data=server.data).json
+    number, message_id = str(sent["sequence"]), str(sent["message_id"])
+    succeed("send", "Tea", "hi!", "--reply-to", number, "--as", "ann", data=server.data)
+    succeed("edit", "Tea", f"#{number}", "hello", "--as", "ben", data=server.data)
+    succeed("react", "Tea", message_id, "👍", "--as", "ann", data=server.data)
+    succeed("react", "Tea", number, "👍", "--off", "--as", "ann", data=server.data)
+    refused = parley("delete", "Tea", "999", "--as", "ann", data=server.data)
+    assert (refused.status, "there is no #999" in refused.stderr) == (1, True)
+
+    def lines() -> list[str]:
+        shown = succeed("tail", "Tea", "--as", "ann", "--once", "--from", number, data=server.data)
+        return [line.split("  ", 2)[2] for line in shown.lines[1:]]
+
+    assert lines() == [
+        "ben (edited): hello",
+        f"ann (answers #{number}): hi!",
+        f"ben edited #{number}: hello",
+        f"ann 👍 to #{number}",
+        f"ann took 👍 back from #{number}",
+    ]
+    succeed("delete", "Tea", number, "--as", "ben", data=server.data)
+    assert [lines()[at] for at in (0, 2, 5)] == [
+        "ben: (deleted)",
+        f"ben edited #{number}",
+        f"ben deleted #{number}",
+    ]

@@ -1,56 +1,47 @@
 """Two real nodes on Cassandra, Kafka and Redis: what a cluster promises, whichever store it has."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
 
-from parley.store.cassandra.connection import Address, CassandraConnection
-from tests.clusters import own_names, until_acquainted
+from tests.clusters import MODES, on_cassandra, own_names, until_acquainted
+from tests.harness.cassandra_tables import connection_of
 from tests.harness.clients import HttpClient, Person, RawClient
 from tests.harness.cluster import ClusterProcess
 from tests.harness.server import run_parley
-from tests.services import cassandra_address, service_environment
+from tests.services import service_environment
 
 NAMES = ("n1", "n2")
 WRITERS = 12
-MODES = {
-    "atomic": {"PARLEY_STORE_SEQUENCING": "atomic"},
-    "redis": {"PARLEY_STORE_SEQUENCING": "two_phase", "PARLEY_STORE_ALLOCATOR": "redis"},
-}
 
 pytestmark = pytest.mark.timeout(240)
 
 
-@pytest.fixture(params=sorted(MODES))
+@pytest.fixture(params=["atomic", "redis"])
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ClusterProcess]:
     """Two nodes that share a keyspace, topics and keys of their own."""
     found = [service_environment(name) for name in ("cassandra", "kafka", "redis")]
-    names = own_names()
     environment = {
         **{name: value for variables in found for name, value in variables.items()},
-        **names,
-        "PARLEY_STORE_ENGINE": "cassandra",
-        "PARLEY_CASSANDRA_KEYSPACE": names["PARLEY_KAFKA_PREFIX"].rstrip("-"),
-        "PARLEY_CASSANDRA_REPLICAS": "1",
+        **own_names(),
+        **on_cassandra(),
         **MODES[request.param],
     }
-    del environment["PARLEY_DYNAMODB_PREFIX"]
     try:
         with ClusterProcess(tmp_path, environment, NAMES) as started:
             yield started
     finally:
-        drop(environment["PARLEY_CASSANDRA_KEYSPACE"])
+        drop(environment)
 
 
-def drop(keyspace: str) -> None:
-    host, port = cassandra_address()
-    connection = CassandraConnection(Address(contact_points=(host,), port=port, keyspace=keyspace))
+def drop(environment: Mapping[str, str]) -> None:
+    connection = connection_of(environment)
     connection.connect()
-    connection.execute(f"DROP KEYSPACE IF EXISTS {keyspace}")
+    connection.execute(f"DROP KEYSPACE IF EXISTS {connection.address.keyspace}")
     connection.shutdown()
 
 

@@ -169,6 +169,7 @@ async def test_a_profile_is_shown_and_changed(place: Place) -> None:
             "username": "ann",
             "display_name": "Ann \0 👩",
             "about": "hello",
+            "is_bot": False,
         }
         settings = {
             "last_seen_privacy": "everyone",

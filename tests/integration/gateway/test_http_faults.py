@@ -94,7 +94,7 @@ async def test_unknown_addresses_are_404_and_wrong_methods_405(place: Place) -> 
         ):
             assert_refused(await served.http.request(method, path), 405, "method_not_allowed")
         wrong = await served.http.request("PUT", "/v1/me")
-        assert wrong.headers["Allow"] == "GET, PATCH"
+        assert wrong.headers["Allow"] == "DELETE, GET, PATCH"
 
 
 async def test_odd_path_parts_are_only_unknown(place: Place) -> None:

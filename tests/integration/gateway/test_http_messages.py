@@ -70,7 +70,6 @@ async def test_out_of_turn_is_409_and_temporary(place: Place) -> None:
 
 WRONG_MESSAGES = [
     {},
-    {"content": "x"},
     {"client_message_id": "not-a-uuid", "content": "x"},
     {"client_message_id": "00000000-0000-1000-8000-000000000000", "content": "x"},
     {"client_message_id": "00000000-0000-4000-8000-000000000000"},

@@ -6,10 +6,13 @@ from typing import Any, NamedTuple
 
 import jsonschema  # type: ignore[import-untyped]
 
+from parley.model import Scope
 from parley.store.delivery.rows import DeliveryEvent, Selection, Webhook
+from parley.wire.limits import ATTACHMENT_PART_BYTES
 from tests.contracts.test_dead_letters import letter
 from tests.harness.clients import Answer, HttpClient, Person
 from tests.integration.gateway.serving import Place, Served, message
+from tests.integration.gateway.uploading import Sharing
 
 
 class Call(NamedTuple):
@@ -112,11 +115,12 @@ async def test_every_operation_takes_and_answers_what_the_document_says(place: P
             "client_message_id": sent["client_message_id"],
             "device_id": "watch",
             "sequence": "1",
-            "message_id": (await served.said(ann, await served.as_(ann).create_group(), "hi"))[0][
-                "message_id"
-            ],
+            "message_id": (await served.said(ann, group, "hi"))[0]["message_id"],
             "file": "docs.js",
+            "external_id": "4711",
             **await with_deliveries(served),
+            **await with_tokens(served, ann, group),
+            "attachment_id": (await Sharing(served, ann, group).upload(b"some"))["attachment_id"],
         }
 
         async def check(call: Call, **given: str) -> None:
@@ -132,7 +136,80 @@ async def test_every_operation_takes_and_answers_what_the_document_says(place: P
             await check(call)
         for call, given in invitation_calls(dora.user_id, [await inviting(served, dora, ann) for _ in "12"]):
             await check(call, **given)
+        for call, given in people_calls(await with_people(served, ann)):
+            await check(call, **given)
+        await check_transfers(document, Sharing(served, ann, group))
         assert document.operations == set(), "not called"
+
+
+async def check_transfers(document: Document, ann: Sharing) -> None:
+    """The bytes of a file: up in two ranges, and down."""
+    upload, download = "/v1/uploads/{token}", "/v1/files/{token}"
+    data = bytes(ATTACHMENT_PART_BYTES + 1)
+    url = (await ann.announce(data)).body["upload_url"]
+    for start, end, status in [(0, len(data) - 1, 200), (len(data) - 1, len(data), 201)]:
+        content_range = f"bytes {start}-{end - 1}/{len(data)}"
+        answer = await ann.put(url, data[start:end], **{"Content-Range": content_range})
+        call = Call("PUT", upload, status=status)
+        assert answer.status == status, answer
+        document.check_answer(call, answer)
+    progress = await ann.served.http.get(url)
+    document.check_answer(Call("GET", upload), progress)
+    address = await ann.url(progress.body["attachment_id"])
+    read = await ann.served.http.get(address.removeprefix(ann.served.url))
+    document.check_answer(Call("GET", download), read)
+    document.operations -= {("PUT", upload), ("GET", upload), ("GET", download)}
+
+
+async def with_tokens(served: Served, ann: Person, chat_id: str) -> dict[str, str]:
+    """A token to revoke, and one of a chat to post by."""
+    make = served.app.identities.api_tokens.make
+    _, kept = await make(ann.user_id, "old")
+    token, _ = await make(ann.user_id, "hook", [Scope.SEND], chat_id)
+    return {"token_id": kept.token_id, "token": token}
+
+
+async def with_people(served: Served, ann: Person) -> dict[str, str]:
+    """A message of Eve's in a group with Ann, a report of it, a link, and an erasure."""
+    (eve,) = await served.people("eve")
+    chat_id = await served.as_(ann).create_group(eve)
+    first, second = await served.said(eve, chat_id, "rude", "ruder")
+    report, _ = await served.app.reports.add(ann.user_id, chat_id, first["message_id"], "rude")
+    link = (await served.as_(ann).post("/v1/admin/invites", {})).body
+    await served.app.body_admin.begin("user_gone")
+    return {
+        "chat_id": chat_id,
+        "message_id": second["message_id"],
+        "report_id": report.report_id,
+        "link_id": link["link_id"],
+        "user_id": eve.user_id,
+        "file": "link.js",
+    }
+
+
+def people_calls(given: dict[str, str]) -> list[tuple[Call, dict[str, str]]]:
+    """Links, reports, deletions and who may post."""
+    invites, reports, user = "/v1/admin/invites", "/v1/admin/reports", "/v1/admin/users/{user_id}"
+    report = "/v1/chats/{chat_id}/messages/{message_id}/report"
+    found = [
+        Call("POST", invites, {"uses": 2, "expires_in_seconds": 60, "note": "x"}, 201),
+        Call("GET", invites, query={"before": "", "limit": 1}),
+        Call("DELETE", f"{invites}/{{link_id}}", status=204),
+        Call("POST", f"{user}/password-reset", {"expires_in_seconds": None}, 201),
+        Call("DELETE", f"{user}/password-reset", status=204),
+        Call("POST", "/v1/password-reset", {"token": "rst_0", "new_password": "another one"}, 404),
+        Call("POST", report, {"reason": "rude"}, 201),
+        Call("POST", report, {"reason": "rude"}, 200),
+        Call("GET", reports, query={"status": "open", "limit": 1}),
+        Call("GET", f"{reports}/{{report_id}}"),
+        Call("POST", f"{reports}/{{report_id}}/resolve", {"outcome": "dismissed", "note": "x"}),
+        Call("POST", f"{reports}/{{report_id}}/resolve", {"outcome": "deleted"}, 409),
+        Call("DELETE", "/v1/me", {"password": "wrong"}, 401),
+        Call("GET", "/link"),
+        Call("GET", "/link/{file}"),
+    ]
+    erasure = Call("GET", "/v1/admin/erasures/{user_id}"), {**given, "user_id": "user_gone"}
+    return [*((call, given) for call in found), erasure]
 
 
 async def with_deliveries(served: Served) -> dict[str, str]:
@@ -190,6 +267,27 @@ def delivery_calls() -> list[Call]:
     ]
 
 
+def backend_calls(ann: str, cem: str) -> list[Call]:
+    """Programs, and what a backend does for others: in a chat of Ann's."""
+    tokens, chats = "/v1/admin/tokens", "/v1/admin/chats"
+    member, direct = f"{chats}/{{chat_id}}/members/{{user_id}}", {"type": "direct", "member_ids": [ann, cem]}
+    return [
+        Call("GET", tokens),
+        Call("POST", tokens, {"name": "alerts", "scopes": ["read"], "expires_in_days": 3}, 201),
+        Call("DELETE", f"{tokens}/{{token_id}}", status=204),
+        Call("POST", "/v1/hooks/{token}", {"text": "hi"}, 201),
+        Call("PUT", "/v1/admin/users/{external_id}", {"username": "erin", "is_bot": True}, 201),
+        Call("PUT", "/v1/admin/users/{external_id}", {"about": "hm"}, 200),
+        Call("POST", "/v1/admin/users/{user_id}/tokens", {"device_id": "d", "expires_in_seconds": 60}, 201),
+        Call("POST", chats, direct, 201),
+        Call("POST", chats, direct, 200),
+        Call("PUT", member, {"role": "admin"}),
+        Call("DELETE", member, status=204),
+        Call("PUT", member, {}),
+        Call("POST", f"{chats}/{{chat_id}}/messages", {"sender_id": ann, "content": "hi"}, 201),
+    ]
+
+
 def push_calls() -> list[Call]:
     """A device of Ann's, and how rings of her chat are fanned out."""
     device, chat = "/v1/me/push/{device_id}", "/v1/admin/chats/{chat_id}"
@@ -208,16 +306,29 @@ def push_calls() -> list[Call]:
     ]
 
 
+def file_calls() -> list[Call]:
+    """A file that is announced, and another one that was never sent."""
+    files = "/v1/chats/{chat_id}/attachments"
+    return [
+        Call("POST", files, {"name": "a", "size": 1, "content_type": "a/b"}, 201),
+        Call("GET", f"{files}/{{attachment_id}}"),
+        Call("DELETE", f"{files}/{{attachment_id}}", status=204),
+    ]
+
+
 def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
     """Every operation at least once, in an order in which each can succeed."""
     chat, member = "/v1/chats/{chat_id}", "/v1/chats/{chat_id}/members/{user_id}"
     login = {"username": "dan", "password": "dan's", "device_id": "pc", "device_name": "PC"}
     direct = {"type": "direct", "member_ids": [ben]}
+    group = {"type": "group", "member_ids": [ben], "title": "G", "open_to_join": True}
     user = "/v1/admin/users/{user_id}"
     return [
         Call("POST", "/v1/accounts", {"username": "dan", "password": "dan's"}, 201),
         Call("POST", "/v1/sessions", login, 201),
+        *backend_calls(ann, cem),
         *push_calls(),
+        *file_calls(),
         Call("GET", "/v1/sessions"),
         Call("DELETE", "/v1/sessions/{session_id}", status=204),
         Call("GET", "/v1/me"),
@@ -236,12 +347,7 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
         Call("GET", "/v1/blocks", query={"after": "", "limit": 1}),
         Call("DELETE", "/v1/blocks/{user_id}", status=204),
         Call("GET", "/v1/presence", query={"user_ids": ben}),
-        Call(
-            "POST",
-            "/v1/chats",
-            {"type": "group", "member_ids": [ben], "title": "G", "open_to_join": True},
-            201,
-        ),
+        Call("POST", "/v1/chats", group, 201),
         Call("POST", "/v1/chats", direct, 201),
         Call("POST", "/v1/chats", direct, 200),
         Call("POST", f"{chat}/messages", sent, 201),
@@ -251,6 +357,7 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
         Call("GET", chat),
         Call("PATCH", chat, {"title": "New", "read_receipts": "simple", "muted_until": None}),
         Call("GET", f"{chat}/messages/{{sequence}}/receipts"),
+        Call("GET", f"{chat}/messages/{{message_id}}"),
         Call("GET", f"{chat}/receipts"),
         Call("GET", f"{chat}/members", query={"after": "", "limit": 1}),
         Call("POST", f"{chat}/members", {"user_id": cem, "role": "admin"}, 201),
@@ -258,6 +365,8 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
         Call("DELETE", member),
         Call("GET", f"{chat}/messages", query={"after": 0, "limit": 10, "epoch": 1}),
         Call("GET", f"{chat}/messages", query={"before": 3}),
+        Call("GET", f"{chat}/search", query={"q": "hi", "before": 9, "limit": 3}),
+        Call("GET", "/v1/search", query={"q": "hi", "limit": 3}),
         Call("GET", "/v1/sends/{chat_id}/{client_message_id}"),
         Call("POST", "/v1/me/password", {"old_password": "wrong", "new_password": "new"}, 401),
         Call(
@@ -280,12 +389,8 @@ def calls(sent: dict[str, Any], ann: str, ben: str, cem: str) -> list[Call]:
         Call("GET", "/v1/admin/nodes"),
         Call("GET", "/v1/admin/topics"),
         *delivery_calls(),
-        Call("GET", "/v1/openapi.json"),
-        Call("GET", "/docs"),
-        Call("GET", "/docs/{file}"),
-        Call("GET", "/healthz"),
-        Call("GET", "/readyz"),
-        Call("GET", "/metrics"),
+        *(Call("GET", path) for path in ("/v1/openapi.json", "/docs", "/docs/{file}")),
+        *(Call("GET", path) for path in ("/healthz", "/readyz", "/metrics")),
         Call("GET", "/v1/ws", status=400),
     ]
 
@@ -313,7 +418,10 @@ async def test_every_operation_refuses_as_the_document_says(place: Place) -> Non
             "job_id": "job_0",
             "webhook_id": "wh_0",
             "message_id": "msg_0",
+            "attachment_id": "att_0",
+            "external_id": "4711",
         }
+        names |= await with_tokens(served, ann, names["chat_id"]) | {"token_id": "tok_0"}
         for call in calls(sent, ann.user_id, ben.user_id, stranger.user_id):
             if "security" in document.operation(call) and call.path != "/metrics":
                 answer = await perform(served.http, call, names)

@@ -43,7 +43,8 @@ async def test_finding_a_person(place: Place) -> None:
         ann, ben = await served.people("ann", "ben")
         found = await served.as_(ann).get("/v1/users", username="ben")
         assert (found.status, found.body["user_id"]) == (200, ben.user_id)
-        assert set(found.body) == {"user_id", "username", "display_name", "about", "status", "last_seen"}
+        shown = {"user_id", "username", "display_name", "about", "status", "last_seen", "is_bot"}
+        assert set(found.body) == shown
         assert (await served.as_(ann).get(f"/v1/users/{ben.user_id}")).body == found.body
         for username in ("be", "Ben", "ben ", "b%", "x" * 1_000):
             assert_refused(await served.as_(ann).get("/v1/users", username=username), 404, "not_found")

@@ -11,6 +11,8 @@ from tests.waiting import eventually
 
 JOBS = {
     "account_deletions",
+    "amendments",
+    "attachments",
     "catch_up",
     "dead_letters",
     "deliveries",
@@ -24,8 +26,17 @@ JOBS = {
     "push_outcomes",
     "push_replays",
     "sealing",
+    "search_index",
 }
-OF_THE_CLUSTER = {"dead_letters", "erasures", "expired_sessions", "push_outcomes", "push_replays"}
+OF_THE_CLUSTER = {
+    "amendments",
+    "attachments",
+    "dead_letters",
+    "erasures",
+    "expired_sessions",
+    "push_outcomes",
+    "push_replays",
+}
 FOR_EVER = {"catch_up", "dead_letters", "deliveries", "push", "push_replays"}
 
 
@@ -85,7 +96,7 @@ async def test_a_single_server_is_its_only_node(place: Place) -> None:
     async with place.serving() as served:
         (node,) = (await (await root_of(served)).get("/v1/admin/nodes")).body["nodes"]
         assert (node["node_id"], node["is_self"], node["version"]) == (served.app.node_id, True, __version__)
-        assert node["roles"] == ["gateway", "ingest", "delivery", "push", "archiver"]
+        assert node["roles"] == ["gateway", "ingest", "delivery", "push", "archiver", "search"]
 
 
 async def test_the_topic_of_a_single_server_shows_who_is_behind(place: Place) -> None:

@@ -26,6 +26,8 @@ from parley.store.sqlite import parts, schema
 from parley.store.sqlite.database import Database
 from tests.contracts.acting import add_group, add_people, change, message
 from tests.contracts.engines import SqliteOpenStore
+from tests.contracts.life_world import LifeWorld, delete, edit
+from tests.contracts.test_retention import raw_bytes
 from tests.harness.clock import VirtualClock
 from tests.services import s3_target
 
@@ -276,6 +278,20 @@ async def test_entries_that_were_trimmed_do_not_come_back(
             assert file.execute("SELECT sequence FROM entries").fetchall() == [(2,), (3,), (4,)]
 
 
+async def test_a_deleted_body_is_in_no_later_backup(local: World, small_parts: None) -> None:
+    """Also where the later one shares parts with an earlier one, which still has it."""
+    async with local as world:
+        await world.say(*(f"words {at}" for at in range(6)), "SECRET", *(f"more {at}" for at in range(6)))
+        life = LifeWorld(world.store)
+        target = (await life.entries(world.chat_id))[6]
+        await life.done(edit(world.chat_id, world.ann, target.message_id, "SECRET edit"))
+        before = await world.back_up()
+        await life.done(delete(world.chat_id, world.ann, target.message_id))
+        after = await world.back_up()
+        assert b"SECRET" in raw_bytes(await world.restore("old", before.backup_id))
+        assert b"SECRET" not in raw_bytes(await world.restore("new", after.backup_id))
+
+
 async def test_any_changed_byte_is_found(local: World) -> None:
     """Of a manifest, a segment or the rest: a restore refuses, and leaves no store."""
     async with local:
@@ -427,16 +443,19 @@ async def test_a_backup_of_a_newer_parley_is_refused(local: World) -> None:
         parts.SqliteRebuild(local.folder / "new", len(schema.MIGRATIONS) + 1)
 
 
+VERSION_BEFORE_SPANS = 10
+
+
 async def test_a_backup_of_an_older_parley_is_migrated(local: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is rebuilt as it was, and then brought to this version."""
     with monkeypatch.context() as patched:
-        patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:-1])
+        patched.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:VERSION_BEFORE_SPANS])
         older = Database(local.data)
         older.open()
         older.close()
         await local.back_up()
-    assert "chat_archives" not in rows(local.data)
-    assert "chat_archives" in rows(await local.restore())
+    assert "rewritten_spans" not in rows(local.data)
+    assert "rewritten_spans" in rows(await local.restore())
 
 
 async def test_what_is_not_there_is_said(local: World) -> None:

@@ -51,8 +51,8 @@ def test_a_chat_is_one_entry_a_line(data: Path) -> None:
     """In the order of the log, as it travels."""
     done = parley("export", "chat", "general", data=data)
     lines = [json.loads(line) for line in done.lines]
-    assert [line["sequence"] for line in lines] == [1, 2, 3, 4, 5, 6, 7]
-    assert [line["kind"] for line in lines] == ["message"] * 5 + ["member"] * 2
+    assert [line["sequence"] for line in lines] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [line["kind"] for line in lines] == ["message"] * 5 + ["reaction"] + ["member"] * 2
     assert lines[1]["content"] == "second"
 
 
@@ -62,7 +62,7 @@ def test_a_chat_is_a_page_by_the_command(data: Path) -> None:
     assert "Ada" not in page.tags
     assert "ada" in page.text
     assert "2017-07-14T02:40:01.000Z" in page.text
-    assert page.tags.count("article") == 7
+    assert page.tags.count("article") == 8
 
 
 async def test_whatever_people_write_is_text_of_the_page(tmp_path: Path) -> None:
@@ -95,6 +95,32 @@ async def test_whatever_people_write_is_text_of_the_page(tmp_path: Path) -> None
     assert ("content", "default-src 'none'; style-src 'unsafe-inline'") in page.attributes
 
 
+async def test_a_page_tells_what_was_done_to_messages(tmp_path: Path) -> None:
+    """With the newest content of each, and nothing of what was deleted."""
+    store = SqliteOpenStore(tmp_path, "atomic", {})
+    await store.open()
+    try:
+        full = await FullStore(store).fill()
+
+        async def name_of(_: str) -> str:
+            return "who"
+
+        page = "".join([part async for part in page_of_chat(store.log, full.lively, "Tea", name_of)])
+    finally:
+        await store.close()
+    told = [line.partition("<p>")[2].partition("</p>")[0] for line in page.splitlines() if "<article" in line]
+    assert told == [
+        "second words",
+        "(deleted)",
+        "edited a message: second words",
+        "👍",
+        "👎",
+        "took 👎 back",
+        "deleted a message",
+    ]
+    assert "so?" not in page
+
+
 async def test_what_is_kept_about_a_person(tmp_path: Path) -> None:
     """Their records and messages, those that mention them, and none of their secrets or of others' lists."""
     store = SqliteOpenStore(tmp_path, "atomic", {})
@@ -106,6 +132,7 @@ async def test_what_is_kept_about_a_person(tmp_path: Path) -> None:
             transfer = require_transfer(operator.transfer)
             ann = [line async for line in about_person(transfer, full.people["ann"])]
             bob = [line async for line in about_person(transfer, full.people["bob"])]
+            cat = [line async for line in about_person(transfer, full.people["cat"])]
     finally:
         await store.close()
     kinds = {line["record"] for line in ann}
@@ -119,6 +146,8 @@ async def test_what_is_kept_about_a_person(tmp_path: Path) -> None:
         "Entry",
     }
     assert {"PushDevice", "PushOutcome", "Lane", "Invitation"} <= {line["record"] for line in bob}
+    assert {line["name"].split("\x1f")[-1] for line in cat if line["record"] == "KeptMark"} == {"👍", "👎"}
+    assert "so?" not in json.dumps(ann + cat), "it was deleted"
     texts = json.dumps(ann + bob)
     for secret in ("hash of ann", "another hash", "token_hash", '"auth"'):
         assert secret not in texts

@@ -23,6 +23,7 @@ from parley.store.sqlite.store import SqliteStore
 from parley.store.transfer import require_transfer
 from parley.telemetry import Metrics
 from parley.wire.frames import Entry
+from tests.contracts.life_world import make_life
 from tests.harness.clock import VirtualClock
 from tests.integration.keeping.exported import mattermost_jsonl, slack_zip
 
@@ -95,7 +96,7 @@ async def test_slack_is_kept_as_it_was(tmp_path: Path) -> None:
         first = (await chats(engine))["general"][0]
         assert first.mentions == [names["bob"]]
         assert (report.people_made, report.chats_made, report.messages_stored) == (4, 2, 6)
-        assert report.left_out == {"channel_join": 1, "reactions": 1, "files": 1}
+        assert report.left_out == {"channel_join": 1, "files": 1}
         assert not report.problems
 
 
@@ -108,11 +109,34 @@ async def test_threads_are_kept(tmp_path: Path) -> None:
         async with opened(tmp_path / name) as engine:
             await bring(engine, export)
             entries = (await chats(engine))["general" if name == "slack" else "Town Square"]
-            threads = {entry.content.partition("\n")[0]: entry.content_type for entry in entries}
-            root = f"text/plain; thread={entries[0].message_id}"
-            replies = {text for text, content_type in threads.items() if content_type == root}
+            threads = {entry.content.partition("\n")[0]: entry.reply_to for entry in entries}
+            root = entries[0].message_id
+            replies = {text for text, about in threads.items() if about == root}
             expected = {"slack": {"a reply", "a late reply"}, "mattermost": {"reply", "late reply"}}
             assert replies == expected[name]
+
+
+async def test_reactions_and_replies_are_counted(tmp_path: Path) -> None:
+    """Each reaction is an entry behind the messages, by whom it was; a second import adds none."""
+    for name, source in (("slack", "general"), ("mattermost", "Town Square")):
+        async with opened(tmp_path / name) as engine:
+            for at in range(2):
+                export: Workspace = (
+                    SlackExport(slack_zip(tmp_path / f"{at}.zip"), "slack")
+                    if name == "slack"
+                    else MattermostExport(mattermost_jsonl(tmp_path / f"{at}.jsonl"), "mattermost")
+                )
+                report = await bring(engine, export)
+                assert report.reactions_stored == 1 - at
+                entries = (await chats(engine))[source]
+                names = await named(engine)
+                (reaction,) = [entry for entry in entries if entry.kind == "reaction"]
+                assert (names[reaction.sender_id], reaction.reaction) == ("bob", ":tada:")
+                life = make_life(engine, lambda: 0)
+                root = next(entry for entry in entries if entry.message_id == reaction.target_id)
+                now = await life.message(root.sender_id, root.chat_id, root.message_id)
+                assert [(one.reaction, one.count) for one in now.reactions] == [(":tada:", 1)]
+                assert now.reply_count == 2
 
 
 async def test_mattermost_is_kept_in_the_order_of_time(tmp_path: Path) -> None:
@@ -126,7 +150,7 @@ async def test_mattermost_is_kept_in_the_order_of_time(tmp_path: Path) -> None:
             ("bob", "between\n[file: plan.pdf]", "2017-07-14T02:40:05.000Z"),
             ("bob", "late reply", "2017-07-14T02:40:09.000Z"),
         ]
-        assert report.left_out == {"reactions": 1, "files": 1, "system_join_channel": 1, "emoji": 1}
+        assert report.left_out == {"files": 1, "system_join_channel": 1, "emoji": 1}
         assert (report.people_made, report.chats_made, report.messages_stored) == (3, 2, 5)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from parley.chats.log_hasher import (
+    BUSY_ENTRIES_PER_SECOND,
     ENTRIES_PER_SECOND_MAX,
     HASHED_PER_PAGE_MAX,
     PASS_SECONDS,
@@ -129,6 +130,38 @@ def test_the_pace_is_bounded() -> None:
         seconds = asyncio.get_running_loop().time() - began
         assert node.log.positions_read - before == 20_000
         assert seconds >= 20_000 / ENTRIES_PER_SECOND_MAX - 0.001
+
+    run(scenario)
+
+
+def test_the_job_gives_way_while_much_is_sent() -> None:
+    """Behind a fast stream it falls back; when that ends it catches up at its full pace."""
+
+    async def scenario(node: Node) -> None:
+        job, seconds, sent = asyncio.create_task(node.run(10)), 6, 0
+        for _ in range(seconds * 10):
+            await node.append(BUSY_ENTRIES_PER_SECOND // 5)
+            sent += BUSY_ENTRIES_PER_SECOND // 5
+            await asyncio.sleep(0.1)
+        first = ENTRIES_PER_SECOND_MAX  # the first second is not judged yet
+        assert node.log.positions_read <= first + seconds * BUSY_ENTRIES_PER_SECOND < sent
+        await job
+        assert node.stored()[-1] == node.log.positions_read == sent
+
+    run(scenario)
+
+
+def test_few_messages_do_not_slow_the_job() -> None:
+    """A stream below the limit leaves it its pace: what was left behind is made good meanwhile."""
+
+    async def scenario(node: Node) -> None:
+        await node.append(10_000)
+        job = asyncio.create_task(node.hasher.follow_news())
+        for _ in range(40):
+            await node.append(BUSY_ENTRIES_PER_SECOND // 20, OTHER)
+            await asyncio.sleep(0.1)
+        assert node.stored()[-1] == 10_000
+        await job
 
     run(scenario)
 

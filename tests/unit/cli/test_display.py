@@ -3,11 +3,13 @@
 import json
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 import pytest
 
 from parley.cli.display import EntryPrinter, Names
+from parley.core.message_life import edit_window_content
 from parley.wire.frames import Entry
 
 MORNING = "2026-03-01T09:30:00.000Z"
@@ -71,6 +73,12 @@ def change(action: str, **fields: str) -> Entry:
         (change("renamed", title="Tea\x07"), 'ann renamed the chat to "Tea\\x07"'),
         (change("read_receipts", read_receipts="none"), "ann set the chat to show no read receipts"),
         (change("painted", title="blue"), "ann: (member)"),
+        (entry(edit_window_content(60), "chat"), "ann lets messages be edited for 60 seconds"),
+        (entry(edit_window_content(0), "chat"), "ann lets messages be edited for ever"),
+        (
+            entry(edit_window_content(None), "chat"),
+            "ann lets messages be edited as long as the server lets",
+        ),
     ],
 )
 async def test_an_entry_is_a_line(shown: Entry, says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,6 +86,37 @@ async def test_an_entry_is_a_line(shown: Entry, says: str, capsys: pytest.Captur
     await EntryPrinter(KnownNames(), is_terminal=False).show(shown)
     _, _, line = capsys.readouterr().out.partition("\n")
     assert line.split("  ", 1)[1] == f"#12  {says}\n"
+
+
+def about(kind: str, content: str = "", **fields: Any) -> Entry:
+    """Something done to the message that was shown as #12, or to another one."""
+    made = msgspec.structs.replace(entry(content, kind), message_id="msg_2", sequence=13)
+    return msgspec.structs.replace(made, **fields)
+
+
+@pytest.mark.parametrize(
+    ("shown", "says"),
+    [
+        (about("edit", "new\ntext", target_id="msg_1"), "ann edited #12: new\n          text"),
+        (about("edit", target_id="msg_1", deleted=True), "ann edited #12"),
+        (about("delete", target_id="msg_1"), "ann deleted #12"),
+        (about("delete", target_id="msg_0"), "ann deleted an earlier message"),
+        (about("reaction", "👍", target_id="msg_1", reaction="👍", on=True), "ann 👍 to #12"),
+        (about("reaction", "👍", target_id="msg_1", reaction="👍", on=False), "ann took 👍 back from #12"),
+        (about("message", "yes", reply_to="msg_1"), "ann (answers #12): yes"),
+        (about("message", "", deleted=True), "ann: (deleted)"),
+        (about("message", "new", edited_at=MORNING), "ann (edited): new"),
+    ],
+)
+async def test_what_is_done_to_a_message_names_it(
+    shown: Entry, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the number that it was shown with, which commands take, too."""
+    printer = EntryPrinter(KnownNames(), is_terminal=False)
+    await printer.show(entry("hi"))
+    capsys.readouterr()
+    await printer.show(shown)
+    assert capsys.readouterr().out.split("  ", 1)[1] == f"#13  {says}\n"
 
 
 def written(display_time: str, created_at: str = MORNING) -> Entry:

@@ -38,7 +38,9 @@ def test_a_command_of_the_docs_is_understood(command: str) -> None:
     words = shlex.split(command, comments=True)
     found = typer.main.get_command(app)
     while hasattr(found, "commands"):
-        found = found.commands[words.pop(0)]
+        default = getattr(found, "default_command", None)
+        is_named = words[0] in found.commands or default is None
+        found = found.commands[words.pop(0) if is_named else default]
     found.make_context(command, words)
 
 

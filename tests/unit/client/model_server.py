@@ -1,17 +1,21 @@
 """A small server without sockets or time: the contract as an SDK sees it, for tests of the pure core."""
 
 from collections import Counter, defaultdict
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw
 
 from parley import ids
+from parley.archive.eraser import Eraser
+from parley.chats.message_life import MessageLife
+from parley.chats.sender import Done
 from parley.client.members import ChatSnapshot
 from parley.clock import from_iso
 from parley.core import log_hash
-from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, OUTCOME_UNKNOWN, Refusal
+from parley.core.session import check_amendment
+from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, OUTCOME_UNKNOWN, Refusal, Refused
 from parley.model import (
     Action,
     Change,
@@ -21,17 +25,21 @@ from parley.model import (
     CursorMove,
     Draft,
     Kind,
+    Outcome,
     ReadReceipts,
     Role,
     StoredChat,
     User,
 )
+from parley.store.ports import Log
 from parley.wire.bodies import ChatInfo, ChatMarks, MemberInfo
 from parley.wire.frames import (
     Ack,
     AckPosition,
     ChatChanged,
     ChatFrame,
+    DeleteMessage,
+    EditMessage,
     Entry,
     Heartbeat,
     HeartbeatAck,
@@ -44,6 +52,7 @@ from parley.wire.frames import (
     PresenceState,
     PresenceSubscribe,
     PresenceView,
+    React,
     ReadReceipt,
     ReceiptFrame,
     Request,
@@ -58,15 +67,20 @@ from parley.wire.frames import (
     answer_to,
     refused,
 )
+from tests.contracts.life_world import StraightSender
 from tests.harness.log_replay import as_fields, replayed
+from tests.memory.amendments import MemoryAmendments
+from tests.memory.cold_tier import MemoryColdTier
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews, Noted
 from tests.memory.log import MemoryLog
+from tests.memory.people import MemoryDirectory
 from tests.memory.tables import ChatRecord, StateRecord, Tables
 
 OVERVIEW_CHATS_MAX = 1_000
 FORBIDDEN_CONTENT = "forbidden"
 TIME = "2026-11-15T12:00:00.000Z"
 
+APPENDING = SendMessage | EditMessage | DeleteMessage | React
 Answered = tuple[list[ServerFrames], list[ServerFrames]]
 """What goes back to whoever asked, and what everybody hears."""
 
@@ -119,6 +133,24 @@ def receipt(
     return ReceiptFrame(chat_id=chat_id, user_id=user_id, kind=kind, up_to_sequence=up_to, at=TIME)
 
 
+class TellingSender(StraightSender):
+    """Says what was appended as soon as it is."""
+
+    def __init__(self, log: Log, heard: Callable[[Draft, Outcome], None]) -> None:
+        super().__init__(log)
+        self._heard = heard
+
+    async def send_all(self, drafts: Sequence[Draft], heard: Done | None = None) -> list[Outcome]:
+        outcomes = await super().send_all(drafts, heard)
+        for draft, outcome in zip(drafts, outcomes, strict=True):
+            self._heard(draft, outcome)
+        return outcomes
+
+    async def send_one(self, draft: Draft) -> Outcome:
+        (outcome,) = await self.send_all([draft])
+        return outcome
+
+
 class PromptCursors(MemoryCursors):
     """Makes durable at once what is noted: there is no time here."""
 
@@ -145,6 +177,12 @@ class ModelServer:
         self._cursors.subscribe(self._moved)
         self._member_states = MemoryMemberStates(self.tables)
         self._moves: list[ServerFrames] = []
+        self._news: list[ServerFrames] = []
+        self._teller = TellingSender(self._log, self.heard)
+        tier, amendments = MemoryColdTier(self.tables), MemoryAmendments(self.tables)
+        bodies = Eraser(self._log, tier, None, amendments)
+        directory, clock = MemoryDirectory(self.tables), lambda: from_iso(TIME)
+        self._life = MessageLife(self._log, directory, self._teller, amendments, tier, bodies, clock)
         self.online: set[str] = set()
         self.watched: dict[str, list[str]] = defaultdict(list)
         """By device: those of whom its connection is told."""
@@ -292,6 +330,8 @@ class ModelServer:
         old = self.tables.chats[chat_id]
         chat = msgspec.structs.replace(old.chat, epoch=old.chat.epoch + 1)
         self.tables.chats[chat_id] = ChatRecord(chat, counter=0, members=old.members)
+        marks = self.tables.message_marks
+        self.tables.message_marks = {at: mark for at, mark in marks.items() if at[0] != chat_id}
         kept = [entry for entry in old.entries.values() if entry is not None]
         for number, entry in enumerate(kept[: len(kept) // 2], 1):
             self.add(chat_id, msgspec.structs.replace(entry, epoch=chat.epoch, sequence=number))
@@ -358,11 +398,14 @@ class ModelServer:
         self.admit(user_id)
         if isinstance(request, ChatFrame) and not self.is_member(request.chat, user_id):
             return [refused(NOT_A_MEMBER, request.id)], []
-        if self.refuse_any and not isinstance(request, SendMessage | TypingStart | TypingStop):
+        if self.refuse_any and not isinstance(request, APPENDING | TypingStart | TypingStop):
             return [refused(self.refuse_any.pop(), request.id)], []
         match request:
             case SendMessage():
                 return self._send(request, user_id)
+            case EditMessage() | DeleteMessage() | React():
+                draft = check_amendment(request, user_id)
+                return self._append(request, request.client_message_id, draft)
             case SyncRequest():
                 return [self._sync(request)], []
             case SyncOverview():
@@ -413,11 +456,8 @@ class ModelServer:
         return PresenceView(user_id, "online" if user_id in self.online else "offline", None)
 
     def _send(self, request: SendMessage, user_id: str) -> Answered:
-        refusal = NOT_A_MEMBER if request.content == FORBIDDEN_CONTENT else None
-        if refusal is None and self.refuse_next:
-            refusal = self.refuse_next.pop(0)
-        if refusal is not None and not (refusal is OUTCOME_UNKNOWN and self.store_when_unknown):
-            return [refused(refusal, request.id)], []
+        if request.content == FORBIDDEN_CONTENT:
+            return [refused(NOT_A_MEMBER, request.id)], []
         after = request.after_client_message_id
         draft = Draft(
             chat_id=request.chat,
@@ -426,18 +466,32 @@ class ModelServer:
             client_message_id=request.client_message_id,
             client_key=_key(request.client_message_id),
             after_key=None if after is None else _key(after),
+            reply_to=request.reply_to,
         )
-        (outcome,) = at_once(self._log.append([draft])).outcomes
-        news = [] if isinstance(outcome, Refusal) or outcome.deduplicated else self.unsent(request.chat)
+        return self._append(request, request.client_message_id, draft)
+
+    def _append(
+        self,
+        request: SendMessage | EditMessage | DeleteMessage | React,
+        client_message_id: str,
+        draft: Draft | Refusal,
+    ) -> Answered:
+        refusal = self.refuse_next.pop(0) if self.refuse_next else None
+        if refusal is not None and not (refusal is OUTCOME_UNKNOWN and self.store_when_unknown):
+            return [refused(refusal, request.id)], []
+        if isinstance(draft, Refusal):
+            return [refused(draft, request.id)], []
+        outcome = at_once(self._done(draft))
+        news, self._news = self._news, []
         if refusal is not None or isinstance(outcome, Refusal):
             told = refusal or outcome
             assert isinstance(told, Refusal)
             return [refused(told, request.id)], news
-        self.acked[request.client_message_id] += 1
+        self.acked[client_message_id] += 1
         ack = Ack(
             re=answer_to(request.id),
             chat_id=request.chat,
-            client_message_id=request.client_message_id,
+            client_message_id=client_message_id,
             message_id=outcome.message_id,
             sequence=outcome.sequence,
             epoch=outcome.epoch,
@@ -446,6 +500,20 @@ class ModelServer:
             conflict=outcome.conflict,
         )
         return [ack], news
+
+    async def _done(self, draft: Draft) -> Outcome:
+        """What is about another message changes that one after it was told."""
+        if draft.kind == Kind.MESSAGE.value and draft.reply_to is None:
+            return await self._teller.send_one(draft)
+        try:
+            return await self._life.send(draft)
+        except Refused as error:
+            return error.refusal
+
+    def heard(self, draft: Draft, outcome: Outcome) -> None:
+        """An append is told at once, before anything follows from it."""
+        if not isinstance(outcome, Refusal) and not outcome.deduplicated:
+            self._news += self.unsent(draft.chat_id)
 
     def _sync(self, request: SyncRequest) -> MessageBatch:
         record, after = self.tables.chats[request.chat], request.last_acked_sequence

@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from parley.core.message_life import MessageState, replay
 from parley.errors import OUTCOME_UNKNOWN, RATE_LIMITED, STORE_UNAVAILABLE
+from parley.wire.frames import Entry
 from tests.seeds import SHRINK_SECONDS_MAX
 from tests.unit.client.model_server import FORBIDDEN_CONTENT
 from tests.unit.client.world import CHAT_IDS, DEVICES, GUEST, PEOPLE, WALL_MS, Person, World
@@ -29,6 +31,11 @@ ORDINARY = [
     "type",
     "mute",
     "appear or vanish",
+    "take all",
+    "reply",
+    *["react"] * 3,
+    *["edit"] * 3,
+    *["delete"] * 2,
 ]
 """What a good day is made of; after each, the shell takes its turn."""
 HURTFUL = [
@@ -113,6 +120,8 @@ def happen(world: World, person: Person, chat_id: str, what: str) -> None:
             world.appear_or_vanish()
         case "reopen":
             person.reopen(chat_id)
+        case "reply" | "react" | "edit" | "delete":
+            person.amend(chat_id, what)
         case "rest":
             world.settle(cut=False)
         case _:
@@ -181,12 +190,67 @@ def check_readers(world: World) -> None:
         for chat_id, log in world.server.logs.items():
             shown = [entry for entry in log if entry is not None]
             if shown and person.is_in(chat_id):
-                assert person.seen[chat_id] == shown, "every reader sees the whole log in its order, once"
+                seen = person.seen[chat_id]
+                assert places(seen) == places(shown), "every reader sees the whole log in its order, once"
+                assert as_shown(replay(seen)) == naively(shown), "and shows what a replay of it shows"
             if log and person.is_in(chat_id):
                 assert person.cursors[chat_id].sequence == len(log), "the cursor is written down"
             assert person.core.chat(chat_id).log_difference is None, "the log is what was read"
         assert not person.calls, "nobody waits for what is done"
     check_list(world)
+
+
+def places(entries: list[Entry]) -> list[tuple[int, str, str]]:
+    return [(entry.sequence, entry.kind, entry.message_id) for entry in entries]
+
+
+Shown = dict[str, tuple[str, set[tuple[str, str]], set[str]]]
+"""By message: its text, who reacted to it how, and its replies."""
+GONE = "gone"
+
+
+def as_shown(states: dict[str, MessageState]) -> Shown:
+    """What an application shows that follows the log, entry by entry, as it came."""
+    return {
+        key: (
+            GONE if state.entry.deleted is True else state.entry.content,
+            {(who, one.reaction) for one in state.reactions for who in one.user_ids},
+            state.replies,
+        )
+        for key, state in states.items()
+    }
+
+
+def naively(log: list[Entry]) -> Shown:
+    """The same from the log as it is stored now, said in the simplest way."""
+    text: dict[str, str] = {}
+    reactions: dict[str, set[tuple[str, str]]] = {}
+    about: dict[str, str] = {}
+    for entry in log:
+        target = entry.target_id or ""
+        if entry.kind == "message":
+            text[entry.message_id] = GONE if entry.deleted is True else entry.content
+            reactions[entry.message_id] = set()
+            if entry.reply_to:
+                about[entry.message_id] = entry.reply_to
+        elif entry.kind == "delete" and target in text:
+            text[target], reactions[target] = GONE, set()
+        elif text.get(target, GONE) == GONE:
+            continue
+        elif entry.kind == "edit":
+            text[target] = entry.content
+        elif entry.on is True:
+            reactions[target].add((entry.sender_id, entry.content))
+        else:
+            reactions[target].discard((entry.sender_id, entry.content))
+    return {
+        key: (
+            text[key],
+            reactions[key],
+            {reply for reply, root in about.items() if root == key and text[reply] != GONE},
+        )
+        for key in text
+    }
 
 
 def check_list(world: World) -> None:

@@ -15,7 +15,8 @@ from parley.client.outbox import (
 from parley.client.storage import OutgoingMessage
 from parley.client.timing import SAFE_RESEND_MS_MAX, Timers, Timing
 from parley.errors import NOT_A_MEMBER, OUT_OF_TURN, OUTCOME_UNKNOWN, RATE_LIMITED
-from parley.wire.frames import SendMessage
+from parley.model import Kind
+from parley.wire.frames import EditMessage, SendMessage
 
 CHAT = "chat_1"
 WALL_MS = 1_800_000_000_000
@@ -37,7 +38,8 @@ class Sender:
             self.outbox.add(message, saved=saved)
 
     def transmit(self) -> list[SendMessage]:
-        return self.outbox.frames_to_send(self.now_ms, WALL_MS)
+        frames = self.outbox.frames_to_send(self.now_ms, WALL_MS)
+        return [frame for frame in frames if isinstance(frame, SendMessage)]
 
     def transmitted(self) -> list[tuple[str, str | None]]:
         return [(frame.client_message_id, frame.after_client_message_id) for frame in self.transmit()]
@@ -307,3 +309,24 @@ def test_an_empty_outbox_leaves_nothing_behind(sender: Sender) -> None:
     assert not sender.outbox._queues
     assert not sender.outbox._by_request
     assert sender.outbox._bytes == sender.outbox._in_flight_bytes == 0
+
+
+def test_an_edit_waits_for_what_was_sent_before_it(sender: Sender) -> None:
+    """It can name no predecessor; a message behind it names it."""
+    sender.add("a")
+    edit = OutgoingMessage(
+        chat_id=CHAT,
+        client_message_id="edit",
+        content="x",
+        created_at_ms=WALL_MS,
+        kind=Kind.EDIT.value,
+        target_id="msg_1",
+    )
+    sender.outbox.add(edit, saved=True)
+    sender.add("b")
+    assert sender.transmitted() == [("a", None)]
+    sender.acknowledge("a")
+    frames = sender.outbox.frames_to_send(sender.now_ms, WALL_MS)
+    assert [type(frame) for frame in frames] == [EditMessage, SendMessage]
+    assert isinstance(frames[1], SendMessage)
+    assert frames[1].after_client_message_id == "edit"

@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from parley.client.errors import OutboxUnusable
 from parley.client.storage import (
@@ -26,6 +27,7 @@ def message(name: str, chat_id: str = "chat_1") -> OutgoingMessage:
         display_time="2026-01-30T14:30:00Z",
         created_at_ms=5,
         mentions=("user_1", "user 2"),
+        attachments=("att_1", "att_2"),
     )
 
 
@@ -159,15 +161,18 @@ def test_cursors_of_an_older_format_have_no_hash(tmp_path: Path) -> None:
     """What an earlier SDK left is used as it is: the next page brings a hash."""
     path = str(tmp_path / "outbox.db")
     storage = SqliteStorage(path)
-    storage.commit(StateChanges(added=[message("a")], cursors={"chat_1": Cursor(1, 6, "msg_6")}))
+    plain = replace(message("a"), attachments=())
+    storage.commit(StateChanges(added=[plain], cursors={"chat_1": Cursor(1, 6, "msg_6")}))
     storage.close()
     db = sqlite3.connect(path)
     db.execute("ALTER TABLE cursors DROP COLUMN log_hash")
+    for column in ("reply_to", "kind", "target_id", "is_on", "attachments"):
+        db.execute(f"ALTER TABLE outbox DROP COLUMN {column}")
     db.execute("PRAGMA user_version = 2")
     db.commit()
     db.close()
     again = SqliteStorage(path)
-    assert again.load() == SavedState([message("a")], {"chat_1": Cursor(1, 6, "msg_6")})
+    assert again.load() == SavedState([plain], {"chat_1": Cursor(1, 6, "msg_6")})
     again.close()
 
 

@@ -4,6 +4,7 @@ import itertools
 import uuid
 from collections import deque
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ from parley.client.members import ChatSnapshot
 from parley.client.storage import Cursor, MessageKey, OutgoingMessage, SavedState, StateChanges
 from parley.client.timing import Timing
 from parley.errors import NOT_A_MEMBER, Refusal
+from parley.model import Kind
 from parley.wire.codec import CLIENT_CODECS
 from parley.wire.frames import (
     ChatChanged,
@@ -28,10 +30,9 @@ from parley.wire.frames import (
     Overview,
     PresenceChanged,
     Request,
-    SendMessage,
     ServerFrames,
 )
-from tests.unit.client.model_server import ModelServer
+from tests.unit.client.model_server import APPENDING, ModelServer
 
 CHAT_IDS = ["chat_1", "chat_2"]
 DEVICES = ["user_0", "user_1", "user_0/follows all"]
@@ -122,7 +123,7 @@ class Person:
         self.is_away = not self.is_away
         self.cut()
 
-    def send(self, chat_id: str, content: str) -> None:
+    def send(self, chat_id: str, content: str, **about: Any) -> None:
         client_message_id = str(uuid.UUID(int=next(self.world.numbers), version=4))
         self.sent[chat_id].append(client_message_id)
         self.core.send(
@@ -131,8 +132,30 @@ class Person:
                 client_message_id=client_message_id,
                 content=content,
                 created_at_ms=WALL_MS,
+                **about,
             )
         )
+
+    def amend(self, chat_id: str, what: str) -> None:
+        """Something is done to one of the last messages that this device shows; mostly to one's own."""
+        chance = self.world.random
+        shown = [entry for entry in self.seen[chat_id] if entry.kind == Kind.MESSAGE.value]
+        own = [entry for entry in shown if entry.sender_id == self.user_id]
+        chosen = own if own and chance.random() < 0.8 else shown
+        if not chosen:
+            return
+        target = chance.choice(chosen[-2:]).message_id
+        text = f"{what} {next(self.world.numbers)}"
+        match what:
+            case "reply":
+                self.send(chat_id, text, reply_to=target)
+            case "react":
+                reaction, is_on = chance.choice("xy"), chance.random() < 0.7
+                self.send(chat_id, reaction, kind=Kind.REACTION.value, target_id=target, is_on=is_on)
+            case "edit":
+                self.send(chat_id, text, kind=Kind.EDIT.value, target_id=target)
+            case "delete":
+                self.send(chat_id, "", kind=Kind.DELETE.value, target_id=target)
 
     def turn(self, *, disk_works: bool) -> None:
         """The shell's turn: reconnect if need be, save what can be saved, write what may go out."""
@@ -233,7 +256,7 @@ class World:
         if not person.up:
             return False
         request = _copied(person.up.popleft())
-        if isinstance(request, SendMessage):
+        if isinstance(request, APPENDING):
             key = (request.chat, request.client_message_id)
             assert key in person.file or key[1] in person.settled, "only what is saved goes out"
         answers, news = self.server.answer(request, person.device)

@@ -36,6 +36,7 @@ FACTS = RingFacts(
     user_id="user_a",
     is_member=True,
     account=AccountState.ACTIVE,
+    is_bot=False,
     settings=MemberSettings(),
     has_blocked_sender=False,
     is_active=False,

@@ -240,6 +240,26 @@ def test_what_waits_is_bounded() -> None:
     run_virtual(scenario)
 
 
+def test_nothing_that_was_deleted_waits_here() -> None:
+    """A message waits for what lies between; then it is deleted: what is left of it is read from the log."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        log = OneChatLog()
+        hub, ear = await listening(clock, log)
+        hub.persisted([news(2)])
+        (chat,) = ear.chats.values()
+        assert list(chat.pending) == [2]
+        wire = wire_at(CHAT, 3).replace(b'"kind":"message"', b'"kind":"delete"')
+        assert wire != wire_at(CHAT, 3)
+        hub.persisted([Persisted(CHAT, 1, [StoredEntry(3, wire)])])
+        assert chat.pending == {}
+        log.fill(3)
+        await asyncio.sleep(1)
+        assert ear.heard == [1, 2, 3]
+
+    run_virtual(scenario)
+
+
 def test_an_unresolved_position_holds_everything_behind_it() -> None:
     """Nothing is sent beyond an open number, however long it takes, and everything once it is resolved."""
 

@@ -136,8 +136,8 @@ def test_refusals_are_told_by_status_and_code() -> None:
         if int(status) >= 400
     }
     assert told["409"] == ["duplicate_id", "out_of_turn"]
-    assert told["403"] == ["blocked", "not_a_member"]
-    assert told["429"] == ["rate_limited"]
+    assert told["403"] == ["announcement_only", "blocked", "not_a_member"]
+    assert told["429"] == ["rate_limited", "slow_mode"]
     assert {"413", "415", "401", "500", "503"} <= set(told)
 
 

@@ -62,6 +62,25 @@ async def test_who_works_little_passes_those_who_work_much() -> None:
     assert counted >= (STEPS - 1) * SLICE_SECONDS / REPAID_SECONDS
 
 
+async def test_a_turn_repays_once_whoever_begins_while_it_ends() -> None:
+    """A client that goes on works at once, while others wait: its work does not end the turn again."""
+    turns, _ = make()
+    shares = [LoopShare() for _ in range(3)]
+
+    def go_on(share: LoopShare) -> None:
+        turns.begin(share)
+        share.spent += SLICE_SECONDS
+        turns.wait(share, partial(go_on, share))
+
+    for share in shares:
+        go_on(share)
+    for _ in range(STEPS * len(shares)):
+        number, front = turns.number, sum(share.spent for share in shares)
+        await asyncio.sleep(0)
+        repaid = front - sum(share.spent for share in shares)
+        assert (turns.number - number, repaid <= REPAID_SECONDS * 1.001) == (1, True)
+
+
 async def test_a_pause_of_the_process_is_not_on_a_clients_account() -> None:
     """A frame during which the machine stood still for a second costs its client no more than one slice."""
     turns, watch = make()

@@ -154,6 +154,11 @@ CASES = [
         lambda scene: scene.metrics.commit_failures.inc(0),
         lambda scene: scene.metrics.commit_failures.inc(1),
     ),
+    Case(
+        "ParleySearchBehind",
+        lambda scene: scene.metrics.search_lag.register(lambda: 600),
+        lambda scene: scene.metrics.search_lag.register(lambda: 601),
+    ),
     Case("ParleyJobOverdue", overdue(False), overdue(True)),
     Case("ParleyWritesRefused", refusals("store_unavailable", 10), refusals("store_unavailable", 11)),
     Case("ParleyCommitsSlow", commits(slow=1, fast=99), commits(slow=2, fast=98)),

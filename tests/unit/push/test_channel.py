@@ -308,3 +308,20 @@ def test_collapse_ids_fit_every_provider() -> None:
     assert one != two
     assert len(one) <= 32
     assert one.replace("-", "").replace("_", "").isalnum()
+
+
+def test_nothing_rings_for_a_bot() -> None:
+    """Its device is registered, and the provider hears nothing, not even of a mention."""
+
+    async def scenario(world: PushWorld) -> None:
+        accounts = world.store.accounts
+        ben = await accounts.user(world.ben)
+        assert ben is not None
+        await accounts.update_user(replace(ben, is_bot=True))
+        async with world.working():
+            await world.say("hello")
+            await asyncio.sleep(60)
+        assert world.provider.contents == []
+        assert await world.outcome(1) == ("skipped", "bot")
+
+    play(scenario)

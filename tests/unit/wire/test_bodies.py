@@ -7,14 +7,16 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from parley.wire import bodies, frames
+from parley.wire import attachment_bodies, bodies, frames, identity_bodies, people_bodies, search_bodies
 from tests.wire_vectors import write
 
 VECTORS = json.loads((write.FOLDER / "http/bodies.json").read_text(encoding="ascii"))["bodies"]
+MODULES = (bodies, identity_bodies, people_bodies, search_bodies, attachment_bodies)
 KINDS: dict[str, Any] = {
     name: kind
-    for name, kind in vars(bodies).items()
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__ == bodies.__name__
+    for module in MODULES
+    for name, kind in vars(module).items()
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__
 } | {"Receipt": frames.Receipt, "Batch": frames.Batch[Raw]}
 IN_OTHERS = {
     *("SessionInfo", "Device", "Related", "MemberInfo", "UserSession", "InvitationInfo"),
@@ -27,7 +29,8 @@ IN_OTHERS = {
         "OriginalMessage",
         "WebhookInfo",
     ),
-    *("PushKeys", "PushSubscription"),
+    *("PushKeys", "PushSubscription", "Reaction"),
+    *("ApiTokenInfo", "LinkInfo", "ReportInfo", "SearchHit"),
 }
 
 

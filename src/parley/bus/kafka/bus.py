@@ -34,6 +34,12 @@ BATCH_BYTES_MARGIN = 4 * 1024
 _partition = DefaultPartitioner()
 
 
+def partition_for(key: bytes, partitions: list[int]) -> int:
+    """In which of the partitions of a topic the records of a key are."""
+    partition: int = _partition(key, partitions, partitions)
+    return partition
+
+
 class KafkaBus(EmbeddedBus):
     """The bus of this process, whose publisher also writes to Kafka."""
 
@@ -82,8 +88,7 @@ class KafkaSink:
         self._partitions = sorted(await connection.producer.partitions_for(self._topic))
 
     def partition_of(self, key: bytes) -> int:
-        partition: int = _partition(key, self._partitions, self._partitions)
-        return partition
+        return partition_for(key, self._partitions)
 
     async def send(self, partition: int, records: list[Record]) -> None:
         connection = await self._connected()

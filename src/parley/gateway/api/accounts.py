@@ -11,6 +11,10 @@ from parley.errors import (
     ACCOUNT_DISABLED,
     BUSY,
     FORBIDDEN,
+    LINK_EXPIRED,
+    LINK_REVOKED,
+    LINK_USED,
+    NO_SUCH_LINK,
     NOT_FOUND,
     USERNAME_TAKEN,
     WRONG_PASSWORD,
@@ -24,6 +28,8 @@ from parley.wire import bodies
 REGISTRATION_CLOSED = FORBIDDEN.because(
     "this server does not take registrations; ask its operator for an account"
 )
+INVITE_NEEDED = FORBIDDEN.because("registration needs an invitation link; ask the operator for one")
+LINK_REFUSALS = (NO_SUCH_LINK, LINK_USED, LINK_EXPIRED, LINK_REVOKED)
 
 routes = Routes("Accounts")
 
@@ -34,23 +40,30 @@ routes = Routes("Accounts")
     "Register",
     {201: bodies.Account},
     body=bodies.NewAccount,
-    refusals=(REGISTRATION_CLOSED, USERNAME_TAKEN, BUSY),
+    refusals=(REGISTRATION_CLOSED, USERNAME_TAKEN, BUSY, *LINK_REFUSALS),
     needs="nothing",
     hashes=True,
 )
 async def create_account(call: Call) -> Answer:
     """Create an account. The setting `accounts.registration` says who may: direct requests to a loopback
-    address at first.
+    address at first, and whoever has an `invite`, the token of an invitation link.
     """
     services, request = call.services, call.request
     setting = services.config.accounts.registration
-    if setting == "closed" or (setting == "loopback" and not is_local(request, services)):
+    if setting == "closed":
+        raise Refused(REGISTRATION_CLOSED)
+    wanted = await call.body(bodies.NewAccount)
+    if not wanted.invite and setting == "invite":
+        raise Refused(INVITE_NEEDED)
+    if not wanted.invite and setting == "loopback" and not is_local(request, services):
         raise Refused(REGISTRATION_CLOSED)
     address = address_of(request, services)
     if is_limited(request, services):
         check_rate(await services.rates.registration(address))
-    wanted = await call.body(bodies.NewAccount)
-    user = await services.accounts.register(wanted.username, wanted.password, address=address)
+    if wanted.invite:
+        user = await services.links.register(wanted.invite, wanted.username, wanted.password, address)
+    else:
+        user = await services.accounts.register(wanted.username, wanted.password, address=address)
     return 201, bodies.Account(user.user_id, user.username)
 
 
@@ -72,7 +85,7 @@ async def create_session(call: Call) -> Answer:
     asked = await call.body(bodies.NewSession)
     accounts, address = call.services.accounts, address_of(call.request, call.services)
     is_known = partial(accounts.is_known_address, asked.username, address)
-    async with _limited(call, lambda: call.services.rates.login(asked.username, address, is_known)):
+    async with limited_guesses(call, lambda: call.services.rates.login(asked.username, address, is_known)):
         token, session = await accounts.log_in(
             asked.username, asked.password, asked.device_id, asked.device_name, address
         )
@@ -83,7 +96,7 @@ async def create_session(call: Call) -> Answer:
 
 
 @asynccontextmanager
-async def _limited(
+async def limited_guesses(
     call: Call, count: Callable[[], Awaitable[tuple[int, list[RateBudget]]]]
 ) -> AsyncIterator[None]:
     """Count wrong passwords. Until it is known, every try counts: parallel guesses are guesses too."""
@@ -170,7 +183,7 @@ async def change_password(call: Call) -> Answer:
     """This session stays; every other one is revoked."""
     wanted = await call.body(bodies.NewPassword)
     address = address_of(call.request, call.services)
-    async with _limited(call, lambda: call.services.rates.password_change(call.me.session_id)):
+    async with limited_guesses(call, lambda: call.services.rates.password_change(call.me.session_id)):
         await call.services.accounts.change_password(
             call.me, wanted.old_password, wanted.new_password, address
         )

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import msgspec
 
-from parley.chats.user_admin import OperatorCall
+from parley.chats.audit_trail import OperatorCall
 from parley.clock import iso
 from parley.errors import BAD_REQUEST, BUSY, FORBIDDEN, LAST_OPERATOR, NO_SUCH_USER, NOT_FOUND, Refused
 from parley.gateway.calls import REQUEST_ID, Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter, page_parameters
 from parley.model import User
 from parley.store.rows import ChatRetention
-from parley.wire import bodies, limits
+from parley.wire import bodies, limits, people_bodies
 
 WRONG_ERASURE = BAD_REQUEST.because("erase must be bodies, or left out: then the messages stay")
 USERS, USER = "/v1/admin/users", "/v1/admin/users/{user_id}"
 RETENTION = "/v1/admin/chats/{chat_id}/retention"
 SESSIONS, SESSION = f"{USER}/sessions", f"{USER}/sessions/{{session_id}}"
+
+ERASE = Parameter("erase", str, "`bodies` removes what the person wrote; otherwise it stays.")
 
 routes = Routes("Operators")
 
@@ -25,10 +27,12 @@ routes = Routes("Operators")
     "GET",
     USERS,
     "Find people",
-    {200: bodies.UserInfoPage},
+    {200: people_bodies.UserInfoPage},
     query=(
         Parameter(
-            "q", str, "A username or user id, or a part of a username or display name; everybody without it."
+            "q",
+            str,
+            "A username, an id, an external id, or a part of a name; everybody without it.",
         ),
         *page_parameters("people"),
     ),
@@ -38,15 +42,21 @@ routes = Routes("Operators")
 async def find_users(call: Call) -> Answer:
     """In pages. A page may be short although others follow: go on while there is a `next_after`."""
     limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
-    page = await call.services.user_admin.find(call.text("q"), call.text("after"), limit)
-    return 200, bodies.UserInfoPage([_info(user) for user in page.users], page.next_after)
+    query, after = call.text("q"), call.text("after")
+    known = await call.services.external_people.find(query) if query and not after else None
+    if known is not None:
+        return 200, people_bodies.UserInfoPage([_info(known)], None)
+    page = await call.services.user_admin.find(query, after, limit)
+    return 200, people_bodies.UserInfoPage(
+        [_info(user) for user in page.users], page.next_after, page.next_after
+    )
 
 
 @routes.route(
     "POST",
     f"{USER}/disable",
     "Disable an account",
-    {200: bodies.UserInfo},
+    {200: people_bodies.UserInfo},
     refusals=(FORBIDDEN, NO_SUCH_USER, LAST_OPERATOR),
     needs="operator",
 )
@@ -54,20 +64,20 @@ async def disable_user(call: Call) -> Answer:
     """From the answer on nothing that the person sends is stored. Their sessions end, their sockets close on
     every node, and they cannot log in. They stay a member of their chats. May be repeated.
     """
-    return 200, _info(await call.services.user_admin.disable(_by(call), call.path("user_id")))
+    return 200, _info(await call.services.user_admin.disable(by_operator(call), call.path("user_id")))
 
 
 @routes.route(
     "POST",
     f"{USER}/enable",
     "Enable an account again",
-    {200: bodies.UserInfo},
+    {200: people_bodies.UserInfo},
     refusals=(FORBIDDEN, NO_SUCH_USER),
     needs="operator",
 )
 async def enable_user(call: Call) -> Answer:
     """The person may log in again. May be repeated. A deleted account stays deleted."""
-    return 200, _info(await call.services.user_admin.enable(_by(call), call.path("user_id")))
+    return 200, _info(await call.services.user_admin.enable(by_operator(call), call.path("user_id")))
 
 
 @routes.route(
@@ -83,7 +93,7 @@ async def enable_user(call: Call) -> Answer:
 async def reset_password(call: Call) -> Answer:
     """The person logs in with it on each device again."""
     password = (await call.body(bodies.PasswordReset)).password
-    await call.services.user_admin.set_password(_by(call), call.path("user_id"), password)
+    await call.services.user_admin.set_password(by_operator(call), call.path("user_id"), password)
     return 204, None
 
 
@@ -91,8 +101,8 @@ async def reset_password(call: Call) -> Answer:
     "DELETE",
     USER,
     "Delete an account",
-    {202: bodies.DeletedUser},
-    query=(Parameter("erase", str, "`bodies` removes what the person wrote; otherwise it stays."),),
+    {202: people_bodies.DeletedUser},
+    query=(ERASE,),
     refusals=(FORBIDDEN, NO_SUCH_USER, LAST_OPERATOR),
     needs="operator",
 )
@@ -102,15 +112,11 @@ async def delete_user(call: Call) -> Answer:
     `deleted`; with `erase=bodies` a job removes their contents, in every chat that is not under a legal hold.
     This cannot be undone. May be repeated.
     """
-    services, user_id, erases = call.services, call.path("user_id"), "erase" in call.request.query
-    if erases:
-        if call.text("erase") != "bodies":
-            raise Refused(WRONG_ERASURE)
-        services.body_admin.check()
-    user = await services.user_admin.delete(_by(call), user_id)
-    answer = msgspec.convert(msgspec.structs.asdict(_info(user)), bodies.DeletedUser)
-    if erases:
-        async with services.user_admin.audited(_by(call), "user.erase", user_id, "bodies"):
+    services, user_id, wants_erasure = call.services, call.path("user_id"), erases(call)
+    user = await services.user_admin.delete(by_operator(call), user_id)
+    answer = msgspec.convert(msgspec.structs.asdict(_info(user)), people_bodies.DeletedUser)
+    if wants_erasure:
+        async with services.user_admin.audited(by_operator(call), "user.erase", user_id, "bodies"):
             answer.job_id = await services.body_admin.begin(user_id)
     return 202, answer
 
@@ -149,7 +155,7 @@ async def list_user_sessions(call: Call) -> Answer:
 )
 async def end_user_sessions(call: Call) -> Answer:
     """Their tokens are refused from now on, and their sockets close at once. The person may log in again."""
-    await call.services.user_admin.end_sessions(_by(call), call.path("user_id"))
+    await call.services.user_admin.end_sessions(by_operator(call), call.path("user_id"))
     return 204, None
 
 
@@ -164,7 +170,7 @@ async def end_user_sessions(call: Call) -> Answer:
 async def end_user_session(call: Call) -> Answer:
     """Its token is refused from now on, and its sockets close at once."""
     session_id = call.path("session_id")
-    await call.services.user_admin.end_sessions(_by(call), call.path("user_id"), session_id)
+    await call.services.user_admin.end_sessions(by_operator(call), call.path("user_id"), session_id)
     return 204, None
 
 
@@ -172,31 +178,31 @@ async def end_user_session(call: Call) -> Answer:
     "GET",
     RETENTION,
     "How long the bodies of a chat are kept",
-    {200: bodies.RetentionChange},
+    {200: people_bodies.RetentionChange},
     refusals=(FORBIDDEN, NOT_FOUND),
     needs="operator",
 )
 async def show_retention(call: Call) -> Answer:
     """What an operator has decided for this chat."""
     found = await call.services.body_admin.retention_of(call.path("chat_id"))
-    return 200, bodies.RetentionChange(found.days, found.is_held)
+    return 200, people_bodies.RetentionChange(found.days, found.is_held)
 
 
 @routes.route(
     "PUT",
     RETENTION,
     "Decide how long the bodies of a chat are kept, or hold them",
-    {200: bodies.RetentionChange},
-    body=bodies.RetentionChange,
+    {200: people_bodies.RetentionChange},
+    body=people_bodies.RetentionChange,
     refusals=(FORBIDDEN, NOT_FOUND),
     needs="operator",
 )
 async def decide_retention(call: Call) -> Answer:
     """It replaces what was decided before. Nothing is removed by this: `parley retention apply` does that."""
-    wanted = await call.body(bodies.RetentionChange)
+    wanted = await call.body(people_bodies.RetentionChange)
     chat_id = call.path("chat_id")
     detail = f"days={'default' if wanted.days is None else wanted.days} held={wanted.is_held}"
-    async with call.services.user_admin.audited(_by(call), "retention.set", chat_id, detail):
+    async with call.services.user_admin.audited(by_operator(call), "retention.set", chat_id, detail):
         decided = ChatRetention(days=wanted.days, is_held=wanted.is_held)
         await call.services.body_admin.decide(chat_id, decided)
     return 200, wanted
@@ -223,12 +229,22 @@ async def list_audit(call: Call) -> Answer:
     return 200, bodies.AuditList(records, records[-1].audit_id if len(records) == limit else None)
 
 
-def _by(call: Call) -> OperatorCall:
+def erases(call: Call) -> bool:
+    """Whether a deletion also removes what the person wrote; refused where that cannot be done."""
+    if "erase" not in call.request.query:
+        return False
+    if call.text("erase") != "bodies":
+        raise Refused(WRONG_ERASURE)
+    call.services.body_admin.check()
+    return True
+
+
+def by_operator(call: Call) -> OperatorCall:
     return OperatorCall(call.user_id, call.request[REQUEST_ID])
 
 
-def _info(user: User) -> bodies.UserInfo:
-    return bodies.UserInfo(
+def _info(user: User) -> people_bodies.UserInfo:
+    return people_bodies.UserInfo(
         user_id=user.user_id,
         username=user.username,
         display_name=user.display_name,
@@ -236,4 +252,6 @@ def _info(user: User) -> bodies.UserInfo:
         is_operator=user.is_operator,
         created_at=user.created_at,
         last_seen=user.last_seen,
+        is_bot=user.is_bot,
+        external_id=user.external_id or None,
     )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from msgspec import UNSET, structs
 
 from parley.errors import (
+    ANNOUNCEMENT_ONLY,
     BAD_REQUEST,
     BLOCKED,
     BUSY,
@@ -15,19 +18,23 @@ from parley.errors import (
     NOT_A_MEMBER,
     NOT_FOUND,
     SERVICE_UNAVAILABLE,
+    SLOW_MODE,
     Refused,
 )
 from parley.gateway.calls import Call, check_rate
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter, page_parameters
-from parley.model import Appended, ChatMember, Role, StoredChat
+from parley.model import Appended, ChatMember, Role, Scope, StoredChat
 from parley.people.chat_list import UserView, is_muted, muted_time
 from parley.wire import bodies, limits
 
 NO_MEMBER_NAMED = BAD_REQUEST.because("name the new member in user_id")
 CHAT = "/v1/chats/{chat_id}"
+UUID_BYTES = 16
 MEMBERS, MEMBER = f"{CHAT}/members", f"{CHAT}/members/{{user_id}}"
 APPENDS = (NOT_A_MEMBER, BUSY, COUNTER_MISSING, COUNTER_INCONSISTENT, SERVICE_UNAVAILABLE)
 """What a request that appends an entry to a log can be refused with."""
+POSTS = (ANNOUNCEMENT_ONLY, SLOW_MODE)
+"""The same for one that posts a message."""
 
 routes = Routes("Chats")
 
@@ -40,6 +47,7 @@ routes = Routes("Chats")
     body=bodies.NewChat,
     refusals=(NO_SUCH_USER, FORBIDDEN, BLOCKED),
     cost=5,
+    scope=Scope.SEND,
 )
 async def create_chat(call: Call) -> Answer:
     """A direct chat of the same two people is the same chat: 200. You become the owner of a new one, whether
@@ -89,28 +97,38 @@ async def show_chat(call: Call) -> Answer:
 @routes.route(
     "PATCH",
     CHAT,
-    "Rename a chat, choose its read receipts, or mute it for yourself",
+    "Change a chat, or mute it for yourself",
     {200: bodies.ChatInfo},
     body=bodies.ChatChange,
     refusals=(FORBIDDEN, *APPENDS),
 )
 async def change_chat(call: Call) -> Answer:
-    """`title` and `read_receipts` are for all members, each an entry of the log: for owners and admins of a
-    group, and `read_receipts` for either person of a direct chat. `muted_until` and `notify` are settings
-    of your own: nothing is appended. Your other devices are told of `muted_until`.
+    """`title`, `read_receipts`, `edit_window_seconds`, `announcement_only` and `slow_mode_seconds` are for
+    all members, each an entry of the log, the last two together one: for owners and admins of a group, and
+    `read_receipts` and `edit_window_seconds` for either person of a direct chat. `announcement_only`: only
+    owners and admins post. `slow_mode_seconds`: so long a member waits between two messages. `muted_until`
+    and `notify` are settings of your own: nothing is appended. Your other devices are told of `muted_until`.
     """
     wanted = await call.body(bodies.ChatChange)
     services, chat_id = call.services, call.path("chat_id")
     until = wanted.muted_until
     if until is not UNSET:
         until = muted_time(until)  # refuses a bad time before half of the change is done
-    entries = [wanted.title, wanted.read_receipts]
-    if call.is_limited and (count := sum(value is not None for value in entries)):
+    announces, slow = wanted.announcement_only, wanted.slow_mode_seconds
+    is_about_posting = announces is not None or slow is not None
+    entries = [wanted.title is not None, wanted.read_receipts is not None, is_about_posting]
+    entries.append(wanted.edit_window_seconds is not UNSET)
+    if call.is_limited and (count := sum(entries)):
         check_rate(await services.rates.chat_changes(call.user_id, count))
     if wanted.title is not None:
         await services.membership.rename(chat_id, call.user_id, wanted.title)
     if wanted.read_receipts is not None:
         await services.membership.set_read_receipts(chat_id, call.user_id, wanted.read_receipts)
+    if is_about_posting:
+        await services.membership.set_posting(chat_id, call.user_id, announces, slow)
+    if wanted.edit_window_seconds is not UNSET:
+        client_id = str(UUID(bytes=services.random_bytes(UUID_BYTES), version=4))
+        await services.life.set_edit_window(chat_id, call.user_id, wanted.edit_window_seconds, client_id)
     if until is not UNSET:
         await services.chat_list.mute(chat_id, call.user_id, until)
     if wanted.notify is not None:
@@ -136,6 +154,9 @@ async def _chat_info(call: Call, chat: StoredChat, role: Role) -> bodies.ChatInf
         muted=is_muted(settings.muted_until, call.services.clock()),
         muted_until=settings.muted_until,
         notify=settings.notify,
+        announcement_only=chat.announcement_only,
+        slow_mode_seconds=chat.slow_mode_seconds,
+        edit_window_seconds=await call.services.life.edit_window(chat.chat_id),
     )
 
 
@@ -168,6 +189,7 @@ def _member_info(member: ChatMember, person: UserView) -> bodies.MemberInfo:
         display_name=person.user.display_name,
         status=person.presence.status,
         last_seen=person.presence.last_seen,
+        is_bot=person.user.is_bot,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parley.chats.user_admin import OperatorCall
+from parley.chats.audit_trail import OperatorCall
 from parley.clock import from_iso, iso
 from parley.delivery.admin import DISCARD, REPLAY
 from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, Refused

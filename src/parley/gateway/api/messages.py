@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Raw
+from collections.abc import Sequence
+from typing import Annotated
+
+from msgspec import Meta, Raw
 
 from parley import ids
 from parley.chats.reader import check_sequence
-from parley.core import log_hash
+from parley.core.idempotency import client_id_for
 from parley.core.session import NO_CLIENT_ID, check_send
 from parley.errors import (
     AHEAD_OF_LOG,
@@ -18,15 +21,23 @@ from parley.errors import (
     Refusal,
     Refused,
 )
-from parley.gateway.api.chats import APPENDS, CHAT
+from parley.gateway.answers import batch_fields
+from parley.gateway.api.chats import APPENDS, CHAT, POSTS
 from parley.gateway.calls import REQUEST_ID, Call, check_rate
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
-from parley.model import Appended, Draft, Page
+from parley.model import Appended, Draft, Page, Scope
 from parley.wire import bodies, limits
 from parley.wire.codec import JSON
-from parley.wire.frames import Batch, Entry, Receipt, SendMessage, Sequence, SyncRequest
+from parley.wire.frames import Batch, Entry, Receipt, SendMessage, SyncRequest
+from parley.wire.frames import Sequence as SequenceNumber
 
 MESSAGES = f"{CHAT}/messages"
+UUID_BYTES = 16
+IDEMPOTENCY_KEY = Parameter(
+    "Idempotency-Key",
+    Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_LETTERS_MAX)],
+    "Instead of `client_message_id`: the same key of the same sender in the same chat is the same message.",
+)
 
 routes = Routes("Messages")
 
@@ -37,30 +48,70 @@ routes = Routes("Messages")
     "Send a message",
     {201: Receipt, 200: Receipt},
     body=bodies.NewMessage,
-    refusals=(BLOCKED, DUPLICATE_ID, OUT_OF_TURN, *APPENDS),
+    headers=(IDEMPOTENCY_KEY,),
+    refusals=(BLOCKED, DUPLICATE_ID, OUT_OF_TURN, *POSTS, *APPENDS),
+    scope=Scope.SEND,
 )
 async def send_message(call: Call) -> Answer:
     """The answer comes once the message is durable. Make a new `client_message_id` for each message and retry
     with the same one until you have an answer: the message is stored once, and 200 says that it had been
-    there. `after_client_message_id` keeps the order of messages that you send without waiting.
+    there. `after_client_message_id` keeps the order of messages that you send without waiting. Programs may
+    give an `Idempotency-Key` instead; with neither of the two, a retry may store the message twice.
     """
-    services = call.services
     wanted = await call.body(bodies.NewMessage)
-    request = SendMessage(
-        chat_id=call.path("chat_id"),
+    return await send(
+        call,
+        call.user_id,
+        call.path("chat_id"),
+        wanted.content,
         client_message_id=wanted.client_message_id,
-        content=wanted.content,
         content_type=wanted.content_type,
         display_time=wanted.display_time,
         after_client_message_id=wanted.after_client_message_id,
         mentions=wanted.mentions,
+        reply_to=wanted.reply_to or None,
+        attachments=wanted.attachments or (),
     )
-    draft = check_send(request, call.user_id, call.request[REQUEST_ID])
+
+
+async def send(
+    call: Call,
+    sender_id: str,
+    chat_id: str,
+    content: str,
+    *,
+    client_message_id: str = "",
+    content_type: str = "text/plain",
+    display_time: str | None = None,
+    after_client_message_id: str | None = None,
+    mentions: Sequence[str] = (),
+    reply_to: str | None = None,
+    attachments: Sequence[str] = (),
+) -> Answer:
+    """Send a message of a request, whoever may make it, and answer once it is durable."""
+    services, keys = call.services, call.request.headers.getall(IDEMPOTENCY_KEY.name, [])
+    client_id = client_id_for(keys, client_message_id, sender_id, chat_id, services.random_bytes(UUID_BYTES))
+    if isinstance(client_id, Refusal):
+        raise Refused(client_id)
+    request = SendMessage(
+        chat_id=chat_id,
+        client_message_id=client_id,
+        content=content,
+        content_type=content_type,
+        display_time=display_time,
+        after_client_message_id=after_client_message_id,
+        mentions=list(mentions),
+        reply_to=reply_to,
+        attachments=list(attachments),
+    )
+    draft = check_send(request, sender_id, call.request[REQUEST_ID])
     if isinstance(draft, Refusal):
         raise Refused(draft)
     if call.is_limited:
-        check_rate(services.rates.messages.take(call.user_id, services.clock()))
-    appended = await services.sender.send(draft)
+        check_rate(services.rates.messages.take(sender_id, services.clock()))
+    is_plain = draft.reply_to is None and not draft.attachments
+    append = services.sender.send if is_plain else services.life.send
+    appended = await append(draft)
     return 200 if appended.deduplicated else 201, _receipt(draft, appended)
 
 
@@ -83,10 +134,12 @@ def _receipt(draft: Draft, appended: Appended) -> Receipt:
     "A page of the log: ?after= catches up, ?before= goes back",
     {200: Batch[Entry]},
     query=(
-        Parameter("after", Sequence, "Entries above this position, ascending.", default=0),
-        Parameter("before", Sequence, "The last entries below this position; wins over `after`."),
+        Parameter("after", SequenceNumber, "Entries above this position, ascending.", default=0),
+        Parameter("before", SequenceNumber, "The last entries below this position; wins over `after`."),
         limit_parameter(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX),
-        Parameter("epoch", Sequence, "With `after`: the epoch of that position; 0 for unknown.", default=0),
+        Parameter(
+            "epoch", SequenceNumber, "With `after`: the epoch of that position; 0 for unknown.", default=0
+        ),
         Parameter(
             "last_message_id",
             str,
@@ -115,18 +168,31 @@ async def list_messages(call: Call) -> Answer:
 
 
 def _batch(page: Page) -> Batch[Raw]:
-    return Batch(
-        chat_id=page.chat_id,
-        epoch=page.epoch,
-        entries=JSON.entries(page.entries),
-        voids=page.voids,
-        from_sequence=page.from_sequence,
-        to_sequence=page.to_sequence,
-        head=page.head,
-        complete=page.complete,
-        reset=page.reset,
-        log_hash=UNSET if page.log_hash is None else log_hash.shown(page.log_hash),
+    return Batch(**batch_fields(page, JSON))
+
+
+@routes.route(
+    "GET",
+    f"{MESSAGES}/{{message_id}}",
+    "One message as it is now",
+    {200: bodies.OneMessage},
+    refusals=(NOT_A_MEMBER, NOT_FOUND),
+    cost=2,
+)
+async def get_message(call: Call) -> Answer:
+    """With its newest content, or none if it was deleted; who reacted to it, and how many replies it has."""
+    now = await call.services.life.message(call.user_id, call.path("chat_id"), call.path("message_id"))
+    message = bodies.OneMessage(
+        entry=now.entry,
+        edited_at=now.entry.edited_at or None,
+        deleted=now.entry.deleted is True,
+        reactions=[
+            bodies.Reaction(reaction=one.reaction, count=one.count, user_ids=one.user_ids)
+            for one in now.reactions
+        ],
+        reply_count=now.reply_count,
     )
+    return 200, message
 
 
 @routes.route(

@@ -75,6 +75,7 @@ def _me(user: User) -> bodies.Me:
         send_read_receipts=user.send_read_receipts,
         who_may_add=user.who_may_add,
         do_not_disturb=user.do_not_disturb,
+        is_bot=user.is_bot,
     )
 
 
@@ -111,6 +112,7 @@ async def _profile(call: Call, user: User) -> bodies.Profile:
         about=user.about,
         status=presence.status,
         last_seen=presence.last_seen,
+        is_bot=user.is_bot,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from parley.chats.user_admin import OperatorCall
+from parley.chats.audit_trail import OperatorCall
 from parley.clock import iso
 from parley.errors import FORBIDDEN, NOT_FOUND
 from parley.gateway.calls import REQUEST_ID, Call

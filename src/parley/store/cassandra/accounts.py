@@ -61,6 +61,9 @@ class CassandraAccounts:
         self._consents = consents
 
     async def add_user(self, user: User, password_hash: str) -> bool:
+        before = await self.user(user.user_id)
+        if before is not None and before.username != user.username:
+            return False
         take = (TAKE_NAME, (user.username, user.user_id, encode_user(user), password_hash))
 
         async def is_taken() -> bool:
@@ -114,6 +117,7 @@ class CassandraAccounts:
                 created_at=before.user.created_at,
                 last_seen=None,
                 state=before.user.state,
+                external_id=before.user.external_id,
             )
             return StoredAccount(after, before.password_hash if password_hash is None else password_hash, 0)
 

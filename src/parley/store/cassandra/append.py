@@ -36,6 +36,7 @@ from parley.store.cassandra.invitations import CassandraInvitations
 from parley.store.cassandra.log_rows import LogRows, StoredKey
 from parley.store.chat_append import ChatAppend, Placed, Twin
 from parley.store.entries import CHANCE_BITS, decode_entry, entry_of, message_id
+from parley.store.recent_sends import LONG_AGO_MS, MESSAGE
 from parley.wire.frames import Entry
 from parley.wire.limits import KIB
 
@@ -59,6 +60,8 @@ class AppendPlan(Struct):
     """Of the change, if it is a join."""
     planned: dict[bytes, int] = field(default_factory=dict)
     """Ids of the drafts that are planned so far."""
+    sending: set[str] = field(default_factory=set)
+    """Senders of the messages that are planned so far."""
 
 
 class ListedMarks(Protocol):
@@ -179,6 +182,8 @@ class AppendPlanner:
             original=known(draft.client_key),
             predecessor=known(draft.after_key),
             trouble=append.trouble or state.trouble,
+            announcement_only=state.announcement_only,
+            slow_mode_seconds=state.slow_mode_seconds,
         )
         if draft.sender_id in people.blocked:
             facts.role, facts.is_blocked = Role.MEMBER, True
@@ -191,8 +196,26 @@ class AppendPlanner:
             assert facts.change is not None
             facts.change.join, plan.newcomer = await self._join_facts(draft, state)
             decision = decide_append(draft, facts)
+        elif decision is Missing.LAST_SENT:
+            facts.since_last_ms = await self._since_last_ms(state, plan, draft.sender_id)
+            decision = decide_append(draft, facts)
         assert not isinstance(decision, Missing), "everything else was looked up"
+        if decision is Verdict.PLACE and draft.kind == MESSAGE:
+            plan.sending.add(draft.sender_id)
         return decision
+
+    async def _since_last_ms(self, state: CassandraChatState, plan: AppendPlan, sender_id: str) -> int:
+        """How long ago the sender's last message was: in this plan, or in the log."""
+        if sender_id in plan.sending:
+            return 0
+
+        async def read_back(after: int, until: int) -> list[tuple[int, bytes | None]]:
+            rows = await self.rows.rows(state.chat_id, after, until, "wire", forward=False)
+            return [(row["sequence"], row["wire"]) for row in rows]
+
+        now_ms = self.clock()
+        await state.sent.look(state.head, now_ms - LONG_AGO_MS, read_back)
+        return state.sent.since_last_ms(sender_id, now_ms)
 
     async def _join_facts(self, draft: Draft, state: CassandraChatState) -> tuple[JoinFacts, Joiner | None]:
         assert draft.change is not None
@@ -252,6 +275,10 @@ class AppendPlanner:
                 return effects
             case Action.READ_RECEIPTS:
                 effects.read_receipts = change.read_receipts
+                return effects
+            case Action.POSTING:
+                effects.announcement_only = change.announcement_only
+                effects.slow_mode_seconds = change.slow_mode_seconds
                 return effects
             case Action.JOINED:
                 is_own = joins_alone(change, placed.draft.sender_id)

@@ -37,7 +37,8 @@ class ChatBatches:
         joining = await self._reserve(state, plan)
         effects = self._planner.effects(state, plan, placed[0], joining)
         sets = dict(sets)
-        conditions = {"revision =": plan.membership.revision, **conditions}
+        first = min([placed[0].entry.sequence, *voids])
+        conditions = {"revision =": plan.membership.revision, "trimmed_through <": first, **conditions}
         pending = None if effects is None else encode_effects(effects)
         if pending is not None:
             sets |= {"revision": self._planner.consents.make_revision(), "pending": pending}

@@ -31,6 +31,7 @@ from parley.store.cassandra.schema import CHATS, KEYS, LOG, MEMBERSHIPS, RELATIO
 from parley.store.cassandra.users import user_in
 from parley.store.chat_append import PEOPLE_REMEMBERED_MAX
 from parley.store.entries import dense_end, shard_of, tag_of
+from parley.store.recent_sends import RecentSends
 from parley.store.rules import STRAY_POSITIONS_MAX
 from parley.wire.limits import IDEMPOTENCY_DAYS
 
@@ -44,7 +45,7 @@ NO_KEY = b""
 
 STATICS = (
     "is_closed, epoch, revision, pending, sequence_counter, written_through, last_sequence, listing,"
-    " resolved_through, published_through"
+    " resolved_through, published_through, trimmed_through, recovered_at, recovered_from_sequence"
 )
 READ_FENCE = f"SELECT {STATICS} FROM {LOG} WHERE chat_id = ? AND bucket = ? LIMIT 1"
 READ_CHAT = f"SELECT * FROM {CHATS} WHERE chat_id = ?"
@@ -58,9 +59,22 @@ READ_KEYS = (
 CLOSE = f"UPDATE {LOG} SET is_closed = true WHERE chat_id = ? AND bucket = ? IF is_closed = false"
 OPEN = (
     f"UPDATE {LOG} SET is_closed = false, epoch = ?, revision = ?, sequence_counter = ?, written_through = ?,"
-    " last_sequence = ?, listing = ?, published_through = ?"
+    " last_sequence = ?, listing = ?, published_through = ?, recovered_at = ?, recovered_from_sequence = ?,"
+    " trimmed_through = 0"
     " WHERE chat_id = ? AND bucket = ? IF is_closed = null"
 )
+CARRIED_OVER = (
+    "epoch",
+    "revision",
+    "sequence_counter",
+    "written_through",
+    "last_sequence",
+    "listing",
+    "published_through",
+    "recovered_at",
+    "recovered_from_sequence",
+)
+"""What the fence of the next bucket takes from that of a closed one, in the order of `OPEN`."""
 KEEP_KEY = (
     f"INSERT INTO {KEYS} (chat_id, client_key, stored_at, sender_id, message_id) VALUES (?, ?, ?, ?, ?)"
     f" USING TTL {KEY_SECONDS}"
@@ -93,6 +107,8 @@ class CassandraChatState:
         """The end of the log in atomic; in two_phase the highest number known to be in it."""
         self.resolved = 0
         """How far every position is known to be resolved; kept up in two_phase only."""
+        self.trimmed = 0
+        """Up to here this bucket holds nothing any more, and nothing is written."""
         self.counter: int | None = None
         self.stray_through: int | None = None
         """Up to where a counter that is not whole gave numbers: no atomic writer will write them."""
@@ -101,6 +117,7 @@ class CassandraChatState:
         self.trouble: Refusal | None = None
         self.revision = ""
         self.last_keys: dict[str, bytes] = {}
+        self.sent = RecentSends()
         self.roles: dict[str, Role] = {}
         self.chat: StoredChat
         self.pair: list[str] = []
@@ -118,8 +135,19 @@ class CassandraChatState:
         if row["revision"] != self.revision:
             self.roles = {}
         self.revision = row["revision"]
+        if row["epoch"] != self.epoch:
+            self.sent.forget()
         self.epoch, self.listing = row["epoch"], row["listing"]
         self.counter, self.published = row["sequence_counter"], row["published_through"] or 0
+        self.trimmed = row["trimmed_through"] or 0
+
+    @property
+    def announcement_only(self) -> bool:
+        return self.chat.announcement_only
+
+    @property
+    def slow_mode_seconds(self) -> int:
+        return self.chat.slow_mode_seconds
 
     @property
     def is_direct(self) -> bool:
@@ -159,6 +187,10 @@ class CassandraChatStates:
     def end_of(self, bucket: int) -> int:
         """The last position of a bucket."""
         return (bucket + 1) * self.bucket_positions
+
+    def start_of(self, state: CassandraChatState) -> int:
+        """Up to here everything of a log is in older buckets, or was trimmed."""
+        return max(state.bucket * self.bucket_positions, state.trimmed)
 
     def known(self, chat_id: str) -> CassandraChatState | None:
         return self._states.get(chat_id)
@@ -212,17 +244,18 @@ class CassandraChatStates:
 
         In this order: nobody may read members by a revision whose effects are not written.
         """
-        bucket, fence = await self.find_open(state.chat_id, state.bucket)
+        asked = state.bucket
+        bucket, fence = await self.find_open(state.chat_id, asked)
         if fence["pending"] is not None:
             await self.end_pending(state.chat_id, bucket, fence["pending"])
-        if bucket < state.bucket:  # somebody else has looked meanwhile, and knows more
+        if bucket < state.bucket != asked:  # somebody else has looked meanwhile, and knows more
             return
         state.take_fence(bucket, fence)
         if self.is_atomic:
             await self._place(state, fence)
         else:
             state.trouble = None
-            start = state.bucket * self.bucket_positions
+            start = self.start_of(state)
             state.resolved = max(state.resolved, start, fence["resolved_through"] or 0)
             state.head = max(state.head, state.resolved, fence["last_sequence"] or 0)
 
@@ -236,7 +269,10 @@ class CassandraChatStates:
             if fence is None or fence["is_closed"] is None:
                 fence = await self.cassandra.row(READ_FENCE, chat_id, bucket, is_serial=True)
             if fence is None or fence["is_closed"] is None:
-                raise StoreUnavailable(f"the bucket {bucket} of {chat_id} is not there")
+                if bucket == 0:
+                    raise StoreUnavailable(f"the log of {chat_id} is not there")
+                bucket -= 1  # a snapshot may be torn: the chat knows of a bucket that its log has not
+                continue
             if not fence["is_closed"]:
                 return bucket, fence
             await self.open_next(chat_id, bucket, fence)
@@ -271,8 +307,7 @@ class CassandraChatStates:
             (KEEP_KEY, (chat_id, key["client_key"], key["stored_at"], key["sender_id"], key["message_id"]))
             for key in keys
         )
-        names = ("epoch", "revision", "sequence_counter", "written_through", "last_sequence", "listing")
-        values = [closed[name] for name in (*names, "published_through")]
+        values = [closed[name] for name in CARRIED_OVER]
 
         async def is_done() -> bool:
             found = await self.cassandra.row(READ_FENCE, chat_id, bucket + 1, is_serial=True)
@@ -326,7 +361,7 @@ class CassandraChatStates:
     async def _place(self, state: CassandraChatState, fence: Row) -> None:
         counter = fence["sequence_counter"]
         is_whole = counter is not None and counter == fence["written_through"]
-        if is_whole and (fence["last_sequence"] or 0) <= counter:
+        if is_whole and max(fence["last_sequence"] or 0, state.trimmed) <= counter:
             state.head = counter
             state.stray_through = state.trouble = None
             return
@@ -338,13 +373,13 @@ class CassandraChatStates:
         state.head, state.stray_through = last, None
         if state.trouble is None:
             assert state.counter is not None
-            start = state.bucket * self.bucket_positions
+            start = self.start_of(state)
             found = await self.positions(state.chat_id, start, state.counter)
             state.head, state.stray_through = dense_end(start, found), state.counter
 
     async def last_position(self, state: CassandraChatState) -> int:
         """The highest number in the log; there may be holes below it in two_phase."""
-        start = state.bucket * self.bucket_positions
+        start = self.start_of(state)
         cql = f"SELECT sequence FROM {LOG} WHERE chat_id = ? AND bucket = ? ORDER BY sequence DESC LIMIT 1"
         row = await self.cassandra.row(cql, state.chat_id, state.bucket)
         found = row["sequence"] if row is not None else None

@@ -167,6 +167,10 @@ class Cassandra:
             raise OutcomeUnknown("Cassandra gave no answer to a condition")
         return Cas(bool(rows[0][APPLIED]), rows)
 
+    async def repeat(self, *statements: Statement) -> Cas:
+        """A conditional write for callers that alone write there, and look again if it was not applied."""
+        return await self._until_done(lambda: self.cas(*statements))
+
     async def resolve(
         self, attempt: Callable[[], Awaitable[Cas]], is_done: Callable[[], Awaitable[bool]]
     ) -> Cas:

@@ -18,6 +18,9 @@ CONNECT_SECONDS_MAX = 10.0
 ANSWER_SECONDS_MAX = 4.0
 """Longer than the servers' own timeouts of 2 s: a server that answers late says what it knows."""
 DEFINE_SECONDS_MAX = 60.0
+HEARTBEAT_SECONDS = 2.0
+HEARTBEAT_SECONDS_MAX = 2.0
+"""A node that hangs with its connections open is left alone after so long without an answer."""
 ROWS_PER_PAGE = 1_000
 PROTOCOL_VERSION = 5
 """Of Cassandra 4.0 and later; it checks every frame, and a statement may name its keyspace."""
@@ -75,6 +78,8 @@ class CassandraConnection:
             ssl_context=address.tls,
             connect_timeout=CONNECT_SECONDS_MAX,
             control_connection_timeout=CONNECT_SECONDS_MAX,
+            idle_heartbeat_interval=HEARTBEAT_SECONDS,
+            idle_heartbeat_timeout=HEARTBEAT_SECONDS_MAX,
         )
         try:
             self._session = cluster.connect()

@@ -30,6 +30,9 @@ class LogCounters:
         chat = await cassandra.row(READ_CHAT, chat_id)
         bucket = (chat["bucket"] or 0) if chat is not None else 0
         fence = await cassandra.row(READ_FENCE, chat_id, bucket) or {}
+        while fence.get("is_closed") is None and bucket > 0:  # as in `find_open`
+            bucket -= 1
+            fence = await cassandra.row(READ_FENCE, chat_id, bucket) or {}
         while fence.get("is_closed"):
             following = await cassandra.row(READ_FENCE, chat_id, bucket + 1)
             if following is None or following["is_closed"] is None:
@@ -39,7 +42,7 @@ class LogCounters:
 
     async def read(self, chat_id: str) -> LogCounter:
         bucket, fence = await self.fence(chat_id)
-        start = bucket * self.states.bucket_positions
+        start = max(bucket * self.states.bucket_positions, fence.get("trimmed_through") or 0)
         if self.allocator is not None:
             return LogCounter(await self.allocator.last(chat_id), start)
         last = fence.get("sequence_counter")

@@ -84,6 +84,13 @@ class CassandraLanes:
         shards = await asyncio.gather(*(self._lanes.all(shard) for shard in range(SHARDS)))
         return [lane for lanes in shards for lane in lanes if lane.recipient.startswith(prefix)]
 
+    async def of_chat(self, chat_id: str) -> list[Lane]:
+        return [lane for lane in await self._lanes.all(_shard_of(chat_id)) if lane.chat_id == chat_id]
+
+    async def put(self, lane: Lane) -> None:
+        """As it is, whatever is there."""
+        await self._lanes.change(*_lane_key(lane.chat_id, lane.recipient), change=lambda _: lane)
+
     async def claim(self, chat_id: str, recipient: str, claim: LaneClaim, now_ms: int) -> Lane | None:
         before = await self._lanes.get(*_lane_key(chat_id, recipient))
         if before is None or before.due_ms > now_ms:
@@ -137,6 +144,10 @@ class CassandraDeadLetters:
 
     async def add(self, letter: DeadLetter) -> bool:
         return await self._letters.add(*_letter_key(letter.dlq_id), record=letter)
+
+    async def put(self, letter: DeadLetter) -> None:
+        """As it is, whatever is there."""
+        await self._letters.change(*_letter_key(letter.dlq_id), change=lambda _: letter)
 
     async def find(self, selection: Selection, before_id: str, limit: int) -> list[DeadLetter]:
         found = [one for one in await self._selected(selection) if not before_id or one.dlq_id < before_id]
@@ -231,11 +242,15 @@ class CassandraWebhooks:
 
 
 def _lane_key(chat_id: str, recipient: str) -> tuple[int, str, str]:
-    return zlib.crc32(chat_id.encode()) % SHARDS, recipient, chat_id
+    return _shard_of(chat_id), recipient, chat_id
 
 
 def _letter_key(dlq_id: str) -> tuple[int, str]:
-    return zlib.crc32(dlq_id.encode()) % SHARDS, dlq_id
+    return _shard_of(dlq_id), dlq_id
+
+
+def _shard_of(name: str) -> int:
+    return zlib.crc32(name.encode()) % SHARDS
 
 
 def _place(letter: DeadLetter) -> tuple[str, str, int]:

@@ -30,7 +30,7 @@ RACE_PAUSE_SECONDS_MAX = 0.1
 
 BEGIN = (
     f"UPDATE {LOG} SET is_closed = false, epoch = ?, revision = ?, pending = ?, sequence_counter = 0,"
-    " written_through = 0, last_sequence = 0, published_through = 0"
+    " written_through = 0, last_sequence = 0, published_through = 0, trimmed_through = 0"
     " WHERE chat_id = ? AND bucket = 0 IF is_closed = null"
 )
 TAKE_DIRECT = f"UPDATE {DIRECT_CHATS} SET chat_id = ? WHERE direct_key = ? IF chat_id = null AND revision = ?"

@@ -29,6 +29,12 @@ PUT_CHAT = f"INSERT INTO {CHATS} (chat_id, record, direct_key, bucket) VALUES (?
 SET_COUNTS = f"UPDATE {CHATS} USING TIMESTAMP ? SET member_count = ?, owner_count = ? WHERE chat_id = ?"
 SET_TITLE = f"UPDATE {CHATS} USING TIMESTAMP ? SET title = ?, updated_at = ? WHERE chat_id = ?"
 SET_RECEIPTS = f"UPDATE {CHATS} USING TIMESTAMP ? SET read_receipts = ?, updated_at = ? WHERE chat_id = ?"
+SET_ANNOUNCEMENTS = (
+    f"UPDATE {CHATS} USING TIMESTAMP ? SET announcement_only = ?, updated_at = ? WHERE chat_id = ?"
+)
+SET_SLOW_MODE = (
+    f"UPDATE {CHATS} USING TIMESTAMP ? SET slow_mode_seconds = ?, updated_at = ? WHERE chat_id = ?"
+)
 PUT_MEMBER = (
     f"INSERT INTO {MEMBERSHIPS} (chat_id, user_id, role, joined_at, joined_sequence)"
     " VALUES (?, ?, ?, ?, ?) USING TIMESTAMP ?"
@@ -77,6 +83,8 @@ class Effects(Struct, omit_defaults=True):
     """Members, and owners among them."""
     title: str | None = None
     read_receipts: ReadReceipts | None = None
+    announcement_only: bool | None = None
+    slow_mode_seconds: int | None = None
     updated_at: str = ""
 
 
@@ -113,6 +121,10 @@ def statements(effects: Effects) -> list[Statement]:
         found.append((SET_TITLE, (time, effects.title, effects.updated_at, chat_id)))
     if effects.read_receipts is not None:
         found.append((SET_RECEIPTS, (time, effects.read_receipts.value, effects.updated_at, chat_id)))
+    if effects.announcement_only is not None:
+        found.append((SET_ANNOUNCEMENTS, (time, effects.announcement_only, effects.updated_at, chat_id)))
+    if effects.slow_mode_seconds is not None:
+        found.append((SET_SLOW_MODE, (time, effects.slow_mode_seconds, effects.updated_at, chat_id)))
     if effects.created is not None:
         found.append((PUT_CHAT, (chat_id, _encode_chat(effects.created), effects.direct_key, time)))
     return found
@@ -135,12 +147,16 @@ async def _end_joining(cassandra: Cassandra, chat_id: str, one: JoinedMember) ->
 
 def chat_in(row: Row) -> StoredChat:
     chat = _decode_chat(row["record"])
+    if row["epoch"] is not None:
+        chat = replace(chat, epoch=max(chat.epoch, row["epoch"]))
     if row["updated_at"] is None:
         return chat
-    receipts = row["read_receipts"]
+    receipts, announces, slow = row["read_receipts"], row["announcement_only"], row["slow_mode_seconds"]
     return replace(
         chat,
         title=chat.title if row["title"] is None else row["title"],
         read_receipts=chat.read_receipts if receipts is None else ReadReceipts(receipts),
+        announcement_only=chat.announcement_only if announces is None else announces,
+        slow_mode_seconds=chat.slow_mode_seconds if slow is None else slow,
         updated_at=row["updated_at"],
     )

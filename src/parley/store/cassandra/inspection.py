@@ -18,6 +18,7 @@ from parley.errors import ConfigError
 from parley.model import ChatType, Role
 from parley.store.cassandra.chat_state import READ_CHAT, READ_KEYS, READ_USER
 from parley.store.cassandra.client import is_key
+from parley.store.cassandra.cold_tier import mark_in
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.directory import READ_MEMBERS, READ_ROLE
@@ -97,6 +98,8 @@ class CassandraInspection:
             direct_key=key,
             is_keyed=not is_direct or (direct is not None and direct["chat_id"] == chat.chat_id),
             resolved_through=max(start, fence.get("resolved_through") or 0),
+            trimmed_through=row["trimmed_through"] or 0,
+            archive=mark_in(row),
         )
 
     # Members
@@ -127,21 +130,26 @@ class CassandraInspection:
     async def log(self, chat: ChatRow) -> AsyncIterator[LogChunk]:
         """The counter is read before the entries: numbers that were written by then must be there."""
         await self._open()
-        before, bucket, held = await self._counters.read(chat.chat_id), 0, list[EntryRow]()
+        before, held = await self._counters.read(chat.chat_id), list[EntryRow]()
+        bucket, trimmed = self._states.bucket_of(chat.trimmed_through + 1), chat.trimmed_through
         while True:
             last, _ = await self._counters.fence(chat.chat_id)
             keys = await self._keys_in(chat.chat_id, bucket)
             certain = max(before.written, chat.resolved_through, last * self._states.bucket_positions)
             async for rows in self._rows.pages(chat.chat_id, bucket, ROWS_PER_PAGE):
                 if held:
-                    yield LogChunk(held, certain_through=certain)
-                held = [await self._entry(chat.chat_id, row, keys, bucket < last) for row in rows]
+                    yield LogChunk(held, certain_through=certain, trimmed_through=trimmed)
+                # Read after the rows: what is missing among them was trimmed by then.
+                trimmed = await self._rows.trimmed(chat.chat_id)
+                kept = [row for row in rows if row["sequence"] > trimmed]
+                held = [await self._entry(chat.chat_id, row, keys, bucket < last) for row in kept]
             if bucket >= last:
                 break
             bucket += 1
         after = await self._counters.read(chat.chat_id)
         given = after.written if self._counters.is_atomic else after.last or 0
-        yield LogChunk(held, certain_through=certain, end=CounterRow(after.last, given_through=given))
+        end = CounterRow(after.last, given_through=given)
+        yield LogChunk(held, certain_through=certain, trimmed_through=trimmed, end=end)
 
     async def _keys_in(self, chat_id: str, bucket: int) -> dict[bytes, int]:
         rows = await self._cassandra.rows(READ_KEYS, chat_id, bucket)
@@ -184,6 +192,8 @@ class CassandraInspection:
 
     async def _key(self, chat_id: str, key: Row) -> KeyRow:
         row = await self._rows.at(chat_id, key["stored_at"])
+        if row is None and key["stored_at"] <= await self._rows.trimmed(chat_id):
+            return KeyRow(key["client_key"], key["stored_at"], True, key["message_id"] or "")
         entry = _decoded(row["wire"])[0] if row is not None else None
         own = ids.client_key(entry.client_message_id or "") if entry is not None else None
         agrees = row is not None and (
@@ -218,16 +228,25 @@ class CassandraInspection:
         else:
             read = row["read_up_to"] or 0
         acked, chat_id = row["last_acked_sequence"] or 0, row["chat_id"]
-        is_stored = acked < 1 or await self._rows.at(chat_id, acked) is not None
-        found = PositionRow(table, chat_id, whose, acked, read, is_stored)
-        if not is_stored or (read > 0 and await self._rows.at(chat_id, read) is None):
+        found = PositionRow(
+            table, chat_id, whose, acked, read, is_stored=await self._is_stored(chat_id, acked)
+        )
+        if not found.is_stored or not await self._is_stored(chat_id, read):
             found.log_end = await self._log_end(chat_id)
-            found.is_stored = is_stored or await self._cassandra.row(READ_CHAT, chat_id) is None
+            if not found.is_stored:
+                found.is_stored = await self._cassandra.row(READ_CHAT, chat_id) is None
         return found
+
+    async def _is_stored(self, chat_id: str, sequence: int) -> bool:
+        """Whether a position is in its log, or was trimmed from it; also before its first."""
+        if sequence < 1 or await self._rows.at(chat_id, sequence) is not None:
+            return True
+        return sequence <= await self._rows.trimmed(chat_id)
 
     async def _log_end(self, chat_id: str) -> int:
         bucket, _ = await self._counters.fence(chat_id)
-        return await self._states.last_position(self._states.new_state(chat_id, bucket))
+        last = await self._states.last_position(self._states.new_state(chat_id, bucket))
+        return max(last, await self._rows.trimmed(chat_id))
 
     # What only this engine can break
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NoReturn
 
 from parley.concurrency import map_concurrently
-from parley.errors import STORE_UNAVAILABLE, OutcomeUnknown, StoreError, StoreUnavailable
+from parley.errors import STORE_UNAVAILABLE, EntriesTrimmed, OutcomeUnknown, StoreError, StoreUnavailable
 from parley.model import AppendResult, Draft, Head, Outcome, Page, Persisted
 from parley.store.cassandra.append import AppendPlanner, KeptAppend
 from parley.store.cassandra.atomic import CassandraAtomicAppends
 from parley.store.cassandra.client import is_key
 from parley.store.cassandra.prefixes import CassandraPrefixes
-from parley.store.cassandra.schema import CHATS
+from parley.store.cassandra.schema import CHATS, IMPORTED_IDS
 from parley.store.cassandra.two_phase import CassandraTwoPhaseAppends
 from parley.store.entries import place_in, tag_of
 from parley.store.log_telemetry import NOT_TRACED, count_appended, trace_heads
@@ -19,6 +20,8 @@ from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_
 from parley.telemetry import Metrics
 
 CHATS_AT_ONCE_MAX = 64
+
+READ_IMPORTED = f"SELECT chat_id, sequence FROM {IMPORTED_IDS} WHERE message_id = ?"
 
 
 class CassandraLog:
@@ -90,7 +93,7 @@ class CassandraLog:
         if after < until:
             rows = fitting(contiguous(await self._stretch(chat_id, after, until), after))
             if not rows:
-                raise StoreUnavailable(f"{chat_id} has nothing at {after + 1}")
+                await self._refuse(chat_id, after + 1)
         return page_of(chat_id, head.epoch, rows, after, head.sequence)
 
     async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
@@ -101,9 +104,15 @@ class CassandraLog:
             found = await self._stretch(chat_id, max(0, end - 1 - limit), end - 1, forward=False)
             rows = fitting(contiguous_down(found, end))
             if not rows:
-                raise StoreUnavailable(f"{chat_id} has nothing at {end - 1}")
+                await self._refuse(chat_id, end - 1)
         rows.reverse()
         return page_of(chat_id, head.epoch, rows, end - 1 - len(rows), head.sequence)
+
+    async def _refuse(self, chat_id: str, missing: int) -> NoReturn:
+        """Nothing is at this position, which the log has: it was trimmed, or lost."""
+        if missing <= await self._rows.trimmed(chat_id):
+            raise EntriesTrimmed((chat_id, missing))
+        raise StoreUnavailable(f"{chat_id} has nothing at {missing}")
 
     async def _stretch(self, chat_id: str, after: int, until: int, *, forward: bool = True) -> list[Row]:
         rows = await self._rows.rows(chat_id, after, until, "wire", forward=forward)
@@ -136,7 +145,11 @@ class CassandraLog:
         if state is None:
             return None
         key = (await self._rows.keys(state, [client_key])).get(client_key)
-        row = await self._rows.at(chat_id, key.sequence) if key is not None else None
+        if key is None:
+            return None
+        row = await self._rows.at(chat_id, key.sequence)
+        if row is None and key.sequence <= await self._rows.trimmed(chat_id):
+            raise EntriesTrimmed((chat_id, key.sequence))
         return None if row is None else row["wire"]
 
     async def find_message(self, message_id: str, chat_ids: Sequence[str] | None) -> tuple[str, int] | None:
@@ -145,20 +158,26 @@ class CassandraLog:
         if place is None:
             return None
         tag, sequence = place
-        if chat_ids is not None:
-            return await self._find_in(message_id, sequence, tag, chat_ids)
-        async for rows in self._states.cassandra.pages(f"SELECT chat_id FROM {CHATS}"):
-            found = await self._find_in(message_id, sequence, tag, [row["chat_id"] for row in rows])
-            if found is not None:
-                return found
+        named = _tagged(chat_ids or (), tag)
+        if chat_ids is None:
+            async for rows in self._states.cassandra.pages(f"SELECT chat_id FROM {CHATS}"):
+                named += _tagged([row["chat_id"] for row in rows], tag)
+        places = [(chat_id, sequence) for chat_id in named]
+        imported = await self._states.cassandra.row(READ_IMPORTED, message_id)
+        if imported is not None and (chat_ids is None or imported["chat_id"] in chat_ids):
+            places.append((imported["chat_id"], imported["sequence"]))
+        archived: list[tuple[str, int]] = []
+        for chat_id, at in places:
+            row = await self._rows.at(chat_id, at)
+            if row is not None and row["message_id"] == message_id:
+                return chat_id, at
+            if row is None and at <= await self._rows.trimmed(chat_id):
+                archived.append((chat_id, at))
+        if archived:
+            raise EntriesTrimmed(*archived)
         return None
 
-    async def _find_in(
-        self, message_id: str, sequence: int, tag: int, chat_ids: Sequence[str]
-    ) -> tuple[str, int] | None:
-        for chat_id in chat_ids:
-            if is_key(chat_id) and tag_of(chat_id) == tag:
-                row = await self._rows.at(chat_id, sequence)
-                if row is not None and row["message_id"] == message_id:
-                    return chat_id, sequence
-        return None
+
+def _tagged(chat_ids: Sequence[str], tag: int) -> list[str]:
+    """Those of which an id with this tag can be."""
+    return [chat_id for chat_id in chat_ids if is_key(chat_id) and tag_of(chat_id) == tag]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from parley.store.cassandra.chat_state import KEYS_AT, NO_KEY, CassandraChatState, CassandraChatStates
 from parley.store.cassandra.connection import Row, Statement
-from parley.store.cassandra.schema import KEYS, LOG
+from parley.store.cassandra.schema import CHATS, KEYS, LOG
 from parley.store.chat_append import Placed
 from parley.store.entries import encode_entry
 from parley.wire.frames import Entry
@@ -24,6 +24,11 @@ PUT_VOID = (
     f"INSERT INTO {LOG} (chat_id, bucket, sequence, client_key, kind) VALUES (?, ?, ?, ?, '{VOID}')"
     " IF NOT EXISTS"
 )
+SEAL = (
+    f"UPDATE {LOG} SET kind = '{VOID}' WHERE chat_id = ? AND bucket = ? AND sequence = ? AND client_key = ?"
+    " IF kind = null AND trimmed_through < ?"
+)
+"""A void alone: nothing may be there, and nothing may have been there and trimmed."""
 PUT_KEY = (
     f"INSERT INTO {LOG} (chat_id, bucket, sequence, client_key, stored_at, sender_id, message_id)"
     f" VALUES (?, ?, {KEYS_AT}, ?, ?, ?, ?) IF NOT EXISTS"
@@ -39,6 +44,9 @@ READ_OPEN_KEYS = (
 READ_CLOSED_KEY = (
     f"SELECT client_key, stored_at, sender_id, message_id FROM {KEYS} WHERE chat_id = ? AND client_key = ?"
 )
+
+
+READ_TRIMMED = f"SELECT trimmed_through FROM {CHATS} WHERE chat_id = ?"
 
 
 class StoredKey(NamedTuple):
@@ -109,6 +117,11 @@ class LogRows:
         if sequence < 1:
             return None
         return await self._cassandra.row(READ_AT, chat_id, self._states.bucket_of(sequence), sequence)
+
+    async def trimmed(self, chat_id: str) -> int:
+        """Up to here the log is in the cold tier alone."""
+        row = await self._cassandra.row(READ_TRIMMED, chat_id)
+        return 0 if row is None else int(row["trimmed_through"] or 0)
 
     async def keys(self, state: CassandraChatState, keys: Iterable[bytes]) -> dict[bytes, StoredKey]:
         """Those of these ids that are in the log. `state.bucket` was open when the caller's head was read.

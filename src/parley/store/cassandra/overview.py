@@ -28,8 +28,15 @@ from parley.wire.limits import UNREAD_MAX
 
 READ_ROWS = f"SELECT * FROM {DELIVERY} WHERE user_id = ?"
 VOIDS_PER_READ_MAX = 256
-RISING = ("joined_sequence", "left_sequence", "last_acked_sequence", "read_up_to", "setting_changes")
-"""Each of these only rises, so their sum is another after every change."""
+RISING = (
+    "joined_sequence",
+    "left_sequence",
+    "last_acked_sequence",
+    "read_up_to",
+    "setting_changes",
+    "copied_at",
+)
+"""Each of these only rises, so their sum is another after every change, and after a copy."""
 
 
 class CassandraOverviews(ComparedOverviews):
@@ -69,6 +76,8 @@ class CassandraOverviews(ComparedOverviews):
             rows = await self._log_rows.rows(
                 at.row.chat_id, max(0, until - limit), until, "kind, wire", forward=False
             )
+            if not rows:
+                return None  # they were trimmed
             for row in rows:
                 if row["kind"] != VOID:
                     entry: bytes | None = row["wire"]
@@ -81,10 +90,14 @@ class CassandraOverviews(ComparedOverviews):
         counted, at = 0, after
         while at < head and counted <= UNREAD_MAX:
             until = min(head, at + UNREAD_MAX + 1 - counted)
-            rows = await self._log_rows.rows(chat_id, at, until, "kind, sender_id")
-            counted += sum(row["kind"] == Kind.MESSAGE.value and row["sender_id"] != user_id for row in rows)
-            at = until
+            rows = await self._log_rows.rows(chat_id, at, until, "kind, sender_id, is_deleted")
+            counted += sum(_is_unread(row, user_id) for row in rows)
+            at = until if rows else max(until, await self._log_rows.trimmed(chat_id))
         return counted
+
+
+def _is_unread(row: Row, user_id: str) -> bool:
+    return row["kind"] == Kind.MESSAGE.value and row["sender_id"] != user_id and not row["is_deleted"]
 
 
 def _row(row: Row) -> OverviewRow:

@@ -74,10 +74,11 @@ class CassandraRepairs:
         counter = await self._counters.read(chat_id)
         if counter.last is None or not self.may_raise:
             return counter.last is None
-        return counter.last < (await self._log_ends(chat_id))[0]
+        ends = await self._log_ends(chat_id)
+        return counter.last < max(ends[0], await self._rows.trimmed(chat_id))
 
     async def traces(self, chat_id: str) -> Traces:
-        await self._chat(chat_id)
+        chat = await self._chat(chat_id)
         last, last_entry = await self._log_ends(chat_id)
         bucket, _ = await self._counters.fence(chat_id)
         keys = await self._cassandra.rows(READ_KEYS, chat_id, bucket)
@@ -88,6 +89,7 @@ class CassandraRepairs:
             entries=last_entry,
             voids=last if last > last_entry else 0,
             keys=max((key["stored_at"] for key in keys), default=0),
+            trimmed=max(chat["archived_through"] or 0, chat["trimmed_through"] or 0),
             device_cursors=reported.devices,
             delivery_state=reported.people,
         )
@@ -115,11 +117,11 @@ class CassandraRepairs:
         return reported
 
     async def _log_ends(self, chat_id: str) -> tuple[int, int]:
-        """The highest position of a log, and the highest that is not void."""
+        """The highest position that is there of a log, and the highest that is not void."""
         bucket, _ = await self._counters.fence(chat_id)
-        end, last = self._states.end_of(bucket), 0
-        while end > 0:
-            start = max(0, end - POSITIONS_PER_READ)
+        end, last, trimmed = self._states.end_of(bucket), 0, await self._rows.trimmed(chat_id)
+        while end > trimmed:
+            start = max(trimmed, end - POSITIONS_PER_READ)
             for row in await self._rows.rows(chat_id, start, end, "kind", forward=False):
                 last = max(last, row["sequence"])
                 if row["kind"] != VOID:

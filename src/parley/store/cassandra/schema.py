@@ -11,7 +11,11 @@ from collections.abc import Callable
 from parley.errors import ConfigError
 from parley.store.cassandra.client import Cassandra
 
-VERSION = 1
+VERSION = 3
+"""2: copies, archives, removed bodies. Tables of version 1 were for trying, and are not changed. 3: links and
+reports, who may post in a group, what became of messages, files."""
+UPGRADED_FROM = 2
+"""The oldest version that `parley store init` brings up to date."""
 BUCKET_POSITIONS = 4_096
 """Positions of a log in one partition: with keys, and messages of some hundred bytes, a few megabytes."""
 INIT = "run parley store init"
@@ -33,11 +37,11 @@ def _define(name: str, columns: str) -> str:
 LOG = _define(
     "log",
     """chat_id text, bucket int, sequence bigint, client_key blob,
-    is_closed boolean static, epoch int static, revision text static, pending blob static,
+    is_closed boolean static, epoch bigint static, revision text static, pending blob static,
     sequence_counter bigint static, written_through bigint static, last_sequence bigint static,
     resolved_through bigint static, listing text static, published_through bigint static,
-    recovered_at text static, recovered_from_sequence bigint static,
-    kind text, sender_id text, message_id text, wire blob, stored_at bigint,
+    recovered_at text static, recovered_from_sequence bigint static, trimmed_through bigint static,
+    kind text, sender_id text, message_id text, wire blob, is_deleted boolean, stored_at bigint,
     PRIMARY KEY ((chat_id, bucket), sequence, client_key)""",
 )
 """Entries and voids by position, the keys of their clients at sequence 0, and the fence in static columns."""
@@ -56,9 +60,13 @@ LOG_HASHES = _define(
 CHATS = _define(
     "chats",
     """chat_id text PRIMARY KEY, record blob, direct_key text, title text, read_receipts text,
-    updated_at text, member_count int, owner_count int, bucket int, fanout text""",
+    updated_at text, member_count int, owner_count int, bucket int, fanout text, epoch bigint,
+    archived_through bigint, trimmed_through bigint, archive_version bigint, archive_manifest text,
+    is_trimming boolean, retention_days int, is_held boolean,
+    announcement_only boolean, slow_mode_seconds int""",
 )
-"""Chats: what never changes (`record`), and what changes write. `bucket`: one that was open once."""
+"""Chats: what never changes (`record`), and what changes write. `bucket`: one that was open once. `epoch`: of
+a later life of the store. From `archived_through` on, conditions write."""
 MEMBERSHIPS = _define(
     "chat_memberships",
     """chat_id text, user_id text, role text, joined_at text, joined_sequence bigint,
@@ -68,10 +76,11 @@ DELIVERY = _define(
     "delivery_state",
     """user_id text, chat_id text, has_left boolean, left_sequence bigint, joined_sequence bigint,
     is_unasked boolean, last_acked_sequence bigint, delivered_at text, read_up_to bigint, read_at text,
-    muted_until text, notify text, setting_changes int,
+    muted_until text, notify text, setting_changes int, copied_at bigint,
     PRIMARY KEY ((user_id), chat_id)""",
 )
-"""A person's own row of a chat: whether they left, how far they are, whether it is muted."""
+"""A person's own row of a chat: whether they left, how far they are, whether it is muted. `copied_at`: in
+seconds, if a copy has put it here."""
 DEVICES = _define(
     "user_device_cursors",
     """user_id text, device_id text, chat_id text, last_acked_sequence bigint,
@@ -100,6 +109,22 @@ CHAT_INVITATIONS = _define("chat_invitations", "chat_id text, user_id text, PRIM
 DIRECT_CHATS = _define("direct_chats", "direct_key text PRIMARY KEY, chat_id text, revision text")
 """Which chat is the direct chat of two people. A block moves the revision."""
 DELETIONS = _define("account_deletions", "user_id text PRIMARY KEY, since_ms bigint, username text")
+ERASURES = _define("erasures", "user_id text PRIMARY KEY, since_ms bigint")
+"""People whose bodies are still to be removed."""
+IMPORTED_IDS = _define("imported_ids", "message_id text PRIMARY KEY, chat_id text, sequence bigint")
+"""Where messages are whose ids do not lead to their places: they were copied here."""
+AMENDMENTS = _define(
+    "amendments",
+    """chat_id text, client_key blob, since_ms bigint, target bigint,
+    PRIMARY KEY ((chat_id), client_key, since_ms)""",
+)
+"""What is being done to messages, and not finished."""
+MESSAGE_MARKS = _define(
+    "message_marks",
+    """chat_id text, target bigint, name text, sequence bigint, is_on boolean,
+    PRIMARY KEY ((chat_id, target), name)""",
+)
+"""The edits, replies and reactions of messages. The time of each write is its `sequence`."""
 AUDIT = _define("audit", "list text, audit_id text, record blob, PRIMARY KEY ((list), audit_id)")
 UNPUBLISHED = _define(
     "unpublished",
@@ -114,6 +139,20 @@ DEAD_LETTERS = _define(
     "dead_letters", "shard_no int, dlq_id text, record blob, PRIMARY KEY ((shard_no), dlq_id)"
 )
 WEBHOOKS = _define("webhooks", "list text, webhook_id text, record blob, PRIMARY KEY ((list), webhook_id)")
+API_TOKENS = _define("api_tokens", "list text, token_id text, record blob, PRIMARY KEY ((list), token_id)")
+BOOKS = _define("books", "book text, record_id text, record blob, PRIMARY KEY ((book), record_id)")
+"""Links of operators, reports of messages and of erasures: few of each, in order."""
+EXTERNAL_IDS = _define("external_ids", "key text PRIMARY KEY, record blob")
+"""Whose account belongs to a person of another system."""
+ATTACHMENTS = _define(
+    "attachments", "chat_id text, attachment_id text, record blob, PRIMARY KEY ((chat_id), attachment_id)"
+)
+"""The files that messages refer to."""
+ATTACHMENT_LISTS = _define(
+    "attachment_lists",
+    "list text, attachment_id text, record blob, PRIMARY KEY ((list), attachment_id)",
+)
+"""Which files a person has, and which the sweep must look at."""
 PUSH_DEVICES = _define("push_devices", "user_id text PRIMARY KEY, record blob")
 PUSH_OUTCOMES = _define(
     "push_outcomes",
@@ -128,11 +167,16 @@ PUSH_RUNG = _define(
 SCHEMA = _define("parley_schema", "name text PRIMARY KEY, version int, bucket_positions int, value text")
 """The version of these tables, the size of a bucket, and keys of the server."""
 
+ADDED_COLUMNS = {CHATS: {"announcement_only": "boolean", "slow_mode_seconds": "int"}}
+"""Columns that tables of an older version lack."""
+OPTIONS = {AMENDMENTS: " WITH gc_grace_seconds = 3600"}
+"""Notes come and go, and all of them are read every minute. One that comes back does no harm."""
 ONE_LIST = "all"
 """The partition of a table that has one."""
 MARK = "parley"
 """The row in `SCHEMA` that holds the version."""
 DESCRIBE = "SELECT table_name FROM system_schema.tables WHERE keyspace_name = ?"
+DESCRIBE_COLUMNS = "SELECT column_name FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?"
 READ_MARK = f"SELECT version, bucket_positions FROM {SCHEMA} WHERE name = ?"
 
 
@@ -157,13 +201,32 @@ async def create_tables(
         await _check_not_newer(cassandra)
     made = [name for name in TABLES if name not in existing]
     for name in made:
-        await cassandra.define(f"CREATE TABLE IF NOT EXISTS {name} ({TABLES[name]})")
+        await cassandra.define(f"CREATE TABLE IF NOT EXISTS {name} ({TABLES[name]}){OPTIONS.get(name, '')}")
         report(f"{keyspace}.{name}: created")
     for name in existing & TABLES.keys():
+        await _add_columns(cassandra, name)
         report(f"{keyspace}.{name}: already exists")
     mark = f"INSERT INTO {SCHEMA} (name, version, bucket_positions) VALUES (?, ?, ?) IF NOT EXISTS"
     await cassandra.cas((mark, (MARK, VERSION, bucket_positions)))
+    await _raise_version(cassandra, report)
     return [f"{keyspace}.{name}" for name in made]
+
+
+async def _add_columns(cassandra: Cassandra, table: str) -> None:
+    """Those that an older version lacks."""
+    there = {row["column_name"] for row in await cassandra.rows(DESCRIBE_COLUMNS, cassandra.keyspace, table)}
+    for name, kind in ADDED_COLUMNS.get(table, {}).items():
+        if name not in there:
+            await cassandra.define(f"ALTER TABLE {table} ADD {name} {kind}")
+
+
+async def _raise_version(cassandra: Cassandra, report: Report) -> None:
+    """Last of all, as with new tables: before that, no server of this version starts on them."""
+    mark = await cassandra.row(READ_MARK, MARK)
+    if mark is not None and UPGRADED_FROM <= mark["version"] < VERSION:
+        raising = f"UPDATE {SCHEMA} SET version = ? WHERE name = ? IF version = ?"
+        await cassandra.cas((raising, (VERSION, MARK, mark["version"])))
+        report(f"upgraded from version {mark['version']} to {VERSION}")
 
 
 async def table_names(cassandra: Cassandra) -> set[str]:
@@ -185,6 +248,13 @@ async def check_tables(cassandra: Cassandra) -> int:
     if mark is None:
         raise ConfigError(f"{where} is incomplete: {INIT}")
     await _check_not_newer(cassandra)
+    if UPGRADED_FROM <= mark["version"] < VERSION:
+        raise ConfigError(f"{where} has the old version {mark['version']}: {INIT}")
+    if mark["version"] < VERSION:
+        raise ConfigError(
+            f"{where} has version {mark['version']}, which was for trying only:"
+            f" name a new keyspace, and {INIT}"
+        )
     return int(mark["bucket_positions"])
 
 

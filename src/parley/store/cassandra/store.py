@@ -10,20 +10,26 @@ from parley.clock import Clock
 from parley.core.jobs import Job
 from parley.errors import ConfigError, StoreError
 from parley.ids import EVENT, Ids
-from parley.model import Head
+from parley.model import ErasureReport, Head, Link, MessageReport
+from parley.store.books import ERASURE_REPORTS, LINKS, REPORTS
 from parley.store.cassandra.account_admin import CassandraAccountAdmin, CassandraAuditLog
 from parley.store.cassandra.accounts import CassandraAccounts
+from parley.store.cassandra.amendments import CassandraAmendments
 from parley.store.cassandra.append import MESSAGES_PER_BATCH_MAX, AppendPlanner
 from parley.store.cassandra.atomic import CassandraAtomicAppends
+from parley.store.cassandra.attachments import CassandraAttachments
 from parley.store.cassandra.batches import ChatBatches
+from parley.store.cassandra.books import CassandraBook
 from parley.store.cassandra.chat_state import CassandraChatStates
 from parley.store.cassandra.client import Cassandra
+from parley.store.cassandra.cold_tier import CassandraColdTier, CassandraErasures
 from parley.store.cassandra.consents import Consents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.cursors import CassandraCursors
 from parley.store.cassandra.deliveries import CassandraDeliveries
 from parley.store.cassandra.diagnosis import diagnose
 from parley.store.cassandra.directory import CassandraDirectory
+from parley.store.cassandra.identities import CassandraApiTokens, CassandraExternalIds
 from parley.store.cassandra.inspection import CassandraInspection
 from parley.store.cassandra.invitations import CassandraInvitations
 from parley.store.cassandra.listing import CassandraListing
@@ -34,12 +40,16 @@ from parley.store.cassandra.outbox import CassandraOutbox
 from parley.store.cassandra.overview import CassandraOverviews
 from parley.store.cassandra.prefixes import CassandraPrefixes
 from parley.store.cassandra.push import CassandraPush
+from parley.store.cassandra.record_rows import RecordRows
 from parley.store.cassandra.relations import CassandraRelations
 from parley.store.cassandra.repairs import CassandraRepairs
 from parley.store.cassandra.schema import BUCKET_POSITIONS, check_tables, create_tables
+from parley.store.cassandra.transfer import CassandraTransfer, copy_mark
 from parley.store.cassandra.two_phase import CassandraTwoPhaseAppends, Hold
-from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching, Subscriptions
+from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching
+from parley.store.records import NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
+from parley.store.subscriptions import Subscriptions
 from parley.telemetry import Metrics
 
 SEAL_AFTER_MS = 10_000
@@ -65,9 +75,6 @@ class CassandraStore:
     """
 
     feed = None
-    transfer = None
-    cold_tier = None
-    erasures = None
 
     def __init__(
         self,
@@ -122,6 +129,11 @@ class CassandraStore:
             cassandra, states, self.accounts, consents, clock, chat_ids_of
         )
         self.audit = CassandraAuditLog(cassandra)
+        self.api_tokens = CassandraApiTokens(cassandra)
+        self.external_ids = CassandraExternalIds(cassandra)
+        self.links = CassandraBook(cassandra, LINKS, Link)
+        self.reports = CassandraBook(cassandra, REPORTS, MessageReport)
+        self.erasure_reports = CassandraBook(cassandra, ERASURE_REPORTS, ErasureReport)
         self.relations = CassandraRelations(cassandra, states, consents, chat_ids_of)
         self.member_states = CassandraMemberStates(cassandra)
         self.push = CassandraPush(cassandra)
@@ -132,6 +144,12 @@ class CassandraStore:
         self.listing = CassandraListing(cassandra, self._connect, counters, clock)
         self.inspection = CassandraInspection(counters, planner.rows, self._connect)
         self.repairs = CassandraRepairs(counters, prefixes, planner.rows, self._connect, clock)
+        kept = RecordRows(counters, self.accounts, consents, self.deliveries, self.push, clock)
+        self.transfer = CassandraTransfer(kept, self._connect, counters, consents, clock)
+        self.cold_tier = CassandraColdTier(states, self.deliveries.lanes)
+        self.attachments = CassandraAttachments(cassandra, clock)
+        self.erasures = CassandraErasures(cassandra)
+        self.amendments = CassandraAmendments(states)
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
         return await self.log.heads(chat_ids)
@@ -152,6 +170,8 @@ class CassandraStore:
 
     async def open(self) -> None:
         await self._connect()
+        if is_unfinished(await copy_mark(self.cassandra)):
+            raise ConfigError(NOT_FINISHED)
         if self.allocator is not None:
             try:
                 await self.allocator.last(PROBE_CHAT)

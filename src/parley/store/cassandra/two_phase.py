@@ -14,29 +14,28 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from parley.errors import (
-    COUNTER_INCONSISTENT,
-    COUNTER_MISSING,
-    CounterMissingError,
-    InconsistentCounterError,
     OutcomeUnknown,
     Refusal,
     StoreError,
     StoreUnavailable,
 )
-from parley.model import AccountState, Appended, StoredEntry
+from parley.model import AccountState, StoredEntry
 from parley.store.cassandra.append import AppendPlan, AppendPlanner, KeptAppend
 from parley.store.cassandra.batches import ChatBatches, Withdrawn
 from parley.store.cassandra.chat_state import CassandraChatState
 from parley.store.cassandra.prefixes import CassandraPrefixes
-from parley.store.chat_append import Attempt
+from parley.store.chat_append import Attempt, is_restricted
 from parley.store.log_telemetry import trace_allocated, trace_races
 from parley.store.ports import Allocator
-from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.store.two_phase import (
+    ROUNDS_MAX,
+    VISIBLE_LOOK_SECONDS,
+    VISIBLE_LOOK_SECONDS_MAX,
+    allocate,
+    await_visible,
+    seal_given_up,
+)
 from parley.telemetry import Metrics
-
-ROUNDS_MAX = 20
-VISIBLE_LOOK_SECONDS = 0.02
-VISIBLE_LOOK_SECONDS_MAX = 0.25
 
 KeptAttempt = Attempt[AppendPlan]
 Hold = Callable[[str], Awaitable[None] | None]
@@ -74,7 +73,7 @@ class CassandraTwoPhaseAppends:
                 await self._write_all(append, state, give_up_at)
         except StoreError as error:
             failure = error
-        await self._await_visible(append, state, give_up_at)
+        await await_visible(self._prefixes, append, state, give_up_at)
         if failure is not None:
             raise failure
 
@@ -113,23 +112,11 @@ class CassandraTwoPhaseAppends:
             self._prefixes.give_back(state.chat_id, numbers)
 
     async def _allocate(self, state: CassandraChatState, count: int) -> list[int] | Refusal:
-        """Numbers that no other append has, or why there are none."""
-        started = self._metrics.now()
-        try:
-            last = await self._allocator.allocate(state.chat_id, count, state.head)
-        except CounterMissingError:
-            return COUNTER_MISSING
-        except InconsistentCounterError as error:
-            return COUNTER_INCONSISTENT.because(str(error))
-        self._metrics.time_allocation(self._metrics.now() - started)
-        first = last - count + 1
-        if first - 1 - state.head > STRAY_POSITIONS_MAX:
+        async def read_end() -> int:
             await self._states.refresh_fence(state)
-            end = await self._states.last_position(state)
-            state.head = max(state.head, end)
-            if first - 1 - state.head > STRAY_POSITIONS_MAX:
-                return COUNTER_INCONSISTENT.because(f"Counter is {last} but the log ends at {end}")
-        return list(range(first, last + 1))
+            return await self._states.last_position(state)
+
+        return await allocate(self._allocator, self._metrics, state, count, read_end)
 
     def _parts(
         self, append: KeptAppend, state: CassandraChatState, plan: AppendPlan, numbers: list[int]
@@ -155,7 +142,7 @@ class CassandraTwoPhaseAppends:
             if attempt.placed and attempt.must_be_last and state.head > attempt.last:
                 attempt.give_up(append)
             if not attempt.placed:
-                append.positions += await self._prefixes.seal(state, attempt.voids, are_abandoned=False)
+                await seal_given_up(self._prefixes, append, state, attempt.voids, self._metrics)
                 append.settle(state, attempt.plan.twins)
                 return
             if not await self._reach_bucket(append, state, attempt, give_up_at):
@@ -227,6 +214,7 @@ class CassandraTwoPhaseAppends:
         """Take out what is stored already or was sealed."""
         placed = attempt.placed
         there = set(await self._states.positions(state.chat_id, attempt.first - 1, attempt.last))
+        there |= set(range(attempt.first, state.trimmed + 1))
         sealed = {one.index for one in placed if one.entry.sequence in there}
         keys = [one.draft.client_key for one in placed if one.draft.client_key is not None]
         append.originals |= await self._planner.rows.keys(state, keys)
@@ -259,39 +247,8 @@ class CassandraTwoPhaseAppends:
         }
         joined = await self._states.joined(state.chat_id, senders)
         attempt.plan.membership = people
-        attempt.sort(
-            append,
-            out={one.index for one in placed if one.draft.sender_id not in joined},
-            late={
-                one.index
-                for one in placed
-                if one.draft.change is not None or joined.get(one.draft.sender_id, 0) >= one.entry.sequence
-            },
-        )
-
-    async def _await_visible(self, append: KeptAppend, state: CassandraChatState, give_up_at: float) -> None:
-        """An ack means that every reader sees it: wait for the numbers below, or seal what was abandoned.
-
-        An abandoned number is sealed later than a sender waits: then the outcome is unknown, the chat goes
-        on, and a retry finds what is stored.
-        """
-        appended = [outcome for outcome in append.outcomes.values() if isinstance(outcome, Appended)]
-        last = max((outcome.sequence for outcome in appended), default=0)
-        loop, pause = asyncio.get_running_loop(), VISIBLE_LOOK_SECONDS
-        while state.resolved < last:
-            try:
-                if await self._prefixes.advance(state) >= last:
-                    return
-                sealed = await self._prefixes.seal_old(state)
-                append.positions += sealed
-            except StoreError:
-                sealed = []
-            if loop.time() > give_up_at:
-                append.doubt_above(state.resolved)
-                return
-            if not sealed:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, VISIBLE_LOOK_SECONDS_MAX)
+        free = {one: at for one, at in joined.items() if not is_restricted(state, people.roles.get(one))}
+        attempt.keep_members(append, free)
 
 
 def _indices(attempt: KeptAttempt) -> set[int]:

@@ -78,6 +78,10 @@ class Erasures(Protocol):
         """Durable before it returns. May be repeated."""
         ...
 
+    async def forget_cursors(self, user_id: str) -> int:
+        """Delete the positions of all devices of a person, durably; returns how many. May be repeated."""
+        ...
+
 
 class ColdStore(Protocol):
     """The ports of an engine that may let go of entries."""

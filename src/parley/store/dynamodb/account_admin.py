@@ -64,7 +64,7 @@ SET_ACCOUNT = (
     "SET account_state = :state, username = :username, password_hash = :none, display_name = :display_name,"
     " about = :about, is_operator = :is_operator, last_seen_privacy = :last_seen_privacy,"
     " send_read_receipts = :send_read_receipts, who_may_add = :who_may_add,"
-    " do_not_disturb = :do_not_disturb"
+    " do_not_disturb = :do_not_disturb, is_bot = :is_bot, external_id = :none"
     f" REMOVE last_seen ADD {REVISION} :one"
 )
 

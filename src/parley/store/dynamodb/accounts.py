@@ -30,7 +30,7 @@ ENDED_AT_ONCE_MAX = 8
 UPDATE_USER = (
     "SET display_name = :display_name, about = :about, is_operator = :is_operator,"
     " last_seen_privacy = :last_seen_privacy, send_read_receipts = :send_read_receipts,"
-    " who_may_add = :who_may_add, do_not_disturb = :do_not_disturb"
+    " who_may_add = :who_may_add, do_not_disturb = :do_not_disturb, is_bot = :is_bot"
 )
 
 
@@ -169,6 +169,7 @@ def account_attributes(user: User) -> Item:
         "send_read_receipts": user.send_read_receipts,
         "who_may_add": user.who_may_add.value,
         "do_not_disturb": quiet_text(user.do_not_disturb),
+        "is_bot": user.is_bot,
     }
 
 
@@ -179,6 +180,7 @@ def user_item(user: User, password_hash: str) -> Item:
         "username": user.username,
         "password_hash": password_hash,
         "created_at": user.created_at,
+        "external_id": user.external_id,
         **account_attributes(user),
     }
 
@@ -198,6 +200,8 @@ def user_in(item: Item) -> User:
         state=account_state(item),
         who_may_add=Privacy(cast(str, item.get("who_may_add", Privacy.EVERYONE))),
         do_not_disturb=quiet_hours(cast(str, quiet)) if (quiet := item.get("do_not_disturb")) else None,
+        is_bot=bool(item.get("is_bot", False)),
+        external_id=cast(str, item.get("external_id", "")),
     )
 
 

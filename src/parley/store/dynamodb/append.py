@@ -36,7 +36,14 @@ from parley.errors import OutcomeUnknown, Refusal, StoreError, StoreUnavailable
 from parley.model import Draft, Role
 from parley.store.chat_append import ChatAppend, Placed, Twin
 from parley.store.dynamodb import changes
-from parley.store.dynamodb.bundles import BUNDLED_MAX, bundled, items_of_keys, put_entries, span_of
+from parley.store.dynamodb.bundles import (
+    BUNDLED_MAX,
+    bundled,
+    items_of_keys,
+    put_entries,
+    read_rows,
+    span_of,
+)
 from parley.store.dynamodb.chat_state import (
     UNKEYED_MAX,
     DynamoChatState,
@@ -47,6 +54,8 @@ from parley.store.dynamodb.entries import FAILED, entry_in, original_in, put_key
 from parley.store.dynamodb.keys import IdempotencyKeys
 from parley.store.dynamodb.schema import MESSAGES
 from parley.store.entries import CHANCE_BITS, encode_json, entry_of, message_id
+from parley.store.paging import Row
+from parley.store.recent_sends import LONG_AGO_MS, MESSAGE
 from parley.wire.limits import KIB, MESSAGE_BYTES_MAX
 
 MESSAGES_PER_TRANSACTION_MAX = 49
@@ -270,6 +279,8 @@ class FactFinder:
         """Whether all keys were there after the membership was read; in two_phase they come with entries."""
         self.planned: dict[bytes, int] = {}
         """Ids of the drafts that are planned so far."""
+        self._sending: set[str] = set()
+        """Senders of the messages that are planned so far."""
         self.join: changes.JoinWrites | None = None
         """What the last draft writes, if it is a join."""
 
@@ -292,6 +303,7 @@ class FactFinder:
             facts.predecessor = StoredBy.SENDER if is_last else self._known(draft, draft.after_key)
         if draft.change is not None:
             facts.change = changes.change_facts(draft.change, state, membership)
+        facts.announcement_only, facts.slow_mode_seconds = state.announcement_only, state.slow_mode_seconds
         while isinstance(decision := decide_append(draft, facts), Missing):
             match decision:
                 case Missing.ORIGINAL:
@@ -299,12 +311,27 @@ class FactFinder:
                 case Missing.PREDECESSOR:
                     after = cast(bytes, draft.after_key)
                     facts.predecessor = await self._look_up(draft, after, self._predecessors())
+                case Missing.LAST_SENT:
+                    facts.since_last_ms = await self._since_last_ms(draft.sender_id)
                 case Missing.JOIN:
                     assert facts.change is not None
                     facts.change.join, self.join = await changes.join_facts(
                         self._planner.dynamo, draft, state, self._planner.clock()
                     )
+        if decision is Verdict.PLACE and draft.kind == MESSAGE:
+            self._sending.add(draft.sender_id)
         return decision
+
+    async def _since_last_ms(self, sender_id: str) -> int:
+        """How long ago the sender's last message was: in this plan, or in the log."""
+        if sender_id in self._sending:
+            return 0
+        state, now_ms = self._state, self._planner.clock()
+        await state.sent.look(state.head, now_ms - LONG_AGO_MS, self._read_back)
+        return state.sent.since_last_ms(sender_id, now_ms)
+
+    async def _read_back(self, after: int, until: int) -> list[Row]:
+        return await read_rows(self._planner.dynamo, self._state.chat_id, after, until, forward=False)
 
     def _known(self, draft: Draft, key: bytes) -> StoredBy:
         """Who has used an id, as far as that is known without a lookup."""

@@ -31,7 +31,7 @@ from parley.dynamodb import (
 )
 from parley.errors import OutcomeUnknown, StoreError, StoreUnavailable
 from parley.ids import EVENT, Ids
-from parley.store.chat_append import Placed, keyed
+from parley.store.chat_append import Placed, is_about_members, keyed
 from parley.store.dynamodb.append import (
     DynamoAppend,
     Plan,
@@ -45,7 +45,7 @@ from parley.store.dynamodb.append import (
 from parley.store.dynamodb.changes import change_writes, update_chat
 from parley.store.dynamodb.chat_state import DynamoChatState, DynamoChatStates, is_whole
 from parley.store.dynamodb.entries import FAILED
-from parley.store.dynamodb.prefixes import Prefixes
+from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.schema import CHATS, COUNTERS
 from parley.store.ports import APPEND_SECONDS_MAX
 from parley.telemetry import Metrics
@@ -86,7 +86,7 @@ class AtomicAppends:
     def __init__(
         self,
         planner: Planner,
-        prefixes: Prefixes,
+        prefixes: DynamoPrefixes,
         make_ids: Ids,
         metrics: Metrics,
         marks: UnsavedMarks | None,
@@ -202,7 +202,7 @@ class AtomicAppends:
         draft = placed[0].draft
         if draft.change is not None:
             writes = change_writes(draft, state, plan.membership.roles, plan.join, last, now)
-            if writes.rows:
+            if is_about_members(draft):
                 revision = self._ids.next(EVENT, self._planner.clock())
                 writes.chat["membership_revision"] = values[":new"] = revision
                 expression += ", membership_revision = :new"

@@ -17,8 +17,16 @@ from msgspec import Struct
 
 from parley.dynamodb import Dynamo, Item, Put, map_concurrently, number
 from parley.model import Kind
-from parley.store.dynamodb.entries import NEW_POSITION, joined_mentions, put_entry, sequence_of
+from parley.store.dynamodb.entries import (
+    NEW_POSITION,
+    joined_mentions,
+    packed_files,
+    put_entry,
+    sequence_of,
+    stored_in,
+)
 from parley.store.dynamodb.schema import MESSAGES
+from parley.store.paging import Row
 from parley.wire.frames import Entry
 from parley.wire.limits import KIB
 
@@ -33,6 +41,16 @@ SPAN = "#s, #t"
 """What a query must return of an item for `span_of`."""
 
 
+class Rarities(Struct, array_like=True, gc=False):
+    """What few entries have."""
+
+    body_digest: str | None = None
+    reply_to: str | None = None
+    edited_at: str | None = None
+    edit_sequence: int | None = None
+    attachments: str | None = None
+
+
 class BundledEntry(Struct, array_like=True, gc=False):
     """What an entry does not share with the others of its bundle; its sender is in `senders`."""
 
@@ -42,7 +60,8 @@ class BundledEntry(Struct, array_like=True, gc=False):
     content_type: str
     display_time: str | None = None
     mentions: str | None = None
-    body_digest: str | None = None
+    rare: str | Rarities | None = None
+    """A text is the `body_digest`, as items from before replies and edits have it."""
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -89,6 +108,8 @@ def _text_bytes(entry: Entry) -> int:
         entry.content_type,
         entry.display_time,
         joined_mentions(entry),
+        entry.reply_to or None,
+        packed_files(entry),
     )
     return sum(len(text.encode()) for text in texts if text is not None)
 
@@ -119,8 +140,22 @@ def _bundled_entry(entry: Entry) -> BundledEntry:
         entry.content_type,
         entry.display_time,
         joined_mentions(entry),
-        entry.body_digest or None,
+        _rarities(entry),
     )
+
+
+def _rarities(entry: Entry) -> str | Rarities | None:
+    """A field more in each entry of a full bundle costs two write units."""
+    digest = entry.body_digest or None
+    if entry.reply_to or entry.edited_at or entry.attachments:
+        return Rarities(
+            digest,
+            entry.reply_to or None,
+            entry.edited_at or None,
+            entry.edit_sequence or None,
+            packed_files(entry),
+        )
+    return digest
 
 
 # Reading
@@ -160,11 +195,19 @@ def unbundled(item: Item) -> list[Item]:
     plain: list[Item] = []
     for sequence, sender_id, entry in zip(span, senders, entries, strict=True):
         one: Item = {**shared, "sequence": sequence, "sender_id": sender_id}
-        one |= {name: value for name, value in msgspec.structs.asdict(entry).items() if value is not None}
+        one |= _fields(entry)
         if sequence in deleted:
             one["deleted"] = True
         plain.append(one)
     return plain
+
+
+def _fields(entry: BundledEntry) -> Item:
+    """Those of a plain item."""
+    fields = msgspec.structs.asdict(entry)
+    rare = fields.pop("rare")
+    fields |= {"body_digest": rare} if isinstance(rare, str) else msgspec.structs.asdict(rare or Rarities())
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def deleted_in(bundle: Item) -> list[int]:
@@ -181,6 +224,8 @@ def redacted(item: Item, sequence: int, entry: Entry) -> Item | None:
         return None
     entries = _unpack_entries(cast(bytes, item["entries"]))
     entries[sequence - sequence_of(item)] = _bundled_entry(entry)
+    if entry.deleted is not True:
+        return {**item, "entries": _pack(entries)}
     deleted = sorted({*deleted_in(item), sequence})
     return {**item, "entries": _pack(entries), "deleted": _pack(deleted)}
 
@@ -267,3 +312,23 @@ async def items_of_keys(dynamo: Dynamo, keys: Iterable[Item]) -> dict[int, Item]
 
 def _by_place(items: Iterable[Item]) -> dict[tuple[str, int], Item]:
     return {(cast(str, plain["chat_id"]), sequence_of(plain)): plain for plain in all_unbundled(items)}
+
+
+async def read_rows(dynamo: Dynamo, chat_id: str, after: int, until: int, *, forward: bool) -> list[Row]:
+    """Positions between two numbers, one page of the table; a Query may miss what is being committed."""
+    first = after + 1 if forward else max(1, after + 2 - BUNDLED_MAX)
+    page = await dynamo.query(
+        MESSAGES,
+        "chat_id = :chat AND #s BETWEEN :first AND :last",
+        {":chat": chat_id, ":first": first, ":last": until},
+        names={"#s": "sequence"},
+        forward=forward,
+        limit=until - after,
+    )
+    items = page.items
+    if forward and after > 0 and not (items and sequence_of(items[0]) == first):
+        bundle = await bundle_across(dynamo, chat_id, first)
+        items = items if bundle is None else [bundle, *items]
+    plain = [one for one in all_unbundled(items) if after < sequence_of(one) <= until]
+    stored = [stored_in(one) for one in sorted(plain, key=sequence_of, reverse=not forward)]
+    return [(at.sequence, at.wire) for at in stored]

@@ -84,12 +84,22 @@ def change_writes(
     if change.action is ChangeAction.READ_RECEIPTS:
         assert change.read_receipts is not None
         return ChangeWrites({"read_receipts": change.read_receipts.value, "updated_at": now}, [])
+    if change.action is ChangeAction.POSTING:
+        return ChangeWrites(_posting(change) | {"updated_at": now}, [])
     target = roles.get(change.user_id)
     counts: Item = {"updated_at": now}
     after = change.role if change.action in (ChangeAction.JOINED, ChangeAction.ROLE) else None
     counts["member_count"] = state.members + (after is not None) - (target is not None)
     counts["owner_count"] = state.owners + (after is Role.OWNER) - (target is Role.OWNER)
     return ChangeWrites(counts, _rows(state.chat_id, change, join, sequence, now))
+
+
+def _posting(change: Change) -> Item:
+    wanted: Item = {
+        "announcement_only": change.announcement_only,
+        "slow_mode_seconds": change.slow_mode_seconds,
+    }
+    return {name: value for name, value in wanted.items() if value is not None}
 
 
 def _rows(chat_id: str, change: Change, join: JoinWrites | None, sequence: int, now: str) -> list[Action]:

@@ -41,6 +41,7 @@ from parley.store.dynamodb.bundles import (
 )
 from parley.store.dynamodb.schema import CHATS, COUNTERS, MEMBERSHIPS, MESSAGES, USERS
 from parley.store.entries import dense_end, shard_of, tag_of
+from parley.store.recent_sends import RecentSends
 from parley.store.rules import STRAY_POSITIONS_MAX
 
 IS_BLOCKED = "is_blocked"
@@ -57,6 +58,7 @@ class DynamoChatState:
     """One chat: where its log stands, and the roles that were asked for under one revision."""
 
     __slots__ = (
+        "announcement_only",
         "chat_id",
         "chat_type",
         "epoch",
@@ -73,7 +75,9 @@ class DynamoChatState:
         "resolved",
         "revision",
         "roles",
+        "sent",
         "shard",
+        "slow_mode_seconds",
         "stray_through",
         "tag",
         "trimmed",
@@ -104,6 +108,7 @@ class DynamoChatState:
         self.epoch = number(chat, "epoch")
         self.trouble: Refusal | None = None
         self.last_keys: dict[str, bytes] = {}
+        self.sent = RecentSends()
         self.take(chat)
 
     def take(self, chat: Item) -> None:
@@ -111,6 +116,8 @@ class DynamoChatState:
         self.see(chat)
         self.chat_type = ChatType(cast(str, chat["chat_type"]))
         self.open_to_join = bool(chat.get("open_to_join"))
+        self.announcement_only = bool(chat.get("announcement_only"))
+        self.slow_mode_seconds = number(chat, "slow_mode_seconds")
         self.pair = [person for person in str(chat.get("direct_key") or "").split("|") if person]
         """The people of a direct chat."""
         self.members = number(chat, "member_count")
@@ -124,6 +131,7 @@ class DynamoChatState:
         if epoch != self.epoch:  # the log was rebuilt: nothing that was known of the old one counts
             self.epoch, self.head, self.resolved, self.trimmed = epoch, 0, 0, 0
             self.last_keys.clear()
+            self.sent.forget()
             self.is_stale = True
         self.trimmed = max(self.trimmed, number(chat, "trimmed_through"))
         self.resolved = max(self.resolved, self.trimmed, number(chat, "resolved_through"))

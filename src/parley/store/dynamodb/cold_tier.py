@@ -30,7 +30,7 @@ from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_o
 from parley.store.dynamodb.chat_state import DynamoChatStates, fence
 from parley.store.dynamodb.lanes import lanes_of_chat
 from parley.store.dynamodb.scans import table_pages
-from parley.store.dynamodb.schema import CHATS, COUNTERS, ERASURES, MESSAGES
+from parley.store.dynamodb.schema import CHATS, COUNTERS, DEVICES, ERASURES, MESSAGES
 from parley.store.rows import EVERYTHING, ArchiveMark, ChatRetention
 from parley.wire.frames import Entry
 
@@ -61,7 +61,7 @@ class DynamoColdTier:
         self._marks_table = marks_table
 
     async def marks(self, chat_ids: Sequence[str]) -> dict[str, ArchiveMark]:
-        return {cast(str, chat["chat_id"]): _mark(chat) for chat in await self._chats(chat_ids)}
+        return {cast(str, chat["chat_id"]): mark_in(chat) for chat in await self._chats(chat_ids)}
 
     async def _chats(self, chat_ids: Sequence[str]) -> list[Item]:
         keys: list[Item] = [
@@ -190,7 +190,8 @@ class DynamoColdTier:
         )
 
 
-def _mark(chat: Item) -> ArchiveMark:
+def mark_in(chat: Item) -> ArchiveMark:
+    """The mark in the item of a chat."""
     return ArchiveMark(
         archived_through=number(chat, "archived_through"),
         trimmed_through=number(chat, "trimmed_through"),
@@ -215,3 +216,13 @@ class DynamoErasures:
 
     async def finish(self, user_id: str) -> None:
         await retry_unknown(lambda: self._dynamo.delete(ERASURES, {"user_id": user_id}))
+
+    async def forget_cursors(self, user_id: str) -> int:
+        if not is_valid_key(user_id):
+            return 0
+        values: Item = {":user": user_id}
+        rows = await self._dynamo.query_all(
+            DEVICES, "user_id = :user", values, projection="user_id, device_chat"
+        )
+        await retry_unknown(lambda: self._dynamo.batch_delete(DEVICES, rows))
+        return len(rows)

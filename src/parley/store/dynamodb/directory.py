@@ -279,6 +279,8 @@ def chat_item(chat: StoredChat, key: str | None, member_count: int, revision: st
         "epoch": chat.epoch,
         "open_to_join": chat.open_to_join,
         "read_receipts": chat.read_receipts.value,
+        "announcement_only": chat.announcement_only,
+        "slow_mode_seconds": chat.slow_mode_seconds,
         "member_count": member_count,
         "owner_count": 1,
         "membership_revision": revision,
@@ -337,6 +339,8 @@ def chat_in(item: Item) -> StoredChat:
         epoch=number(item, "epoch"),
         open_to_join=bool(item.get("open_to_join")),
         read_receipts=ReadReceipts(cast(str, item.get("read_receipts", ReadReceipts.FULL))),
+        announcement_only=bool(item.get("announcement_only")),
+        slow_mode_seconds=number(item, "slow_mode_seconds"),
     )
 
 

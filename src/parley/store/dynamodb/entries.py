@@ -13,13 +13,15 @@ from msgspec import UNSET
 
 from parley.clock import MS_PER_DAY, from_iso
 from parley.dynamodb import Item, Put
-from parley.model import Draft, StoredEntry
+from parley.model import AttachedFile, Draft, StoredEntry
 from parley.store.dynamodb.schema import KEYS, MESSAGES, SEPARATOR
-from parley.store.entries import encode_entry, entry_of
+from parley.store.entries import encode_entry, encode_json, entry_of
 from parley.wire.frames import Entry
 from parley.wire.limits import IDEMPOTENCY_DAYS
 
 VOID = "void"
+LIFE_FIELDS = ("reply_to", "target_id", "reaction", "on", "edited_at", "edit_sequence")
+"""Fields of an entry that most do not have; an item has them by the same names."""
 KEY_DAYS = IDEMPOTENCY_DAYS
 MS_PER_SECOND = 1_000
 KEY_SECONDS = KEY_DAYS * MS_PER_DAY // MS_PER_SECOND
@@ -29,12 +31,15 @@ NEW_POSITION = "attribute_not_exists(chat_id)"
 NEW_KEY = "attribute_not_exists(chat_id) OR #ttl < :now"
 TTL_NAME = {"#ttl": "ttl"}
 
+_files = msgspec.json.Decoder(list[AttachedFile]).decode
+
 
 def put_entry(entry: Entry) -> Put:
     """A position is written once."""
     fields = msgspec.structs.asdict(entry) | {
         "mentions": joined_mentions(entry),
         "body_digest": entry.body_digest or None,
+        "attachments": packed_files(entry),
     }
     item: Item = {name: value for name, value in fields.items() if value not in (None, UNSET)}
     return Put(MESSAGES, item, NEW_POSITION)
@@ -43,6 +48,11 @@ def put_entry(entry: Entry) -> Put:
 def joined_mentions(entry: Entry) -> str | None:
     """As one attribute: ids are printable, so none holds the separator."""
     return SEPARATOR.join(entry.mentions) if entry.mentions else None
+
+
+def packed_files(entry: Entry) -> str | None:
+    """As one attribute."""
+    return encode_json(entry.attachments).decode() if entry.attachments else None
 
 
 def put_void(chat_id: str, sequence: int, epoch: int) -> Put:
@@ -110,6 +120,8 @@ def entry_in(item: Item) -> Entry | None:
         mentions=fields["mentions"].split(SEPARATOR) if "mentions" in fields else UNSET,
         deleted=True if fields.get("deleted") else UNSET,
         body_digest=fields.get("body_digest", UNSET),
+        attachments=_files(fields["attachments"]) if "attachments" in fields else UNSET,
+        **{name: fields[name] for name in LIFE_FIELDS if name in fields},
     )
 
 

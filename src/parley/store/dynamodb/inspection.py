@@ -26,6 +26,7 @@ from parley.store.dynamodb.bundles import (
     items_of_keys,
     unbundled,
 )
+from parley.store.dynamodb.cold_tier import mark_in
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.entries import KEY_DAYS, VOID, entry_in, key_of
 from parley.store.dynamodb.log_hashes import PLACES, hash_in, places
@@ -111,6 +112,7 @@ class DynamoInspection:
             direct_key=None if key is None else text_of(item, "direct_key"),
             is_keyed=is_keyed,
             trimmed_through=number(item, "trimmed_through"),
+            archive=mark_in(item),
             resolved_through=number(item, "resolved_through"),
         )
 

@@ -10,12 +10,12 @@ from parley.errors import STORE_UNAVAILABLE, EntriesTrimmed, OutcomeUnknown, Sto
 from parley.model import AppendResult, Draft, Head, Outcome, Page, Persisted
 from parley.store.dynamodb.append import DynamoAppend, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
-from parley.store.dynamodb.bundles import BUNDLED_MAX, all_unbundled, bundle_across, item_at, items_of_keys
+from parley.store.dynamodb.bundles import item_at, items_of_keys, read_rows
 from parley.store.dynamodb.chat_state import DynamoChatStates, is_whole
-from parley.store.dynamodb.entries import entry_in, sequence_of, stored_in
-from parley.store.dynamodb.prefixes import Prefixes
+from parley.store.dynamodb.entries import entry_in, sequence_of
+from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.scans import table_pages
-from parley.store.dynamodb.schema import CHATS, COUNTERS, IMPORTED_IDS, MESSAGES
+from parley.store.dynamodb.schema import CHATS, COUNTERS, IMPORTED_IDS
 from parley.store.dynamodb.two_phase import TwoPhaseAppends
 from parley.store.entries import encode_entry, place_in, tag_of
 from parley.store.log_telemetry import NOT_TRACED, count_appended, trace_heads
@@ -30,7 +30,11 @@ class DynamoLog:
     """`appends` is one of the two ways to take a number, and decides how far a log is resolved."""
 
     def __init__(
-        self, planner: Planner, appends: AtomicAppends | TwoPhaseAppends, prefixes: Prefixes, metrics: Metrics
+        self,
+        planner: Planner,
+        appends: AtomicAppends | TwoPhaseAppends,
+        prefixes: DynamoPrefixes,
+        metrics: Metrics,
     ) -> None:
         self._planner = planner
         self._dynamo = planner.dynamo
@@ -108,7 +112,7 @@ class DynamoLog:
     async def _resolved_rows(self, chat_id: str, after: int, until: int, *, forward: bool) -> list[Row]:
         """At least the first, which is there: a page without it was read while it was being committed."""
         for pause in READ_AGAIN_SECONDS:
-            rows = await self._rows(chat_id, after, until, forward)
+            rows = await read_rows(self._dynamo, chat_id, after, until, forward=forward)
             rows = fitting(contiguous(rows, after) if forward else contiguous_down(rows, until + 1))
             if rows:
                 return rows
@@ -122,25 +126,6 @@ class DynamoLog:
         keys: list[Item] = [{"chat_id": chat_id} for chat_id in chat_ids]
         chats = await self._dynamo.batch_get(CHATS, keys)
         return {str(chat["chat_id"]): number(chat, "trimmed_through") for chat in chats}
-
-    async def _rows(self, chat_id: str, after: int, until: int, forward: bool) -> list[Row]:
-        """Positions between two numbers, one page of the table; a Query may miss what is being committed."""
-        first = after + 1 if forward else max(1, after + 2 - BUNDLED_MAX)
-        page = await self._dynamo.query(
-            MESSAGES,
-            "chat_id = :chat AND #s BETWEEN :first AND :last",
-            {":chat": chat_id, ":first": first, ":last": until},
-            names={"#s": "sequence"},
-            forward=forward,
-            limit=until - after,
-        )
-        items = page.items
-        if forward and after > 0 and not (items and sequence_of(items[0]) == first):
-            bundle = await bundle_across(self._dynamo, chat_id, first)
-            items = items if bundle is None else [bundle, *items]
-        plain = [one for one in all_unbundled(items) if after < sequence_of(one) <= until]
-        stored = [stored_in(one) for one in sorted(plain, key=sequence_of, reverse=not forward)]
-        return [(at.sequence, at.wire) for at in stored]
 
     async def heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
         named = sorted({chat_id for chat_id in chat_ids if is_valid_key(chat_id)})

@@ -1,9 +1,4 @@
-"""How far each log is resolved when numbers are taken before they are written (`two_phase`).
-
-A missing position below one that exists is a hole: the append that took its number is slow, or gone. Readers
-stop before it. A node remembers when it first saw a hole, and seals it with a void if it is still there after
-a delay, whichever node took the number. A position is written once, so a late append takes another number.
-"""
+"""How far each log is resolved when numbers are taken before they are written (`two_phase`): on DynamoDB."""
 
 from __future__ import annotations
 
@@ -26,6 +21,7 @@ from parley.store.dynamodb.entries import FAILED, put_void
 from parley.store.dynamodb.schema import CHATS
 from parley.store.entries import dense_end, missing_in
 from parley.store.log_telemetry import count_resolved
+from parley.store.two_phase import Prefixes
 from parley.telemetry import Metrics
 from parley.wire.limits import SEQUENCE_MAX
 
@@ -33,9 +29,7 @@ VOIDS_PER_TRANSACTION_MAX = 99
 NOT_TRIMMED = "attribute_not_exists(trimmed_through) OR trimmed_through < :first"
 
 
-class Prefixes:
-    """The resolved prefixes of logs, and the holes that end them."""
-
+class DynamoPrefixes(Prefixes[DynamoChatState]):
     def __init__(
         self,
         dynamo: Dynamo,
@@ -45,15 +39,11 @@ class Prefixes:
         metrics: Metrics,
         seal_after_ms: int,
     ) -> None:
+        super().__init__(states.known, clock, seal_after_ms)
         self._dynamo = dynamo
         self._states = states
-        self._clock = clock
         self._ids = make_ids
         self._metrics = metrics
-        self._seal_after_ms = seal_after_ms
-        self._holes: dict[str, dict[int, int]] = {}
-        self.under_way: dict[str, set[int]] = {}
-        """Numbers that this node has taken and is still writing: it never seals them itself."""
 
     async def advance(self, state: DynamoChatState) -> int:
         """Read how far a log is resolved by now."""
@@ -67,19 +57,12 @@ class Prefixes:
             end = dense_end(start, found)
             state.resolved = max(state.resolved, end)
             state.head = max(state.head, found[-1] if found else 0)
-            self._note(state.chat_id, missing_in(end, found))
+            self.note(state.chat_id, missing_in(end, found))
             has_hole = end < start + len(found)
             if has_hole:
                 await self._states.look(state)  # it may be missing because the log was cut off above it
             if state.resolved == end and (has_hole or is_all):
                 return end
-
-    def _note(self, chat_id: str, missing: Iterable[int]) -> None:
-        """Remember since when these positions are missing."""
-        before, now_ms = self._holes.pop(chat_id, {}), self._clock()
-        holes = {position: before.get(position, now_ms) for position in missing}
-        if holes:
-            self._holes[chat_id] = holes
 
     async def missing(self, state: DynamoChatState, after: int, until: int) -> list[int]:
         """The positions of a stretch that do not exist."""
@@ -91,40 +74,13 @@ class Prefixes:
             after = end
         return missing
 
-    async def seal_due(self) -> list[Persisted]:
-        """Seal every hole that has been there for long enough, in all chats."""
-        sealed = []
-        for chat_id in list(self._holes):
-            state = self._states.known(chat_id)
-            if state is None:
-                self._holes.pop(chat_id, None)
-                continue
-            await self.advance(state)
-            positions = await self.seal_old(state)
-            if positions:
-                sealed.append(Persisted(chat_id, state.epoch, positions))
-        return sealed
-
-    async def seal_old(self, state: DynamoChatState) -> list[StoredEntry]:
-        """Seal the holes of one chat that are old enough and not this node's own."""
-        oldest_ms = self._clock() - self._seal_after_ms
-        own = self.under_way.get(state.chat_id, set())
-        holes = self._holes.get(state.chat_id, {})
-        due = [at for at, seen_ms in holes.items() if seen_ms <= oldest_ms and at not in own]
-        if not due:
-            return []
-        voids = await self.seal(state, due, are_abandoned=True)
-        await self.advance(state)
-        return voids
-
     async def seal(
         self, state: DynamoChatState, positions: Iterable[int], *, are_abandoned: bool
     ) -> list[StoredEntry]:
-        """Write voids at these positions, except where the log has an entry by now or has been trimmed.
+        """In ascending order, those that follow each other together.
 
-        In ascending order, those that follow each other together: then a bundle that is written late begins
-        at a void, and its condition fails. Only its first position is an item.
-        `are_abandoned`: another append took the numbers, and the operator is told that they were sealed.
+        Then a bundle that is written late begins at a void, and its condition fails. Only its first position
+        is an item.
         """
         sealed: list[StoredEntry] = []
         ordered = sorted(positions)
@@ -159,17 +115,6 @@ class Prefixes:
         # Each try has its own token: of two nodes that seal a position, only the first may count it.
         token = self._ids.next(EVENT, self._clock())
         await retry_unknown(lambda: self._dynamo.transact([check, *voids], token))
-
-    def take(self, chat_id: str, numbers: Iterable[int]) -> None:
-        self.under_way.setdefault(chat_id, set()).update(numbers)
-
-    def give_back(self, chat_id: str, numbers: Iterable[int]) -> None:
-        """These are written, sealed or abandoned: this node no longer writes them."""
-        own = self.under_way.get(chat_id)
-        if own is not None:
-            own.difference_update(numbers)
-            if not own:
-                del self.under_way[chat_id]
 
 
 def _still_open(state: DynamoChatState, positions: list[int], reasons: list[CancellationReason]) -> list[int]:

@@ -15,13 +15,15 @@ from msgspec import Struct
 from parley.dynamodb import ConditionFailed, Dynamo, Item, RequestRejected
 from parley.errors import ConfigError, StoreError, StoreUnavailable
 
-VERSION = 9
+VERSION = 13
 """2: relations; settings of people, read receipts of chats. 3: states of accounts, deletions, the audit log;
 invitations, and who may add a person.
 Items without them have the defaults. 4: bundles in `messages`, which earlier versions cannot read.
 5: `keys_through` in `chat_counters`: earlier versions would store a message again whose key is missing.
 6: deliveries to others: lanes, dead letters, webhooks. 7: push. 8: hashes of logs, ids of
-messages that were copied here. 9: logs are trimmed, and contents removed."""
+messages that were copied here. 9: logs are trimmed, and contents removed. 10: API tokens, bots, and
+people of other systems. 11: edits, reactions and replies. 12: links and reports,
+and who may post in a group. 13: attachments."""
 MARK: Item = {"name": "parley"}
 """The key of the item in `schema` that holds the version."""
 
@@ -146,8 +148,22 @@ REPLAY_QUEUE = _define(Table("replay_queue", "shard_no", "place", hash_kind="N")
 """Dead letters that wait for their replay; `place` is recipient, chat and sequence."""
 WEBHOOKS = _define(Table("webhooks", "webhook_id"))
 """The webhooks of integrators, and an item with the revision of their list."""
+API_TOKENS = _define(Table("api_tokens", "token_id"))
+"""The tokens of programs."""
+EXTERNAL_IDS = _define(Table("external_ids", "key"))
+"""Whose account belongs to a person of another system."""
+BOOKS = _define(Table("books", "book", "record_id"))
+"""Links of operators, reports of messages and of erasures: few of each, in order."""
 ERASURES = _define(Table("erasures", "user_id"))
 """People whose bodies are to be removed from every log."""
+MESSAGE_MARKS = _define(Table("message_marks", "place", "name"))
+"""Replies, edits and reactions by the message that they are about: see `mark_place`."""
+AMENDMENTS = _define(Table("amendments", "chat_id", "client_key", range_kind="B"))
+"""What is being done to messages, and is not finished."""
+ATTACHMENTS = _define(Table("attachments", "chat_id", "attachment_id"))
+"""The files that messages refer to."""
+ATTACHMENT_LISTS = _define(Table("attachment_lists", "list", "attachment_id"))
+"""Which files a person has, and which the sweep must look at."""
 IMPORTED_IDS = _define(Table("imported_ids", "message_id"))
 """Where a message is whose id another engine made: such an id does not lead to its place."""
 SCHEMA = _define(Table("schema", "name"))
@@ -162,6 +178,17 @@ SEPARATOR = "\x1f"
 def hash_place(epoch: int, sequence: int) -> str:
     """The range key of `LOG_HASHES`: places are in the order of epochs, then of positions."""
     return f"{epoch:0{EPOCH_DIGITS}}.{sequence:0{SEQUENCE_DIGITS}}"
+
+
+def mark_place(chat_id: str, target: int) -> str:
+    """The hash key of `MESSAGE_MARKS` for one message."""
+    return f"{chat_id}{SEPARATOR}{target}"
+
+
+def marked_at(place: str) -> tuple[str, int]:
+    """The chat and the position of a message, by its `mark_place`."""
+    chat_id, _, target = place.partition(SEPARATOR)
+    return chat_id, int(target)
 
 
 def device_key(user_id: str, device_id: str, chat_id: str) -> Item:

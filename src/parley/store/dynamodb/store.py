@@ -11,17 +11,22 @@ from parley.core.jobs import Job
 from parley.dynamodb import Dynamo
 from parley.errors import ConfigError, StoreError
 from parley.ids import Ids
-from parley.model import Head
+from parley.model import ErasureReport, Head, Link, MessageReport
+from parley.store.books import ERASURE_REPORTS, LINKS, REPORTS
 from parley.store.dynamodb.account_admin import DynamoAccountAdmin, DynamoAuditLog
 from parley.store.dynamodb.accounts import DynamoAccounts
+from parley.store.dynamodb.amendments import DynamoAmendments
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
+from parley.store.dynamodb.attachments import DynamoAttachments
+from parley.store.dynamodb.books import DynamoBook
 from parley.store.dynamodb.chat_state import DynamoChatStates
 from parley.store.dynamodb.cold_tier import DynamoColdTier, DynamoErasures
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.cursors import DynamoCursors
 from parley.store.dynamodb.diagnosis import diagnose
 from parley.store.dynamodb.directory import DynamoDirectory
+from parley.store.dynamodb.identities import DynamoApiTokens, DynamoExternalIds
 from parley.store.dynamodb.inspection import DynamoInspection
 from parley.store.dynamodb.invitations import DynamoInvitations
 from parley.store.dynamodb.keys import IdempotencyKeys
@@ -31,7 +36,7 @@ from parley.store.dynamodb.log_hashes import DynamoLogHashes
 from parley.store.dynamodb.member_states import DynamoMemberStates
 from parley.store.dynamodb.outbox import DynamoOutbox
 from parley.store.dynamodb.overview import DynamoOverviews
-from parley.store.dynamodb.prefixes import Prefixes
+from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.push import DynamoPush
 from parley.store.dynamodb.relations import DynamoRelations
 from parley.store.dynamodb.repairs import DynamoRepairs
@@ -39,9 +44,10 @@ from parley.store.dynamodb.schema import CHATS, COUNTERS, check_tables, check_ve
 from parley.store.dynamodb.transfer import DynamoTransfer, copy_mark
 from parley.store.dynamodb.two_phase import Hold, TwoPhaseAppends
 from parley.store.dynamodb.webhooks import DynamoDeliveries
-from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching, Subscriptions
+from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching
 from parley.store.records import NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
+from parley.store.subscriptions import Subscriptions
 from parley.telemetry import Metrics
 
 SEAL_AFTER_MS = 10_000
@@ -96,7 +102,7 @@ class DynamoStore:
         states = DynamoChatStates(dynamo, is_atomic)
         keys = IdempotencyKeys(dynamo, clock, is_atomic)
         planner = Planner(dynamo, states, keys, clock, random_bits)
-        prefixes = Prefixes(dynamo, states, clock, ids, metrics, seal_after_ms)
+        prefixes = DynamoPrefixes(dynamo, states, clock, ids, metrics, seal_after_ms)
         self.outbox = DynamoOutbox(
             dynamo, COUNTERS if is_atomic else CHATS, None if is_atomic else self._heads
         )
@@ -114,6 +120,11 @@ class DynamoStore:
         self.accounts = DynamoAccounts(dynamo, clock, ids)
         self.account_admin = DynamoAccountAdmin(dynamo, states, clock, ids, self.directory.chat_ids_of)
         self.audit = DynamoAuditLog(dynamo)
+        self.api_tokens = DynamoApiTokens(dynamo)
+        self.external_ids = DynamoExternalIds(dynamo)
+        self.links = DynamoBook(dynamo, LINKS, Link)
+        self.reports = DynamoBook(dynamo, REPORTS, MessageReport)
+        self.erasure_reports = DynamoBook(dynamo, ERASURE_REPORTS, ErasureReport)
         self.relations = DynamoRelations(dynamo, states, clock, ids, self.directory.chat_ids_of)
         self.invitations = DynamoInvitations(dynamo, clock, ids)
         self.member_states = DynamoMemberStates(dynamo)
@@ -124,6 +135,8 @@ class DynamoStore:
         marks_table = COUNTERS if is_atomic else CHATS
         self.cold_tier = DynamoColdTier(dynamo, states, clock, ids, marks_table)
         self.erasures = DynamoErasures(dynamo)
+        self.amendments = DynamoAmendments(dynamo)
+        self.attachments = DynamoAttachments(dynamo, clock)
         counters = Counters(dynamo, allocator if counters_elsewhere else None, is_atomic)
         self.listing = DynamoListing(dynamo, self._connect, counters, clock)
         self.inspection = DynamoInspection(dynamo, counters, clock)

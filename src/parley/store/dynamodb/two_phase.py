@@ -11,25 +11,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import cast
-
-import structlog
 
 from parley.clock import iso
 from parley.dynamodb import Action, CancellationReason, Item, TransactionCanceled, UpdateItem
 from parley.errors import (
-    COUNTER_INCONSISTENT,
-    COUNTER_MISSING,
-    CounterMissingError,
-    InconsistentCounterError,
     OutcomeUnknown,
     Refusal,
     StoreError,
     StoreUnavailable,
 )
 from parley.ids import EVENT, Ids
-from parley.model import Appended, StoredEntry
-from parley.store.chat_append import Attempt, keyed
+from parley.model import StoredEntry
+from parley.store.chat_append import Attempt, is_about_members, is_restricted, keyed
 from parley.store.dynamodb.append import (
     DynamoAppend,
     Plan,
@@ -44,16 +39,18 @@ from parley.store.dynamodb.bundles import bundled_positions, span_of
 from parley.store.dynamodb.changes import change_writes, set_clauses
 from parley.store.dynamodb.chat_state import DynamoChatState
 from parley.store.dynamodb.entries import FAILED, is_live, key_of, put_void
-from parley.store.dynamodb.prefixes import Prefixes
+from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.schema import CHATS, KEYS
 from parley.store.log_telemetry import trace_allocated, trace_races
 from parley.store.ports import Allocator
-from parley.store.rules import STRAY_POSITIONS_MAX
+from parley.store.two_phase import (
+    ROUNDS_MAX,
+    allocate,
+    await_visible,
+    seal_given_up,
+)
 from parley.telemetry import Metrics
 
-ROUNDS_MAX = 20
-VISIBLE_LOOK_SECONDS = 0.02
-VISIBLE_LOOK_SECONDS_MAX = 0.25
 FENCE = (
     "membership_revision = :revision AND (attribute_not_exists(trimmed_through) OR trimmed_through < :first)"
 )
@@ -65,15 +62,13 @@ IS_LAST = "(attribute_not_exists(last_sequence) OR last_sequence < :last)"
 PlanAttempt = Attempt[Plan]
 Hold = Callable[[str], Awaitable[None] | None]
 
-log = structlog.get_logger("parley.store")
-
 
 class TwoPhaseAppends:
     def __init__(
         self,
         planner: Planner,
         allocator: Allocator,
-        prefixes: Prefixes,
+        prefixes: DynamoPrefixes,
         make_ids: Ids,
         metrics: Metrics,
         marks: UnsavedMarks | None,
@@ -101,7 +96,7 @@ class TwoPhaseAppends:
                 await self._write_all(append, state)
         except StoreError as error:
             failure = error
-        await self._await_visible(append, state, give_up_at)
+        await await_visible(self._prefixes, append, state, give_up_at)
         if failure is not None:
             raise failure
 
@@ -149,21 +144,8 @@ class TwoPhaseAppends:
 
     async def _allocate(self, state: DynamoChatState, count: int) -> list[int] | Refusal:
         """Step 3: numbers that no other append has, or why there are none."""
-        started = self._metrics.now()
-        try:
-            last = await self._allocator.allocate(state.chat_id, count, state.head)
-        except CounterMissingError:
-            return COUNTER_MISSING
-        except InconsistentCounterError as error:
-            return COUNTER_INCONSISTENT.because(str(error))
-        self._metrics.time_allocation(self._metrics.now() - started)
-        first = last - count + 1
-        if first - 1 - state.head > STRAY_POSITIONS_MAX:
-            end = await self._planner.states.last_position(state.chat_id)
-            state.head = max(state.head, end)
-            if first - 1 - state.head > STRAY_POSITIONS_MAX:
-                return COUNTER_INCONSISTENT.because(f"Counter is {last} but the log ends at {end}")
-        return list(range(first, last + 1))
+        read_end = partial(self._planner.states.last_position, state.chat_id)
+        return await allocate(self._allocator, self._metrics, state, count, read_end)
 
     async def _write(self, append: DynamoAppend, state: DynamoChatState, attempt: PlanAttempt) -> None:
         """Step 4, until every number is an entry or a void, or was written by another append."""
@@ -171,7 +153,8 @@ class TwoPhaseAppends:
             if attempt.placed and attempt.must_be_last and state.head > attempt.last:
                 attempt.give_up(append)
             if not attempt.placed:
-                await self._seal_given_up(append, state, attempt)
+                await seal_given_up(self._prefixes, append, state, attempt.voids, self._metrics)
+                self._planner.settle(append, state, attempt.plan)
                 return
             self._reach("before_write")
             is_overtaken = state.head >= attempt.first
@@ -214,17 +197,6 @@ class TwoPhaseAppends:
             attempt.sort(append, late=held, taken=held)
         return is_held
 
-    async def _seal_given_up(
-        self, append: DynamoAppend, state: DynamoChatState, attempt: PlanAttempt
-    ) -> None:
-        try:
-            append.positions += await self._prefixes.seal(state, attempt.voids, are_abandoned=False)
-        except StoreError as error:  # they are holes now, and the next node to see them seals them
-            now, count = asyncio.get_running_loop().time(), len(attempt.voids)
-            if (more := self._metrics.lines.admit("numbers given up", now)) is not None:
-                log.info("numbers given up", chat_id=state.chat_id, count=count, reason=str(error), **more)
-        self._planner.settle(append, state, attempt.plan)
-
     def _settle(self, append: DynamoAppend, state: DynamoChatState, attempt: PlanAttempt) -> None:
         state.head = max(state.head, attempt.last)
         state.is_stale = state.is_stale or attempt.placed[0].draft.change is not None
@@ -248,7 +220,7 @@ class TwoPhaseAppends:
             now = iso(self._planner.clock())
             plan = attempt.plan
             writes = change_writes(draft, state, plan.membership.roles, plan.join, attempt.last, now)
-            if writes.rows:
+            if is_about_members(draft):
                 writes.chat["membership_revision"] = self._ids.next(EVENT, self._planner.clock())
             clauses, names = set_clauses(writes.chat, values)
             expression += clauses
@@ -295,15 +267,8 @@ class TwoPhaseAppends:
         }
         joined = await states.joined(state, membership.roles.keys() & senders)
         attempt.plan = attempt.plan._replace(membership=membership)
-        attempt.sort(
-            append,
-            out={one.index for one in placed if one.draft.sender_id not in joined},
-            late={
-                one.index
-                for one in placed
-                if one.draft.change is not None or joined.get(one.draft.sender_id, 0) >= one.entry.sequence
-            },
-        )
+        free = {one: at for one, at in joined.items() if not is_restricted(state, membership.roles.get(one))}
+        attempt.keep_members(append, free)
 
     async def _sort_out(
         self,
@@ -330,30 +295,6 @@ class TwoPhaseAppends:
         attempt.voids = [void for void in attempt.voids if void not in voids_gone]
         attempt.sort(append, out=stored, late=sealed - stored, taken=sealed)
         return True
-
-    async def _await_visible(self, append: DynamoAppend, state: DynamoChatState, give_up_at: float) -> None:
-        """An ack means that every reader sees it: wait for the numbers below, or seal what was abandoned.
-
-        An abandoned number is sealed later than a sender waits: then the outcome is unknown, the chat goes
-        on, and a retry finds what is stored.
-        """
-        appended = [outcome for outcome in append.outcomes.values() if isinstance(outcome, Appended)]
-        last = max((outcome.sequence for outcome in appended), default=0)
-        loop, pause = asyncio.get_running_loop(), VISIBLE_LOOK_SECONDS
-        while state.resolved < last:
-            try:
-                if await self._prefixes.advance(state) >= last:
-                    return
-                sealed = await self._prefixes.seal_old(state)
-                append.positions += sealed
-            except StoreError:
-                sealed = []
-            if loop.time() > give_up_at:
-                append.doubt_above(state.resolved)
-                return
-            if not sealed:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, VISIBLE_LOOK_SECONDS_MAX)
 
 
 def _held(puts: Puts, reasons: list[CancellationReason]) -> set[int]:

@@ -28,7 +28,8 @@ COUNTS = "SELECT (SELECT count(*) FROM users), (SELECT count(*) FROM chats)"
 WITNESS = "SELECT 1 FROM users WHERE user_id = ? AND is_operator AND account_state = 'active'"
 EMPTY = (
     "UPDATE users SET account_state = ?, username = ?, password_hash = '', display_name = ?, about = ?,"
-    " is_operator = ?, last_seen = ?, last_seen_privacy = ?, send_read_receipts = ?, do_not_disturb = NULL"
+    " is_operator = ?, last_seen = ?, last_seen_privacy = ?, send_read_receipts = ?, do_not_disturb = NULL,"
+    " external_id = ''"
     " WHERE user_id = ?"
 )
 RECORD = (

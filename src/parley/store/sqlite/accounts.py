@@ -11,7 +11,8 @@ from parley.store.sqlite.writer import Transaction, Writer
 
 USER_COLUMNS = (
     "users.user_id, username, display_name, about, is_operator, users.created_at, last_seen_privacy,"
-    " send_read_receipts, last_seen, account_state, who_may_add, do_not_disturb"
+    " send_read_receipts, last_seen, account_state, who_may_add, do_not_disturb,"
+    " is_bot, external_id"
 )
 USER_COLUMNS_COUNT = USER_COLUMNS.count(",") + 1
 USER = f"SELECT {USER_COLUMNS}, password_hash FROM users"
@@ -41,7 +42,7 @@ class SqliteAccounts:
         def work(tx: Transaction) -> None:
             tx.execute(
                 "UPDATE users SET display_name = ?, about = ?, is_operator = ?, last_seen_privacy = ?,"
-                " send_read_receipts = ?, who_may_add = ?, do_not_disturb = ?,"
+                " send_read_receipts = ?, who_may_add = ?, do_not_disturb = ?, is_bot = ?,"
                 " password_hash = coalesce(?, password_hash)"
                 " WHERE user_id = ? AND account_state <> 'deleted'",
                 (
@@ -52,6 +53,7 @@ class SqliteAccounts:
                     int(user.send_read_receipts),
                     user.who_may_add.value,
                     quiet_text(user.do_not_disturb),
+                    int(user.is_bot),
                     password_hash,
                     user.user_id,
                 ),
@@ -119,6 +121,8 @@ def user_of(row: Row) -> User:
         state,
         may_add,
         quiet,
+        is_bot,
+        external_id,
     ) = row[:USER_COLUMNS_COUNT]
     return User(
         user_id,
@@ -133,14 +137,16 @@ def user_of(row: Row) -> User:
         ACCOUNT_STATES[state],
         PRIVACIES[may_add],
         None if quiet is None else quiet_hours(quiet),
+        bool(is_bot),
+        external_id,
     )
 
 
 def _add_user(transaction: Transaction, user: User, password_hash: str) -> bool:
     transaction.execute(
         "INSERT INTO users (user_id, username, password_hash, display_name, about, is_operator, created_at,"
-        " last_seen_privacy, send_read_receipts, who_may_add, do_not_disturb)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (username) DO NOTHING",
+        " last_seen_privacy, send_read_receipts, who_may_add, do_not_disturb, is_bot, external_id)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING",
         (
             user.user_id,
             user.username,
@@ -153,6 +159,8 @@ def _add_user(transaction: Transaction, user: User, password_hash: str) -> bool:
             int(user.send_read_receipts),
             user.who_may_add.value,
             quiet_text(user.do_not_disturb),
+            int(user.is_bot),
+            user.external_id,
         ),
     )
     return transaction.connection.changes() == 1

@@ -29,7 +29,7 @@ from parley.core.append import (
     stored_by,
 )
 from parley.errors import Refusal
-from parley.model import Appended, AppendResult, Draft, Outcome, Persisted, StoredEntry
+from parley.model import Appended, AppendResult, Draft, Kind, Outcome, Persisted, StoredEntry
 from parley.store.sqlite import changes, schema
 from parley.store.sqlite.chat_state import SqliteChatState, SqliteChatStates, user_no
 from parley.store.sqlite.writer import Transaction
@@ -53,6 +53,7 @@ FIND_ARCHIVED_KEY = (
     " JOIN users ON user_no = sender_no WHERE chat_no = ? AND client_id = ?"
 )
 
+MESSAGE = Kind.MESSAGE.value
 PLACE = Verdict.PLACE
 STRANGER = AppendFacts(role=None)
 
@@ -114,6 +115,7 @@ class AppendBatch:
         self.execute = transaction.execute
         self.transaction = transaction
         self.states = states
+        self.now_ms = now_ms
         self.created_at = iso(now_ms)
         self.outcomes: list[Outcome] = []
         self.rows: list[Row] = []
@@ -157,6 +159,9 @@ class AppendBatch:
                     facts.original = self._stored_by(draft, state, key)
                 case Missing.PREDECESSOR:
                     facts.predecessor = self._stored_by(draft, state, after)
+                case Missing.LAST_SENT:
+                    assert sender is not None
+                    facts.since_last_ms = state.since_last_ms(self.execute, sender.number, self.now_ms)
                 case Missing.JOIN:
                     assert facts.change is not None
                     facts.change.join = changes.join_facts(self.execute, draft, state, self.created_at)
@@ -205,9 +210,11 @@ class AppendBatch:
         entry = _entry(draft, state, sequence, message_id, self.created_at, draft.sender_id)
         wire = encode_entry(entry)
         key = draft.client_key
-        kind = schema.MESSAGE if draft.change is None else schema.OTHER
+        kind = schema.MESSAGE if draft.kind == MESSAGE else schema.OTHER
         number = next(self._numbers).to_bytes(16, "big")
         self.rows.append((state.chat_no, sequence, kind, sender_no, key, number, wire))
+        if state.sent is not None and kind == schema.MESSAGE:
+            state.sent[sender_no] = self.now_ms
         if key is not None:
             self._by_key[state.chat_no, key] = entry
             state.last_keys[draft.sender_id] = key
@@ -259,4 +266,9 @@ def _entry(
         server_timestamp=created_at,
         display_time=draft.display_time,
         mentions=list(draft.mentions) or UNSET,
+        reply_to=draft.reply_to or UNSET,
+        target_id=draft.target_id or UNSET,
+        reaction=draft.content if draft.on is not None else UNSET,
+        on=UNSET if draft.on is None else draft.on,
+        attachments=list(draft.files) or UNSET,
     )

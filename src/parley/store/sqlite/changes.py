@@ -98,4 +98,16 @@ def apply(transaction: Transaction, draft: Draft, state: SqliteChatState, sequen
                 "UPDATE chats SET read_receipts = ?, updated_at = ? WHERE chat_id = ?",
                 (change.read_receipts.value, now, chat_id),
             )
+        case Action.POSTING:
+            if change.announcement_only is not None:
+                state.announcement_only = change.announcement_only
+            if change.slow_mode_seconds is not None:
+                state.slow_mode_seconds = change.slow_mode_seconds
+            execute(
+                "UPDATE chats SET announcement_only = ?, slow_mode_seconds = ?, updated_at = ?"
+                " WHERE chat_id = ?",
+                (int(state.announcement_only), state.slow_mode_seconds, now, chat_id),
+            )
+            state.senders.clear()
+            state.sent = None
     state.senders.pop(user_id, None)

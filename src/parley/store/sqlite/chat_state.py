@@ -14,6 +14,7 @@ import apsw
 from parley.core.append import AppendFacts
 from parley.errors import COUNTER_INCONSISTENT, COUNTER_MISSING, InconsistentCounterError, Refusal
 from parley.model import AccountState, ChatType, Persisted, Role
+from parley.store.recent_sends import LONG_AGO_MS, LOOKED_AT_MAX
 from parley.store.rules import STRAY_POSITIONS_MAX
 
 Execute = Callable[..., apsw.Cursor]
@@ -35,6 +36,13 @@ WHERE own.chat_id = ?1 AND own.user_id = ?2
 """A direct chat has one other member at most, so there is one row at most."""
 
 
+SENT_LAST = (
+    "SELECT sender_no, message_id FROM entries WHERE chat_no = ? AND kind = 1 ORDER BY sequence DESC LIMIT ?"
+)
+ID_TIME_BYTES = 6
+"""An id begins with its time in milliseconds."""
+
+
 class ChatSender(NamedTuple):
     """A member, as far as an append must know them. `facts`: what is the same for each of their drafts."""
 
@@ -47,6 +55,7 @@ class SqliteChatState:
 
     __slots__ = (
         "allocated",
+        "announcement_only",
         "chat_id",
         "chat_no",
         "chat_type",
@@ -57,6 +66,8 @@ class SqliteChatState:
         "open",
         "open_to_join",
         "senders",
+        "sent",
+        "slow_mode_seconds",
         "trimmed",
         "trouble",
     )
@@ -77,6 +88,10 @@ class SqliteChatState:
         self.has_archived_keys = False
         """Some ids are in `archived_keys`, where no unique index of the entries meets them."""
         self.trouble: Refusal | None = None
+        self.announcement_only = False
+        self.slow_mode_seconds = 0
+        self.sent: dict[int, int] | None = None
+        """When members sent last, in milliseconds, by their numbers; None: not read. For slow mode."""
         self.senders: dict[str, ChatSender | None] = {}
         self.last_keys: dict[str, bytes] = {}
 
@@ -103,10 +118,23 @@ class SqliteChatState:
                 account=AccountState(account),
                 is_blocked=bool(is_blocked),
                 is_peer_deleted=bool(is_peer_deleted),
+                announcement_only=self.announcement_only,
+                slow_mode_seconds=self.slow_mode_seconds,
             )
             found = ChatSender(user_number, facts)
         self.senders[user_id] = found
         return found
+
+    def since_last_ms(self, execute: Execute, sender_number: int, now_ms: int) -> int:
+        """How long ago a member sent last, as of the open transaction."""
+        if self.sent is None or len(self.sent) > SENDERS_REMEMBERED_MAX:
+            self.sent = {}
+            for number, message_id in execute(SENT_LAST, (self.chat_no, LOOKED_AT_MAX)):
+                at_ms = int.from_bytes(message_id[:ID_TIME_BYTES], "big")
+                if now_ms - at_ms > LONG_AGO_MS:
+                    break
+                self.sent.setdefault(number, at_ms)
+        return now_ms - self.sent.get(sender_number, now_ms - LONG_AGO_MS)
 
 
 class SqliteChatStates:
@@ -184,7 +212,7 @@ def user_no(execute: Execute, user_id: str) -> int:
 
 def load(execute: Execute, chat_id: str) -> SqliteChatState | None:
     row: Row | None = execute(
-        "SELECT chat_no, epoch, chat_type, open_to_join,"
+        "SELECT chat_no, epoch, chat_type, open_to_join, announcement_only, slow_mode_seconds,"
         " (SELECT sequence_counter FROM chat_counters WHERE chat_counters.chat_id = chats.chat_id),"
         " (SELECT max(sequence) FROM entries WHERE entries.chat_no = chats.chat_no),"
         " (SELECT trimmed_through FROM chat_archives WHERE chat_archives.chat_id = chats.chat_id),"
@@ -194,8 +222,10 @@ def load(execute: Execute, chat_id: str) -> SqliteChatState | None:
     ).fetchone()
     if row is None:
         return None
-    chat_no, epoch, chat_type, open_to_join, counter, last, trimmed, has_archived_keys = row
+    chat_no, epoch, chat_type, open_to_join, *posting = row[:6]
+    counter, last, trimmed, has_archived_keys = row[6:]
     state = SqliteChatState(chat_id, chat_no, epoch, ChatType(chat_type), bool(open_to_join))
+    state.announcement_only, state.slow_mode_seconds = bool(posting[0]), posting[1]
     rows: list[Row] = execute(
         "SELECT sequence FROM open_allocations WHERE chat_no = ?", (chat_no,)
     ).fetchall()

@@ -59,6 +59,12 @@ FORGET_KEYS = (
     "DELETE FROM archived_keys WHERE (chat_no, client_id) IN"
     " (SELECT chat_no, client_id FROM archived_keys WHERE created_at < ? LIMIT ?)"
 )
+NOTE_REWRITTEN = (
+    f"INSERT INTO rewritten_spans SELECT DISTINCT position / {schema.REWRITTEN_SPAN},"
+    " (SELECT coalesce(max(number), 0) + 1 FROM rewritten_spans)"
+    " FROM entries WHERE chat_no = ? AND sequence <= ?"
+    " ON CONFLICT (span) DO UPDATE SET number = excluded.number"
+)
 DELETE = "DELETE FROM entries WHERE chat_no = ? AND sequence <= ?"
 SET_TRIMMED = "UPDATE chat_archives SET trimmed_through = ?2 WHERE chat_id = ?1 AND trimmed_through < ?2"
 REDACT = (
@@ -134,6 +140,7 @@ class SqliteColdTier:
         execute(KEEP_IDS, (chat_no, last))
         execute(KEEP_KEYS, (chat_no, last, horizon))
         execute(FORGET_KEYS, (horizon, TRIMMED_PER_STEP))
+        execute(NOTE_REWRITTEN, (chat_no, last))
         execute(DELETE, (chat_no, last))
         execute(SET_TRIMMED, (chat_id, last))
         state.trimmed = max(state.trimmed, last)
@@ -195,6 +202,13 @@ class SqliteErasures:
 
     async def finish(self, user_id: str) -> None:
         await self._write("DELETE FROM erasures WHERE user_id = ?", user_id)
+
+    async def forget_cursors(self, user_id: str) -> int:
+        def work(transaction: Transaction) -> int:
+            transaction.execute("DELETE FROM user_device_cursors WHERE user_id = ?", (user_id,))
+            return transaction.connection.changes()
+
+        return await self._writer.run(work)
 
     async def _write(self, sql: str, *values: object) -> None:
         def work(transaction: Transaction) -> None:

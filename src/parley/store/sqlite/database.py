@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import apsw
@@ -20,6 +21,8 @@ WAL_PAGES_PER_CHECKPOINT = 8_000
 OPEN_BUSY_MS_MAX = 5_000
 CHECKPOINT_TRIES_MAX = 50
 CHECKPOINT_PAUSE_SECONDS = 0.1
+SCAN_BYTES = 1024 * 1024
+"""Of the file that are looked through at once: some hundred microseconds."""
 
 
 class Database:
@@ -84,17 +87,33 @@ class Database:
 
         On a connection of its own, so that it may run in a thread. Readers of the server see the same rows.
         """
-        connection = self._connect()
-        try:
+        with contextlib.closing(self._connect()) as connection:
             connection.execute("VACUUM")
-            for _ in range(CHECKPOINT_TRIES_MAX):
-                pages, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-                if pages == moved == 0:
-                    return
-                time.sleep(CHECKPOINT_PAUSE_SECONDS)
-            raise apsw.BusyError("the write-ahead log is in use")
-        finally:
-            connection.close()
+            _empty_log(connection)
+
+    def clean(self, traces: Sequence[bytes]) -> None:
+        """Nothing that was overwritten is in the write-ahead log, and none of these bytes in the file.
+
+        Deleted bytes are overwritten in their place, so a trace is rare: a copy on a page whose rows were
+        moved before. Only then is the file rewritten. As `rewrite`, it may run in a thread.
+        """
+        with contextlib.closing(self._connect()) as connection:
+            _empty_log(connection)
+            if self._holds(traces):
+                connection.execute("VACUUM")
+                _empty_log(connection)
+
+    def _holds(self, traces: Sequence[bytes]) -> bool:
+        """Whether the file has a body behind one of these. It is read in parts: others run meanwhile."""
+        longest = max(map(len, traces), default=0) + 1
+        before = b""
+        with self.path.open("rb") as file:
+            while part := file.read(SCAN_BYTES):
+                view = before + part
+                if any(_has_body(view, trace) for trace in traces):
+                    return True
+                before = view[-longest:]
+        return False
 
     def close(self) -> None:
         for name in ("reader", "writer"):
@@ -112,3 +131,23 @@ class Database:
         connection.pragma("cache_size", -PAGE_CACHE_KIB)
         connection.pragma("wal_autocheckpoint", WAL_PAGES_PER_CHECKPOINT)
         return connection
+
+
+def _has_body(view: bytes, trace: bytes) -> bool:
+    at = view.find(trace)
+    while at >= 0:
+        behind = view[at + len(trace) : at + len(trace) + 1]
+        if behind and behind != b'"':
+            return True
+        at = view.find(trace, at + 1)
+    return False
+
+
+def _empty_log(connection: apsw.Connection) -> None:
+    """Bring everything from the write-ahead log to the file, and truncate the log."""
+    for _ in range(CHECKPOINT_TRIES_MAX):
+        pages, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        if pages == moved == 0:
+            return
+        time.sleep(CHECKPOINT_PAUSE_SECONDS)
+    raise apsw.BusyError("the write-ahead log is in use")

@@ -15,8 +15,8 @@ from parley.store.sqlite.writer import Transaction, Writer
 from parley.wire.limits import USER_CHATS_MAX
 
 CHAT = (
-    "SELECT chat_id, chat_type, name, created_by, created_at, updated_at, epoch, open_to_join, read_receipts"
-    " FROM chats"
+    "SELECT chat_id, chat_type, name, created_by, created_at, updated_at, epoch, open_to_join, read_receipts,"
+    " announcement_only, slow_mode_seconds FROM chats"
 )
 HAS_BLOCKED = "SELECT 1 FROM relations WHERE user_id = ? AND other_id = ? AND blocked_since IS NOT NULL"
 
@@ -61,7 +61,8 @@ class SqliteDirectory:
 
 
 def _chat(row: Row) -> StoredChat:
-    chat_id, chat_type, name, created_by, created_at, updated_at, epoch, open_to_join, read_receipts = row
+    chat_id, chat_type, name, created_by, created_at, updated_at, epoch, *settings = row
+    open_to_join, read_receipts, announcement_only, slow_mode_seconds = settings
     return StoredChat(
         chat_id,
         ChatType(chat_type),
@@ -72,6 +73,8 @@ def _chat(row: Row) -> StoredChat:
         epoch,
         bool(open_to_join),
         ReadReceipts(read_receipts),
+        bool(announcement_only),
+        slow_mode_seconds,
     )
 
 
@@ -94,7 +97,8 @@ def _create(transaction: Transaction, chat: StoredChat, people: list[str]) -> tu
     unasked = {person for person, facts in consenting.items() if not facts.is_contact}
     execute(
         "INSERT INTO chats (chat_id, chat_type, name, created_by, created_at, updated_at, epoch, direct_key,"
-        " open_to_join, read_receipts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " open_to_join, read_receipts, announcement_only, slow_mode_seconds)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             chat.chat_id,
             chat.chat_type.value,
@@ -106,6 +110,8 @@ def _create(transaction: Transaction, chat: StoredChat, people: list[str]) -> tu
             key,
             int(chat.open_to_join),
             chat.read_receipts.value,
+            int(chat.announcement_only),
+            chat.slow_mode_seconds,
         ),
     )
     change, now = transaction.change, chat.created_at

@@ -15,7 +15,16 @@ import msgspec
 from parley import ids
 from parley.core.log_hash import LogHash
 from parley.store.invariants import Breach
-from parley.store.rows import ChatRow, CounterRow, EntryRow, KeyRow, LogChunk, MemberRow, PositionRow
+from parley.store.rows import (
+    ArchiveMark,
+    ChatRow,
+    CounterRow,
+    EntryRow,
+    KeyRow,
+    LogChunk,
+    MemberRow,
+    PositionRow,
+)
 from parley.store.sqlite import schema
 from parley.store.sqlite.command_connection import DAMAGED, CommandReader, Row
 from parley.wire.frames import Entry
@@ -33,7 +42,8 @@ BEFORE_EVERYTHING = (-(2**62), 0)
 CHATS = (
     "SELECT chat_no, chat_id, chat_type, epoch, direct_key, direct_key IS NULL OR"
     " (SELECT count(*) FROM chats AS twin WHERE twin.direct_key = chats.direct_key) = 1,"
-    " (SELECT trimmed_through FROM chat_archives AS a WHERE a.chat_id = chats.chat_id) FROM chats"
+    " archived_through, trimmed_through, version, manifest"
+    " FROM chats LEFT JOIN chat_archives USING (chat_id)"
 )
 MEMBERS = """
 SELECT user_id, role, joined_sequence,
@@ -290,8 +300,14 @@ def _schema(rows: list[Row]) -> dict[str, str]:
 
 
 def _chat(row: Row) -> ChatRow:
-    _, chat_id, chat_type, epoch, key, is_keyed, trimmed = row
-    return ChatRow(chat_id, chat_type, epoch, key, bool(is_keyed), trimmed or 0)
+    _, chat_id, chat_type, epoch, key, is_keyed, archived, trimmed, version, manifest = row
+    mark = ArchiveMark(
+        archived_through=archived or 0,
+        trimmed_through=trimmed or 0,
+        version=version or 0,
+        manifest=manifest or "",
+    )
+    return ChatRow(chat_id, chat_type, epoch, key, bool(is_keyed), trimmed or 0, archive=mark)
 
 
 def _message_id(key: bytes) -> str:

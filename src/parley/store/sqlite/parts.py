@@ -17,6 +17,7 @@ import apsw
 from parley.errors import StoreUnavailable
 from parley.store.backup import EntryRange, SnapshotParts, StoreState
 from parley.store.folder import DATABASE_NAME, FOLDER_MODE, create_private
+from parley.store.rows import EVERYTHING, ArchiveMark
 from parley.store.sqlite import schema
 from parley.store.sqlite.command_connection import Row, command_connection, writing
 
@@ -26,10 +27,28 @@ PART_ENTRIES_MAX = 100_000
 TAIL_ENTRIES = 100
 """By so many entries a log is recognised as the one that a backup continues."""
 
-SIZES = "SELECT position, coalesce(length(wire), 0) FROM entries WHERE position > ? ORDER BY position LIMIT ?"
+SIZES = (
+    "SELECT position, coalesce(length(wire), 0) FROM entries WHERE position > ? AND position <= ?"
+    " ORDER BY position LIMIT ?"
+)
 TAIL = (
-    "SELECT position, chat_no, sequence, kind, message_id, wire FROM entries WHERE position <= ?"
+    "SELECT position, chat_no, sequence, message_id FROM entries WHERE position <= ?"
     " ORDER BY position DESC LIMIT ?"
+)
+"""What no erasure changes of an entry."""
+LAST_REWRITE = "SELECT coalesce(max(number), 0) FROM rewritten_spans"
+REWRITTEN = "SELECT span FROM rewritten_spans WHERE number > ? ORDER BY span"
+REWRITTEN_ENTRIES = (
+    "CREATE TABLE part.rewritten_entries AS SELECT position, kind, wire FROM main.entries WHERE position <= ?"
+    f" AND position / {schema.REWRITTEN_SPAN} IN (SELECT span FROM main.rewritten_spans WHERE number > ?)"
+)
+REWRITE = (
+    "UPDATE main.entries SET wire = new.wire, kind = new.kind FROM part.rewritten_entries AS new"
+    " WHERE new.position = entries.position AND new.wire IS NOT entries.wire"
+)
+MARKS = (
+    "SELECT chat_id, archived_through, trimmed_through, version, manifest FROM part.chat_archives"
+    " WHERE version > 0"
 )
 LOGS = (
     "CREATE TABLE part.backed_up_logs AS SELECT chat_no, count(*) AS entries, min(sequence) AS first,"
@@ -66,17 +85,37 @@ class SqliteParts:
             rows = connection.execute(TAIL, (through, TAIL_ENTRIES)).fetchall()
         return _digest(rows) if rows and rows[0][0] == through else None
 
+    def last_rewrite(self) -> int | None:
+        with command_connection(self._folder, read_only=True) as connection:
+            if "rewritten_spans" not in _tables(connection, "main"):
+                return None
+            return int(connection.execute(LAST_REWRITE).get)
+
+    def rewritten(self, since: int) -> list[tuple[int, int]]:
+        with command_connection(self._folder, read_only=True) as connection:
+            spans = [span for (span,) in connection.execute(REWRITTEN, (since,))]
+        size = schema.REWRITTEN_SPAN
+        return [(span * size, span * size + size - 1) for span in spans]
+
     def entries(self, after: int) -> tuple[EntryRange, bytes] | None:
+        return self._part(after, EVERYTHING, must_be_full=True)
+
+    def stretch(self, after: int, through: int) -> tuple[EntryRange, bytes]:
+        found = self._part(after, through, must_be_full=False)
+        assert found is not None
+        return found
+
+    def _part(self, after: int, end: int, *, must_be_full: bool) -> tuple[EntryRange, bytes] | None:
         with command_connection(self._folder, read_only=False) as connection:
             _attach(connection, "log")
             with _snapshot(connection):
-                through, is_full = _end_of_part(connection, after)
-                if not is_full:
+                through, is_full = _end_of_part(connection, after, end)
+                if must_be_full and not is_full:
                     return None
-                found = _take_range(connection, after, through)
+                found = _take_range(connection, after, through if is_full else end)
             return found, connection.serialize("log")
 
-    def rest(self, after: int) -> SnapshotParts:
+    def rest(self, after: int, since: int) -> SnapshotParts:
         with command_connection(self._folder, read_only=False) as connection:
             _attach(connection, "log")
             _attach(connection, "part")
@@ -87,6 +126,8 @@ class SqliteParts:
                     if name != "entries":
                         connection.execute(f"CREATE TABLE part.{name} AS SELECT * FROM main.{name}")
                 connection.execute(LOGS)
+                if "rewritten_spans" in _tables(connection, "main"):
+                    connection.execute(REWRITTEN_ENTRIES, (after, since))
                 state = _state(connection)
             return SnapshotParts(
                 entries=entries,
@@ -96,9 +137,9 @@ class SqliteParts:
             )
 
 
-def _end_of_part(connection: apsw.Connection, after: int) -> tuple[int, bool]:
+def _end_of_part(connection: apsw.Connection, after: int, end: int) -> tuple[int, bool]:
     through, size, count = after, 0, 0
-    for position, length in connection.execute(SIZES, (after, PART_ENTRIES_MAX)):
+    for position, length in connection.execute(SIZES, (after, end, PART_ENTRIES_MAX)):
         through, size, count = position, size + length, count + 1
         if size >= PART_BYTES_MAX:
             break
@@ -132,7 +173,13 @@ def _state(connection: apsw.Connection) -> StoreState:
     chats, people = (
         int(connection.execute(f"SELECT count(*) FROM part.{t}").get) for t in ("chats", "users")
     )
-    return StoreState(schema.version_of(connection), chats, people)
+    marks = {}
+    if "chat_archives" in _tables(connection, "part"):
+        for chat_id, archived, trimmed, version, manifest in connection.execute(MARKS):
+            marks[chat_id] = ArchiveMark(
+                archived_through=archived, trimmed_through=trimmed, version=version, manifest=manifest
+            )
+    return StoreState(schema.version_of(connection), chats, people, marks)
 
 
 def _tables(connection: apsw.Connection, database: str) -> list[str]:
@@ -177,7 +224,7 @@ class SqliteRebuild:
 
     def set_rest(self, part: bytes) -> None:
         def take() -> None:
-            kept = set(_tables(self._connection, "part")) - {"backed_up_logs"}
+            kept = set(_tables(self._connection, "part"))
             for name in _tables(self._connection, "main"):
                 if name == "entries":
                     continue
@@ -185,6 +232,8 @@ class SqliteRebuild:
                     raise StoreUnavailable(f"the backup has no table {name}")
                 self._connection.execute(f"DELETE FROM main.{name}")
                 self._insert(name)
+            if "rewritten_entries" in kept:
+                self._connection.execute(REWRITE)
             self._connection.execute(TRIMMED)
             for (chat_no,) in self._connection.execute(DIFFERENT_LOGS):
                 raise StoreUnavailable(f"the backup has not all entries of the chat with number {chat_no}")

@@ -7,13 +7,18 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from parley.model import AccountDeletion, AuditRecord, Invitation
+from parley.core.attachments import Attachment
+from parley.model import AccountDeletion, ApiToken, AuditRecord, ExternalId, Invitation
+from parley.store.amendments import AmendmentNote
+from parley.store.books import KeptRecord
 from parley.store.delivery.rows import DeadLetter, Lane, Webhook
 from parley.store.push.rows import PushDevice, PushOutcome
 from parley.store.records import (
     KeptChat,
     KeptCursor,
+    KeptErasure,
     KeptKey,
+    KeptMark,
     KeptMember,
     KeptPerson,
     KeptRelation,
@@ -66,6 +71,7 @@ class TableOfRecords(Struct, frozen=True, kw_only=True):
 RELATED = "(SELECT count(*) FROM relations AS r WHERE r.user_id = t.user_id AND {} IS NOT NULL)"
 COUNTED = "(SELECT count(*) FROM chat_memberships AS m WHERE m.chat_id = t.chat_id{})"
 COUNTER = "(SELECT {} FROM chat_counters AS c WHERE c.chat_id = t.chat_id)"
+ARCHIVE = "(SELECT {} FROM chat_archives AS a WHERE a.chat_id = t.chat_id)"
 IS_BLOCKED = """
 EXISTS (SELECT 1 FROM chats JOIN chat_memberships AS peer USING (chat_id)
     JOIN relations AS r ON r.user_id = peer.user_id AND r.other_id = t.user_id
@@ -98,6 +104,8 @@ TABLES: dict[type[Record], TableOfRecords] = {
             "fanout": "(SELECT fanout FROM chat_fanouts AS f WHERE f.chat_id = t.chat_id)",
             "recovered_at": COUNTER.format("recovered_at"),
             "recovered_from_sequence": COUNTER.format("recovered_from_sequence"),
+            "retention_days": ARCHIVE.format("retention_days"),
+            "is_held": f"coalesce({ARCHIVE.format('is_held')}, 0)",
         },
         renamed={"title": "name"},
     ),
@@ -112,6 +120,11 @@ TABLES: dict[type[Record], TableOfRecords] = {
     ),
     KeptCursor: TableOfRecords(name="user_device_cursors", key=("user_id", "device_id", "chat_id")),
     KeptRelation: TableOfRecords(name="relations", key=("user_id", "other_id")),
+    KeptMark: TableOfRecords(name="message_marks", key=("chat_id", "target", "name")),
+    AmendmentNote: TableOfRecords(
+        name="amendments", key=("chat_id", "client_id"), renamed={"client_key": "client_id"}
+    ),
+    KeptErasure: TableOfRecords(name="erasures", key=("user_id",)),
     KeptKey: TableOfRecords(name="server_keys", key=("name",)),
     Invitation: TableOfRecords(name="invitations", key=("user_id", "chat_id")),
     AccountDeletion: TableOfRecords(name="account_deletions", key=("user_id",)),
@@ -121,4 +134,8 @@ TABLES: dict[type[Record], TableOfRecords] = {
     DeadLetter: TableOfRecords(name="dead_letters", key=("dlq_id",)),
     PushDevice: TableOfRecords(name="push_devices", key=("user_id", "device_id")),
     PushOutcome: TableOfRecords(name="push_outcomes", key=("chat_id", "sequence", "user_id", "device_id")),
+    ApiToken: TableOfRecords(name="api_tokens", key=("token_id",)),
+    ExternalId: TableOfRecords(name="external_ids", key=("key",)),
+    KeptRecord: TableOfRecords(name="books", key=("book", "record_id")),
+    Attachment: TableOfRecords(name="attachments", key=("chat_id", "attachment_id")),
 }

@@ -374,6 +374,106 @@ CREATE TABLE erasures (
 """How far each log is in the cold tier and how long it is kept; where archived messages are, and the keys of
 those that are younger than a key may be; people whose bodies are to be removed."""
 
+REWRITTEN_SPAN = 1_024
+"""How many positions a row of rewritten_spans stands for."""
+
+VERSION_11 = """
+CREATE TABLE rewritten_spans (
+    span INTEGER PRIMARY KEY,
+    number INTEGER NOT NULL
+);
+CREATE INDEX rewritten_spans_by_number ON rewritten_spans (number);
+
+CREATE TRIGGER entry_rewritten AFTER UPDATE OF wire ON entries BEGIN
+    INSERT INTO rewritten_spans
+    VALUES (OLD.position / 1024, (SELECT coalesce(max(number), 0) + 1 FROM rewritten_spans))
+    ON CONFLICT (span) DO UPDATE SET number = excluded.number;
+END;
+"""
+"""Where entries were changed or removed after they were written, and the number of the last such change: by
+that a backup knows which of its parts to write anew."""
+
+VERSION_12 = """
+ALTER TABLE users ADD COLUMN is_bot INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE users ADD COLUMN external_id TEXT NOT NULL DEFAULT '';
+
+CREATE TABLE external_ids (
+    key TEXT PRIMARY KEY,
+    user_id TEXT NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE api_tokens (
+    token_id TEXT PRIMARY KEY,
+    token_hash BLOB NOT NULL,
+    user_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    scopes TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    chat_id TEXT NOT NULL,
+    last_used_at_ms INTEGER NOT NULL,
+    expires_at_ms INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+"""Which accounts are of programs, and their tokens; whose account belongs to a person of another system."""
+
+VERSION_13 = """
+CREATE TABLE message_marks (
+    chat_id TEXT NOT NULL,
+    target INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    sequence INTEGER NOT NULL,
+    is_on INTEGER NOT NULL,
+    PRIMARY KEY (chat_id, target, name)
+) WITHOUT ROWID;
+
+CREATE TABLE amendments (
+    chat_id TEXT NOT NULL,
+    client_id BLOB NOT NULL,
+    target INTEGER NOT NULL,
+    since_ms INTEGER NOT NULL,
+    PRIMARY KEY (chat_id, client_id)
+) WITHOUT ROWID;
+"""
+"""Replies, edits and reactions by the message that they are about, and those that are not finished."""
+
+VERSION_14 = """
+CREATE TABLE books (
+    book TEXT NOT NULL,
+    record_id TEXT NOT NULL,
+    record TEXT NOT NULL,
+    PRIMARY KEY (book, record_id)
+) WITHOUT ROWID;
+
+ALTER TABLE chats ADD COLUMN announcement_only INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE chats ADD COLUMN slow_mode_seconds INTEGER NOT NULL DEFAULT 0;
+"""
+"""Links of operators, reports of messages and of erasures; who may post in a group, and how often."""
+
+VERSION_15 = """
+CREATE TABLE attachments (
+    chat_id TEXT NOT NULL,
+    attachment_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    content_type TEXT NOT NULL,
+    sha256 TEXT NOT NULL,
+    state TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    since_ms INTEGER NOT NULL,
+    upload_until_ms INTEGER NOT NULL,
+    width INTEGER NOT NULL,
+    height INTEGER NOT NULL,
+    preview TEXT NOT NULL,
+    client_key BLOB NOT NULL,
+    sequence INTEGER NOT NULL,
+    PRIMARY KEY (chat_id, attachment_id)
+) WITHOUT ROWID;
+CREATE INDEX attachments_of_user ON attachments (user_id, size);
+CREATE INDEX unsettled_attachments ON attachments (state) WHERE state <> 'attached';
+"""
+"""The files that messages refer to."""
+
 MIGRATIONS = [
     VERSION_1,
     VERSION_2,
@@ -385,6 +485,11 @@ MIGRATIONS = [
     VERSION_8,
     VERSION_9,
     VERSION_10,
+    VERSION_11,
+    VERSION_12,
+    VERSION_13,
+    VERSION_14,
+    VERSION_15,
 ]
 """Step n brings a file from version n to n + 1. Never change one that was released; add the next."""
 

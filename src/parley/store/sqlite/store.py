@@ -11,11 +11,16 @@ from parley.clock import Clock
 from parley.core.jobs import Job
 from parley.errors import ConfigError
 from parley.ids import Ids
-from parley.store.ports import Batching, Subscriptions
+from parley.model import ErasureReport, Link, MessageReport
+from parley.store.books import ERASURE_REPORTS, LINKS, REPORTS
+from parley.store.ports import Batching
 from parley.store.records import COPY_MARK, NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
 from parley.store.sqlite.account_admin import SqliteAccountAdmin, SqliteAuditLog
 from parley.store.sqlite.accounts import SqliteAccounts
+from parley.store.sqlite.amendments import SqliteAmendments
+from parley.store.sqlite.attachments import SqliteAttachments
+from parley.store.sqlite.books import SqliteBook
 from parley.store.sqlite.chat_state import SqliteChatStates
 from parley.store.sqlite.cold_tier import SqliteColdTier, SqliteErasures
 from parley.store.sqlite.cursors import SqliteCursors
@@ -24,6 +29,7 @@ from parley.store.sqlite.delivery import SqliteDeliveries
 from parley.store.sqlite.diagnosis import diagnose
 from parley.store.sqlite.directory import SqliteDirectory
 from parley.store.sqlite.feed import SqliteFeed
+from parley.store.sqlite.identities import SqliteApiTokens, SqliteExternalIds
 from parley.store.sqlite.inspection import SqliteInspection
 from parley.store.sqlite.invitations import SqliteInvitations
 from parley.store.sqlite.listing import SqliteListing
@@ -37,6 +43,7 @@ from parley.store.sqlite.relations import SqliteRelations
 from parley.store.sqlite.repairs import SqliteRepairs
 from parley.store.sqlite.transfer import SqliteTransfer
 from parley.store.sqlite.writer import Reach, Writer
+from parley.store.subscriptions import Subscriptions
 from parley.telemetry import Metrics
 
 WATCH_SECONDS = 1.0
@@ -88,6 +95,11 @@ class SqliteStore:
         self.accounts = SqliteAccounts(reads, self.writer)
         self.account_admin = SqliteAccountAdmin(reads, self.writer, states)
         self.audit = SqliteAuditLog(reads, self.writer)
+        self.api_tokens = SqliteApiTokens(reads, self.writer)
+        self.external_ids = SqliteExternalIds(reads, self.writer)
+        self.links = SqliteBook(reads, self.writer, LINKS, Link)
+        self.reports = SqliteBook(reads, self.writer, REPORTS, MessageReport)
+        self.erasure_reports = SqliteBook(reads, self.writer, ERASURE_REPORTS, ErasureReport)
         self.cursors = SqliteCursors(reads, self.writer)
         self.overviews = SqliteOverviews(reads)
         self.relations = SqliteRelations(reads, self.writer, states)
@@ -97,6 +109,8 @@ class SqliteStore:
         self.push = SqlitePush(reads, self.writer)
         self.cold_tier = SqliteColdTier(reads, self.writer, states, self.database, clock)
         self.erasures = SqliteErasures(reads, self.writer)
+        self.amendments = SqliteAmendments(reads, self.writer, self.database)
+        self.attachments = SqliteAttachments(reads, self.writer)
         self.listing = SqliteListing(folder, clock)
         self.inspection = SqliteInspection(folder)
         self.repairs = SqliteRepairs(folder, clock)

@@ -21,6 +21,11 @@ from parley.wire.frames import Entry
 ROWS_PER_PAGE = 1_000
 ENTRIES_PER_PAGE = 500
 
+PUT_RETENTION = (
+    "INSERT INTO chat_archives (chat_id, retention_days, is_held) VALUES (?, ?, ?) ON CONFLICT (chat_id)"
+    " DO UPDATE SET retention_days = excluded.retention_days, is_held = excluded.is_held"
+)
+
 decode_entry = msgspec.json.Decoder(Entry).decode
 
 
@@ -98,7 +103,8 @@ def _put_position(
     row: Row = (chat_no, position.sequence, schema.VOID, None, None, None, None)
     if position.wire is not None:
         entry = decode_entry(position.wire)
-        kind = schema.MESSAGE if entry.kind == Kind.MESSAGE.value else schema.OTHER
+        counts = entry.kind == Kind.MESSAGE.value and entry.deleted is not True
+        kind = schema.MESSAGE if counts else schema.OTHER
         if entry.sender_id not in people:
             sql = "SELECT user_no FROM users WHERE user_id = ?"
             people[entry.sender_id] = connection.execute(sql, (entry.sender_id,)).get
@@ -140,6 +146,7 @@ def _put_beside(connection: apsw.Connection, record: Record) -> None:
                 connection.execute(
                     "INSERT OR REPLACE INTO chat_fanouts VALUES (?, ?)", (chat.chat_id, record.fanout.value)
                 )
+            connection.execute(PUT_RETENTION, (chat.chat_id, record.retention_days, record.is_held))
         case KeptState(is_unasked=is_unasked):
             connection.execute(
                 "UPDATE chat_memberships SET is_unasked = ? WHERE chat_id = ? AND user_id = ?",

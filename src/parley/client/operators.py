@@ -1,0 +1,109 @@
+"""What operators do by the SDK: people, links, reports, tokens. The server refuses everybody else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from parley.model import ReportStatus
+from parley.wire.identity_bodies import ApiTokenInfo, ApiTokenList
+from parley.wire.limits import PAGE_ENTRIES_MAX
+from parley.wire.people_bodies import (
+    DeletedUser,
+    ErasureInfo,
+    LinkInfo,
+    LinkList,
+    LinkMade,
+    ReportInfo,
+    ReportList,
+    UserInfo,
+    UserInfoPage,
+)
+
+if TYPE_CHECKING:
+    from parley.client.api import Api
+
+
+class OperatorsApi:
+    """`RequestRefused` with the code `forbidden` if the person is no operator."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    # People
+
+    async def find_users(self, query: str = "") -> list[UserInfo]:
+        """People whose username or display name contains this, or who have this id; everybody without it."""
+        found: list[UserInfo] = []
+        params = {"q": query, "limit": str(PAGE_ENTRIES_MAX)}
+        while True:
+            page = await self._api.call("GET", "admin/users", UserInfoPage, params=params)
+            found += page.users
+            if page.next is None:
+                return found
+            params["after"] = page.next
+
+    async def delete_user(self, user_id: str, *, erase: bool = False) -> DeletedUser:
+        """Delete an account for good; `erase` also removes what the person wrote."""
+        params = {"erase": "bodies"} if erase else None
+        return await self._api.call("DELETE", _user(user_id), DeletedUser, params=params)
+
+    async def erasure(self, user_id: str) -> ErasureInfo:
+        """What the erasure of a person has removed so far."""
+        return await self._api.call("GET", f"admin/erasures/{quote(user_id, safe='')}", ErasureInfo)
+
+    # Links
+
+    async def invite(self, uses: int = 1, expires_in_seconds: int | None = None, note: str = "") -> LinkMade:
+        """A link by which so many people register. It is shown this once."""
+        body: dict[str, object] = {"uses": uses, "expires_in_seconds": expires_in_seconds, "note": note}
+        return await self._api.call("POST", "admin/invites", LinkMade, body)
+
+    async def invites(self) -> list[LinkInfo]:
+        """The newest first."""
+        found: list[LinkInfo] = []
+        params = {"limit": str(PAGE_ENTRIES_MAX)}
+        while True:
+            page = await self._api.call("GET", "admin/invites", LinkList, params=params)
+            found += page.invites
+            if page.next is None:
+                return found
+            params["before"] = page.next
+
+    async def revoke_invite(self, link_id: str) -> None:
+        await self._api.call("DELETE", f"admin/invites/{quote(link_id, safe='')}", object)
+
+    async def offer_password_reset(self, user_id: str, expires_in_seconds: int | None = None) -> LinkMade:
+        """A link by which a person sets a new password, once. It is shown this once."""
+        body: dict[str, object] = {"expires_in_seconds": expires_in_seconds}
+        return await self._api.call("POST", f"{_user(user_id)}/password-reset", LinkMade, body)
+
+    # Reports
+
+    async def reports(self, status: ReportStatus | None = ReportStatus.OPEN) -> list[ReportInfo]:
+        """Those of the newest messages first; None: of any status."""
+        found: list[ReportInfo] = []
+        params = {"status": status.value} if status is not None else {}
+        while True:
+            page = await self._api.call("GET", "admin/reports", ReportList, params=params)
+            found += page.reports
+            if page.next is None:
+                return found
+            params["before"] = page.next
+
+    async def resolve_report(self, report_id: str, outcome: str, note: str = "") -> ReportInfo:
+        """Say what came of a report."""
+        path = f"admin/reports/{quote(report_id, safe='')}/resolve"
+        return await self._api.call("POST", path, ReportInfo, {"outcome": outcome, "note": note})
+
+    # Tokens of programs
+
+    async def api_tokens(self) -> list[ApiTokenInfo]:
+        return (await self._api.call("GET", "admin/tokens", ApiTokenList)).tokens
+
+    async def revoke_api_token(self, token_id: str) -> None:
+        await self._api.call("DELETE", f"admin/tokens/{quote(token_id, safe='')}", object)
+
+
+def _user(user_id: str) -> str:
+    return f"admin/users/{quote(user_id, safe='')}"

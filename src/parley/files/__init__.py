@@ -1,0 +1,1 @@
+"""Files that messages refer to: uploads, downloads, previews, and their end. See docs/attachments.md."""

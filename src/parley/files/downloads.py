@@ -1,0 +1,90 @@
+"""Who may read a file, and its bytes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import structlog
+
+from parley.clock import Clock
+from parley.core.attachments import Attachment, AttachmentState
+from parley.errors import NO_SUCH_ATTACHMENT, NOT_A_MEMBER, NOT_FOUND, NOT_UPLOADED, Refused
+from parley.files.parts import FileParts
+from parley.files.removal import FileRemoval
+from parley.files.signing import AddressSigner, Grant, Right
+from parley.objects.ports import ObjectMissing
+from parley.store.attachments import Attachments
+from parley.store.ports import Directory
+from parley.telemetry import Metrics
+
+WRONG_ADDRESS = NOT_FOUND.because("this address was never valid, or its time is over; ask for a new one")
+NO_BYTES = NOT_FOUND.because("the bytes of this file are lost; its message is not")
+
+log = structlog.get_logger("parley.files")
+
+
+class Downloads:
+    """`address_ms`: how long an address is valid."""
+
+    def __init__(
+        self,
+        files: Attachments,
+        parts: FileParts,
+        removal: FileRemoval,
+        directory: Directory,
+        signer: AddressSigner,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        address_ms: int,
+    ) -> None:
+        self._files = files
+        self._parts = parts
+        self._removal = removal
+        self._directory = directory
+        self._signer = signer
+        self._clock = clock
+        self._metrics = metrics
+        self._address_ms = address_ms
+
+    async def find(self, user_id: str, chat_id: str, attachment_id: str) -> Attachment:
+        """A file that a person may know of: of a message in a chat of theirs, or their own. Refused else."""
+        if await self._directory.role(chat_id, user_id) is None:
+            raise Refused(NOT_A_MEMBER)
+        file = await self._files.get(chat_id, attachment_id)
+        if file is None or not await self._is_there(file):
+            raise Refused(NO_SUCH_ATTACHMENT)
+        is_sent = file.state not in (AttachmentState.UPLOADING, AttachmentState.COMPLETE)
+        if not is_sent and file.user_id != user_id:
+            raise Refused(NO_SUCH_ATTACHMENT)
+        return file
+
+    async def _is_there(self, file: Attachment) -> bool:
+        """One that is being removed is there for as long as its message has it."""
+        return file.state is not AttachmentState.REMOVING or await self._removal.is_referred_to(file)
+
+    async def token(self, file: Attachment, right: Right) -> tuple[str, int]:
+        """A token for an address, and until when it is valid."""
+        until_ms = file.upload_until_ms if right is Right.UPLOAD else self._clock() + self._address_ms
+        grant = Grant(right, file.chat_id, file.attachment_id, file.size, file.content_type, until_ms)
+        return await self._signer.token(grant), until_ms
+
+    async def granted(self, token: str, right: Right) -> Attachment:
+        """The file that an address is for. Refused if it is not valid now."""
+        grant = await self._signer.grant(token, right, self._clock())
+        file = await self._files.get(grant.chat_id, grant.attachment_id) if grant is not None else None
+        if grant is None or file is None or not grant.is_for(file) or not await self._is_there(file):
+            raise Refused(WRONG_ADDRESS)
+        if right is Right.DOWNLOAD and file.state is AttachmentState.UPLOADING:
+            raise Refused(NOT_UPLOADED)
+        return file
+
+    async def read(self, file: Attachment, start: int, end: int) -> AsyncIterator[bytes]:
+        """The bytes from `start` to before `end`. Refused if they are not there, as after a restore."""
+        try:
+            async for data in self._parts.read(file, start, end):
+                self._metrics.attachment_bytes.labels("out").inc(len(data))
+                yield data
+        except ObjectMissing as error:
+            log.error("the bytes of a file are missing", attachment_id=file.attachment_id, error=str(error))
+            raise Refused(NO_BYTES) from error

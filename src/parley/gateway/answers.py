@@ -1,0 +1,47 @@
+"""Frames that answer a request, made of what the chats say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from parley.core import log_hash
+from parley.model import Appended, Draft, Page
+from parley.wire import frames
+from parley.wire.codec import Codec
+from parley.wire.frames import RequestId, answer_to
+
+
+def ack_of(draft: Draft, request_id: RequestId, appended: Appended) -> frames.Ack:
+    return frames.Ack(
+        re=answer_to(request_id),
+        chat_id=draft.chat_id,
+        client_message_id=draft.client_message_id or "",
+        message_id=appended.message_id,
+        sequence=appended.sequence,
+        epoch=appended.epoch,
+        created_at=appended.created_at,
+        deduplicated=appended.deduplicated,
+        conflict=appended.conflict,
+    )
+
+
+def batch_of(page: Page, codec: Codec) -> frames.MessageBatch:
+    return frames.MessageBatch(**batch_fields(page, codec))
+
+
+def batch_fields(page: Page, codec: Codec) -> dict[str, Any]:
+    """What a page of a log has in a frame and over HTTP."""
+    return {
+        "chat_id": page.chat_id,
+        "epoch": page.epoch,
+        "entries": codec.entries(page.entries),
+        "voids": page.voids,
+        "from_sequence": page.from_sequence,
+        "to_sequence": page.to_sequence,
+        "head": page.head,
+        "complete": page.complete,
+        "reset": page.reset,
+        "log_hash": UNSET if page.log_hash is None else log_hash.shown(page.log_hash),
+    }

@@ -1,0 +1,570 @@
+"""How each kind of record is stored in the tables of Cassandra.
+
+What conditions write is put under conditions here, too: a plain write by a clock that is ahead would hide
+the next one. What effects write is put with the time of the chat's last position: the next change is later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from parley.clock import MS_PER_SECOND, Clock, from_iso
+from parley.concurrency import map_concurrently
+from parley.core.attachments import Attachment
+from parley.errors import StoreUnavailable
+from parley.model import (
+    AccountDeletion,
+    AccountState,
+    ApiToken,
+    AuditRecord,
+    ChatMember,
+    ExternalId,
+    Fanout,
+    Invitation,
+    Notify,
+    Relation,
+    Role,
+)
+from parley.store.amendments import AmendmentNote, MessageMark
+from parley.store.books import KeptRecord
+from parley.store.cassandra.account_admin import NOTE_DELETION, CassandraAuditLog
+from parley.store.cassandra.accounts import ADD_OPERATOR, CassandraAccounts, session_in, time_of
+from parley.store.cassandra.amendments import CassandraAmendments, note_in
+from parley.store.cassandra.attachments import CassandraAttachments
+from parley.store.cassandra.chat_state import ATTEMPTS_MAX, HINT, READ_CHAT, READ_FENCE
+from parley.store.cassandra.cold_tier import ADD_ERASURE, SET_RETENTION
+from parley.store.cassandra.connection import Row, Statement
+from parley.store.cassandra.consents import Consents
+from parley.store.cassandra.counters import LogCounters
+from parley.store.cassandra.cursors import RAISE_ACKED, RAISE_READ, SET_SEEN
+from parley.store.cassandra.deliveries import CassandraDeliveries
+from parley.store.cassandra.effects import INVITATION, PUT_MEMBER, chat_in
+from parley.store.cassandra.identities import CassandraApiTokens, CassandraExternalIds
+from parley.store.cassandra.invitations import NOTE
+from parley.store.cassandra.member_states import READ_STATE
+from parley.store.cassandra.member_states import SET as SET_SETTINGS
+from parley.store.cassandra.push import KEY_PREFIX, CassandraPush
+from parley.store.cassandra.relations import PUT
+from parley.store.cassandra.schema import (
+    AMENDMENTS,
+    API_TOKENS,
+    ATTACHMENTS,
+    AUDIT,
+    BOOKS,
+    CHATS,
+    DEAD_LETTERS,
+    DELETIONS,
+    DELIVERY,
+    DEVICES,
+    DIRECT_CHATS,
+    ERASURES,
+    EXTERNAL_IDS,
+    LANES,
+    LOG,
+    MEMBERSHIPS,
+    MESSAGE_MARKS,
+    PUSH_DEVICES,
+    PUSH_OUTCOMES,
+    RELATIONS,
+    SCHEMA,
+    SESSIONS,
+    USERNAMES,
+    USERS,
+    WEBHOOKS,
+)
+from parley.store.cassandra.users import encode_user, user_in
+from parley.store.delivery.rows import DeadLetter, Lane, Webhook
+from parley.store.push.rows import PushDevice, PushOutcome
+from parley.store.records import (
+    KeptChat,
+    KeptCursor,
+    KeptErasure,
+    KeptKey,
+    KeptMark,
+    KeptMember,
+    KeptPerson,
+    KeptRelation,
+    KeptSession,
+    KeptState,
+    Record,
+)
+
+ROWS_PER_PAGE = 500
+WRITES_AT_ONCE_MAX = 32
+
+READ_COUNTS = f"SELECT user_id, contacts, blocks FROM {RELATIONS} WHERE user_id = ? LIMIT 1"
+SET_COUNTS = f"UPDATE {RELATIONS} SET contacts = ?, blocks = ? WHERE user_id = ?"
+PUT_CHAT = (
+    f"INSERT INTO {CHATS} (chat_id, record, direct_key, title, read_receipts, updated_at, member_count,"
+    " owner_count, announcement_only, slow_mode_seconds)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) USING TIMESTAMP ?"
+)
+SET_EPOCH = f"UPDATE {CHATS} USING TIMESTAMP ? SET epoch = ? WHERE chat_id = ?"
+PUT_JOINED = f"UPDATE {DELIVERY} USING TIMESTAMP ? SET joined_sequence = ? WHERE user_id = ? AND chat_id = ?"
+PUT_STATE = (
+    f"UPDATE {DELIVERY} USING TIMESTAMP ? SET has_left = ?, left_sequence = ?, is_unasked = ?, copied_at = ?"
+    " WHERE user_id = ? AND chat_id = ?"
+)
+
+Reader = Callable[[list[Row]], Awaitable[list[Record]]]
+
+encode = msgspec.json.Encoder().encode
+
+IN_ONE_COLUMN: dict[type[Record], str] = {
+    AuditRecord: AUDIT,
+    Webhook: WEBHOOKS,
+    Lane: LANES,
+    DeadLetter: DEAD_LETTERS,
+    PushOutcome: PUSH_OUTCOMES,
+    ApiToken: API_TOKENS,
+    ExternalId: EXTERNAL_IDS,
+    Attachment: ATTACHMENTS,
+}
+"""Tables whose rows are one record each, as JSON."""
+
+
+class RecordRows:
+    def __init__(
+        self,
+        counters: LogCounters,
+        accounts: CassandraAccounts,
+        consents: Consents,
+        deliveries: CassandraDeliveries,
+        push: CassandraPush,
+        clock: Clock,
+    ) -> None:
+        self._counters = counters
+        self._states = counters.states
+        self._cassandra = counters.states.cassandra
+        self._accounts = accounts
+        self._audit = CassandraAuditLog(self._cassandra)
+        self._api_tokens = CassandraApiTokens(self._cassandra)
+        self._attachments = CassandraAttachments(self._cassandra, clock)
+        self._external_ids = CassandraExternalIds(self._cassandra)
+        self._consents = consents
+        self._deliveries = deliveries
+        self._push = push
+        self._amendments = CassandraAmendments(self._states)
+        self._clock = clock
+        self._readers: dict[type[Record], tuple[str, Reader]] = {
+            KeptPerson: (USERS, self._people),
+            KeptSession: (SESSIONS, self._sessions),
+            KeptChat: (CHATS, self._chats),
+            KeptMember: (MEMBERSHIPS, self._members),
+            KeptState: (DELIVERY, _each(_state)),
+            KeptCursor: (DEVICES, _each(_cursor)),
+            AccountDeletion: (DELETIONS, _each(lambda row: AccountDeletion(row["user_id"], row["since_ms"]))),
+            KeptMark: (MESSAGE_MARKS, _each(_mark)),
+            AmendmentNote: (AMENDMENTS, _each(note_in)),
+            KeptErasure: (
+                ERASURES,
+                _each(lambda row: KeptErasure(user_id=row["user_id"], since_ms=row["since_ms"])),
+            ),
+            Invitation: (RELATIONS, _each(_invitation)),
+            PushDevice: (PUSH_DEVICES, _push_devices),
+            KeptRecord: (BOOKS, _each(_record)),
+            KeptKey: (SCHEMA, _each(_key)),
+        }
+
+    # Reading
+
+    async def read(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
+        if kind is KeptRelation:
+            async for page in self._relations():
+                yield page
+            return
+        table = IN_ONE_COLUMN.get(kind)
+        table, reader = (table, _each(_decoded(kind))) if table is not None else self._readers[kind]
+        if kind is KeptPerson:
+            await self._finish_people()
+        async for rows in self._pages(table):
+            yield await reader(rows)
+
+    def _pages(self, table: str) -> AsyncIterator[list[Row]]:
+        return self._cassandra.pages(f"SELECT * FROM {table}", page_size=ROWS_PER_PAGE)
+
+    async def _finish_people(self) -> None:
+        """Those who have taken their name, and whose node died before it wrote their account."""
+        async for rows in self._pages(USERNAMES):
+            for row in rows:
+                if row["record"] is not None:
+                    await self._accounts.user_by_name(row["username"])
+
+    async def _people(self, rows: list[Row]) -> list[Record]:
+        known = [row for row in rows if row["record"] is not None]
+        found = await self._cassandra.rows_of(READ_COUNTS, [(row["user_id"],) for row in known])
+        counts = {row["user_id"]: row for row in found}
+        return [
+            KeptPerson(
+                user=user_in(row),
+                password_hash=row["password_hash"] or "",
+                contact_count=counts.get(row["user_id"], {}).get("contacts") or 0,
+                block_count=counts.get(row["user_id"], {}).get("blocks") or 0,
+            )
+            for row in known
+        ]
+
+    async def _relations(self) -> AsyncIterator[list[Record]]:
+        """The rows of a person follow each other; contact and block of the same other are one record."""
+        whose, held = "", dict[str, KeptRelation]()
+        async for rows in self._pages(RELATIONS):
+            found: list[Record] = []
+            for row in rows:
+                if row["user_id"] != whose:
+                    found += held.values()
+                    whose, held = row["user_id"], {}
+                if row["kind"] in (Relation.CONTACT.value, Relation.BLOCK.value):
+                    other_id, since = row["other_id"], row["record"]
+                    one = held.get(other_id) or KeptRelation(
+                        user_id=whose, other_id=other_id, contact_since=None, blocked_since=None
+                    )
+                    is_contact = row["kind"] == Relation.CONTACT.value
+                    held[other_id] = (
+                        replace(one, contact_since=since) if is_contact else replace(one, blocked_since=since)
+                    )
+            yield found
+        yield list(held.values())
+
+    async def _sessions(self, rows: list[Row]) -> list[Record]:
+        known = [(row["token_hash"], session_in(row)) for row in rows]
+        return [
+            KeptSession(session=session, token_hash=token_hash)
+            for token_hash, session in known
+            if session is not None
+        ]
+
+    async def _chats(self, rows: list[Row]) -> list[Record]:
+        known = [row for row in rows if row["record"] is not None]
+        return await map_concurrently(self._chat, known, WRITES_AT_ONCE_MAX)
+
+    async def _chat(self, row: Row) -> Record:
+        """Changes that are pending get their effects first: the rows of members are read later."""
+        chat_id: str = row["chat_id"]
+        await self._states.refresh_fence(self._states.new_state(chat_id, row["bucket"] or 0))
+        row = await self._cassandra.row(READ_CHAT, chat_id) or row
+        _, fence = await self._counters.fence(chat_id)
+        return KeptChat(
+            chat=chat_in(row),
+            direct_key=row["direct_key"],
+            counter=(await self._counters.read(chat_id)).last,
+            member_count=row["member_count"] or 0,
+            owner_count=row["owner_count"] or 0,
+            fanout=Fanout(row["fanout"]) if row["fanout"] else None,
+            recovered_at=fence.get("recovered_at"),
+            recovered_from_sequence=fence.get("recovered_from_sequence"),
+            retention_days=row["retention_days"],
+            is_held=bool(row["is_held"]),
+        )
+
+    async def _members(self, rows: list[Row]) -> list[Record]:
+        chat_ids = [(chat_id,) for chat_id in dict.fromkeys(row["chat_id"] for row in rows)]
+        chats = {row["chat_id"]: row for row in await self._cassandra.rows_of(READ_CHAT, chat_ids)}
+        known = [row for row in rows if chats.get(row["chat_id"], {}).get("record") is not None]
+        return await map_concurrently(
+            lambda row: self._member(row, chats[row["chat_id"]]), known, WRITES_AT_ONCE_MAX
+        )
+
+    async def _member(self, row: Row, chat: Row) -> Record:
+        peers = [one for one in (chat["direct_key"] or "").split("|") if one and one != row["user_id"]]
+        is_blocked = [await self._consents.has(peer, Relation.BLOCK, row["user_id"]) for peer in peers]
+        member = ChatMember(row["user_id"], Role(row["role"]), row["joined_at"], row["joined_sequence"])
+        return KeptMember(chat_id=row["chat_id"], member=member, is_blocked=any(is_blocked))
+
+    # Writing
+
+    async def write(self, records: Sequence[Record]) -> None:
+        """Records of one kind. Those in the partition of one person are written one after the other."""
+        match records[0]:
+            case KeptRelation() | Invitation() | PushDevice():
+                people: dict[str, list[Any]] = {}
+                for record in records:
+                    people.setdefault(cast(Any, record).user_id, []).append(record)
+                await map_concurrently(self._put_all, people.values(), WRITES_AT_ONCE_MAX)
+            case KeptMember() | KeptState():
+                some = cast("Sequence[KeptMember | KeptState]", records)
+                times = await self._times(record.chat_id for record in some)
+                await map_concurrently(
+                    lambda record: self._put_of_chat(record, times[record.chat_id]), some, WRITES_AT_ONCE_MAX
+                )
+            case _:
+                await map_concurrently(self._put, records, WRITES_AT_ONCE_MAX)
+
+    async def _put_all(self, records: Iterable[Record]) -> None:
+        for record in records:
+            await self._put(record)
+
+    async def _put(self, record: Record) -> None:
+        match record:
+            case KeptPerson():
+                await self._put_person(record)
+            case KeptSession(session=session, token_hash=token_hash):
+                await self._accounts.add_session(session, token_hash)
+            case KeptChat():
+                await self._put_chat(record)
+            case KeptRelation():
+                await self._put_relation(record)
+            case KeptCursor():
+                place = {"user_id": record.user_id, "device_id": record.device_id, "chat_id": record.chat_id}
+                await self._replace(DEVICES, place, {"last_acked_sequence": record.last_acked_sequence})
+            case KeptMark(chat_id=chat_id):
+                mark = MessageMark(record.target, record.name, record.sequence, record.is_on)
+                await self._amendments.mark(chat_id, [mark])
+            case AmendmentNote():
+                await self._amendments.begin(record)
+            case KeptErasure(user_id=user_id, since_ms=since_ms):
+                await self._cassandra.repeat((ADD_ERASURE, (user_id, since_ms)))
+            case KeptKey(name=name, value=value):
+                await self._replace(SCHEMA, {"name": KEY_PREFIX + name}, {"value": value})
+            case Invitation(user_id=user_id, chat_id=chat_id):
+                await self._cassandra.write(NOTE, chat_id, user_id)
+                await self._write_person(
+                    user_id, (PUT, (user_id, INVITATION, chat_id, encode(record).decode()))
+                )
+            case AccountDeletion():
+                await self._cassandra.write(NOTE_DELETION, record.user_id, record.since_ms, "")
+            case AuditRecord():
+                await self._audit.record(record)
+            case Webhook():
+                await self._deliveries.webhooks.add(record)
+            case Lane():
+                await self._deliveries.lanes.put(record)
+            case DeadLetter():
+                await self._deliveries.dead_letters.put(record)
+            case PushDevice():
+                await self._push.devices.put(record)
+            case PushOutcome():
+                await self._push.outcomes.note(record)
+            case ApiToken():
+                await self._api_tokens.add(record)
+            case ExternalId(key=key, user_id=user_id):
+                await self._external_ids.claim(key, user_id)
+            case KeptRecord():
+                at = {"book": record.book, "record_id": record.record_id}
+                await self._replace(BOOKS, at, {"record": record.record.encode()})
+            case Attachment():
+                await self._attachments.put(record)
+            case _:
+                raise TypeError(f"{type(record).__name__} is put with others of its chat")
+
+    async def _replace(self, table: str, key: Mapping[str, object], columns: Mapping[str, object]) -> None:
+        """Under a condition that holds: the row is new, or it is there."""
+        names, marks = ", ".join([*key, *columns]), ", ".join("?" * (len(key) + len(columns)))
+        insert = f"INSERT INTO {table} ({names}) VALUES ({marks}) IF NOT EXISTS"
+        if (await self._cassandra.repeat((insert, (*key.values(), *columns.values())))).is_applied:
+            return
+        sets, where = (
+            ", ".join(f"{name} = ?" for name in columns),
+            " AND ".join(f"{name} = ?" for name in key),
+        )
+        update = f"UPDATE {table} SET {sets} WHERE {where} IF EXISTS"
+        await self._cassandra.repeat((update, (*columns.values(), *key.values())))
+
+    async def _write_person(self, user_id: str, *statements: Statement) -> None:
+        """In a person's partition of relations."""
+        for _ in range(ATTEMPTS_MAX):
+            if await self._consents.write(user_id, await self._consents.revision(user_id), *statements):
+                return
+        raise StoreUnavailable("this person's relations are being written to by too many at once")
+
+    async def _put_person(self, record: KeptPerson) -> None:
+        user, user_id = record.user, record.user.user_id
+        columns = {
+            "record": encode_user(replace(user, last_seen=None)),
+            "password_hash": record.password_hash,
+            "version": 1,
+        }
+        await self._replace(USERS, {"user_id": user_id}, columns)
+        if user.last_seen is not None:
+            at = time_of(from_iso(user.last_seen))
+            await self._cassandra.write(SET_SEEN, at, user.last_seen, user_id)
+        await self._replace(USERNAMES, {"username": user.username}, {"user_id": user_id})
+        if user.is_operator and user.state is AccountState.ACTIVE:
+            await self._cassandra.repeat((ADD_OPERATOR, (user_id,)))
+        await self._write_person(user_id, (SET_COUNTS, (record.contact_count, record.block_count, user_id)))
+
+    async def _put_relation(self, record: KeptRelation) -> None:
+        since = {Relation.CONTACT: record.contact_since, Relation.BLOCK: record.blocked_since}
+        await self._write_person(
+            record.user_id,
+            *(
+                (PUT, (record.user_id, relation.value, record.other_id, at))
+                for relation, at in since.items()
+                if at is not None
+            ),
+        )
+
+    # Chats
+
+    async def _put_chat(self, record: KeptChat) -> None:
+        """All of its log counts as resolved, and as published. Buckets before the last one are closed."""
+        chat, through = record.chat, record.counter or 0
+        chat_id, bucket = chat.chat_id, self._states.bucket_of(through)
+        for below in range(bucket):
+            await self._put_fence(chat_id, below, {"is_closed": True})
+        fence = {
+            "is_closed": False,
+            "epoch": chat.epoch,
+            "revision": self._consents.make_revision(),
+            "sequence_counter": record.counter,
+            "written_through": record.counter,
+            "last_sequence": through,
+            "resolved_through": through,
+            "published_through": through,
+            "recovered_at": record.recovered_at,
+            "recovered_from_sequence": record.recovered_from_sequence,
+        }
+        await self._put_fence(chat_id, bucket, fence)
+        if record.counter is not None and self._counters.allocator is not None:
+            await self._counters.allocator.restore(chat_id, record.counter)
+        await self._put_chat_row(record, through + 1)
+        await self._cassandra.write(HINT, bucket + 1, bucket, chat_id)
+
+    async def _put_fence(self, chat_id: str, bucket: int, sets: Mapping[str, object]) -> None:
+        for _ in range(ATTEMPTS_MAX):
+            before = await self._cassandra.row(READ_FENCE, chat_id, bucket) or {}
+            columns = {**sets, "trimmed_through": before.get("trimmed_through") or 0}
+            setting = ", ".join(f"{name} = ?" for name in columns)
+            cql = f"UPDATE {LOG} SET {setting} WHERE chat_id = ? AND bucket = ? IF is_closed = ?"
+            values = (*columns.values(), chat_id, bucket, before.get("is_closed"))
+            if (await self._cassandra.repeat((cql, values))).is_applied:
+                return
+        raise StoreUnavailable("the chat is being written to by too many at once")
+
+    async def _put_chat_row(self, record: KeptChat, time: int) -> None:
+        chat = record.chat
+        row = (
+            chat.chat_id,
+            encode(chat),
+            record.direct_key,
+            chat.title,
+            chat.read_receipts.value,
+            chat.updated_at,
+            record.member_count,
+            record.owner_count,
+            chat.announcement_only,
+            chat.slow_mode_seconds,
+            time,
+        )
+        await self._cassandra.write(PUT_CHAT, *row)
+        await self._cassandra.write(SET_EPOCH, chat.epoch, chat.epoch, chat.chat_id)
+        if record.direct_key is not None:
+            await self._replace(DIRECT_CHATS, {"direct_key": record.direct_key}, {"chat_id": chat.chat_id})
+        if record.retention_days is not None or record.is_held:
+            kept = (record.retention_days, record.is_held, chat.chat_id)
+            await self._cassandra.repeat((SET_RETENTION, kept))
+        if record.fanout is not None:
+            await self._push.fanouts.choose(chat.chat_id, record.fanout)
+
+    async def _times(self, chat_ids: Iterable[str]) -> dict[str, int]:
+        """The times of writes that any later change of these chats is later than."""
+        asked = list(dict.fromkeys(chat_ids))
+        found = await map_concurrently(self._counters.read, asked, WRITES_AT_ONCE_MAX)
+        return {chat_id: (counter.last or 0) + 1 for chat_id, counter in zip(asked, found, strict=True)}
+
+    async def _put_of_chat(self, record: KeptMember | KeptState, time: int) -> None:
+        if isinstance(record, KeptState):
+            return await self._put_state(record, time)
+        member, chat_id = record.member, record.chat_id
+        row = (chat_id, member.user_id, member.role.value, member.joined_at, member.joined_sequence, time)
+        await self._cassandra.write(PUT_MEMBER, *row)
+        await self._cassandra.write(PUT_JOINED, time, member.joined_sequence, member.user_id, chat_id)
+        return None
+
+    async def _put_state(self, record: KeptState, time: int) -> None:
+        """Positions have themselves as times, as always."""
+        place, now = (record.user_id, record.chat_id), self._clock() // MS_PER_SECOND
+        state = (record.has_left, record.left_sequence, record.is_unasked, now)
+        await self._cassandra.write(PUT_STATE, time, *state, *place)
+        if acked := record.last_acked_sequence:
+            await self._cassandra.write(RAISE_ACKED, acked, acked, record.delivered_at, *place)
+        if read := record.read_up_to:
+            await self._cassandra.write(RAISE_READ, read, read, record.read_at, *place)
+        settings = (record.muted_until, record.notify.value)
+        for _ in range(ATTEMPTS_MAX):
+            row = await self._cassandra.row(READ_STATE, *place) or {}
+            changes, notify = row.get("setting_changes"), row.get("notify") or Notify.ALL.value
+            if settings == (row.get("muted_until"), notify):
+                return
+            await self._cassandra.repeat((SET_SETTINGS, (*settings, (changes or 0) + 1, *place, changes)))
+        raise StoreUnavailable("a row of a chat is being written to by too many at once")
+
+
+# Reading rows
+
+
+def _each(record_in: Callable[[Row], Record | None]) -> Reader:
+    """A reader of rows that need no others."""
+
+    async def read(rows: list[Row]) -> list[Record]:
+        return [record for row in rows if (record := record_in(row)) is not None]
+
+    return read
+
+
+def _decoded(kind: type[Record]) -> Callable[[Row], Record | None]:
+    decode = msgspec.json.Decoder(kind).decode
+    return lambda row: decode(row["record"]) if row["record"] is not None else None
+
+
+async def _push_devices(rows: list[Row]) -> list[Record]:
+    """Those of a person share a row."""
+    known = [row["record"] for row in rows if row["record"] is not None]
+    return [device for record in known for device in msgspec.json.decode(record, type=list[PushDevice])]
+
+
+def _invitation(row: Row) -> Record | None:
+    return msgspec.json.decode(row["record"], type=Invitation) if row["kind"] == INVITATION else None
+
+
+def _state(row: Row) -> Record | None:
+    if row["has_left"] is None:
+        return None
+    return KeptState(
+        user_id=row["user_id"],
+        chat_id=row["chat_id"],
+        last_acked_sequence=row["last_acked_sequence"] or 0,
+        delivered_at=row["delivered_at"],
+        read_up_to=row["read_up_to"] or 0,
+        read_at=row["read_at"],
+        has_left=row["has_left"],
+        left_sequence=row["left_sequence"] or 0,
+        muted_until=row["muted_until"],
+        notify=Notify(row["notify"] or Notify.ALL),
+        is_unasked=bool(row["is_unasked"]) and not row["has_left"],
+    )
+
+
+def _cursor(row: Row) -> Record | None:
+    if row["last_acked_sequence"] is None:
+        return None
+    return KeptCursor(
+        user_id=row["user_id"],
+        device_id=row["device_id"],
+        chat_id=row["chat_id"],
+        last_acked_sequence=row["last_acked_sequence"],
+    )
+
+
+def _record(row: Row) -> KeptRecord:
+    return KeptRecord(book=row["book"], record_id=row["record_id"], record=row["record"].decode())
+
+
+def _mark(row: Row) -> Record:
+    return KeptMark(
+        chat_id=row["chat_id"],
+        target=row["target"],
+        name=row["name"],
+        sequence=row["sequence"],
+        is_on=row["is_on"],
+    )
+
+
+def _key(row: Row) -> Record | None:
+    name: str = row["name"]
+    if not name.startswith(KEY_PREFIX) or row["value"] is None:
+        return None  # the version of the tables
+    return KeptKey(name=name.removeprefix(KEY_PREFIX), value=row["value"])

@@ -1,0 +1,89 @@
+"""The ports `ApiTokens` and `ExternalIds` on SQLite."""
+
+from __future__ import annotations
+
+import msgspec
+
+from parley.model import ApiToken, Scope
+from parley.store.sqlite.reads import Reads, Row
+from parley.store.sqlite.writer import Transaction, Writer
+
+TOKEN = (
+    "SELECT token_id, token_hash, user_id, name, scopes, created_at_ms, chat_id, last_used_at_ms,"
+    " expires_at_ms FROM api_tokens"
+)
+USED = "UPDATE api_tokens SET last_used_at_ms = max(last_used_at_ms, ?) WHERE token_id = ?"
+
+encode = msgspec.json.Encoder().encode
+decode_scopes = msgspec.json.Decoder(tuple[Scope, ...]).decode
+
+
+class SqliteApiTokens:
+    def __init__(self, reads: Reads, writer: Writer) -> None:
+        self._reads = reads
+        self._writer = writer
+
+    async def add(self, token: ApiToken) -> None:
+        row = (
+            token.token_id,
+            token.token_hash,
+            token.user_id,
+            token.name,
+            encode(token.scopes).decode(),
+            token.created_at_ms,
+            token.chat_id,
+            token.last_used_at_ms,
+            token.expires_at_ms,
+        )
+        sql = "INSERT INTO api_tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        await self._writer.run(lambda tx: tx.execute(sql, row))
+
+    async def get(self, token_id: str) -> ApiToken | None:
+        row = self._reads.row(f"{TOKEN} WHERE token_id = ?", (token_id,))
+        return _token_of(row) if row else None
+
+    async def all(self) -> list[ApiToken]:
+        return [_token_of(row) for row in self._reads.rows(f"{TOKEN} ORDER BY token_id")]
+
+    async def note_used(self, token_id: str, now_ms: int) -> None:
+        await self._writer.run(lambda tx: tx.execute(USED, (now_ms, token_id)))
+
+    async def remove(self, token_id: str) -> bool:
+        def work(tx: Transaction) -> bool:
+            tx.execute("DELETE FROM api_tokens WHERE token_id = ?", (token_id,))
+            return tx.connection.changes() == 1
+
+        return await self._writer.run(work)
+
+
+def _token_of(row: Row) -> ApiToken:
+    token_id, token_hash, user_id, name, scopes, created_at_ms, chat_id, last_used_at_ms, expires_at_ms = row
+    return ApiToken(
+        token_id=token_id,
+        token_hash=token_hash,
+        user_id=user_id,
+        name=name,
+        scopes=decode_scopes(scopes),
+        created_at_ms=created_at_ms,
+        chat_id=chat_id,
+        last_used_at_ms=last_used_at_ms,
+        expires_at_ms=expires_at_ms,
+    )
+
+
+class SqliteExternalIds:
+    def __init__(self, reads: Reads, writer: Writer) -> None:
+        self._reads = reads
+        self._writer = writer
+
+    async def claim(self, key: str, user_id: str) -> str:
+        def work(tx: Transaction) -> str:
+            tx.execute("INSERT OR IGNORE INTO external_ids VALUES (?, ?)", (key, user_id))
+            ((owner,),) = tx.execute("SELECT user_id FROM external_ids WHERE key = ?", (key,)).fetchall()
+            return str(owner)
+
+        return await self._writer.run(work)
+
+    async def find(self, key: str) -> str | None:
+        row = self._reads.row("SELECT user_id FROM external_ids WHERE key = ?", (key,))
+        return row[0] if row else None

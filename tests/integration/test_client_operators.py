@@ -1,0 +1,79 @@
+"""The SDK about people: links, reports, who may post, deletions of one's own; against a real server."""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from parley.client import BadToken, Client, RequestRefused, connect, login, register, reset_password
+from parley.model import ReportStatus
+from tests.harness.server import ServerProcess, run_parley
+from tests.integration.sdk import PASSWORD, QUICK, client, new_group, newcomer
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("operators") / "data") as started:
+        yield started
+
+
+@asynccontextmanager
+async def operator(server: ServerProcess) -> AsyncIterator[Client]:
+    def made(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return run_parley(*arguments, environment={"PARLEY_DATA": str(server.data)})
+
+    await asyncio.to_thread(made, "user", "add", "root", "--operator")
+    token = (await asyncio.to_thread(made, "token", "root")).stdout.strip()
+    async with connect(server.url, token, timing=QUICK) as root:
+        yield root
+
+
+@pytest.mark.timeout(120)
+async def test_operators_and_those_they_care_for(server: ServerProcess) -> None:
+    """An invitation, a new password, a report, an erasure: each by its own call."""
+    async with operator(server) as root:
+        link = await root.operators.invite(uses=1, note="for dan")
+        dan = await register(server.url, "dan", PASSWORD, invite=link.token)
+        with pytest.raises(RequestRefused) as refused:
+            await register(server.url, "dora", PASSWORD, invite=link.token)
+        assert refused.value.code == "link_used"
+        (listed,) = await root.operators.invites()
+        assert (listed.state, listed.used_by) == ("used", [dan])
+        assert [user.user_id for user in await root.operators.find_users("dan")] == [dan]
+
+        reset = await root.operators.offer_password_reset(dan)
+        await reset_password(server.url, reset.token, "another password")
+        token = await login(server.url, "dan", "another password")
+
+        ann = await newcomer(server)
+        chat_id = await new_group(server, [ann])
+        async with client(server.url, ann) as me, connect(server.url, token, timing=QUICK) as other:
+            await me.chat(chat_id).add_member(dan)
+            ack = await me.chat(chat_id).send("rude")
+            made = await other.chat(chat_id).report(ack.message_id, "it is rude")
+            (report,) = await root.operators.reports()
+            assert (report.report_id, report.reason) == (made.report_id, "it is rude")
+            done = await root.operators.resolve_report(made.report_id, "dismissed")
+            assert done.status is ReportStatus.RESOLVED
+
+            info = await me.chat(chat_id).announce_only()
+            assert info.announcement_only
+            with pytest.raises(RequestRefused) as closed:
+                await other.chat(chat_id).send("no")
+            assert closed.value.code == "announcement_only"
+            await me.chat(chat_id).announce_only(False)
+            assert (await me.chat(chat_id).set_slow_mode(1)).slow_mode_seconds == 1
+            sent = [other.chat(chat_id).send(text) for text in ("one", "two")]
+            first, second = [await one for one in sent]
+            assert first.sequence < second.sequence, "the outbox waits, and both arrive"
+
+            with pytest.raises(BadToken, match="password"):
+                await me.delete_account("wrong")
+            await me.delete_account(PASSWORD, erase=True)
+        with pytest.raises(BadToken):
+            async with client(server.url, ann):
+                pass
+        assert (await root.operators.erasure(ann.user_id)).user_id == ann.user_id
+        assert await root.operators.api_tokens() == []
