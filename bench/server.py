@@ -36,8 +36,9 @@ def parley_beside_python() -> Path:
     return Path(sys.executable).parent / "parley"
 
 
-def serve_command(parley: Path, data: Path) -> list[str]:
-    return [str(parley), "serve", "--data", str(data)]
+def serve_command(parley: Path, data: Path, module: str | None = None) -> list[str]:
+    command = [str(parley)] if module is None else [str(parley.parent / "python"), "-m", module]
+    return [*command, "serve", "--data", str(data)]
 
 
 class Server:

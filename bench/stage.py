@@ -49,13 +49,19 @@ class Stage:
 
     @asynccontextmanager
     async def serving(
-        self, populate: Callable[[World], Awaitable[T]], environment: Mapping[str, str] | None = None
+        self,
+        populate: Callable[[World], Awaitable[T]],
+        environment: Mapping[str, str] | None = None,
+        module: str | None = None,
     ) -> AsyncIterator[tuple[Server, T]]:
-        """A server on the store that `populate` has filled; both are deleted afterwards."""
+        """A server on the store that `populate` has filled; both are deleted afterwards.
+
+        `module` runs instead of `parley`, by its interpreter.
+        """
         RESULTS.mkdir(exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="run-", dir=RESULTS))
         data = folder / "data"
-        command = serve_command(self._parley, data)
+        command = serve_command(self._parley, data, module)
         server = Server(command, folder / "stderr.log", self.server_cores, environment)
         try:
             async with open_world(data) as world:

@@ -7,6 +7,7 @@ from bench.scenarios import (
     amended,
     archive,
     audience,
+    background,
     catching_up,
     conversations,
     flat,
@@ -41,5 +42,6 @@ SCENARIOS: dict[str, Scenario] = {
     "abuse": abuse.abuse,
     "archive": archive.archive,
     "search": search.searches,
-    "search_sends": search.sends,
+    "search_sends": background.search_sends,
+    "log_hashes": background.log_hashes,
 }

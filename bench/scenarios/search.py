@@ -1,4 +1,4 @@
-"""Search: how long it takes over many messages, and what its index costs those who send."""
+"""Search: how long it takes over many messages."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from itertools import accumulate
 import aiohttp
 
 from bench.measuring import NS_PER_MS
-from bench.roles import Writer
-from bench.rows import Row, ratio_row
-from bench.scenarios import hot_chat
+from bench.rows import Row
 from bench.server import Server
 from bench.stage import Stage
 from bench.world import Person, World
@@ -23,10 +21,8 @@ CHATS = 100
 WORDS = 20_000
 WORDS_EACH = 8
 SEARCHES = 300
-ROUNDS = 3
 POLL_SECONDS = 0.25
 SEED = 15
-OFF = {"PARLEY_SEARCH_ENABLED": "false"}
 ON = {"PARLEY_SEARCH_ENABLED": "true"}
 
 
@@ -113,18 +109,3 @@ def _row(kind: str, where: str, messages: int, taken_ns: list[int]) -> Row:
         p50_ms=statistics.median(taken_ns) / NS_PER_MS,
         p99_ms=p99,
     )
-
-
-async def sends(stage: Stage) -> list[Row]:
-    """The hot chat without the index and with it, in turn, on servers of their own."""
-    rates: dict[str, list[float]] = {"off": [], "on": []}
-    for _ in range(stage.pick(ROUNDS, 1)):
-        for name, environment in (("off", OFF), ("on", ON)):
-            label = f"hot chat, window 1, search {name}"
-            row = await hot_chat.play(
-                stage, f"search_{name}", label, lambda load, chat: Writer(load, chat, 1), environment
-            )
-            rates[name].append(row.value)
-    off, on = statistics.median(rates["off"]), statistics.median(rates["on"])
-    notes = [f"medians {on:,.0f} and {off:,.0f} acks/s"]
-    return [ratio_row("search_sends", "acks with the search index against without", on / off, notes)]
