@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import cache
 from typing import Any
@@ -36,11 +36,39 @@ START_MS = 4_102_444_800_000
 """2100-01-01. The emulator forgets keys whose time has run out by its own clock, in the midst of any test."""
 
 
+WRITTEN_TABLES: set[str] = set()
+"""What this process has written to since it was emptied, by either client. Looking into all tables takes
+longer than most tests."""
+
+
+def note_written(operation: str, request: Mapping[str, Any]) -> None:
+    match operation:
+        case "PutItem" | "UpdateItem" | "DeleteItem":
+            WRITTEN_TABLES.add(request["TableName"])
+        case "BatchWriteItem":
+            WRITTEN_TABLES.update(request["RequestItems"])
+        case "TransactWriteItems":
+            actions = [part for action in request["TransactItems"] for part in action.values()]
+            WRITTEN_TABLES.update(part["TableName"] for part in actions)
+
+
+class WatchedDynamo(Dynamo):
+    """Notes what it writes to."""
+
+    async def call(self, operation: str, request: dict[str, Any], *arguments: Any, **options: Any) -> Any:
+        note_written(operation, request)
+        return await super().call(operation, request, *arguments, **options)
+
+
 @cache
 def other_program() -> Any:
     """A client of AWS's own library: what another program does to the tables."""
     endpoint = dynamodb_endpoint()
-    return botocore.session.get_session().create_client("dynamodb", REGION, endpoint_url=endpoint)
+    client = botocore.session.get_session().create_client("dynamodb", REGION, endpoint_url=endpoint)
+    client.meta.events.register(
+        "provide-client-params.dynamodb.*", lambda params, model, **_: note_written(model.name, params)
+    )
+    return client
 
 
 @cache
@@ -85,8 +113,10 @@ class DynamoOpenStore(PortsOfStore):
         async with self._tables() as dynamo:
             mark = await dynamo.get(SCHEMA, MARK)
             assert mark is not None
-            await asyncio.gather(*(_empty(dynamo, table) for table in TABLES.values()))
+            written = [table for table in TABLES.values() if dynamo.table(table.name) in WRITTEN_TABLES]
+            await asyncio.gather(*(_empty(dynamo, table) for table in written))
             await dynamo.put(SCHEMA, mark)
+            WRITTEN_TABLES.difference_update(dynamo.table(table.name) for table in TABLES.values())
         EMPTY_TABLES.append(self.prefix)
 
     @asynccontextmanager
@@ -98,8 +128,8 @@ class DynamoOpenStore(PortsOfStore):
         finally:
             await dynamo.close()
 
-    def _client(self, faults: Any) -> Dynamo:
-        return Dynamo(
+    def _client(self, faults: Any) -> WatchedDynamo:
+        return WatchedDynamo(
             dynamodb_endpoint(),
             REGION,
             prefix=self.prefix,
