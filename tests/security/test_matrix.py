@@ -103,6 +103,7 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/push/vapid": OWN,
     "GET /v1/admin/chats/{chat_id}": OPERATOR,
     "PATCH /v1/admin/chats/{chat_id}": OPERATOR,
+    "GET /v1/admin/chats/{chat_id}/check": OPERATOR,
     "GET /v1/admin/chats/{chat_id}/retention": OPERATOR,
     "PUT /v1/admin/chats/{chat_id}/retention": OPERATOR,
     "GET /v1/admin/tokens": OPERATOR,

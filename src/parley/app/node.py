@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING
 import structlog
 
 from parley.app.buses import BusEngine, EmbeddedBusEngine
+from parley.app.chat_check import ChatChecker
 from parley.app.deliveries import Deliveries, make_delivery_admin
 from parley.app.engines import expired_sessions, make_engine, sealing
 from parley.app.files import make_attaching, make_files
@@ -342,22 +343,35 @@ class App:
             self.social.person_changed,
         )
 
-    def _make_gateway(self) -> Gateway:
-        store, social = self.store, self.social
-        self.rates = rates = SharedRates(self.ephemeral, self.clock)
-        self.devices = devices = DeviceLeases(self.ephemeral.registry, self.node_id, social.note_gone)
-        self._view = OperatorView(
+    def _make_operator_view(self) -> OperatorView:
+        return OperatorView(
             self.node_id,
             self.config.cluster.roles,
             supervisor=self.supervisor,
             ephemeral=self.ephemeral,
-            admin=store.account_admin,
+            admin=self.store.account_admin,
             topics=lambda: self.bus_engine.topics(),
             connections=lambda: len(self.gateway.connections),
-            store_available=lambda: store.available,
+            store_available=lambda: self.store.available,
             metrics=self.metrics,
             clock=self.clock,
         )
+
+    def _make_engine_beside(self) -> Engine:
+        return make_engine(
+            self.config,
+            clock=self.clock,
+            ids=self._ids,
+            metrics=Metrics(self.clock),
+            environment=self._environment,
+            beside=True,
+        )
+
+    def _make_gateway(self) -> Gateway:
+        store, social = self.store, self.social
+        self.rates = rates = SharedRates(self.ephemeral, self.clock)
+        self.devices = devices = DeviceLeases(self.ephemeral.registry, self.node_id, social.note_gone)
+        self._view = self._make_operator_view()
         user_admin = self._make_user_admin()
         api = ApiServices(
             config=self.config,
@@ -386,6 +400,7 @@ class App:
             operator_view=self._view,
             timeline=make_timeline(self.config, store, self._traces, self.clock),
             body_admin=self.body_admin,
+            check_chat=ChatChecker(self._make_engine_beside).check,
             links=self._make_links(user_admin),
             reports=self.reports,
             files=self.files,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
@@ -34,6 +34,7 @@ from parley.people.presence import PresenceService
 from parley.people.receipts import ReceiptService
 from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import PushRegistrations
+from parley.store.invariants import Findings
 
 
 class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
@@ -65,6 +66,7 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     operator_view: OperatorView
     timeline: TimelineService
     body_admin: BodyAdmin
+    check_chat: Callable[[str], Awaitable[Findings]]
     links: LinkService
     reports: ReportService
     files: FileService | None = None

@@ -751,3 +751,25 @@ class MessageTimeline(Struct):
     sequence: int
     sender_id: str
     steps: list[TimelineStep]
+
+
+class InvariantBreach(Struct):
+    """An invariant that a chat breaks: what is wrong, where, and what to do about it."""
+
+    invariant: str
+    says: str
+    remedy: str
+    sequence: int | None
+
+
+class ChatCheck(Struct):
+    """What a check of a chat has read and found; `invariants` counts the breaches of each."""
+
+    chat_id: str
+    ok: bool
+    entries: int
+    voids: int
+    open_allocations: int
+    invariants: dict[str, int]
+    breaches: list[InvariantBreach]
+    breaches_not_listed: int

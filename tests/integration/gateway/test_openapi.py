@@ -261,6 +261,7 @@ def delivery_calls() -> list[Call]:
         Call("POST", f"{dlq}/discard", {"ids": [], "reason": "none"}),
         Call("GET", timeline, query={"user_id": "user_0"}),
         Call("GET", timeline, status=404, query={"chat_id": "none"}),
+        Call("GET", "/v1/admin/chats/{chat_id}/check"),
         Call("GET", "/v1/admin/webhooks"),
         Call("POST", "/v1/admin/webhooks", hook, 201),
         Call("DELETE", "/v1/admin/webhooks/{webhook_id}", status=204),

@@ -6,7 +6,16 @@ import msgspec
 
 from parley.chats.audit_trail import OperatorCall
 from parley.clock import iso
-from parley.errors import BAD_REQUEST, BUSY, FORBIDDEN, LAST_OPERATOR, NO_SUCH_USER, NOT_FOUND, Refused
+from parley.errors import (
+    BAD_REQUEST,
+    BUSY,
+    FORBIDDEN,
+    LAST_OPERATOR,
+    NO_SUCH_USER,
+    NOT_FOUND,
+    TOO_LARGE,
+    Refused,
+)
 from parley.gateway.calls import REQUEST_ID, Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter, page_parameters
 from parley.model import User
@@ -17,6 +26,7 @@ WRONG_ERASURE = BAD_REQUEST.because("erase must be bodies, or left out: then the
 USERS, USER = "/v1/admin/users", "/v1/admin/users/{user_id}"
 RETENTION = "/v1/admin/chats/{chat_id}/retention"
 SESSIONS, SESSION = f"{USER}/sessions", f"{USER}/sessions/{{session_id}}"
+CHECK_COST = 20
 
 ERASE = Parameter("erase", str, "`bodies` removes what the person wrote; otherwise it stays.")
 
@@ -227,6 +237,39 @@ async def list_audit(call: Call) -> Answer:
     limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
     records = await call.services.user_admin.records(call.text("before"), limit)
     return 200, bodies.AuditList(records, records[-1].audit_id if len(records) == limit else None)
+
+
+@routes.route(
+    "GET",
+    "/v1/admin/chats/{chat_id}/check",
+    "Check the invariants of a chat",
+    {200: bodies.ChatCheck},
+    refusals=(FORBIDDEN, NOT_FOUND, BUSY, TOO_LARGE),
+    needs="operator",
+    cost=CHECK_COST,
+)
+async def check_chat(call: Call) -> Answer:
+    """As `parley check CHAT` does it: the log, its voids and hashes, also in the cold tier, the members, the
+    positions of devices. It changes nothing. One check runs at a time. One that takes longer than 4 seconds
+    is refused as `too_large`: only the command can do it.
+    """
+    chat_id = call.path("chat_id")
+    found = await call.services.check_chat(chat_id)
+    if not found.chats:
+        raise Refused(NOT_FOUND)
+    return 200, bodies.ChatCheck(
+        chat_id=chat_id,
+        ok=found.is_clean,
+        entries=found.entries,
+        voids=found.voids,
+        open_allocations=found.open_allocations,
+        invariants={name: found.counts[name] for name in found.shown},
+        breaches=[
+            bodies.InvariantBreach(one.invariant, one.says, one.remedy, one.sequence)
+            for one in found.breaches
+        ],
+        breaches_not_listed=found.counts.total() - len(found.breaches),
+    )
 
 
 def erases(call: Call) -> bool:
