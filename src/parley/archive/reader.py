@@ -2,8 +2,8 @@
 
 The engine is asked for every read which manifest counts, so a node never serves what another has rewritten.
 Segments and manifests never change, so what is cached under their names is right for ever. But a body that
-was removed must not stay in memory: blocks of a chat go when its manifest is another one, and any block some
-minutes after its last use.
+was removed must not stay in memory: blocks of a chat go when its manifest is another one, when another node
+says that bodies of it were removed, and any block some minutes after its last use.
 """
 
 from __future__ import annotations
@@ -96,6 +96,10 @@ class BlockCache:
         for key in [key for key in self._blocks if key[0].startswith(folder)]:
             self._drop(key)
 
+    def drop_all(self) -> None:
+        for key in list(self._blocks):
+            self._drop(key)
+
     def drop_unused(self) -> None:
         """Blocks that nobody has read for a while. Those of replaced segments are never read again."""
         before = self._seconds() - BLOCK_UNUSED_SECONDS_MAX
@@ -124,6 +128,10 @@ class ArchiveReader:
         """Of the manifest by which each chat was last read here."""
         self._manifests: OrderedDict[str, ArchiveManifest] = OrderedDict()
         self._indexes: OrderedDict[str, SegmentIndex] = OrderedDict()
+        self._forgets = 0
+        """How often something was forgotten: what was fetched before is not cached after it."""
+        self.may_keep: Callable[[], bool] = lambda: True
+        """Whether this process hears of bodies that others remove. Without that it caches no block."""
 
     @property
     def cached_bytes(self) -> int:
@@ -160,7 +168,13 @@ class ArchiveReader:
 
     def forget(self, chat_id: str) -> None:
         """Segments of this chat were replaced: what they held is in no memory of this reader."""
+        self._forgets += 1
         self._blocks.drop_chat(chat_id)
+
+    def forget_all(self) -> None:
+        """Segments of any chat may have been replaced."""
+        self._forgets += 1
+        self._blocks.drop_all()
 
     async def forget_unused(self) -> None:
         """What nobody has read for a while is dropped: another node may have replaced it."""
@@ -244,12 +258,15 @@ class ArchiveReader:
             if not is_wanted or size > FETCH_BYTES_MAX:
                 break
             places.append(place)
+        forgets = self._forgets
         start, end = wanted.offset, places[-1].offset + places[-1].length
         data = await self._fetch(self._objects.read_range(segment.name, start, end - start))
         parts = [
             (place, data[place.offset - start : place.offset - start + place.length]) for place in places
         ]
         blocks = await asyncio.to_thread(_decode_all, parts)
+        if forgets != self._forgets or not self.may_keep():
+            return blocks[0]
         for place, block in zip(reversed(places), reversed(blocks), strict=True):
             self._blocks.put((segment.name, place.first), block)
         return blocks[0]

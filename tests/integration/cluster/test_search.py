@@ -12,11 +12,11 @@ from parley.chats.search import LocalSearches, SearchQuestion, SearchService
 from parley.chats.search_indexer import SearchIndexer
 from parley.clock import wall_clock
 from parley.cluster.calls import SignedCalls
+from parley.cluster.forget_calls import PeerForgets, forget_routes
 from parley.cluster.peers import ClusterPeers
 from parley.cluster.searches import (
     SEARCH,
     NewsTeller,
-    PeerComparing,
     PeerSearches,
     SearchNodes,
     merged,
@@ -57,7 +57,7 @@ class SearchNode:
         local = LocalSearches(store.log, self.index, self.indexer)
         self.teller = NewsTeller(self.nodes, self.calls, self.indexer.note)
         self.searches = PeerSearches(self.nodes, self.calls, local if is_one else None)
-        self.comparing = PeerComparing(self.nodes, self.calls, self.indexer.compare if is_one else None)
+        self.comparing = PeerForgets(self.peers.told, self.calls, self._forget)
         self.service = SearchService(self.searches, store.directory, store.relations)
         self.server = NodeServer(
             ClusterConfig(),
@@ -66,8 +66,14 @@ class SearchNode:
             clock=wall_clock,
             sender=None,
             listener=Hearing(),
-            routes=search_routes(local, self.indexer) if is_one else [],
+            routes=[*forget_routes(self._forget), *(search_routes(local, self.indexer) if is_one else [])],
         )
+
+    async def _forget(self, chat_id: str, sequences: list[int] | None) -> None:
+        if sequences is None:
+            await self.indexer.compare(chat_id)
+        else:
+            await self.indexer.forget(chat_id, sequences)
 
     async def _chats(self) -> AsyncIterator[list[str]]:
         yield list(await self.index.positions())

@@ -131,6 +131,8 @@ class FtsIndex:
         self._writer: apsw.Connection | None = None
         self._local = threading.local()
         self._is_closed = False
+        self._uncleaned: set[int] = set()
+        """Rows that were removed, and that a file may still have a copy of. Of the writing thread."""
 
     # Life
 
@@ -186,6 +188,7 @@ class FtsIndex:
         for ending in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
         self._writer = self._open()
+        self._uncleaned.clear()
         self._life += 1
         self._damaged()
 
@@ -263,12 +266,16 @@ class FtsIndex:
         What is deleted is overwritten in its place, but a page whose rows were moved before may have a copy.
         That is rare: only then, and for very many rows, is the file written anew.
         """
+        self._uncleaned.update(removed)
+        removed = sorted(self._uncleaned)
         traces = [trace.encode() for rowid in removed for trace in _traces(rowid)]
         is_empty = self._empty_log(tries_max)
         if len(removed) > SCANNED_FOR_MAX or _holds(self.path, traces):
             assert self._writer is not None
             self._writer.execute("VACUUM")
             is_empty = self._empty_log(tries_max)
+        if is_empty:
+            self._uncleaned.clear()
         return is_empty
 
     def _empty_log(self, tries_max: int) -> bool:
@@ -381,6 +388,8 @@ def _traces(rowid: int) -> tuple[str, str]:
 def _holds(path: Path, traces: Sequence[bytes]) -> bool:
     """Whether a file has one of these. It is read in parts: others run meanwhile."""
     before = b""
+    if not traces:
+        return False
     with path.open("rb") as file:
         while part := file.read(SCAN_BYTES):
             view = before + part
