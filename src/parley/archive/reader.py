@@ -129,7 +129,7 @@ class ArchiveReader:
         self._manifests: OrderedDict[str, ArchiveManifest] = OrderedDict()
         self._indexes: OrderedDict[str, SegmentIndex] = OrderedDict()
         self._forgets = 0
-        """How often something was forgotten: what was fetched before is not cached after it."""
+        """How often something was forgotten: a read that began before caches nothing after it."""
         self.may_keep: Callable[[], bool] = lambda: True
         """Whether this process hears of bodies that others remove. Without that it caches no block."""
 
@@ -145,26 +145,29 @@ class ArchiveReader:
         return await self._in_time(chat_id, lambda: self._rows(chat_id, first, last))
 
     async def _rows(self, chat_id: str, first: int, last: int) -> list[Row]:
-        mark = await self._mark(chat_id)
+        mark, forgets = await self._mark(chat_id)
         for is_last in (False, True):
             try:
-                return await self._read(await self.manifest(chat_id, mark), first, last)
+                return await self._read(await self.manifest(chat_id, mark), first, last, forgets)
             except ObjectMissing as missing:
                 # What was rewritten meanwhile is deleted under its old name.
-                newer = await self._mark(chat_id)
+                newer, forgets = await self._mark(chat_id)
                 if is_last or newer.version == mark.version:
                     raise SegmentDamaged(f"{missing.key} is missing") from missing
                 mark = newer
         raise AssertionError("the second round returns or raises")
 
-    async def _mark(self, chat_id: str) -> ArchiveMark:
+    async def _mark(self, chat_id: str) -> tuple[ArchiveMark, int]:
+        """Which manifest counts, and how often something was forgotten before that was asked."""
+        forgets = self._forgets
         mark = (await self._tier.marks([chat_id])).get(chat_id, ArchiveMark())
         if self._versions.get(chat_id, mark.version) != mark.version:
             self.forget(chat_id)
+            forgets += 1
         if len(self._versions) >= VERSIONS_KEPT_MAX:
             self._versions.clear()
         self._versions[chat_id] = mark.version
-        return mark
+        return mark, forgets
 
     def forget(self, chat_id: str) -> None:
         """Segments of this chat were replaced: what they held is in no memory of this reader."""
@@ -225,14 +228,14 @@ class ArchiveReader:
         self._metrics.archive_read_bytes.inc(len(data))
         return data
 
-    async def _read(self, manifest: ArchiveManifest, first: int, last: int) -> list[Row]:
+    async def _read(self, manifest: ArchiveManifest, first: int, last: int, forgets: int) -> list[Row]:
         found: list[Row] = []
         for segment in manifest.spanning(first, last):
             index = await self.index(segment)
             for place in index.spanning(first, last):
                 block = self._blocks.get((segment.name, place.first))
                 if block is None:
-                    block = await self._load(segment, index, place, last)
+                    block = await self._load(segment, index, place, last, forgets)
                 low, high = max(first, place.first), min(last, place.last)
                 if low != first + len(found):
                     raise SegmentDamaged(f"its archive has nothing at {first + len(found)}")
@@ -242,7 +245,7 @@ class ArchiveReader:
         return found
 
     async def _load(
-        self, segment: SegmentEntry, index: SegmentIndex, wanted: BlockPlace, last: int
+        self, segment: SegmentEntry, index: SegmentIndex, wanted: BlockPlace, last: int, forgets: int
     ) -> list[bytes | None]:
         """Fetch a block, and with the same request those behind it that are wanted; returns the block.
 
@@ -258,7 +261,6 @@ class ArchiveReader:
             if not is_wanted or size > FETCH_BYTES_MAX:
                 break
             places.append(place)
-        forgets = self._forgets
         start, end = wanted.offset, places[-1].offset + places[-1].length
         data = await self._fetch(self._objects.read_range(segment.name, start, end - start))
         parts = [

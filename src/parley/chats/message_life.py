@@ -104,8 +104,8 @@ class MessageNow(Struct):
 class MessageLife:
     """`amendments` and `bodies` are None on an engine that cannot change messages: replies work there, and
     are not counted. `window_seconds`: how long a message may be edited in a chat that does not say it; 0
-    for ever. `forget`: whoever keeps bodies beside the store forgets these, or StoreError. `reach`: called at the points
-    of `LIFE_LABELS`.
+    for ever. `forget`: whoever keeps bodies beside the store forgets these, or StoreError. `reach`: called at
+    the points of `LIFE_LABELS`.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """Bodies that were removed from the store are forgotten by every node, before the removal is answered.
 
 A node keeps bodies beside the store: words in its search index, blocks of the archive, entries that wait for
-a gap to be filled. The node that removes a body calls every node that is on the list, all at once, and itself.
+a gap to be filled. The node that removes a body calls every node on the list, all at once, and forgets too.
 Each answers when it has nothing left. One that does not answer in time leaves the outcome unknown, until it
 answers, or is off the list: a node that loses its place there drops what it keeps, see `ClusterPeers`.
 """
