@@ -74,7 +74,7 @@ async def test_no_memory_of_a_reader_has_it(engine: Engine, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("what", ["forgotten", "forgotten with all", "not told"])
 async def test_a_read_under_way_keeps_no_body(engine: Engine, tmp_path: Path, what: str) -> None:
-    """A node is told of a removal while it reads, or others do not tell it at all: the block is not cached."""
+    """A node is told of a removal while it reads, or is not told of any: the block is not cached."""
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
         chat = await add_group(store, ann, ben)

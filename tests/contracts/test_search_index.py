@@ -98,6 +98,16 @@ async def test_a_removal_that_failed_is_finished_by_the_next(
         assert secret[4:].encode() not in raw_bytes(tmp_path)
 
 
+async def test_a_closed_index_is_one_file(tmp_path: Path) -> None:
+    """After searches, too: no write-ahead log is left beside it."""
+    async with opened(tmp_path) as index:
+        chat, sequence, secret = (await filled(index, random.Random(SEED)))[0]
+        for _ in range(2 * search_index.FIND_THREADS):
+            assert await index.find(f'"{secret}"', [chat], None, 5) == [HitPlace(sequence, chat, sequence)]
+        assert len(list(tmp_path.iterdir())) > 1
+    assert list(tmp_path.iterdir()) == [index.path]
+
+
 async def test_many_texts_are_removed_at_once(tmp_path: Path) -> None:
     """As an erasure does it."""
     chance = random.Random(SEED)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from aiohttp import web
 
@@ -23,6 +24,7 @@ from parley.cluster.trust import client_tls, cluster_keys, server_tls
 from parley.config import Config
 from parley.core.cluster_keys import ClusterKeys
 from parley.ephemeral.ports import Ephemeral, Interests, Node
+from parley.ephemeral.redis.check import check_redis
 from parley.ephemeral.redis.engine import RedisEphemeral
 from parley.errors import ConfigError
 from parley.ids import Ids
@@ -183,6 +185,27 @@ class CommandNotices:
         await self._notices.stop(COMMAND_SECONDS_MAX)
         await self._calls.close()
         await self._ephemeral.close()
+
+
+@asynccontextmanager
+async def command_forgets(config: Config, clock: Clock) -> AsyncIterator[PeerForgets]:
+    """Tells every node of bodies that a command removes. ConfigError when the list cannot be read."""
+    keys = cluster_keys(config.cluster, config.cluster.host)
+    ephemeral = RedisEphemeral(config.redis.url, keys, clock, prefix=config.redis.prefix)
+    calls = SignedCalls(keys, clock=clock, random_bytes=secrets.token_bytes, tls=client_tls(config.cluster))
+
+    async def listed() -> list[Node]:
+        await check_redis(config.redis.url)  # without an answer the list would be empty
+        return await ephemeral.nodes.alive()
+
+    async def nothing_kept(chat_id: str, sequences: list[int] | None) -> None:
+        """A command keeps no bodies."""
+
+    try:
+        yield PeerForgets(listed, calls, nothing_kept)
+    finally:
+        await calls.close()
+        await ephemeral.close()
 
 
 def sequencer_routes(

@@ -12,6 +12,7 @@ from parley.archive.eraser import Told
 from parley.bus.ports import Bus
 from parley.chats.search import LocalSearches, NoSearches, Searches
 from parley.chats.search_indexer import SearchIndexer
+from parley.clock import wall_clock
 from parley.config import Config
 from parley.core.jobs import Job
 from parley.store.folder import SEARCH_NAME
@@ -28,12 +29,19 @@ SEARCH = "search"
 
 
 @asynccontextmanager
-async def index_beside(config: Config, store: Engine, metrics: Metrics) -> AsyncIterator[Told | None]:
-    """For a command that erases bodies: takes them out of the index in the data folder, if there is one.
+async def told_of_removals(config: Config, store: Engine, metrics: Metrics) -> AsyncIterator[Told | None]:
+    """For a command that erases bodies: who forgets them beside the store. The server may run meanwhile.
 
-    The server may run meanwhile. On a shared store the nodes compare their indexes when they start.
+    That is the index in the data folder, if there is one; on a shared store every node that is up. One that
+    is not compares its index when it starts.
     """
     folder = Path(config.server.data)
+    if config.store.engine != "sqlite" and config.redis.url and config.cluster.secret:
+        from parley.app.cluster import command_forgets
+
+        async with command_forgets(config, wall_clock) as forgets:
+            yield forgets.compare
+        return
     if config.store.engine != "sqlite" or not (folder / SEARCH_NAME).exists():
         yield None
         return

@@ -12,9 +12,13 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
+from msgspec.structs import replace
 
+from parley.app.search import told_of_removals
 from parley.archive.tiers import TieredEngine
+from parley.core.message_life import tombstone
 from parley.ephemeral.ports import Node
+from parley.errors import ConfigError
 from parley.model import Persisted, StoredEntry
 from parley.store.folder import SEARCH_NAME
 from parley.wire.limits import ANSWER_SECONDS_MAX
@@ -214,6 +218,28 @@ async def test_a_node_that_slept_beyond_its_lease_forgets_when_it_wakes(tmp_path
             finally:
                 wake(cluster["two"])
             await eventually(lambda: not left_in(tmp_path / "two"), AWAY_SECONDS_MAX)
+
+
+async def test_nodes_forget_what_a_command_removes(tmp_path: Path) -> None:
+    """A command is no node; while Redis does not answer it does not claim that all have forgotten."""
+    async with nodes_of(tmp_path, {name: ROLES[name] for name in ("one", "two")}) as nodes:
+        (two,) = nodes.others
+        assert two.app.search.indexer is not None
+        await two.app.search.indexer.catch_up(nodes.chat)
+        assert left_in(tmp_path / "two")
+        bodies = nodes.one.app.life._bodies
+        assert bodies is not None
+        await bodies.amend(nodes.chat, [nodes.target["sequence"]], tombstone)
+        config, engine = nodes.one.app.config, nodes.one.app.store
+        async with told_of_removals(config, engine, nodes.one.app.metrics) as told:
+            assert told is not None
+            await told(nodes.chat)
+        assert not left_in(tmp_path / "two")
+        nowhere = replace(config, redis=replace(config.redis, url="redis://127.0.0.1:9"))
+        async with told_of_removals(nowhere, engine, nodes.one.app.metrics) as told:
+            assert told is not None
+            with pytest.raises(ConfigError):
+                await told(nodes.chat)
 
 
 def left_in(folder: Path) -> bool:

@@ -130,6 +130,7 @@ class FtsIndex:
         """Rises when the file is replaced: connections of before see another one."""
         self._writer: apsw.Connection | None = None
         self._local = threading.local()
+        self._readers: list[apsw.Connection] = []
         self._is_closed = False
         self._uncleaned: set[int] = set()
         """Rows that were removed, and that a file may still have a copy of. Of the writing thread."""
@@ -147,10 +148,18 @@ class FtsIndex:
             return
         self._is_closed = True
         self._finding.shutdown(wait=False, cancel_futures=True)
+        for reader in list(self._readers):
+            with contextlib.suppress(apsw.Error):
+                reader.interrupt()
         await asyncio.get_running_loop().run_in_executor(self._writing, self._close)
         self._writing.shutdown(wait=False, cancel_futures=True)
 
     def _close(self) -> None:
+        """The writer last: who closes the last connection leaves no write-ahead log behind."""
+        self._finding.shutdown(wait=True)
+        for reader in self._readers:
+            with contextlib.suppress(apsw.Error):
+                reader.close(True)
         if self._writer is not None:
             with contextlib.suppress(apsw.Error):
                 self._writer.close(True)
@@ -357,7 +366,11 @@ class FtsIndex:
 
     def _reader(self) -> apsw.Connection:
         if getattr(self._local, "life", -1) != self._life:
+            if (before := getattr(self._local, "reader", None)) is not None:
+                self._readers.remove(before)
+                before.close(True)
             self._local.reader = self._connect()
+            self._readers.append(self._local.reader)
             self._local.reader.pragma("query_only", True)
             self._local.life = self._life
         connection: apsw.Connection = self._local.reader
