@@ -73,7 +73,9 @@ async def test_no_memory_of_a_reader_has_it(engine: Engine, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("what", ["forgotten", "forgotten with all", "not told"])
-async def test_a_read_under_way_keeps_no_body(engine: Engine, tmp_path: Path, what: str) -> None:
+async def test_a_read_under_way_keeps_no_body(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
     """A node is told of a removal while it reads, or is not told of any: the block is not cached."""
     async with engine.opened() as store:
         ann, ben = await add_people(store, "ann", "ben")
@@ -90,11 +92,12 @@ async def test_a_read_under_way_keeps_no_body(engine: Engine, tmp_path: Path, wh
             return await read_range(*arguments)
 
         node.reader.may_keep = lambda: what != "not told"
-        node.objects.read_range = slow  # type: ignore[method-assign]
+        monkeypatch.setattr(node.objects, "read_range", slow)
         page = await node.log.read(chat, 0, 6)
         assert b"SECRET 2" in b"".join(page.entries)
         assert in_memory(node) == b""
-        node.objects.read_range, node.reader.may_keep = read_range, lambda: True  # type: ignore[method-assign]
+        monkeypatch.undo()
+        node.reader.may_keep = lambda: True
         await node.log.read(chat, 0, 6)
         assert b"SECRET 2" in in_memory(node)
         node.reader.forget_all()

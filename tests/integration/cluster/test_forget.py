@@ -198,7 +198,7 @@ async def test_a_node_that_slept_beyond_its_lease_forgets_when_it_wakes(tmp_path
 
             async def is_found() -> bool:
                 found = await http.of(ann).get("/v1/search", q=WORD)
-                return found.status == 200 and len(found.body["hits"]) == 1
+                return found.status == 200 and bool(found.body["hits"])
 
             await eventually(is_found, AWAY_SECONDS_MAX)
             assert left_in(tmp_path / "two")
@@ -210,7 +210,7 @@ async def test_a_node_that_slept_beyond_its_lease_forgets_when_it_wakes(tmp_path
                     async with RawClient(session, cluster["one"].url, ann) as client:
                         answer = await client.request("delete_message", **asked)
                     codes.append(answer.get("code", "") or answer["type"])
-                    return answer["type"] == "ack"
+                    return bool(answer["type"] == "ack")
 
                 await eventually(is_answered, AWAY_SECONDS_MAX)
                 assert codes[0] == "outcome_unknown"
