@@ -19,8 +19,10 @@ from parley.errors import (
     NOT_A_MEMBER,
     TOO_MANY_REACTIONS,
     UNDER_HOLD,
+    OutcomeUnknown,
     Refusal,
     Refused,
+    StoreUnavailable,
 )
 from parley.model import Action, Appended, Draft, Role
 from parley.store.amendments import AmendmentNote, edit_mark, reaction_mark
@@ -382,6 +384,35 @@ async def test_what_a_crash_left_half_done_is_finished(engine: Engine) -> None:
         assert [entry.content for entry in shown[:4]] == ["new", "", "secret 2", "secret 3"]
         assert [one.reaction for one in (await world.life.message(ann, chat, texts[2].message_id)).reactions]
         assert (await world.life.message(ann, chat, texts[3].message_id)).reply_count == 1
+
+
+async def test_a_delete_waits_for_those_who_forget_and_keeps_no_other(engine: Engine) -> None:
+    """While one does not confirm it, the outcome is unknown, and the job does what is left in other chats."""
+    async with engine.opened() as store:
+        ann, ben, stuck = await two_people(store)
+        other = await add_group(store, ann, ben)
+        world, is_stuck = LifeWorld(store), [True]
+
+        async def forget(chat_id: str, sequences: list[int]) -> None:
+            assert sequences == [1]
+            if chat_id == stuck and is_stuck[0]:
+                raise StoreUnavailable("a node does not answer")
+
+        world.life._forget = forget
+        drafts = {
+            chat: delete(chat, ann, (await stored(store, message(chat, ann, "secret"))).message_id)
+            for chat in (stuck, other)
+        }
+        with pytest.raises(OutcomeUnknown):
+            await world.life.send(drafts[stuck])
+        await crash_behind(world, drafts[other])
+        store.clock.advance(message_life.UNFINISHED_MS + 1)
+        with pytest.raises(StoreUnavailable):
+            await world.life.look()
+        assert [one.chat_id for one in await world.amendments.under_way()] == [stuck]
+        is_stuck[0] = False
+        assert (await world.done(drafts[stuck])).deduplicated
+        assert await world.amendments.under_way() == []
 
 
 async def crash_behind(world: LifeWorld, draft: Draft) -> None:

@@ -72,6 +72,38 @@ async def test_no_memory_of_a_reader_has_it(engine: Engine, tmp_path: Path) -> N
         assert three.reader.cached_bytes == 0
 
 
+@pytest.mark.parametrize("what", ["forgotten", "forgotten with all", "not told"])
+async def test_a_read_under_way_keeps_no_body(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """A node is told of a removal while it reads, or is not told of any: the block is not cached."""
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        chat = await add_group(store, ann, ben)
+        node = ColdWorld(store, tmp_path)
+        await store.log.append([message(chat, ann, f"SECRET {at}") for at in range(6)])
+        await stored(store, message(chat, ann, "the last one stays in the engine"))
+        await node.run()
+        read_range = node.objects.read_range
+
+        async def slow(*arguments: Any) -> bytes:
+            if what != "not told":
+                node.reader.forget(chat) if what == "forgotten" else node.reader.forget_all()
+            return await read_range(*arguments)
+
+        node.reader.may_keep = lambda: what != "not told"
+        monkeypatch.setattr(node.objects, "read_range", slow)
+        page = await node.log.read(chat, 0, 6)
+        assert b"SECRET 2" in b"".join(page.entries)
+        assert in_memory(node) == b""
+        monkeypatch.undo()
+        node.reader.may_keep = lambda: True
+        await node.log.read(chat, 0, 6)
+        assert b"SECRET 2" in in_memory(node)
+        node.reader.forget_all()
+        assert (in_memory(node), node.reader.cached_bytes) == (b"", 0)
+
+
 async def test_a_slow_edit_of_an_archived_message_brings_no_body_back(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import apsw
 import pytest
 
 from parley.core.search import HitPlace, IndexBatch
-from parley.errors import Refused
+from parley.errors import Refused, StoreUnavailable
 from parley.store.sqlite import search_index
 from parley.store.sqlite.search_index import FtsIndex
 
@@ -75,6 +75,37 @@ async def test_a_removed_text_is_in_no_file(tmp_path: Path, are_copies_left: boo
         assert [secret for _, _, secret in gone if secret[4:].encode() in raw] == []
         kept = next(one for one in secrets if one not in gone)
         assert await index.find(f'"{kept[2]}"', [kept[0]], None, 5) == [HitPlace(kept[1], kept[0], kept[1])]
+
+
+async def test_a_removal_that_failed_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row is gone by then, and the copies of its text are looked for all the same."""
+    chance = random.Random(SEED)
+    async with opened(tmp_path) as index:
+        chat, sequence, secret = (await filled(index, chance))[0]
+        leave_copies(index.path)
+        holds = search_index._holds
+
+        def failing(path: Path, traces: list[bytes]) -> bool:
+            monkeypatch.setattr(search_index, "_holds", holds)
+            raise OSError("the disk does not answer")
+
+        monkeypatch.setattr(search_index, "_holds", failing)
+        with pytest.raises(StoreUnavailable):
+            await index.remove(chat, [sequence])
+        await index.remove(chat, [sequence])
+        assert secret[4:].encode() not in raw_bytes(tmp_path)
+
+
+async def test_a_closed_index_is_one_file(tmp_path: Path) -> None:
+    """After searches, too: no write-ahead log is left beside it."""
+    async with opened(tmp_path) as index:
+        chat, sequence, secret = (await filled(index, random.Random(SEED)))[0]
+        for _ in range(2 * search_index.FIND_THREADS):
+            assert await index.find(f'"{secret}"', [chat], None, 5) == [HitPlace(sequence, chat, sequence)]
+        assert len(list(tmp_path.iterdir())) > 1
+    assert list(tmp_path.iterdir()) == [index.path]
 
 
 async def test_many_texts_are_removed_at_once(tmp_path: Path) -> None:

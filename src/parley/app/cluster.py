@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 from aiohttp import web
 
@@ -13,6 +14,7 @@ from parley.chats.pending import PendingSends
 from parley.chats.sender import LocalSender
 from parley.clock import Clock
 from parley.cluster.calls import SignedCalls
+from parley.cluster.forget_calls import ForgetBodies, PeerForgets, forget_routes
 from parley.cluster.notices import NoticeSender
 from parley.cluster.peers import DELIVERY, GATEWAY, ClusterPeers
 from parley.cluster.router import Router
@@ -22,6 +24,7 @@ from parley.cluster.trust import client_tls, cluster_keys, server_tls
 from parley.config import Config
 from parley.core.cluster_keys import ClusterKeys
 from parley.ephemeral.ports import Ephemeral, Interests, Node
+from parley.ephemeral.redis.check import check_redis
 from parley.ephemeral.redis.engine import RedisEphemeral
 from parley.errors import ConfigError
 from parley.ids import Ids
@@ -38,7 +41,8 @@ COMMAND_SECONDS_MAX = 3.0
 class ClusterNode:
     """`local` is this node's own way into the log; None on a node that does not append.
 
-    `listener` hears what the other nodes tell, and `hear` the entries that are routed here.
+    `listener` hears what the other nodes tell, and `hear` the entries that are routed here. `forget_all`
+    drops what this node keeps of bodies: it may not have been told of some that were removed.
     """
 
     def __init__(
@@ -56,6 +60,7 @@ class ClusterNode:
         listener: Listener,
         hear: Callable[[list[Persisted]], None],
         is_ready: Callable[[], bool],
+        forget_all: Callable[[], None],
         routes: list[web.RouteDef],
     ) -> None:
         cluster = config.cluster
@@ -64,7 +69,15 @@ class ClusterNode:
         """Where the other nodes reach this process, once it has started."""
         self.calls = SignedCalls(keys, clock=clock, random_bytes=secrets.token_bytes, tls=client_tls(cluster))
         self._peers = peers = ClusterPeers(
-            node_id, cluster.roles, ephemeral.nodes, self.calls, metrics, is_ready, target, clock()
+            node_id,
+            cluster.roles,
+            ephemeral.nodes,
+            self.calls,
+            metrics,
+            is_ready,
+            target,
+            clock(),
+            forget_all,
         )
         self._notices = NoticeSender(self._peers, metrics, clock, make_ids)
         self._server = NodeServer(
@@ -90,6 +103,15 @@ class ClusterNode:
     def others(self, role: str) -> list[Node]:
         """The other live nodes of a role, as far as this one knows."""
         return self._peers.others(role)
+
+    def make_forgets(self, local: ForgetBodies) -> PeerForgets:
+        """What tells every node of removed bodies, this one included. Before it starts."""
+        self.add_routes(forget_routes(local))
+        return PeerForgets(self._peers.told, self.calls, local)
+
+    def is_told(self) -> bool:
+        """Whether the other nodes tell this one of removed bodies."""
+        return self._peers.is_told
 
     def has_router(self) -> bool:
         """Whether a node that is alive routes entries, as far as this one knows."""
@@ -163,6 +185,27 @@ class CommandNotices:
         await self._notices.stop(COMMAND_SECONDS_MAX)
         await self._calls.close()
         await self._ephemeral.close()
+
+
+@asynccontextmanager
+async def command_forgets(config: Config, clock: Clock) -> AsyncIterator[PeerForgets]:
+    """Tells every node of bodies that a command removes. ConfigError when the list cannot be read."""
+    keys = cluster_keys(config.cluster, config.cluster.host)
+    ephemeral = RedisEphemeral(config.redis.url, keys, clock, prefix=config.redis.prefix)
+    calls = SignedCalls(keys, clock=clock, random_bytes=secrets.token_bytes, tls=client_tls(config.cluster))
+
+    async def listed() -> list[Node]:
+        await check_redis(config.redis.url)  # without an answer the list would be empty
+        return await ephemeral.nodes.alive()
+
+    async def nothing_kept(chat_id: str, sequences: list[int] | None) -> None:
+        """A command keeps no bodies."""
+
+    try:
+        yield PeerForgets(listed, calls, nothing_kept)
+    finally:
+        await calls.close()
+        await ephemeral.close()
 
 
 def sequencer_routes(

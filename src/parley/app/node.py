@@ -19,6 +19,7 @@ from parley.app.deliveries import Deliveries, make_delivery_admin
 from parley.app.engines import expired_sessions, make_engine, sealing
 from parley.app.files import make_attaching, make_files
 from parley.app.identities import Identities
+from parley.app.memory import NodeMemory
 from parley.app.push import Push
 from parley.app.routing import LiveRouting, is_routed
 from parley.app.search import Search
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from parley.app.cluster import ClusterNode
     from parley.app.ingest import BufferedIngest
     from parley.archive.retention import Retention
+    from parley.cluster.forget_calls import PeerForgets
 
 HOLDER_BYTES = 8
 FINISH_SECONDS_MAX = 4.0
@@ -164,9 +166,9 @@ class App:
         self.identities = Identities(config, store, self.accounts, bus, clock, make_ids)
         feed = self.bus_engine.feed if self.cluster is not None else None
         self.search = Search(config, store, metrics, self.node_id, self.cluster, feed, environment)
-        self.files = make_files(
-            self.store, self.config, self.clock, self._ids, self.metrics, self._environment
-        )
+        self.memory = NodeMemory(store, self.hub, self.search.indexer)
+        self.forgets = self._make_forgets()
+        self.files = make_files(store, config, clock, make_ids, metrics, environment)
         self.life = self._make_life()
         self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
         self.deletions = self._make_deletions()
@@ -294,11 +296,20 @@ class App:
             listener=self.hub,
             hear=self.hub.persisted_elsewhere,
             is_ready=lambda: store.available,
+            forget_all=lambda: self.memory.forget_all(),
             routes=[
                 *sequencer_routes(self.config, store, self._keys, self.clock, self.metrics),
                 *trace_routes(self.recorder.trace),
             ],
         )
+
+    def _make_forgets(self) -> NodeMemory | PeerForgets:
+        """Who forgets bodies that were removed: this node, or every node that shares its store."""
+        if self.cluster is None:
+            return self.memory
+        if self.memory.archive is not None:
+            self.memory.archive.may_keep = self.cluster.is_told
+        return self.cluster.make_forgets(self.memory.forget)
 
     def _make_ingest(self) -> BufferedIngest | None:
         """Only where drafts go through a topic."""
@@ -501,7 +512,7 @@ class App:
             from parley.app.archive import make_retention
 
             return make_retention(
-                self.store, self.config, self.clock, self.metrics, self._environment, self.search.erased
+                self.store, self.config, self.clock, self.metrics, self._environment, self.forgets.compare
             )
 
         store = self.store
@@ -530,7 +541,7 @@ class App:
             bodies,
             self.clock,
             self.config.messages.edit_window_seconds,
-            self.search.forget,
+            self.forgets.forget,
             faults.reach_from(self._environment),
             make_attaching(store, self.clock, self.metrics, self._environment) if self.files else None,
         )
@@ -542,7 +553,7 @@ class App:
 
         trail = AuditTrail(self.store.audit, self.clock, self._ids)
         return archive_jobs(
-            self.store, self.config, self.clock, self.metrics, self._environment, trail, self.search.erased
+            self.store, self.config, self.clock, self.metrics, self._environment, trail, self.forgets.compare
         )
 
     def _routing_jobs(self) -> list[Job]:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from parley.archive.eraser import Told
 from parley.bus.ports import Bus
-from parley.chats.message_life import Forget, no_index
 from parley.chats.search import LocalSearches, NoSearches, Searches
 from parley.chats.search_indexer import SearchIndexer
+from parley.clock import wall_clock
 from parley.config import Config
 from parley.core.jobs import Job
 from parley.store.folder import SEARCH_NAME
@@ -29,12 +29,19 @@ SEARCH = "search"
 
 
 @asynccontextmanager
-async def index_beside(config: Config, store: Engine, metrics: Metrics) -> AsyncIterator[Told | None]:
-    """For a command that erases bodies: takes them out of the index in the data folder, if there is one.
+async def told_of_removals(config: Config, store: Engine, metrics: Metrics) -> AsyncIterator[Told | None]:
+    """For a command that erases bodies: who forgets them beside the store. The server may run meanwhile.
 
-    The server may run meanwhile. On a shared store the nodes compare their indexes when they start.
+    That is the index in the data folder, if there is one; on a shared store every node that is up. One that
+    is not compares its index when it starts.
     """
     folder = Path(config.server.data)
+    if config.store.engine != "sqlite" and config.redis.url and config.cluster.secret:
+        from parley.app.cluster import command_forgets
+
+        async with command_forgets(config, wall_clock) as forgets:
+            yield forgets.compare
+        return
     if config.store.engine != "sqlite" or not (folder / SEARCH_NAME).exists():
         yield None
         return
@@ -52,8 +59,7 @@ async def no_chats() -> AsyncIterator[list[str]]:
 
 
 class Search:
-    """`searches` answers questions. `forget` takes messages out of the index whose bodies are gone from the
-    log. `erased` looks for them in a chat.
+    """`searches` answers questions. `indexer`: fills the index of this node; None where it has none.
 
     `cluster`: the nodes that share the store, if it is shared. `feed`: what became durable on all of them.
     """
@@ -75,8 +81,6 @@ class Search:
         self.indexer: SearchIndexer | None = None
         self._reach = faults.reach_from(environment)
         self.searches: Searches = NoSearches()
-        self.forget: Forget = no_index
-        self.erased: Told | None = None
         self._teller: NewsTeller | None = None
         is_here = config.search.enabled and SEARCH in config.cluster.roles
         if is_here:
@@ -88,13 +92,11 @@ class Search:
                 store.log, self.index, metrics, self._all_chats, reach=self._reach
             )
             self.searches = LocalSearches(store.log, self.index, indexer)
-            self.forget, self.erased = indexer.forget, indexer.compare
 
     def _join(self, cluster: ClusterNode, node_id: str, metrics: Metrics) -> None:
         """One of several nodes: it has the index of its share of the chats, or none."""
         from parley.cluster.searches import (
             NewsTeller,
-            PeerComparing,
             PeerSearches,
             SearchNodes,
             search_routes,
@@ -110,14 +112,13 @@ class Search:
                 self._known_chats,
                 nodes.owns,
                 is_alone=False,
+                is_told=cluster.is_told,
                 reach=self._reach,
             )
             local = LocalSearches(self._store.log, self.index, indexer)
             cluster.add_routes(search_routes(local, indexer))
             self._teller = NewsTeller(nodes, cluster.calls, indexer.note)
         self.searches = PeerSearches(nodes, cluster.calls, local)
-        compare = self.indexer.compare if self.indexer is not None else None
-        self.erased = PeerComparing(nodes, cluster.calls, compare).compare
 
     @property
     def jobs(self) -> list[Job]:

@@ -2,8 +2,8 @@
 
 The engine is asked for every read which manifest counts, so a node never serves what another has rewritten.
 Segments and manifests never change, so what is cached under their names is right for ever. But a body that
-was removed must not stay in memory: blocks of a chat go when its manifest is another one, and any block some
-minutes after its last use.
+was removed must not stay in memory: blocks of a chat go when its manifest is another one, when another node
+says that bodies of it were removed, and any block some minutes after its last use.
 """
 
 from __future__ import annotations
@@ -96,6 +96,10 @@ class BlockCache:
         for key in [key for key in self._blocks if key[0].startswith(folder)]:
             self._drop(key)
 
+    def drop_all(self) -> None:
+        for key in list(self._blocks):
+            self._drop(key)
+
     def drop_unused(self) -> None:
         """Blocks that nobody has read for a while. Those of replaced segments are never read again."""
         before = self._seconds() - BLOCK_UNUSED_SECONDS_MAX
@@ -124,6 +128,10 @@ class ArchiveReader:
         """Of the manifest by which each chat was last read here."""
         self._manifests: OrderedDict[str, ArchiveManifest] = OrderedDict()
         self._indexes: OrderedDict[str, SegmentIndex] = OrderedDict()
+        self._forgets = 0
+        """How often something was forgotten: a read that began before caches nothing after it."""
+        self.may_keep: Callable[[], bool] = lambda: True
+        """Whether this process hears of bodies that others remove. Without that it caches no block."""
 
     @property
     def cached_bytes(self) -> int:
@@ -137,30 +145,39 @@ class ArchiveReader:
         return await self._in_time(chat_id, lambda: self._rows(chat_id, first, last))
 
     async def _rows(self, chat_id: str, first: int, last: int) -> list[Row]:
-        mark = await self._mark(chat_id)
+        mark, forgets = await self._mark(chat_id)
         for is_last in (False, True):
             try:
-                return await self._read(await self.manifest(chat_id, mark), first, last)
+                return await self._read(await self.manifest(chat_id, mark), first, last, forgets)
             except ObjectMissing as missing:
                 # What was rewritten meanwhile is deleted under its old name.
-                newer = await self._mark(chat_id)
+                newer, forgets = await self._mark(chat_id)
                 if is_last or newer.version == mark.version:
                     raise SegmentDamaged(f"{missing.key} is missing") from missing
                 mark = newer
         raise AssertionError("the second round returns or raises")
 
-    async def _mark(self, chat_id: str) -> ArchiveMark:
+    async def _mark(self, chat_id: str) -> tuple[ArchiveMark, int]:
+        """Which manifest counts, and how often something was forgotten before that was asked."""
+        forgets = self._forgets
         mark = (await self._tier.marks([chat_id])).get(chat_id, ArchiveMark())
         if self._versions.get(chat_id, mark.version) != mark.version:
             self.forget(chat_id)
+            forgets += 1
         if len(self._versions) >= VERSIONS_KEPT_MAX:
             self._versions.clear()
         self._versions[chat_id] = mark.version
-        return mark
+        return mark, forgets
 
     def forget(self, chat_id: str) -> None:
         """Segments of this chat were replaced: what they held is in no memory of this reader."""
+        self._forgets += 1
         self._blocks.drop_chat(chat_id)
+
+    def forget_all(self) -> None:
+        """Segments of any chat may have been replaced."""
+        self._forgets += 1
+        self._blocks.drop_all()
 
     async def forget_unused(self) -> None:
         """What nobody has read for a while is dropped: another node may have replaced it."""
@@ -211,14 +228,14 @@ class ArchiveReader:
         self._metrics.archive_read_bytes.inc(len(data))
         return data
 
-    async def _read(self, manifest: ArchiveManifest, first: int, last: int) -> list[Row]:
+    async def _read(self, manifest: ArchiveManifest, first: int, last: int, forgets: int) -> list[Row]:
         found: list[Row] = []
         for segment in manifest.spanning(first, last):
             index = await self.index(segment)
             for place in index.spanning(first, last):
                 block = self._blocks.get((segment.name, place.first))
                 if block is None:
-                    block = await self._load(segment, index, place, last)
+                    block = await self._load(segment, index, place, last, forgets)
                 low, high = max(first, place.first), min(last, place.last)
                 if low != first + len(found):
                     raise SegmentDamaged(f"its archive has nothing at {first + len(found)}")
@@ -228,7 +245,7 @@ class ArchiveReader:
         return found
 
     async def _load(
-        self, segment: SegmentEntry, index: SegmentIndex, wanted: BlockPlace, last: int
+        self, segment: SegmentEntry, index: SegmentIndex, wanted: BlockPlace, last: int, forgets: int
     ) -> list[bytes | None]:
         """Fetch a block, and with the same request those behind it that are wanted; returns the block.
 
@@ -250,6 +267,8 @@ class ArchiveReader:
             (place, data[place.offset - start : place.offset - start + place.length]) for place in places
         ]
         blocks = await asyncio.to_thread(_decode_all, parts)
+        if forgets != self._forgets or not self.may_keep():
+            return blocks[0]
         for place, block in zip(reversed(places), reversed(blocks), strict=True):
             self._blocks.put((segment.name, place.first), block)
         return blocks[0]

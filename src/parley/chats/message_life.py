@@ -4,7 +4,8 @@ Each is an entry, appended like any other draft. What follows from it is written
 answer: the message is brought up to date where it is stored, and a mark says what was done. A note that is
 written first, and removed last, is found again after a crash.
 
-    note → entry → marks and message → (delete: nothing of it is left in files) → note removed → answer
+    note → entry → marks and message → (delete: nothing of it is left in files, or on other nodes)
+        → note removed → answer
 
 Two nodes may do this to the same message at once. An edit is marked before the message is changed, and a
 delete looks for marks of edits after it: whichever comes second sees the other, and removes the body.
@@ -78,8 +79,8 @@ decode_entry = msgspec.json.Decoder(Entry).decode
 Forget = Callable[[str, list[int]], Awaitable[None]]
 
 
-async def no_index(chat_id: str, sequences: list[int]) -> None:
-    """Where the server keeps no search index of its own."""
+async def nothing_kept(chat_id: str, sequences: list[int]) -> None:
+    """Where no body is kept beside the store."""
 
 
 class Bodies(Protocol):
@@ -103,8 +104,8 @@ class MessageNow(Struct):
 class MessageLife:
     """`amendments` and `bodies` are None on an engine that cannot change messages: replies work there, and
     are not counted. `window_seconds`: how long a message may be edited in a chat that does not say it; 0
-    for ever. `forget`: takes messages out of the search index of this process. `reach`: called at the points
-    of `LIFE_LABELS`.
+    for ever. `forget`: whoever keeps bodies beside the store forgets these, or StoreError. `reach`: called at
+    the points of `LIFE_LABELS`.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class MessageLife:
         bodies: Bodies | None,
         clock: Clock,
         window_seconds: int = 0,
-        forget: Forget = no_index,
+        forget: Forget = nothing_kept,
         reach: Callable[[str], None] = lambda _: None,
         attaching: Attaching | None = None,
     ) -> None:
@@ -351,13 +352,20 @@ class MessageLife:
         """Finish what processes that died have begun. What was never stored is forgotten."""
         if self._amendments is None:
             return
+        failed: StoreError | None = None
         for note in await self._amendments.under_way():
             if note.since_ms > self._clock() - UNFINISHED_MS:
                 continue
-            if not await self._finish(self._amendments, note, None):
-                await self._amendments.finish(note)
-            log.warning("an amendment was finished", chat_id=note.chat_id, target=note.target)
+            try:
+                if not await self._finish(self._amendments, note, None):
+                    await self._amendments.finish(note)
+            except StoreError as error:  # such as a node that does not answer: it keeps no other chat
+                failed = error
+            else:
+                log.warning("an amendment was finished", chat_id=note.chat_id, target=note.target)
             await asyncio.sleep(0)
+        if failed is not None:
+            raise failed
 
 
 def _is_reaction(mark: MessageMark) -> bool:

@@ -60,7 +60,9 @@ class SearchIndexer:
     """Subscribe it to the bus, and run its `job`.
 
     `chats`: the chats that are looked at from time to time, by pages. `owns`: whether a chat belongs into
-    this index. `is_alone`: there is no other index. `reach` is told the labels of `INDEX_LABELS`.
+    this index. `is_alone`: there is no other index. `is_told`: whether other nodes tell this one of bodies
+    that were removed; what was removed before is found by comparing. `reach` is told the labels of
+    `INDEX_LABELS`.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class SearchIndexer:
         owns: Callable[[str], bool] = lambda _: True,
         *,
         is_alone: bool = True,
+        is_told: Callable[[], bool] = lambda: True,
         reach: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._reach = reach
@@ -89,6 +92,9 @@ class SearchIndexer:
         self._looked_at: float | None = None
         self._is_alone = is_alone
         self._compared_at: float | None = None
+        self._is_told = is_told
+        self._gaps = 0
+        """How often this node was perhaps not told of bodies that were removed."""
         metrics.search_lag.register(self._lag_seconds)
         metrics.search_chats_waiting.register(lambda: len(self._waiting))
 
@@ -129,6 +135,11 @@ class SearchIndexer:
         """The file is new, or other chats belong into it: compare all of them with the index."""
         self._looked_at = None
 
+    def compare_again(self) -> None:
+        """Bodies may have been removed that this node was not told of."""
+        self._gaps += 1
+        self._compared_at = None
+
     def _lag_seconds(self) -> float:
         """How long the chat has waited that waits longest."""
         try:
@@ -152,10 +163,11 @@ class SearchIndexer:
 
     def _must_compare(self) -> bool:
         """The only node hears of everything that is erased while it runs, and looks again once a day for what
-        a command erased. One of several looks when it starts: it may have been away."""
+        a command erased. One of several looks when it has joined the others, at its start and after it was
+        away: from then on it is told."""
         if self._compared_at is None and self._is_alone:
             self._compared_at = _now()
-        return _is_due(self._compared_at, self._compare_seconds)
+        return self._is_told() and _is_due(self._compared_at, self._compare_seconds)
 
     async def _follow_noted(self, chat_id: str) -> None:
         """Follow a chat to its end. One that fails is behind all others the next time."""
@@ -255,7 +267,8 @@ class SearchIndexer:
 
     async def compare(self, chat_id: str) -> int:
         """Take out of the index what the log no longer has. Returns how many messages that were."""
-        through = (await self._index.positions([chat_id])).get(chat_id, IndexPosition()).through
+        async with self._lock(chat_id):  # what is being indexed now counts, too
+            through = (await self._index.positions([chat_id])).get(chat_id, IndexPosition()).through
         after = removed = 0
         while after < through:
             async with self._lock(chat_id):
@@ -273,15 +286,16 @@ class SearchIndexer:
 
     async def compare_all(self) -> None:
         """Compare every chat of the index with its log, and forget those that another node has now."""
-        removed = 0
-        for number, chat_id in enumerate(await self._index.positions()):
+        removed, gaps = 0, self._gaps
+        for number, chat_id in enumerate({*self._locks, *await self._index.positions()}):
             if self._owns(chat_id):
                 removed += await self.compare(chat_id)
             else:
                 await self._index.reset(chat_id, None)
             if number % PROGRESS_CHATS == PROGRESS_CHATS - 1:
                 log.info("the search index is compared with the log", chats=number + 1, removed=removed)
-        self._compared_at = _now()
+        if gaps == self._gaps:
+            self._compared_at = _now()
 
 
 def _missing(head: Head, position: IndexPosition) -> int:

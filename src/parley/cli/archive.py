@@ -95,7 +95,7 @@ def _retain(chats: list[str] | None, data: Data, config: ConfigFile, json: bool,
     import os
 
     from parley.app.archive import make_retention
-    from parley.app.search import index_beside
+    from parley.app.search import told_of_removals
     from parley.cli.archive_report import ColdProgressLine, show_retention
     from parley.cli.offline import open_services, run, who_acts
     from parley.cli.places import find_place
@@ -108,7 +108,7 @@ def _retain(chats: list[str] | None, data: Data, config: ConfigFile, json: bool,
         metrics = Metrics(wall_clock)
         async with (
             open_services(place) as services,
-            index_beside(place.settings, services.engine, metrics) as told,
+            told_of_removals(place.settings, services.engine, metrics) as told,
         ):
             keeper = make_retention(services.engine, place.settings, wall_clock, metrics, os.environ, told)
             chosen = await _chosen(services, chats)

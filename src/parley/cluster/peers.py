@@ -5,6 +5,9 @@ suspected and gets no drafts until it answers again. When all nodes are suspecte
 
 The other nodes do not list a node whose lease has run out: it leaves its chats to nodes that say that their
 own lease holds. When no lease holds, because Redis is gone for all, the last known list counts.
+
+A node that is not listed is not told of bodies that were removed (`parley.cluster.forget_calls`). So it drops
+what it keeps when its lease ends, also if it slept through that moment, and again when it is listed.
 """
 
 from __future__ import annotations
@@ -55,7 +58,8 @@ class ClusterPeers:
     """The port `Peers` of the forwarder, over the list of live nodes.
 
     `is_ready`: whether this node can append now; while it cannot, it does not list the role. `target`: the
-    name of this process, which calls to it carry. `since_ms`: when it started.
+    name of this process, which calls to it carry. `since_ms`: when it started. `forget_all`: drops what
+    this node keeps of bodies, except on disk.
     """
 
     def __init__(
@@ -68,8 +72,11 @@ class ClusterPeers:
         is_ready: Callable[[], bool] = lambda: True,
         target: str = "",
         since_ms: int = 0,
+        forget_all: Callable[[], None] = lambda: None,
     ) -> None:
         self._node_id = node_id
+        self._forget_all = forget_all
+        self._lease_end: asyncio.TimerHandle | None = None
         self._target = target
         self._since_ms = since_ms
         self._roles = tuple(roles)
@@ -100,8 +107,11 @@ class ClusterPeers:
         self._is_leaving = True
         async with self._listing:
             await self._nodes.withdraw(self._node_id)
+        self._forget_all()
 
     async def stop(self) -> None:
+        if self._lease_end is not None:
+            self._lease_end.cancel()
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])
@@ -114,6 +124,21 @@ class ClusterPeers:
     def is_listed(self) -> bool:
         """Whether this node's own lease holds, as far as it knows."""
         return asyncio.get_running_loop().time() < self._leased_until
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the other nodes tell this one of bodies that were removed: only then may it keep any."""
+        return self.is_listed and not self._is_leaving
+
+    async def told(self) -> list[Node]:
+        """Every other node that may keep bodies, as the list says now, suspected ones included.
+
+        StoreUnavailable: this node is cut off, and others may have joined that it does not know.
+        """
+        listed = await self._nodes.alive()
+        if self.is_cut_off:
+            raise StoreUnavailable("this node cannot know which other nodes there are")
+        return [node for node in listed if node.node_id != self._node_id]
 
     @property
     def is_cut_off(self) -> bool:
@@ -202,10 +227,19 @@ class ClusterPeers:
                 until = asyncio.get_running_loop().time() + NODE_LEASE_SECONDS
                 node = Node(self._node_id, self._url, roles, self._target, __version__, self._since_ms)
                 if await self._nodes.announce(node):
-                    self._leased_until = until
+                    self._lease_holds(until)
         await self.refresh()
         await self._ping_suspected()
         await self._ask_who_is_listed()
+
+    def _lease_holds(self, until: float) -> None:
+        loop, was_listed = asyncio.get_running_loop(), self.is_listed
+        self._leased_until = until
+        if self._lease_end is not None:
+            self._lease_end.cancel()
+        self._lease_end = loop.call_at(until, self._forget_all)
+        if not was_listed:  # what it read before may have been removed since
+            self._forget_all()
 
     def _warn_of_namesakes(self, listed: Sequence[Node]) -> None:
         for node in listed:

@@ -7,7 +7,7 @@ answer, the whole search is refused: an answer never lacks hits that nobody tell
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -23,7 +23,7 @@ from parley.cluster.calls import NodeError
 from parley.cluster.peers import NodeCalls
 from parley.core import rendezvous
 from parley.ephemeral.ports import Node
-from parley.errors import SEARCH_BEHIND, Refusal, Refused, StoreError, StoreUnavailable
+from parley.errors import SEARCH_BEHIND, Refusal, Refused, StoreError
 from parley.model import Persisted
 
 T = TypeVar("T")
@@ -31,10 +31,8 @@ T = TypeVar("T")
 SEARCH = "search"
 ASK = "/node/search"
 NOTE = "/node/search/news"
-COMPARE = "/node/search/compare"
 ASK_SECONDS_MAX = 4.0
 NOTE_SECONDS_MAX = 2.0
-COMPARE_SECONDS_MAX = 60.0
 NOTES_EVERY_SECONDS = 0.5
 NOTES_MAX = 10_000
 """Chats with news that wait to be told. More are forgotten: a search of such a chat brings it up to date."""
@@ -55,7 +53,6 @@ class NodeAnswer(Struct, frozen=True):
 _question = msgspec.msgpack.Decoder(SearchQuestion).decode
 _answer = msgspec.msgpack.Decoder(NodeAnswer).decode
 _notes = msgspec.msgpack.Decoder(dict[str, int]).decode
-_chat_id = msgspec.msgpack.Decoder(str).decode
 
 
 class SearchNodes:
@@ -166,28 +163,6 @@ class NewsTeller:
             log.warning("a search node was not told of news", node=node_id, error=str(error))
 
 
-class PeerComparing:
-    """Compares a chat with its log in the index of every node that is up. `local`: that of this node."""
-
-    def __init__(
-        self, nodes: SearchNodes, calls: NodeCalls, local: Callable[[str], Awaitable[object]] | None
-    ) -> None:
-        self._nodes = nodes
-        self._calls = calls
-        self._local = local
-
-    async def compare(self, chat_id: str) -> None:
-        """StoreUnavailable if a node that is up does not say that it has done it."""
-        for node in self._nodes.others():
-            try:
-                url = node.url + COMPARE
-                await self._calls.post(url, pack(chat_id), COMPARE_SECONDS_MAX, node.target)
-            except NodeError as error:
-                raise StoreUnavailable(f"the search index of {node.node_id}: {error}") from error
-        if self._local is not None:
-            await self._local(chat_id)
-
-
 def search_routes(local: Searches, indexer: SearchIndexer) -> list[web.RouteDef]:
     """What a node of the role serves so that the others can ask it."""
 
@@ -206,14 +181,7 @@ def search_routes(local: Searches, indexer: SearchIndexer) -> list[web.RouteDef]
             indexer.note(chat_id, through)
         return _bytes(b"")
 
-    async def compare(request: web.Request) -> web.StreamResponse:
-        try:
-            await indexer.compare(await _body(request, _chat_id))
-        except StoreError as error:
-            raise web.HTTPServiceUnavailable(reason="the index does not answer") from error
-        return _bytes(b"")
-
-    return [web.post(ASK, ask), web.post(NOTE, note), web.post(COMPARE, compare)]
+    return [web.post(ASK, ask), web.post(NOTE, note)]
 
 
 async def _body(request: web.Request, decode: Callable[[bytes], T]) -> T:

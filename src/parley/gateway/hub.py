@@ -227,6 +227,19 @@ class Hub:
         if self._is_traced:
             _trace_delivered(chat, run)
 
+    def forget(self, chat_id: str) -> None:
+        """Bodies of this chat were removed: what waits here is read again from the log."""
+        chat = self._chats.get(chat_id)
+        if chat is not None:
+            chat.forgets += 1
+            chat.pending.clear()
+            self._start_filler(chat)
+
+    def forget_all(self) -> None:
+        """The same for every chat: this node may not have been told."""
+        for chat_id in list(self._chats):
+            self.forget(chat_id)
+
     # Members
 
     def joined(self, chat_id: str, head: Head, user_ids: list[str]) -> None:
@@ -456,12 +469,14 @@ class Hub:
         await asyncio.sleep(FILL_AFTER_SECONDS)
         try:
             while chat.sent_through < goal and chat.holders:
-                after = chat.sent_through
+                after, forgets = chat.sent_through, chat.forgets
                 try:
                     page = await self._log.read(chat.chat_id, after, min(goal - after, PAGE_ENTRIES_MAX))
                 except StoreError:
                     await asyncio.sleep(FILL_RETRY_SECONDS)
                     continue
+                if chat.forgets != forgets:
+                    continue  # the page may have a body that was removed meanwhile
                 if page.to_sequence <= after:
                     return  # not resolved yet: its own event will come
                 await self._deliver_read(chat, Persisted(chat.chat_id, page.epoch, positions_of(page)))

@@ -45,7 +45,17 @@ class Subscriber(Protocol):
 class LiveChat:
     """A chat that a connected client is a member of: its listeners, and how far they were sent."""
 
-    __slots__ = ("chat_id", "epoch", "filler", "holders", "listeners", "pending", "sent_through", "target")
+    __slots__ = (
+        "chat_id",
+        "epoch",
+        "filler",
+        "forgets",
+        "holders",
+        "listeners",
+        "pending",
+        "sent_through",
+        "target",
+    )
 
     def __init__(self, chat_id: str) -> None:
         self.chat_id = chat_id
@@ -55,6 +65,8 @@ class LiveChat:
         self.target = 0
         self.pending: dict[int, StoredEntry] = {}
         self.filler: asyncio.Task[None] | None = None
+        self.forgets = 0
+        """How often bodies of it were removed: what was read before is not sent after it."""
         self.holders = 0
         self.listeners: dict[Codec, set[Subscriber]] = {}
 

@@ -12,11 +12,11 @@ from parley.chats.search import LocalSearches, SearchQuestion, SearchService
 from parley.chats.search_indexer import SearchIndexer
 from parley.clock import wall_clock
 from parley.cluster.calls import SignedCalls
+from parley.cluster.forget_calls import PeerForgets, forget_routes
 from parley.cluster.peers import ClusterPeers
 from parley.cluster.searches import (
     SEARCH,
     NewsTeller,
-    PeerComparing,
     PeerSearches,
     SearchNodes,
     merged,
@@ -32,7 +32,7 @@ from parley.store.sqlite.search_index import FtsIndex
 from parley.telemetry import Metrics
 from tests.contracts.acting import add_group, add_people, message, stored
 from tests.contracts.engines import OpenStore, SqliteEngine
-from tests.contracts.life_world import LifeWorld
+from tests.contracts.life_world import LifeWorld, delete
 from tests.integration.cluster.two_nodes import SECRET, Hearing
 from tests.unit.cluster.fakes import FakeNodes
 
@@ -57,7 +57,7 @@ class SearchNode:
         local = LocalSearches(store.log, self.index, self.indexer)
         self.teller = NewsTeller(self.nodes, self.calls, self.indexer.note)
         self.searches = PeerSearches(self.nodes, self.calls, local if is_one else None)
-        self.comparing = PeerComparing(self.nodes, self.calls, self.indexer.compare if is_one else None)
+        self.comparing = PeerForgets(self.peers.told, self.calls, self._forget)
         self.service = SearchService(self.searches, store.directory, store.relations)
         self.server = NodeServer(
             ClusterConfig(),
@@ -66,8 +66,14 @@ class SearchNode:
             clock=wall_clock,
             sender=None,
             listener=Hearing(),
-            routes=search_routes(local, self.indexer) if is_one else [],
+            routes=[*forget_routes(self._forget), *(search_routes(local, self.indexer) if is_one else [])],
         )
+
+    async def _forget(self, chat_id: str, sequences: list[int] | None) -> None:
+        if sequences is None:
+            await self.indexer.compare(chat_id)
+        else:
+            await self.indexer.forget(chat_id, sequences)
 
     async def _chats(self) -> AsyncIterator[list[str]]:
         yield list(await self.index.positions())
@@ -212,6 +218,46 @@ async def test_erased_bodies_leave_every_index(tmp_path: Path) -> None:
         await two.server.close()
         with pytest.raises(StoreUnavailable):
             await made.gateway.comparing.compare(chat)
+
+
+async def test_an_index_is_compared_when_its_node_is_told_again(tmp_path: Path) -> None:
+    """What was removed while others did not know the node leaves its index once they do, not before: until
+    then more could be removed."""
+    async with town(tmp_path) as made:
+        node, chat, is_told = made.searching[0], made.chats[0], [True]
+        node.indexer._is_told, node.indexer._owns = lambda: is_told[0], lambda _: True
+        await node.indexer.catch_up(chat)
+        await node.indexer.follow_news()
+        await LifeWorld(made.store).bodies.amend(chat, [1], tombstone)
+        await node.indexer.follow_news()
+        assert await node.index.sequences(chat, 0, 9) == [1, 2]
+        is_told[0] = False
+        node.indexer.compare_again()
+        await node.indexer.follow_news()
+        assert await node.index.sequences(chat, 0, 9) == [1, 2]
+        is_told[0] = True
+        await node.indexer.follow_news()
+        assert await node.index.sequences(chat, 0, 9) == [2]
+
+
+async def test_a_node_that_was_away_drops_deleted_words_before_it_finds(tmp_path: Path) -> None:
+    """A delete is an entry: the search brings its chat up to date first, and the words leave the file."""
+    async with town(tmp_path) as made:
+        node, chat = made.searching[0], made.chats[0]
+        await made.say(chat, "unspeakable")
+        await node.indexer.catch_up(chat)
+        assert b"unspeakable" in files_of(node)
+        life = LifeWorld(made.store)
+        target = (await life.entries(chat))[2]
+        await life.done(delete(chat, made.ann, target.message_id))
+        assert b"unspeakable" in files_of(node)
+        local = LocalSearches(made.store.log, node.index, node.indexer)
+        assert (await local.search(SearchQuestion("unspeakable", [chat], None, 5))).hits == []
+        assert b"unspeakable" not in files_of(node)
+
+
+def files_of(node: SearchNode) -> bytes:
+    return b"".join(path.read_bytes() for path in node.index.path.parent.iterdir())
 
 
 async def test_a_merge_goes_no_further_than_every_node_has_looked(tmp_path: Path) -> None:

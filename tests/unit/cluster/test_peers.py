@@ -30,8 +30,15 @@ class World:
         self.calls = FakeCalls()
         self.metrics = Metrics(VirtualClock())
         self.is_ready = True
+        self.forgotten: list[float] = []
         self.peers = ClusterPeers(
-            "here", roles, self.nodes, self.calls, self.metrics, is_ready=lambda: self.is_ready
+            "here",
+            roles,
+            self.nodes,
+            self.calls,
+            self.metrics,
+            is_ready=lambda: self.is_ready,
+            forget_all=lambda: self.forgotten.append(asyncio.get_running_loop().time()),
         )
 
     def serve(self, name: str, append: Handler, ping: Handler = fine) -> None:
@@ -174,6 +181,87 @@ def test_a_node_that_is_listed_and_cannot_be_reached_is_no_owner() -> None:
         assert world.owners() == {"one"}
         assert await world.failure("one") is StoreUnavailable
         assert world.owners() == {"here"}
+
+    run(world, scenario)
+
+
+def test_a_node_that_is_not_listed_keeps_no_bodies() -> None:
+    """It drops them at the end of its lease, and what it read until it is listed again."""
+    world = World("one")
+    world.serve("one", answering(STORED))
+
+    async def scenario() -> None:
+        until = asyncio.get_running_loop().time() + NODE_LEASE_SECONDS
+        assert len(world.forgotten) == 1
+        told = [world.peers.is_told]
+        world.nodes.is_away = True
+        await asyncio.sleep(NODE_LEASE_SECONDS - 0.1)
+        told.append(world.peers.is_told)
+        assert len(world.forgotten) == 1
+        await asyncio.sleep(NODE_LEASE_SECONDS)
+        told.append(world.peers.is_told)
+        assert world.forgotten[1:] == [pytest.approx(until)]
+        world.nodes.is_away = False
+        await asyncio.sleep(A_RENEWAL_SECONDS)
+        told.append(world.peers.is_told)
+        assert told == [True, True, False, True]
+        assert len(world.forgotten) == 3
+        await asyncio.sleep(10 * NODE_LEASE_SECONDS)
+        assert len(world.forgotten) == 3
+
+    run(world, scenario)
+
+
+def test_a_node_that_withdraws_keeps_no_bodies() -> None:
+    """Nobody tells it of removed ones from then on."""
+    world = World("one")
+
+    async def scenario() -> None:
+        await world.peers.withdraw()
+        assert len(world.forgotten) == 2
+        assert not world.peers.is_told
+
+    run(world, scenario)
+
+
+def test_whoever_is_listed_now_is_told() -> None:
+    """Also one that joined since the list was last read, or is suspected; never this node."""
+    world = World("one")
+    world.serve("one", hang, ping=hang)
+
+    async def scenario() -> None:
+        await world.failure("one")
+        await world.nodes.announce(node("two"))
+        assert [one.node_id for one in await world.peers.told()] == ["one", "two"]
+
+    run(world, scenario)
+
+
+@pytest.mark.parametrize("others", [[], ["one"]])
+def test_a_node_that_is_cut_off_does_not_know_whom_to_tell(others: list[str]) -> None:
+    """Others may have joined: what it cannot know it does not claim."""
+    world = World(*others)
+    for name in others:
+        world.serve(name, answering(STORED), ping=listed)
+
+    async def scenario() -> None:
+        world.nodes.is_away = True
+        await asyncio.sleep(NODE_LEASE_SECONDS + A_RENEWAL_SECONDS)
+        with pytest.raises(StoreUnavailable):
+            await world.peers.told()
+
+    run(world, scenario)
+
+
+def test_while_redis_is_away_for_all_the_last_known_nodes_are_told() -> None:
+    """No node can have joined meanwhile."""
+    world = World("one")
+    world.serve("one", answering(STORED))
+
+    async def scenario() -> None:
+        world.nodes.is_away = True
+        await asyncio.sleep(NODE_LEASE_SECONDS + A_RENEWAL_SECONDS)
+        assert [one.node_id for one in await world.peers.told()] == ["one"]
 
     run(world, scenario)
 

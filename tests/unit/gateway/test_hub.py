@@ -8,7 +8,7 @@ from parley.chats.pending import PendingBatch, PendingSends
 from parley.gateway import hub as hub_module
 from parley.gateway.hub import Hub
 from parley.gateway.subscribers import LiveChat
-from parley.model import Persisted, StoredEntry
+from parley.model import Page, Persisted, StoredEntry
 from parley.telemetry import Metrics
 from parley.wire import codes
 from parley.wire.codec import JSON, Codec
@@ -256,6 +256,50 @@ def test_nothing_that_was_deleted_waits_here() -> None:
         log.fill(3)
         await asyncio.sleep(1)
         assert ear.heard == [1, 2, 3]
+
+    run_virtual(scenario)
+
+
+def test_what_another_node_has_removed_does_not_wait_here() -> None:
+    """It is read again from the log, which has what is left of it."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        log = OneChatLog()
+        hub, ear = await listening(clock, log)
+        hub.persisted([news(2)])
+        (chat,) = ear.chats.values()
+        hub.forget("another chat")
+        assert list(chat.pending) == [2]
+        hub.forget_all()
+        assert chat.pending == {}
+        log.fill(2)
+        await asyncio.sleep(1)
+        assert ear.heard == [1, 2]
+
+    run_virtual(scenario)
+
+
+def test_a_page_that_was_read_before_a_removal_is_not_sent() -> None:
+    """The log is read again: the page may have the body."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        log = OneChatLog()
+        hub, ear = await listening(clock, log)
+        log.fill(2)
+        read, reads = log.read, list[int]()
+
+        async def slow_read(chat_id: str, after: int, limit: int) -> Page:
+            page = await read(chat_id, after, limit)
+            if not reads:
+                hub.forget(CHAT)
+            reads.append(after)
+            return page
+
+        log.read = slow_read  # type: ignore[method-assign]
+        await hub.check_heads()
+        await asyncio.sleep(1)
+        assert ear.heard == [1, 2]
+        assert reads == [0, 0]
 
     run_virtual(scenario)
 

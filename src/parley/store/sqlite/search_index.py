@@ -130,7 +130,10 @@ class FtsIndex:
         """Rises when the file is replaced: connections of before see another one."""
         self._writer: apsw.Connection | None = None
         self._local = threading.local()
+        self._readers: list[apsw.Connection] = []
         self._is_closed = False
+        self._uncleaned: set[int] = set()
+        """Rows that were removed, and that a file may still have a copy of. Of the writing thread."""
 
     # Life
 
@@ -145,10 +148,18 @@ class FtsIndex:
             return
         self._is_closed = True
         self._finding.shutdown(wait=False, cancel_futures=True)
+        for reader in list(self._readers):
+            with contextlib.suppress(apsw.Error):
+                reader.interrupt()
         await asyncio.get_running_loop().run_in_executor(self._writing, self._close)
         self._writing.shutdown(wait=False, cancel_futures=True)
 
     def _close(self) -> None:
+        """The writer last: who closes the last connection leaves no write-ahead log behind."""
+        self._finding.shutdown(wait=True)
+        for reader in self._readers:
+            with contextlib.suppress(apsw.Error):
+                reader.close(True)
         if self._writer is not None:
             with contextlib.suppress(apsw.Error):
                 self._writer.close(True)
@@ -186,6 +197,7 @@ class FtsIndex:
         for ending in ("", "-wal", "-shm"):
             self.path.with_name(self.path.name + ending).unlink(missing_ok=True)
         self._writer = self._open()
+        self._uncleaned.clear()
         self._life += 1
         self._damaged()
 
@@ -263,12 +275,16 @@ class FtsIndex:
         What is deleted is overwritten in its place, but a page whose rows were moved before may have a copy.
         That is rare: only then, and for very many rows, is the file written anew.
         """
+        self._uncleaned.update(removed)
+        removed = sorted(self._uncleaned)
         traces = [trace.encode() for rowid in removed for trace in _traces(rowid)]
         is_empty = self._empty_log(tries_max)
         if len(removed) > SCANNED_FOR_MAX or _holds(self.path, traces):
             assert self._writer is not None
             self._writer.execute("VACUUM")
             is_empty = self._empty_log(tries_max)
+        if is_empty:
+            self._uncleaned.clear()
         return is_empty
 
     def _empty_log(self, tries_max: int) -> bool:
@@ -350,7 +366,11 @@ class FtsIndex:
 
     def _reader(self) -> apsw.Connection:
         if getattr(self._local, "life", -1) != self._life:
+            if (before := getattr(self._local, "reader", None)) is not None:
+                self._readers.remove(before)
+                before.close(True)
             self._local.reader = self._connect()
+            self._readers.append(self._local.reader)
             self._local.reader.pragma("query_only", True)
             self._local.life = self._life
         connection: apsw.Connection = self._local.reader
@@ -381,6 +401,8 @@ def _traces(rowid: int) -> tuple[str, str]:
 def _holds(path: Path, traces: Sequence[bytes]) -> bool:
     """Whether a file has one of these. It is read in parts: others run meanwhile."""
     before = b""
+    if not traces:
+        return False
     with path.open("rb") as file:
         while part := file.read(SCAN_BYTES):
             view = before + part
