@@ -520,10 +520,22 @@ class ErasedChat(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_held: bool = False
 
 
+class ErasureStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an erasure removes next, counted before: from one chat, or without a `chat_id` what is in none."""
+
+    chat_id: str = ""
+    hot: int = 0
+    cold: int = 0
+    devices: int = 0
+    cursors: int = 0
+    reports: int = 0
+
+
 class ErasureReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the erasure of a person has removed. Its id is theirs.
 
     `hot` and `cold`: bodies in the engine and in the cold tier. `finished_at` is empty until it is done.
+    `under_way`: not counted yet; written before anything of it is removed, so that a crash loses no count.
     """
 
     user_id: str
@@ -538,6 +550,7 @@ class ErasureReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cursors: int = 0
     reports: int = 0
     """Reports that lost what the person wrote in them."""
+    under_way: ErasureStep | None = None
 
     @property
     def record_id(self) -> str:

@@ -80,8 +80,8 @@ class MemoryErasures:
     async def finish(self, user_id: str) -> None:
         self._tables.erasures.pop(user_id, None)
 
-    async def forget_cursors(self, user_id: str) -> int:
+    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
         found = [device for device in self._tables.devices if device[0] == user_id]
-        for device in found:
+        for device in () if dry else found:
             del self._tables.devices[device]
         return len(found)

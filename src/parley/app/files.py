@@ -18,7 +18,7 @@ from parley.files.service import FileService
 from parley.files.signing import AddressSigner
 from parley.files.uploads import Uploads
 from parley.ids import Ids
-from parley.objects.ports import S3Settings
+from parley.objects.ports import Objects, S3Settings
 from parley.objects.targets import S3_SCHEME, objects_at
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
@@ -40,7 +40,7 @@ def files_target(config: Config) -> str | None:
     return str(Path(config.server.data) / (target or FOLDER))
 
 
-def file_parts(config: Config, environment: Mapping[str, str]) -> FileParts | None:
+def file_objects(config: Config, environment: Mapping[str, str]) -> Objects | None:
     """Where the bytes are. Connects to nothing. ConfigError if that can never be used."""
     target, files = files_target(config), config.attachments
     if target is None:
@@ -52,9 +52,23 @@ def file_parts(config: Config, environment: Mapping[str, str]) -> FileParts | No
         secret_access_key=files.secret_access_key,
     )
     try:
-        return FileParts(objects_at(target, environment, s3))
+        return objects_at(target, environment, s3)
     except ConfigError as error:
         raise ConfigError(f"attachments.target {target} cannot be used: {error}") from error
+
+
+def file_parts(config: Config, environment: Mapping[str, str]) -> FileParts | None:
+    """None if this server takes no files."""
+    objects = file_objects(config, environment)
+    return FileParts(objects) if objects is not None else None
+
+
+def has_files_in_data(config: Config) -> bool:
+    """Whether the bytes of files belong to the data folder, and to no other server."""
+    target = files_target(config)
+    if target is None or target.startswith(S3_SCHEME):
+        return False
+    return Path(target).absolute().is_relative_to(Path(config.server.data).absolute())
 
 
 def make_removal(

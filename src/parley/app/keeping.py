@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from parley import __version__
 from parley.app.archive import archived_rows, cold_objects
 from parley.app.engines import make_engine
+from parley.app.files import file_objects
 from parley.archive.tiers import TieredEngine
 from parley.clock import Clock, iso
 from parley.config import Config
@@ -64,13 +65,19 @@ class Restored(Struct):
 
 
 def backups_at(objects: Objects, config: Config | None, environment: Mapping[str, str], say: Say) -> Backups:
-    """The backups in an object store. `config`: of the store, which may have a cold tier."""
+    """The backups in an object store. `config`: of the store, which may have a cold tier and files."""
     cold = cold_objects(config, environment) if config is not None and config.archive.target else None
-    return Backups(objects, say, cold)
+    files = file_objects(config, environment) if config is not None else None
+    return Backups(objects, say, cold, files)
 
 
-async def make_backup(backups: Backups, config: Config, clock: Clock, ids: Ids, *, is_full: bool) -> Backup:
-    """ConfigError for a store that is not in a folder: those have their own backups."""
+async def make_backup(
+    backups: Backups, config: Config, clock: Clock, ids: Ids, *, is_full: bool, has_files: bool = True
+) -> Backup:
+    """ConfigError for a store that is not in a folder: those have their own backups.
+
+    `has_files`: with the bytes of attachments.
+    """
     if config.store.engine != "sqlite":
         raise ConfigError(
             f"parley backup is for the embedded store; {config.store.engine} has backups of its own:"
@@ -78,15 +85,25 @@ async def make_backup(backups: Backups, config: Config, clock: Clock, ids: Ids, 
         )
     now_ms = clock()
     source = SqliteParts(Path(config.server.data))
-    return await backups.make(source, ids.next(BACKUP, now_ms), iso(now_ms), __version__, is_full=is_full)
+    backup_id = ids.next(BACKUP, now_ms)
+    return await backups.make(
+        source, backup_id, iso(now_ms), __version__, is_full=is_full, has_files=has_files
+    )
 
 
 async def restore_backup(
-    backups: Backups, backup: Backup, folder: Path, clock: Clock, *, ends_sessions: bool
+    backups: Backups,
+    backup: Backup,
+    folder: Path,
+    clock: Clock,
+    *,
+    ends_sessions: bool,
+    puts_files: bool = True,
 ) -> Restored:
     """Build the store beside its place, check it, and give it its name as the last step.
 
     ConfigError if the folder has a store. Until the last step there is none, so it may be repeated.
+    `puts_files`: with the bytes of attachments.
     """
     if (folder / DATABASE_NAME).exists():
         raise ConfigError(f"there is a store in {folder}, which stays as it is: restore to another folder")
@@ -96,7 +113,9 @@ async def restore_backup(
         if (folder / DATABASE_NAME).exists():
             raise ConfigError(f"another restore has just put a store into {folder}")
         shutil.rmtree(built, ignore_errors=True)
-        findings = await _build(backups, backup, built, clock, ends_sessions=ends_sessions)
+        findings = await _build(
+            backups, backup, built, clock, ends_sessions=ends_sessions, puts_files=puts_files
+        )
         if not findings.is_clean:
             raise BrokenBackup(backup, findings)
         move_into_place(built, folder)
@@ -107,11 +126,11 @@ async def restore_backup(
 
 
 async def _build(
-    backups: Backups, backup: Backup, built: Path, clock: Clock, *, ends_sessions: bool
+    backups: Backups, backup: Backup, built: Path, clock: Clock, *, ends_sessions: bool, puts_files: bool
 ) -> Findings:
     target = SqliteRebuild(built, backup.schema_version)
     try:
-        await backups.rebuild(backup, target)
+        await backups.rebuild(backup, target, puts_files=puts_files)
         target.finish(clock(), ends_sessions=ends_sessions)
     finally:
         target.close()

@@ -524,6 +524,7 @@ class App:
             self.clock,
             partial(forget_devices, store.push.devices),
             self.reports.forget_reasons,
+            faults.reach_from(self._environment),
         )
 
     def _make_life(self) -> MessageLife:

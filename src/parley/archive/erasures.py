@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 import structlog
 from msgspec.structs import replace
@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from parley.clock import Clock, iso
 from parley.core.jobs import Job
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
-from parley.model import ErasedChat, ErasureReport, JobScope
+from parley.model import ErasedChat, ErasureReport, ErasureStep, JobScope
 from parley.store.books import Book
 from parley.store.cold.ports import ColdTier, Erasures
 from parley.store.rows import ChatRetention
 
 if TYPE_CHECKING:
-    from parley.archive.retention import Retention, RetentionReport
+    from parley.archive.retention import Retention, RetentionLine, RetentionReport
 
 LOOK_SECONDS = 60.0
 FIRST_LOOK_SECONDS = 2.0
@@ -33,11 +33,13 @@ NO_SUCH_CHAT = NOT_FOUND.because("there is no such chat")
 log = structlog.get_logger("parley.archive")
 
 
-Forget = Callable[[str], Awaitable[int]]
-"""Forgets something of a person, and returns how much it was."""
+class Forget(Protocol):
+    """Forgets something of a person, and returns how much it was. `dry`: only counts it."""
+
+    async def __call__(self, user_id: str, *, dry: bool = False) -> int: ...
 
 
-async def forget_nothing(user_id: str) -> int:
+async def forget_nothing(user_id: str, *, dry: bool = False) -> int:
     return 0
 
 
@@ -67,6 +69,7 @@ class BodyAdmin:
         clock: Clock,
         forget_devices: Forget = forget_nothing,
         forget_reasons: Forget = forget_nothing,
+        reach: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._make_retention = make_retention
         self._tier = tier
@@ -75,6 +78,7 @@ class BodyAdmin:
         self._clock = clock
         self._forget_devices = forget_devices
         self._forget_reasons = forget_reasons
+        self._reach = reach
         self._woken = asyncio.Event()
 
     def check(self) -> None:
@@ -132,27 +136,50 @@ class BodyAdmin:
     async def _erase(self, erasures: Erasures, user_id: str) -> ErasureReport:
         """The bodies last: with them the engine's files are written anew, without anything that went before.
 
-        If it fails in the middle, what it did is reported, and the next look adds the rest.
+        If it is cut off in the middle, the next look finishes the step that was under way, and does the rest.
         """
-        cursors = await erasures.forget_cursors(user_id)
-        devices = await self._forget_devices(user_id)
-        reasons = await self._forget_reasons(user_id)
-        await self._add(user_id, lambda r: forgotten(r, cursors, devices, reasons))
-        latest: RetentionReport | None = None
-
-        def keep(report: RetentionReport) -> None:
-            nonlocal latest
-            latest = report
-
-        try:
-            latest = await self._make_retention().erase_person(user_id, keep)
-        except BaseException:
-            await self._add(user_id, lambda report: with_bodies(report, latest))
-            raise
+        retention = self._make_retention()
+        report = await self._change(user_id, lambda report: replace(report, finished_at=""))
+        if report.under_way is not None:
+            await self._finish_step(erasures, retention, user_id, report.under_way)
+        counted = await self._forget(erasures, user_id, dry=True)
+        if counted != ErasureStep():
+            await self.begin_step(user_id, counted)
+            await self._forget(erasures, user_id)
+            await self.end_step(user_id)
+        done = await retention.erase_person(user_id, journal=StepJournal(self, user_id))
         now = iso(self._clock())
-        return await self._add(user_id, lambda r: replace(with_bodies(r, latest), finished_at=now))
+        return await self._change(user_id, lambda r: replace(with_holds(r, done), finished_at=now))
 
-    async def _add(self, user_id: str, change: Callable[[ErasureReport], ErasureReport]) -> ErasureReport:
+    async def _finish_step(
+        self, erasures: Erasures, retention: Retention, user_id: str, step: ErasureStep
+    ) -> None:
+        """What it had counted is gone now, but for what a hold keeps that was set since."""
+        if step.chat_id:
+            kept = await retention.finish_chat(user_id, step.chat_id)
+            step = replace(step, hot=max(0, step.hot - kept.hot), cold=max(0, step.cold - kept.cold))
+        else:
+            await self._forget(erasures, user_id)
+        self._reach("erasure_after_removal")
+        await self._change(user_id, lambda report: with_step(replace(report, under_way=step)))
+
+    async def _forget(self, erasures: Erasures, user_id: str, *, dry: bool = False) -> ErasureStep:
+        return ErasureStep(
+            cursors=await erasures.forget_cursors(user_id, dry=dry),
+            devices=await self._forget_devices(user_id, dry=dry),
+            reports=await self._forget_reasons(user_id, dry=dry),
+        )
+
+    async def begin_step(self, user_id: str, step: ErasureStep) -> None:
+        """Durable before anything of it is removed."""
+        await self._change(user_id, lambda report: replace(report, under_way=step))
+        self._reach("erasure_after_count")
+
+    async def end_step(self, user_id: str) -> None:
+        self._reach("erasure_after_removal")
+        await self._change(user_id, with_step)
+
+    async def _change(self, user_id: str, change: Callable[[ErasureReport], ErasureReport]) -> ErasureReport:
         """The job runs on one node, so nobody else changes the report."""
         report = await self._reports.add(ErasureReport(user_id=user_id, begun_at=iso(self._clock())))
         changed = change(report)
@@ -160,37 +187,62 @@ class BodyAdmin:
         return changed
 
 
-def forgotten(report: ErasureReport, cursors: int, devices: int, reasons: int) -> ErasureReport:
-    return replace(
-        report,
-        cursors=report.cursors + cursors,
-        devices=report.devices + devices,
-        reports=report.reports + reasons,
-        finished_at="",
-    )
+class StepJournal:
+    """Notes each chat in the report of an erasure."""
+
+    def __init__(self, admin: BodyAdmin, user_id: str) -> None:
+        self._admin = admin
+        self._user_id = user_id
+
+    async def begin(self, line: RetentionLine) -> None:
+        step = ErasureStep(chat_id=line.chat_id, hot=line.hot, cold=line.cold)
+        await self._admin.begin_step(self._user_id, step)
+
+    async def end(self) -> None:
+        await self._admin.end_step(self._user_id)
 
 
-def with_bodies(report: ErasureReport, removed: RetentionReport | None) -> ErasureReport:
-    """A report with what one more look has removed."""
-    if removed is None:
+def with_step(report: ErasureReport) -> ErasureReport:
+    """A report with the step that was under way, and is done."""
+    step = report.under_way
+    if step is None:
         return report
-    by_chat = {chat.chat_id: chat for chat in report.chats}
-    left_out = report.chats_left_out
-    for line in removed.lines:
-        before = by_chat.get(line.chat_id, ErasedChat(chat_id=line.chat_id))
-        if line.chat_id not in by_chat and len(by_chat) >= CHATS_LISTED_MAX:
-            left_out += 1
-            continue
-        by_chat[line.chat_id] = ErasedChat(
-            chat_id=line.chat_id,
-            hot=before.hot + line.hot,
-            cold=before.cold + line.cold,
-            is_held=line.is_held,
-        )
+    chats, left_out = report.chats, report.chats_left_out
+    if step.chat_id and (step.hot or step.cold):
+        before = {chat.chat_id: chat for chat in chats}.get(step.chat_id)
+        is_listed = before is not None or len(chats) < CHATS_LISTED_MAX
+        chat = before or ErasedChat(chat_id=step.chat_id)
+        chat = replace(chat, hot=chat.hot + step.hot, cold=chat.cold + step.cold, is_held=False)
+        chats = _listed(chats, chat) if is_listed else chats
+        left_out += not is_listed
     return replace(
         report,
-        hot=report.hot + removed.hot,
-        cold=report.cold + removed.cold,
-        chats=tuple(by_chat.values()),
+        hot=report.hot + step.hot,
+        cold=report.cold + step.cold,
+        cursors=report.cursors + step.cursors,
+        devices=report.devices + step.devices,
+        reports=report.reports + step.reports,
+        chats=chats,
         chats_left_out=left_out,
+        under_way=None,
     )
+
+
+def with_holds(report: ErasureReport, done: RetentionReport) -> ErasureReport:
+    """A report with the chats whose bodies a hold keeps."""
+    chats, left_out = report.chats, report.chats_left_out
+    known = {chat.chat_id: chat for chat in chats}
+    for line in done.lines:
+        if line.is_held and (line.chat_id in known or len(chats) < CHATS_LISTED_MAX):
+            chat = known.get(line.chat_id, ErasedChat(chat_id=line.chat_id))
+            chats = _listed(chats, replace(chat, is_held=True))
+        elif line.is_held:
+            left_out += 1
+    return replace(report, chats=chats, chats_left_out=left_out)
+
+
+def _listed(chats: tuple[ErasedChat, ...], chat: ErasedChat) -> tuple[ErasedChat, ...]:
+    """With this chat in its place, or as the last one."""
+    if all(one.chat_id != chat.chat_id for one in chats):
+        return (*chats, chat)
+    return tuple(chat if one.chat_id == chat.chat_id else one for one in chats)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -42,6 +43,18 @@ class RetentionReport(Struct):
     @property
     def bodies(self) -> int:
         return self.hot + self.cold
+
+
+class ErasureJournal(Protocol):
+    """Hears of each chat that an erasure of a person changes."""
+
+    async def begin(self, line: RetentionLine) -> None:
+        """So much will be removed. Durable before it returns."""
+        ...
+
+    async def end(self) -> None:
+        """It was."""
+        ...
 
 
 OnReport = Callable[[RetentionReport], None]
@@ -108,26 +121,53 @@ class Retention:
         return report
 
     async def erase_person(
-        self, user_id: str, show: OnReport = nothing_shown, *, dry: bool = False
+        self,
+        user_id: str,
+        show: OnReport = nothing_shown,
+        *,
+        dry: bool = False,
+        journal: ErasureJournal | None = None,
     ) -> RetentionReport:
-        """Remove the bodies of all messages of a person, in every chat that is not under a hold."""
-        report = RetentionReport()
+        """Remove the bodies of all messages of a person, in every chat that is not under a hold.
+
+        A chat with such messages is read twice: what is removed is counted before.
+        """
+        report, choice = RetentionReport(), Choice(sender_id=user_id)
         async for chat_id, retention in self._chats(None):
-            if retention.is_held:
-                erased = await self._eraser.erase(chat_id, Choice(sender_id=user_id), dry=True)
-                if erased.bodies:
-                    report.lines.append(RetentionLine(chat_id=chat_id, days=0, is_held=True, before=""))
-            else:
-                erased = await self._eraser.erase(chat_id, Choice(sender_id=user_id), dry=dry)
+            found = await self._eraser.erase(chat_id, choice, dry=True)
+            if retention.is_held and found.bodies:
+                report.lines.append(RetentionLine(chat_id=chat_id, days=0, is_held=True, before=""))
+            elif found.bodies:
                 line = RetentionLine(
-                    chat_id=chat_id, days=0, is_held=False, before="", hot=erased.hot, cold=erased.cold
+                    chat_id=chat_id, days=0, is_held=False, before="", hot=found.hot, cold=found.cold
                 )
+                if not dry:
+                    await self._remove(line, choice, journal)
                 self._add(report, line, "erasure", is_done=not dry)
             report.chats += 1
             show(report)
         if not dry:  # also without bodies: the profile was emptied before
             await self._eraser.scrub()
         return report
+
+    async def _remove(self, line: RetentionLine, choice: Choice, journal: ErasureJournal | None) -> None:
+        if journal is not None:
+            await journal.begin(line)
+        await self._eraser.erase(line.chat_id, choice)
+        if journal is not None:
+            await journal.end()
+
+    async def finish_chat(self, user_id: str, chat_id: str) -> RetentionLine:
+        """Remove what an erasure that was cut off has left in a chat; what a hold keeps of it is counted."""
+        choice = Choice(sender_id=user_id)
+        async for found, retention in self._chats([chat_id]):
+            if retention.is_held:
+                kept = await self._eraser.erase(found, choice, dry=True)
+                return RetentionLine(
+                    chat_id=chat_id, days=0, is_held=True, before="", hot=kept.hot, cold=kept.cold
+                )
+            await self._eraser.erase(found, choice)
+        return RetentionLine(chat_id=chat_id, days=0, is_held=False, before="")
 
     def _add(self, report: RetentionReport, line: RetentionLine, why: str, *, is_done: bool) -> None:
         if line.hot or line.cold:

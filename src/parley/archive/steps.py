@@ -1,4 +1,4 @@
-"""The points of an archiver at which a test may end the process. Pure."""
+"""The points of an archiver and of an erasure at which a test may end the process. Pure."""
 
 from __future__ import annotations
 
@@ -11,3 +11,9 @@ ARCHIVE_LABELS = (
     "archive_after_trim",
     "archive_after_sweep",
 )
+
+ERASURE_LABELS = (
+    "erasure_after_count",
+    "erasure_after_removal",
+)
+"""Before and after each step of an erasure removes what it has counted."""

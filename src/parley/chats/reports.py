@@ -133,14 +133,15 @@ class ReportService:
                 raise Refused(ALREADY_RESOLVED)
         return (await self._views([report]))[0]
 
-    async def forget_reasons(self, user_id: str) -> int:
-        """What a person wrote in their reports goes; returns in how many."""
+    async def forget_reasons(self, user_id: str, *, dry: bool = False) -> int:
+        """What a person wrote in their reports goes; returns in how many. `dry`: only count them."""
         forgotten, before = 0, ""
         while some := await self._reports.page(before, REPORTS_PER_READ):
             before = some[-1].report_id
             for report in some:
                 if report.reporter_id == user_id and report.reason:
-                    await self._forget_reason(report)
+                    if not dry:
+                        await self._forget_reason(report)
                     forgotten += 1
         return forgotten
 

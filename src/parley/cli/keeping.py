@@ -31,13 +31,16 @@ def backup(
     full: Annotated[
         bool, typer.Option("--full", help="Write everything anew, not only what is new since the last one.")
     ] = False,
+    no_files: Annotated[
+        bool, typer.Option("--no-files", help="Leave out the bytes of files: you copy them yourself.")
+    ] = False,
     data: Data = None,
     config: ConfigFile = None,
     json: AsJson = False,
 ) -> None:
     """Back up the store while the server runs: what is new since the last backup, verified after writing.
 
-    The target holds private messages and password hashes: keep it as safe as the data folder.
+    The target holds private messages, files and password hashes: keep it as safe as the data folder.
     """
     import os
     import random
@@ -45,7 +48,7 @@ def backup(
     from parley import ids
     from parley.app.keeping import make_backup
     from parley.cli.offline import run
-    from parley.cli.output import print_json
+    from parley.cli.output import note, plural, print_json
     from parley.cli.places import find_place
     from parley.clock import wall_clock
 
@@ -55,12 +58,20 @@ def backup(
     os.nice(NICENESS)
     make_ids = ids.Ids(random.SystemRandom().getrandbits)
     backups = backups_of(target, json, place.settings)
-    made = run(make_backup(backups, place.settings, wall_clock, make_ids, is_full=full))
+    made = run(
+        make_backup(backups, place.settings, wall_clock, make_ids, is_full=full, has_files=not no_files)
+    )
     if json:
         print_json(_summary(made))
         return
+    held = [f"{made.chats:,} chats", f"{made.entries:,} entries"]
+    if made.file_count:
+        held.append(plural(made.file_count, "file"))
     base = f", based on {made.based_on}" if made.based_on else ""
-    print(f"{made.backup_id}: {made.chats:,} chats, {made.entries:,} entries, verified in {target}{base}")
+    print(f"{made.backup_id}: {', '.join(held)}, verified in {target}{base}")
+    if made.files_lacking:
+        why = "they were left out" if no_files else "their bytes are lost or damaged"
+        note(f"{plural(made.files_lacking, 'file')} not in the backup: {why}")
 
 
 def restore(
@@ -72,6 +83,9 @@ def restore(
     end_sessions: Annotated[
         bool, typer.Option("--end-sessions", help="Log everybody out: all must log in again.")
     ] = False,
+    no_files: Annotated[
+        bool, typer.Option("--no-files", help="Leave the bytes of files in the backup.")
+    ] = False,
     data: Data = None,
     config: ConfigFile = None,
     json: AsJson = False,
@@ -80,10 +94,11 @@ def restore(
 
     Every chat gets a new epoch, so all clients start over with what the server has.
     """
+    from parley.app.files import files_target, has_files_in_data
     from parley.app.keeping import restore_backup
     from parley.cli import store_file
     from parley.cli.offline import run
-    from parley.cli.output import plural, print_json
+    from parley.cli.output import note, plural, print_json
     from parley.cli.places import CommandFailed, find_place
     from parley.clock import wall_clock
 
@@ -97,16 +112,30 @@ def restore(
 
     async def work() -> Any:
         found = await backups.choose(chosen)
-        return await restore_backup(backups, found, place.folder, wall_clock, ends_sessions=end_sessions)
+        return await restore_backup(
+            backups, found, place.folder, wall_clock, ends_sessions=end_sessions, puts_files=puts_files
+        )
 
+    puts_files = not no_files and has_files_in_data(place.settings)
     restored = run(work())
     store_file.write(place.folder, place.settings)
     if json:
-        print_json({**_summary(restored.backup), "checked_entries": restored.findings.entries})
+        has_files = puts_files and bool(restored.backup.file_count)
+        about = {"checked_entries": restored.findings.entries, "files_restored": has_files}
+        print_json({**_summary(restored.backup), **about})
         return
     counted = f"{plural(restored.findings.chats, 'chat')}, {restored.findings.entries:,} entries"
     print(f"{restored.backup.backup_id} of {restored.backup.made_at} is in {place.folder}: {counted}")
     print(f"All {len(restored.findings.shown)} invariants hold. Every chat has a new epoch.")
+    files = plural(restored.backup.file_count, "file")
+    where = files_target(place.settings)
+    if restored.backup.file_count and puts_files:
+        print(f"{files} in {where}.")
+    elif restored.backup.file_count:
+        note(f"{files} of the backup not restored: copy what {where} lacks from files/ of {source}")
+    if restored.backup.files_lacking:
+        lacking = plural(restored.backup.files_lacking, "file")
+        note(f"{lacking} not in the backup: put the bytes into {where} if you have them")
 
 
 def copy(
@@ -204,6 +233,9 @@ def _summary(backup: Backup) -> dict[str, Any]:
         "entries": backup.entries,
         "archived_entries": backup.archived_entries,
         "segments": len(backup.segments),
+        "files": backup.file_count,
+        "file_bytes": backup.file_bytes,
+        "files_lacking": backup.files_lacking,
         "size_bytes": backup.size_bytes,
     }
 

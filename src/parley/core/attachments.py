@@ -36,6 +36,7 @@ MARGIN_MS = 10 * 60_000
 SETTLE_MS = 60_000
 """A message whose send takes longer than this was stored, or its sender is gone."""
 SHA256_DIGITS = 64
+PART_DIGITS = 6
 
 SHA256 = re.compile(rf"[0-9a-f]{{{SHA256_DIGITS}}}")
 MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*")
@@ -108,7 +109,7 @@ class Attachment(Struct, frozen=True, kw_only=True):
 
     @property
     def part_count(self) -> int:
-        return -(-self.size // ATTACHMENT_PART_BYTES)
+        return len(part_sizes(self.size))
 
     def part_bytes(self, number: int) -> int:
         """The size of a part; all but the last one have the same."""
@@ -197,6 +198,20 @@ def seen_type(declared: str, image_format: str | None, head: bytes) -> str:
 def served_type(content_type: str) -> str:
     """What a browser is told: a type that it never runs."""
     return content_type if content_type in INERT_TYPES else OCTETS
+
+
+# Parts
+
+
+def part_key(attachment_id: str, number: int) -> str:
+    """The name of a part in an object store."""
+    return f"{attachment_id}/{number:0{PART_DIGITS}}"
+
+
+def part_sizes(size: int) -> list[int]:
+    """Those of the parts of a file; all but the last one have the same."""
+    whole, rest = divmod(size, ATTACHMENT_PART_BYTES)
+    return [ATTACHMENT_PART_BYTES] * whole + ([rest] if rest else [])
 
 
 # Uploading

@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from hashlib import sha256
 
-from parley.core.attachments import Attachment, next_part
+from parley.core.attachments import Attachment, next_part, part_key
 from parley.objects.ports import ObjectExists, ObjectMissing, Objects
 from parley.wire.limits import ATTACHMENT_PART_BYTES, MIB
 
 READ_BYTES = 1 * MIB
 """So much of a file is in memory while it is downloaded."""
-PART_DIGITS = 6
 
 
 class FileParts:
@@ -70,4 +69,4 @@ def _folder(attachment: Attachment) -> str:
 
 
 def _key(attachment: Attachment, number: int) -> str:
-    return f"{_folder(attachment)}{number:0{PART_DIGITS}}"
+    return part_key(attachment.attachment_id, number)

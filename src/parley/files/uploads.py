@@ -194,6 +194,11 @@ class Uploads:
             raise Refused(NO_SUCH_ATTACHMENT)
         if not await self._parts.write(attachment, number, data):
             raise Refused(WRONG_RANGE.because("another request sends the same range"))
+        now = await self._files.get(attachment.chat_id, attachment.attachment_id)
+        if now is None or now.state is AttachmentState.REMOVING:
+            # It was discarded meanwhile, maybe by another node, which did not see this part.
+            await self._parts.delete(attachment)
+            raise Refused(NO_SUCH_ATTACHMENT)
         self._metrics.attachment_bytes.labels("in").inc(len(data))
         await self._hash(attachment, number, data)
         self._reach("file_after_part")

@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from parley.errors import ParleyError, StoreUnavailable
-from parley.keeping.cold_parts import ColdParts, archive_key, packed_list, unpacked_list
+from parley.keeping.cold_parts import ColdParts, archive_key
+from parley.keeping.file_copies import FileCopies, KeptFiles, files_key
+from parley.keeping.kept_objects import packed_list, put_back, read_part, unpacked_list
 from parley.keeping.manifests import (
+    COLD,
+    FILES,
     FORMAT,
     MANIFESTS,
     SEGMENTS,
@@ -47,12 +51,19 @@ class NoBackup(ParleyError):
 
 
 class Backups:
-    """The backups in one object store. `cold`: the cold tier of the store that is backed up or restored."""
+    """The backups in one object store. `cold`: the cold tier of the store that is backed up or restored.
 
-    def __init__(self, objects: Objects, say: Say, cold: Objects | None = None) -> None:
+    `files`: where it has the bytes of attachments.
+    """
+
+    def __init__(
+        self, objects: Objects, say: Say, cold: Objects | None = None, files: Objects | None = None
+    ) -> None:
         self._objects = objects
         self._say = say
         self._cold = ColdParts(objects, cold, say)
+        self._files = files
+        self._copies = FileCopies(objects, files, say)
 
     # Which there are
 
@@ -77,21 +88,36 @@ class Backups:
     # Making one
 
     async def make(
-        self, source: BackupSource, backup_id: str, made_at: str, parley: str, *, is_full: bool
+        self,
+        source: BackupSource,
+        backup_id: str,
+        made_at: str,
+        parley: str,
+        *,
+        is_full: bool,
+        has_files: bool = True,
     ) -> Backup:
-        """Write what is new since the last backup of the same store, and verify it by reading it back."""
+        """Write what is new since the last backup of the same store, and verify it by reading it back.
+
+        `has_files`: with the bytes of attachments. ConfigError if they are not where the configuration says.
+        """
         number = source.last_rewrite()
         base = None if is_full or number is None else await self._base(source)
         rewrites = number or 0
         segments = await self._current(source, base) if base is not None else []
         while (full := await asyncio.to_thread(source.entries, _end_of(segments))) is not None:
             segments.append(await self._keep_segment(*full))
-        rest, archived = await self._rest(source, _end_of(segments), rewrites)
+        copied = {} if is_full or not has_files else await self._copied()
+        rest, archived, files = await self._rest(
+            source, _end_of(segments), rewrites, copied if has_files else None
+        )
         if rest.entries.entries:
             segments.append(await self._keep_segment(rest.entries, rest.entries_part))
         state, packed = rest.state, await asyncio.to_thread(_packed, rest.state_part)
         part = await self._keep(f"{STATES}{backup_id}.db.gz", packed)
         listed = await self._keep(archive_key(backup_id), packed_list(archived)) if archived else None
+        has_parts = bool(files.parts)
+        file_list = await self._keep(files_key(backup_id), packed_list(files.parts)) if has_parts else None
         backup = Backup(
             backup_id=backup_id,
             made_at=made_at,
@@ -107,20 +133,50 @@ class Backups:
             archive=listed,
             archived_entries=sum(mark.trimmed_through for mark in state.marks.values()),
             archive_bytes=sum(one.size_bytes for one in archived),
+            files=file_list,
+            file_count=files.count,
+            file_bytes=files.size_bytes,
+            files_lacking=len(files.lacking),
         )
         await self._keep(manifest_key(backup_id), encode_manifest(backup))
         return backup
 
-    async def _rest(self, source: BackupSource, after: int, since: int) -> tuple[SnapshotParts, list[Part]]:
-        """A snapshot, and the archive that belongs to it."""
-        gone = ""
-        for _ in range(SNAPSHOTS_MAX):
+    async def _rest(
+        self, source: BackupSource, after: int, since: int, copied: Mapping[str, Part] | None
+    ) -> tuple[SnapshotParts, list[Part], KeptFiles]:
+        """A snapshot, and the archive and the files that belong to it.
+
+        A file that is gone was removed after the snapshot, which a newer one tells, or is lost. `copied`:
+        what an earlier backup has of them; None for a backup without their bytes.
+        """
+        gone, lacking = "", frozenset[str]()
+        for attempt in range(SNAPSHOTS_MAX):
             rest = await asyncio.to_thread(source.rest, after, since)
+            known = rest.state.files
             try:
-                return rest, await self._cold.keep(rest.state.marks)
+                archived = await self._cold.keep(rest.state.marks)
             except ObjectMissing as missing:
                 gone = str(missing)
+                continue
+            if copied is None:
+                return rest, archived, KeptFiles([], 0, frozenset(file.attachment_id for file in known))
+            files = await self._copies.keep(known, copied)
+            if files.lacking <= lacking or attempt == SNAPSHOTS_MAX - 1:
+                self._copies.refuse_wrong_place(files)
+                return rest, archived, files
+            lacking = files.lacking
+            copied = {**copied, **{part.key: part for part in files.parts}}
         raise StoreUnavailable(f"the archive is not what the store says, or is being rewritten: {gone}")
+
+    async def _copied(self) -> dict[str, Part]:
+        """The parts of files that the newest backup with files has, by key."""
+        for backup in reversed(await self.all()):
+            try:
+                if backup.files is not None:
+                    return {part.key: part for part in await self._listed(backup.files, FILES)}
+            except BackupDamaged as damage:
+                self._say(f"every file is compared: {damage}")
+        return {}
 
     async def _current(self, source: BackupSource, base: Backup) -> list[Segment]:
         """The segments of a base, those written anew in which entries were changed or removed since."""
@@ -179,13 +235,15 @@ class Backups:
             await self._read(part)
 
     async def every_part(self, backup: Backup) -> list[Part]:
-        """Each object of a backup but its manifest, with those of the cold tier."""
-        return [*backup.parts, *await self._archived(backup)]
+        """Each object of a backup but its manifest, with those of the cold tier and of files."""
+        archived = await self._listed(backup.archive, COLD)
+        return [*backup.parts, *archived, *await self._listed(backup.files, FILES)]
 
-    async def rebuild(self, backup: Backup, target: RestoreTarget) -> None:
+    async def rebuild(self, backup: Backup, target: RestoreTarget, *, puts_files: bool = True) -> None:
         """Build a store from a backup. Each part is checked before it is used.
 
-        ConfigError if there is no place for its archive.
+        ConfigError if there is no place for its archive. `puts_files`: with the bytes of attachments, if
+        there is a place for them.
         """
         if backup.archive is not None:
             self._cold.require_place()
@@ -195,19 +253,22 @@ class Backups:
                 raise BackupDamaged(f"{segment.key} has {count} entries, {segment.entries} were written")
             self._say(f"{segment.key}: {count:,} entries")
         await asyncio.to_thread(target.set_rest, await self._unpacked(backup.state))
-        if restored := await self._cold.put_back(await self._archived(backup)):
+        if backup.archive is not None:
+            restored = await self._cold.put_back(await self._listed(backup.archive, COLD))
             self._say(f"{restored:,} objects of the cold tier")
+        if backup.files is not None and puts_files and self._files is not None:
+            parts = await self._listed(backup.files, FILES)
+            restored = await put_back(self._objects, parts, FILES, self._files)
+            self._say(f"{restored:,} parts of {backup.file_count:,} files")
 
-    async def _archived(self, backup: Backup) -> list[Part]:
-        if backup.archive is None:
-            return []
-        return unpacked_list(backup.archive, await self._read(backup.archive))
+    async def _listed(self, part: Part | None, prefix: str) -> list[Part]:
+        return unpacked_list(part, await self._read(part), prefix) if part is not None else []
 
     async def _unpacked(self, part: Part) -> bytes:
         return await asyncio.to_thread(gzip.decompress, await self._read(part))
 
     async def _read(self, part: Part) -> bytes:
-        return await self._cold.read(part)
+        return await read_part(self._objects, part)
 
 
 def _end_of(segments: Sequence[Segment]) -> int:

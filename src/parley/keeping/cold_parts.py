@@ -7,17 +7,14 @@ after the next run of the archiver it would no longer hold what an older backup 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gzip
 from collections.abc import Callable, Iterable, Mapping
-
-import msgspec
 
 from parley.archive.archiver import checked
 from parley.archive.manifest import decode_manifest, manifest_name
 from parley.errors import ConfigError
-from parley.keeping.manifests import ARCHIVES, COLD, BackupDamaged, Part, check_part
-from parley.objects.ports import ObjectExists, ObjectMissing, Objects
+from parley.keeping.kept_objects import create_part, put_back, sizes_at
+from parley.keeping.manifests import ARCHIVES, COLD, Part
+from parley.objects.ports import Objects
 from parley.store.rows import ArchiveMark
 
 NO_ARCHIVE = (
@@ -27,27 +24,10 @@ NO_ARCHIVE = (
 NO_PLACE = "the backup holds archived entries: set archive.target to where they shall be restored"
 
 Say = Callable[[str], None]
-decode_list = msgspec.json.Decoder(list[Part]).decode
 
 
 def archive_key(backup_id: str) -> str:
     return f"{ARCHIVES}{backup_id}.json.gz"
-
-
-def packed_list(parts: Iterable[Part]) -> bytes:
-    return gzip.compress(msgspec.json.encode(list(parts)), mtime=0)
-
-
-def unpacked_list(part: Part, data: bytes) -> list[Part]:
-    """BackupDamaged unless it is a list of objects of the cold tier."""
-    try:
-        found = decode_list(gzip.decompress(data))
-    except (OSError, EOFError, msgspec.DecodeError) as error:
-        raise BackupDamaged(f"{part.key} cannot be read: {error}") from error
-    for one in found:
-        if not one.key.startswith(COLD):
-            raise BackupDamaged(f"{part.key} names {one.key}, which is no object of the cold tier")
-    return found
 
 
 class ColdParts:
@@ -66,7 +46,7 @@ class ColdParts:
         """
         if marks and self._cold is None:
             raise ConfigError(NO_ARCHIVE)
-        there = {stored.key: stored.size_bytes for stored in await self._kept.find(COLD)} if marks else {}
+        there = await sizes_at(self._kept, COLD) if marks else {}
         parts: list[Part] = []
         for chat_id, mark in marks.items():
             parts += await self._keep_chat(chat_id, mark, there)
@@ -91,7 +71,7 @@ class ColdParts:
 
     async def _copy(self, part: Part, data: bytes, there: Mapping[str, int]) -> None:
         if there.get(part.key) != part.size_bytes:
-            await _create(self._kept, part, part.key, data)
+            await create_part(self._kept, part, part.key, data)
 
     def require_place(self) -> Objects:
         if self._cold is None:
@@ -99,27 +79,5 @@ class ColdParts:
         return self._cold
 
     async def put_back(self, parts: Iterable[Part]) -> int:
-        """Write the objects to the cold tier, each checked and read back; returns how many. May be repeated.
-
-        BackupDamaged if one of this name is there, and is another.
-        """
-        count = 0
-        for part in parts:
-            cold = self.require_place()
-            await _create(cold, part, part.key.removeprefix(COLD), await self.read(part))
-            count += 1
-        return count
-
-    async def read(self, part: Part) -> bytes:
-        try:
-            data = await self._kept.read(part.key)
-        except ObjectMissing as error:
-            raise BackupDamaged(str(error)) from error
-        check_part(part, data)
-        return data
-
-
-async def _create(objects: Objects, part: Part, key: str, data: bytes) -> None:
-    with contextlib.suppress(ObjectExists):  # of an earlier attempt; what it is, is looked at now
-        await objects.create(key, data)
-    check_part(part, await objects.read(key))
+        """Write the objects to the cold tier; returns how many. May be repeated."""
+        return await put_back(self._kept, parts, COLD, self.require_place())

@@ -19,6 +19,8 @@ SEGMENTS = "segments/"
 STATES = "states/"
 ARCHIVES = "archives/"
 COLD = "cold/"
+FILE_LISTS = "file_lists/"
+FILES = "files/"
 """Where each kind of object is in a target."""
 
 
@@ -48,6 +50,8 @@ class Backup(Struct, frozen=True, kw_only=True):
     `tail`: a digest of the store's last entries up to `through`, by which a later backup recognises the same
     store. `based_on`: the backup whose segments it shares, if any. `rewrites`: the number of the store's last
     change of older entries that its segments have. `archive`: the list of the objects of the cold tier.
+    `files`: that of the parts of attachments. `files_lacking`: attachments that the store knows, and whose
+    bytes the backup has not.
     """
 
     backup_id: str
@@ -64,6 +68,10 @@ class Backup(Struct, frozen=True, kw_only=True):
     archive: Part | None = None
     archived_entries: int = 0
     archive_bytes: int = 0
+    files: Part | None = None
+    file_count: int = 0
+    file_bytes: int = 0
+    files_lacking: int = 0
     format: int = FORMAT
 
     @property
@@ -76,11 +84,12 @@ class Backup(Struct, frozen=True, kw_only=True):
 
     @property
     def size_bytes(self) -> int:
-        return sum(part.size_bytes for part in self.parts) + self.archive_bytes
+        return sum(part.size_bytes for part in self.parts) + self.archive_bytes + self.file_bytes
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        return (*self.segments, self.state, *([self.archive] if self.archive is not None else ()))
+        lists = [one for one in (self.archive, self.files) if one is not None]
+        return (*self.segments, self.state, *lists)
 
 
 class Manifest(Struct):

@@ -11,6 +11,8 @@ from parley.keeping.backups import Backups
 from parley.keeping.manifests import (
     ARCHIVES,
     COLD,
+    FILE_LISTS,
+    FILES,
     MANIFESTS,
     SEGMENTS,
     STATES,
@@ -84,4 +86,4 @@ class Pruner:
 
 
 def _is_ours(key: str) -> bool:
-    return key.startswith((MANIFESTS, SEGMENTS, STATES, ARCHIVES, COLD))
+    return key.startswith((MANIFESTS, SEGMENTS, STATES, ARCHIVES, COLD, FILE_LISTS, FILES))

@@ -150,9 +150,12 @@ class PushRegistrations:
         return await self._vapid.public_key()
 
 
-async def forget_devices(devices: PushDevices, user_id: str) -> int:
-    """The account is deleted: nothing of it stays. Returns how many devices there were."""
+async def forget_devices(devices: PushDevices, user_id: str, *, dry: bool = False) -> int:
+    """The account is deleted: nothing of it stays. Returns how many devices there were.
+
+    `dry`: only count them.
+    """
     found = (await devices.of([user_id])).get(user_id, [])
-    for device in found:
+    for device in () if dry else found:
         await devices.remove(user_id, device.device_id)
     return len(found)

@@ -17,13 +17,26 @@ class EntryRange(Struct, frozen=True):
     entries: int
 
 
+class StoredFile(Struct, frozen=True):
+    """A complete attachment. `is_going`: its message is about to lose it, and still has it."""
+
+    attachment_id: str
+    size: int
+    sha256: str
+    is_going: bool
+
+
 class StoreState(Struct, frozen=True):
-    """What a snapshot of the tables beside the entries holds. `marks`: of the chats that are archived."""
+    """What a snapshot of the tables beside the entries holds. `marks`: of the chats that are archived.
+
+    `files`: those that a message has, or may get.
+    """
 
     schema_version: int
     chats: int
     people: int
     marks: dict[str, ArchiveMark]
+    files: list[StoredFile]
 
 
 class SnapshotParts(Struct, frozen=True, kw_only=True):

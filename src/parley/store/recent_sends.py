@@ -1,7 +1,8 @@
 """When members have sent last, for slow mode: read from the log once, and kept up by what is appended here.
 
-It costs no write. A store that nodes share keeps it as far as this node knows the log; where another node has
-appended meanwhile, the rest is read before anything is decided. See docs/moderation.md.
+It costs no write. A store that nodes share keeps it as far as this node knows the log. Where another node has
+appended meanwhile, the rest is read before anything is decided: in `atomic` always, in `two_phase` once this
+node has appended, too. See docs/moderation.md.
 """
 
 from __future__ import annotations

@@ -11,7 +11,8 @@ Off by default. The environment turns them on:
     PARLEY_TEST_BATCH_MAX=n         no transaction of a shared store takes more than n messages
 
 Labels: before_write, after_write_before_commit, after_commit_before_ack, mid_fanout, after_allocate,
-before_index and after_index of the search index, those of the archiver (`parley.archive.steps`), of
+before_index and after_index of the search index, those of the archiver and of erasures
+(`parley.archive.steps`), of
 amendments (`parley.core.message_life`) and of files (`parley.files.steps`).
 """
 
@@ -26,7 +27,7 @@ from typing import Any
 
 import apsw
 
-from parley.archive.steps import ARCHIVE_LABELS
+from parley.archive.steps import ARCHIVE_LABELS, ERASURE_LABELS
 from parley.chats.search_indexer import INDEX_LABELS
 from parley.core.message_life import LIFE_LABELS
 from parley.files.steps import FILE_LABELS
@@ -43,6 +44,7 @@ LABELS = (
     "after_allocate",
     *INDEX_LABELS,
     *ARCHIVE_LABELS,
+    *ERASURE_LABELS,
     *LIFE_LABELS,
     *FILE_LABELS,
 )

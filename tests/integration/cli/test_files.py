@@ -44,3 +44,34 @@ def test_a_message_needs_a_text_or_a_file(server: ServerProcess, tmp_path: Path)
     """A file that is not there is a mistake of whoever typed it."""
     for arguments in (["send", "Tea"], ["send", "Tea", "--file", str(tmp_path / "none")]):
         assert parley(*arguments, "--as", "ann", data=server.data).status == 2
+
+
+def test_the_commands_say_where_files_are(data: Path, tmp_path: Path) -> None:
+    """Into the data folder of the new server; elsewhere they are left, with a word; and so without them."""
+    sent = tmp_path / "plan.txt"
+    sent.write_bytes(bytes(5_000_000))
+    with ServerProcess(data) as server:
+        succeed("send", "Tea", "--file", str(sent), "--as", "ben", data=server.data)
+        backed = succeed("backup", str(tmp_path / "kept"), data=server.data)
+        assert ", 1 file, verified" in backed.stdout
+        entry = succeed("tail", "Tea", "--once", "--as", "ann", "--json", data=server.data).lines[-1]
+    attachment_id = entry.partition('"attachment_id":')[2].partition('"')[2].partition('"')[0]
+    new, other = tmp_path / "new", tmp_path / "other"
+    restored = succeed("restore", str(tmp_path / "kept"), data=new)
+    assert f"1 file in {new / 'attachments'}." in restored.stdout
+    with ServerProcess(new) as server:
+        target = tmp_path / "got"
+        got = "file", "get", "Tea", attachment_id, "--to", str(target), "--as", "ann"
+        succeed(*got, data=server.data)
+        assert target.read_bytes() == sent.read_bytes()
+    away = {"PARLEY_ATTACHMENTS_TARGET": str(tmp_path / "away")}
+    left = parley("restore", str(tmp_path / "kept"), data=other, environment=away)
+    assert left.status == 0
+    assert (
+        f"1 file of the backup not restored: copy what {tmp_path / 'away'} lacks from files/" in left.stderr
+    )
+    assert not (tmp_path / "away").exists()
+    without = parley("backup", str(tmp_path / "small"), "--no-files", data=new)
+    assert "1 file not in the backup: they were left out" in without.stderr
+    last = parley("restore", str(tmp_path / "small"), data=tmp_path / "last")
+    assert "1 file not in the backup: put the bytes into" in last.stderr

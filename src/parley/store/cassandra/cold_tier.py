@@ -205,8 +205,8 @@ class CassandraErasures:
     async def finish(self, user_id: str) -> None:
         await self._cassandra.repeat((END_ERASURE, (user_id,)))
 
-    async def forget_cursors(self, user_id: str) -> int:
+    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
         rows = await self._cassandra.rows(READ_CURSORS, user_id)
-        for row in rows:
+        for row in () if dry else rows:
             await self._cassandra.repeat((FORGET_DEVICE, (user_id, row["device_id"], row["chat_id"])))
         return len(rows)

@@ -78,8 +78,11 @@ class Erasures(Protocol):
         """Durable before it returns. May be repeated."""
         ...
 
-    async def forget_cursors(self, user_id: str) -> int:
-        """Delete the positions of all devices of a person, durably; returns how many. May be repeated."""
+    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
+        """Delete the positions of all devices of a person, durably; returns how many. May be repeated.
+
+        `dry`: only count them.
+        """
         ...
 
 

@@ -217,12 +217,13 @@ class DynamoErasures:
     async def finish(self, user_id: str) -> None:
         await retry_unknown(lambda: self._dynamo.delete(ERASURES, {"user_id": user_id}))
 
-    async def forget_cursors(self, user_id: str) -> int:
+    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
         if not is_valid_key(user_id):
             return 0
         values: Item = {":user": user_id}
         rows = await self._dynamo.query_all(
             DEVICES, "user_id = :user", values, projection="user_id, device_chat"
         )
-        await retry_unknown(lambda: self._dynamo.batch_delete(DEVICES, rows))
+        if not dry:
+            await retry_unknown(lambda: self._dynamo.batch_delete(DEVICES, rows))
         return len(rows)

@@ -203,11 +203,14 @@ class SqliteErasures:
     async def finish(self, user_id: str) -> None:
         await self._write("DELETE FROM erasures WHERE user_id = ?", user_id)
 
-    async def forget_cursors(self, user_id: str) -> int:
+    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
         def work(transaction: Transaction) -> int:
             transaction.execute("DELETE FROM user_device_cursors WHERE user_id = ?", (user_id,))
             return transaction.connection.changes()
 
+        if dry:
+            row = self._reads.row("SELECT count(*) FROM user_device_cursors WHERE user_id = ?", (user_id,))
+            return int(row[0]) if row else 0
         return await self._writer.run(work)
 
     async def _write(self, sql: str, *values: object) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import apsw
 
 from parley.errors import StoreUnavailable
-from parley.store.backup import EntryRange, SnapshotParts, StoreState
+from parley.store.backup import EntryRange, SnapshotParts, StoredFile, StoreState
 from parley.store.folder import DATABASE_NAME, FOLDER_MODE, create_private
 from parley.store.rows import EVERYTHING, ArchiveMark
 from parley.store.sqlite import schema
@@ -50,6 +50,16 @@ MARKS = (
     "SELECT chat_id, archived_through, trimmed_through, version, manifest FROM part.chat_archives"
     " WHERE version > 0"
 )
+FILES = """
+SELECT attachment_id, size, sha256, state = 'removing' FROM part.attachments AS file
+WHERE state IN ('complete', 'claimed', 'attached') OR (state = 'removing' AND sequence > 0 AND NOT EXISTS (
+    SELECT 1 FROM main.entries JOIN main.chats USING (chat_no)
+    WHERE chat_id = file.chat_id AND entries.sequence = file.sequence
+        AND instr(coalesce(wire, ''), attachment_id) = 0
+))
+ORDER BY attachment_id
+"""
+"""Not what is being uploaded, or is removed but for its bytes: its message has lost it."""
 LOGS = (
     "CREATE TABLE part.backed_up_logs AS SELECT chat_no, count(*) AS entries, min(sequence) AS first,"
     " max(sequence) AS last FROM main.entries GROUP BY chat_no"
@@ -179,7 +189,11 @@ def _state(connection: apsw.Connection) -> StoreState:
             marks[chat_id] = ArchiveMark(
                 archived_through=archived, trimmed_through=trimmed, version=version, manifest=manifest
             )
-    return StoreState(schema.version_of(connection), chats, people, marks)
+    files = []
+    if "attachments" in _tables(connection, "part"):
+        for attachment_id, size, sha256, is_going in connection.execute(FILES):
+            files.append(StoredFile(attachment_id, size, sha256, bool(is_going)))
+    return StoreState(schema.version_of(connection), chats, people, marks, files)
 
 
 def _tables(connection: apsw.Connection, database: str) -> list[str]:
