@@ -20,7 +20,7 @@ KINDS: dict[str, Any] = {
 } | {"Receipt": frames.Receipt, "Batch": frames.Batch[Raw]}
 IN_OTHERS = {
     *("SessionInfo", "Device", "Related", "MemberInfo", "UserSession", "InvitationInfo"),
-    *("JobInfo", "NodeInfo", "TopicInfo", "GroupLag", "TimelineStep"),
+    *("JobInfo", "NodeInfo", "TopicInfo", "GroupLag", "TimelineStep", "InvariantBreach"),
     *(
         "DeadLetterInfo",
         "DeadLetterEvent",
