@@ -57,12 +57,13 @@ async def _compared(stage: Stage, name: str, what: str, one: Side, other: Side, 
             hot_chat.opened(stage, hot_chat.writing(window), other.environment, other.module) as without,
         ):
             for turn in range(stage.pick(TURNS, 4)):
-                first, second = (with_it, without) if turn % 2 else (without, with_it)
-                stretches = {
-                    id(first): await _stretch(first, notes),
-                    id(second): await _stretch(second, notes),
-                }
-                pairs.append((stretches[id(with_it)], stretches[id(without)]))
+                if turn % 2:
+                    burdened = await _stretch(with_it, without, notes)
+                    alone = await _stretch(without, with_it, notes)
+                else:
+                    alone = await _stretch(without, with_it, notes)
+                    burdened = await _stretch(with_it, without, notes)
+                pairs.append((burdened, alone))
     acks = [(one.acks, other.acks) for one, other in pairs]
     cpu = [(one.cpu_us_per(one.acks), other.cpu_us_per(other.acks)) for one, other in pairs]
     others = statistics.median(stretch.others_cores for pair in pairs for stretch in pair)
@@ -82,11 +83,12 @@ async def _compared(stage: Stage, name: str, what: str, one: Side, other: Side, 
     )
 
 
-async def _stretch(chat: HotChat, notes: list[str]) -> Stretch:
-    """Load one of the servers for a while; the other rests."""
-    chat.start()
-    stretch = await measure(chat.load, chat.server, STRETCH_SECONDS, SETTLE_SECONDS)
-    notes += [*chat.load.problems, *await drain(chat.load, deliveries_per_ack=hot_chat.READERS)]
+async def _stretch(chat: HotChat, other: HotChat, notes: list[str]) -> Stretch:
+    """Load one of the servers for a while. The other is stopped: its jobs would catch up on the same core."""
+    with other.server.paused():
+        chat.start()
+        stretch = await measure(chat.load, chat.server, STRETCH_SECONDS, SETTLE_SECONDS)
+        notes += [*chat.load.problems, *await drain(chat.load, deliveries_per_ack=hot_chat.READERS)]
     return stretch
 
 
