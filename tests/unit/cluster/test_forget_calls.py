@@ -155,10 +155,13 @@ def test_a_comparison_may_take_longer() -> None:
 
     async def late(body: bytes) -> bytes:
         await asyncio.sleep(COMPARE_SECONDS_MAX - 1)
+        confirmed.append(msgspec.msgpack.decode(body, type=ForgetCall))
         return await fine(body)
 
     async def play() -> None:
         world.add("two", late)
         await world.forgets.compare("chat")
 
+    confirmed: list[ForgetCall] = []
     run_virtual(lambda _: play())
+    assert confirmed == world.here == [ForgetCall("chat", None)]
