@@ -20,8 +20,9 @@ from parley.clock import iso, wall_clock
 from parley.config import KafkaConfig
 from parley.core.cluster_keys import ClusterKeys
 from parley.model import Persisted, StoredEntry
-from parley.store.entries import encode_entry, entry_of, message_id, tag_of
+from parley.store.entries import entry_of, message_id, tag_of
 from parley.telemetry import Metrics
+from parley.wire.codec import encode_entry
 
 MESSAGES = 20_000
 CHATS = 20

@@ -20,9 +20,9 @@ from parley.chats.message_life import MessageLife
 from parley.chats.sender import Done, Sender
 from parley.clock import wall_clock
 from parley.model import Draft, Kind, Outcome
-from parley.store.entries import decode_entry
 from parley.store.sqlite.amendments import SqliteAmendments
 from parley.store.sqlite.store import SqliteStore
+from parley.wire.codec import decode_entry
 from parley.wire.frames import RequestId
 
 ENTRIES = 20_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from binascii import unhexlify
 from collections.abc import Callable
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -72,7 +73,7 @@ def client_key(client_message_id: str) -> bytes | None:
     if len(text) != 36 or not text[8] == text[13] == text[18] == text[23] == "-":
         return None
     try:
-        key = bytes.fromhex(text.replace("-", ""))
+        key = unhexlify(text.replace("-", ""))
     except ValueError:
         return None
     return key if len(key) == 16 and key[6] >> 4 == 4 and key[8] >> 6 == 2 else None

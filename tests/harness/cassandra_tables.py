@@ -11,7 +11,7 @@ from parley.store.cassandra.log_rows import VOID
 from parley.store.cassandra.records import Records
 from parley.store.cassandra.schema import LANES, LOG, UNPUBLISHED
 from parley.store.delivery.rows import Lane
-from parley.store.entries import decode_entry
+from parley.wire.codec import decode_entry
 from tests.harness.events import Stored, StoredVoid
 from tests.harness.tables import StoreTables, told_lanes
 

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import assert_never
 
-from msgspec import UNSET, structs
+from msgspec import structs
 
 from parley import ids
 from parley.clock import Clock, from_iso, iso
@@ -46,6 +46,7 @@ from parley.model import (
     Role,
     StoredEntry,
 )
+from parley.store.entries import entry_of
 from parley.store.log_telemetry import (
     NOT_TRACED,
     count_appended,
@@ -246,26 +247,8 @@ class MemoryLog:
     def _place(self, chat: ChatRecord, sequence: int, draft: Draft, news: News) -> Appended:
         """Write a draft at its number, and apply its change."""
         now = iso(self._clock())
-        entry = Entry(
-            chat_id=draft.chat_id,
-            sequence=sequence,
-            epoch=chat.chat.epoch,
-            kind=draft.kind,
-            message_id=self._ids.next(ids.MESSAGE, self._clock()),
-            sender_id=draft.sender_id,
-            client_message_id=draft.client_message_id,
-            content=draft.content,
-            content_type=draft.content_type,
-            created_at=now,
-            server_timestamp=now,
-            display_time=draft.display_time,
-            mentions=list(draft.mentions) or UNSET,
-            reply_to=draft.reply_to or UNSET,
-            attachments=list(draft.files) or UNSET,
-            target_id=draft.target_id or UNSET,
-            reaction=draft.content if draft.on is not None else UNSET,
-            on=UNSET if draft.on is None else draft.on,
-        )
+        name = self._ids.next(ids.MESSAGE, self._clock())
+        entry = entry_of(draft, sequence, chat.chat.epoch, name, now)
         if draft.client_key is not None:
             chat.keys[draft.client_key] = sequence
         self._resolve(chat, sequence, entry, news, draft)

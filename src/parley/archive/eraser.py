@@ -29,6 +29,7 @@ from parley.store.amendments import Amendments
 from parley.store.cold.ports import ColdTier
 from parley.store.ports import Log
 from parley.store.rows import ArchiveMark
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX
 
@@ -40,7 +41,6 @@ BORDER_ENTRIES_MAX = 64
 
 FILES_FIELD = b'"attachments":'
 
-decode_entry = msgspec.json.Decoder(Entry).decode
 encode_entry = msgspec.json.Encoder().encode
 
 

@@ -20,7 +20,7 @@ from parley.clock import iso
 from parley.core.changes import change_in
 from parley.core.cluster_keys import KeyRing
 from parley.model import Persisted, StoredEntry
-from parley.wire.frames import Entry
+from parley.wire.codec import decode_entry
 from parley.wire.limits import PAGE_BYTES_MAX
 
 PERSISTED = Topic("messages.persisted", key="chat_id")
@@ -86,7 +86,6 @@ class PositionEvent(NamedTuple):
 _encode = msgspec.json.Encoder().encode
 _decode_stamp = msgspec.json.Decoder(Stamp).decode
 _decode_event = msgspec.json.Decoder(Event).decode
-_decode_entry = msgspec.json.Decoder(Entry).decode
 _decode_void = msgspec.json.Decoder(Void).decode
 
 
@@ -135,7 +134,7 @@ def decode(value: bytes, headers: Iterable[tuple[str, bytes]] = ()) -> PositionE
     """The position in a record; None for a kind of event that this version does not know."""
     event = _decode_event(value)
     if event.event_type == MESSAGE_PERSISTED:
-        entry = _decode_entry(event.payload)
+        entry = decode_entry(event.payload)
         request_id = request_id_in(headers)
         stored = StoredEntry(entry.sequence, bytes(event.payload), change_in(entry), request_id)
         return PositionEvent(entry.chat_id, entry.epoch, stored, _node_in(headers))

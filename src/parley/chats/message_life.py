@@ -56,6 +56,7 @@ from parley.store import amendments as marking
 from parley.store.amendments import AmendmentNote, Amendments, MessageMark
 from parley.store.cold.ports import ColdTier
 from parley.store.ports import Directory, Log
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import REACTIONS_MAX
 
@@ -73,7 +74,6 @@ NO_FILES = BAD_REQUEST.because("this server takes no files: its operator has nam
 
 log = structlog.get_logger("parley.chats")
 encode = msgspec.json.Encoder().encode
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 Forget = Callable[[str, list[int]], Awaitable[None]]

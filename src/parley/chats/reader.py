@@ -13,12 +13,11 @@ from parley.core.sync import Start, decide_start, is_same_message
 from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Refused
 from parley.model import Head, Kind, Page
 from parley.store.ports import Cursors, Directory, Log
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry, SyncRequest
 from parley.wire.limits import PAGE_ENTRIES_MAX, RECEIPT_PAGES_MAX, SEQUENCE_MAX
 
 SEQUENCE_DIGITS_MAX = len(str(SEQUENCE_MAX))
-
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class EntryHeader(Struct, gc=False):

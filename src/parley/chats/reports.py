@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from typing import NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from parley import ids
@@ -28,6 +27,7 @@ from parley.errors import (
 from parley.model import Kind, MessageReport, ReportStatus
 from parley.store.books import Book
 from parley.store.ports import Directory, Log
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
 LOOKED_AT_MAX = 1_000
@@ -35,8 +35,6 @@ LOOKED_AT_MAX = 1_000
 REPORTS_PER_READ = 200
 REPORTER_LETTERS = 16
 YOUR_OWN = BAD_REQUEST.because("this message is yours; delete it instead")
-
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class ReportView(NamedTuple):

@@ -11,7 +11,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
-import msgspec
 from msgspec import Struct
 
 from parley.chats.search_indexer import SearchIndexer
@@ -20,6 +19,7 @@ from parley.errors import BAD_REQUEST, NOT_A_MEMBER, SEARCH_BEHIND, SEARCH_OFF, 
 from parley.model import Relation
 from parley.store.ports import Directory, Log, Relations
 from parley.store.search import SearchIndex
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import BLOCKS_MAX, PAGE_BYTES_MAX, SEQUENCE_MAX
 
@@ -30,8 +30,6 @@ LOOKED_AT_MAX = 400
 """Messages that one search reads back. If most of them are not shown, the page is short, and has a `next`."""
 READ_AT_ONCE = 16
 SEARCH_SECONDS_MAX = 3.5
-
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class SearchQuestion(Struct, frozen=True):

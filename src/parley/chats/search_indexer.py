@@ -12,7 +12,6 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from weakref import WeakValueDictionary
 
-import msgspec
 import structlog
 from msgspec import Struct
 
@@ -23,7 +22,7 @@ from parley.model import Head, Page, Persisted
 from parley.store.ports import Log
 from parley.store.search import IndexPosition, SearchIndex
 from parley.telemetry import Metrics
-from parley.wire.frames import Entry
+from parley.wire.codec import decode_entry
 
 PASS_SECONDS = 0.25
 PASS_SECONDS_MAX = 3_600.0
@@ -44,7 +43,6 @@ BEFORE_INDEX, AFTER_INDEX = INDEX_LABELS = ("before_index", "after_index")
 """A slice is read and not written yet; it is written, and nobody was told."""
 
 log = structlog.get_logger("parley.search")
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 Chats = Callable[[], AsyncIterator[list[str]]]
 

@@ -12,7 +12,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from parley.chats.reader import decode_entry
 from parley.clock import Clock, from_iso
 from parley.core.changes import change_in
 from parley.core.timeline import (
@@ -28,6 +27,7 @@ from parley.core.timeline import (
 from parley.errors import NOT_FOUND, Refused
 from parley.model import AccountState, Action, MemberCursor
 from parley.store.ports import Outbox, Store
+from parley.wire.codec import decode_entry
 
 RECIPIENTS_EXPLAINED_MAX = 100
 """Of a larger chat the others are counted. Each costs a few reads."""

@@ -152,13 +152,10 @@ def _decide_new(draft: Draft, facts: AppendFacts, original: StoredBy) -> Decisio
         return DUPLICATE_ID
     if draft.after_key is not None and facts.predecessor is not _SENDER:
         return Missing.PREDECESSOR if facts.predecessor is _UNKNOWN else OUT_OF_TURN
-    refusal = decide_posting(draft, facts.role, facts.announcement_only)
-    if refusal is None and is_slowed(draft, facts.role, facts.slow_mode_seconds):
-        if facts.since_last_ms is None:
-            return Missing.LAST_SENT
-        refusal = decide_pace(facts.slow_mode_seconds, facts.since_last_ms)
-    if refusal is not None:
-        return refusal
+    if facts.announcement_only or facts.slow_mode_seconds:
+        restricted = _decide_restricted(draft, facts)
+        if restricted is not None:
+            return restricted
     if change is not None:
         assert facts.change is not None
         refusal = decide_change(change, draft.sender_id, facts.role, facts.change)
@@ -170,9 +167,19 @@ def _decide_new(draft: Draft, facts: AppendFacts, original: StoredBy) -> Decisio
         refusal = decide_amendment(draft, facts.role)
         if refusal is not None:
             return refusal
-    if _lacks_files(draft):
+    if draft.attachments and _lacks_files(draft):
         return NO_SUCH_ATTACHMENT
     return facts.trouble or _PLACE
+
+
+def _decide_restricted(draft: Draft, facts: AppendFacts) -> Refusal | Missing | None:
+    """Step 8, in a group that is announcement-only or in slow mode."""
+    refusal = decide_posting(draft, facts.role, facts.announcement_only)
+    if refusal is None and is_slowed(draft, facts.role, facts.slow_mode_seconds):
+        if facts.since_last_ms is None:
+            return Missing.LAST_SENT
+        refusal = decide_pace(facts.slow_mode_seconds, facts.since_last_ms)
+    return refusal
 
 
 def _may_join(draft: Draft, facts: AppendFacts) -> bool | None:

@@ -6,9 +6,8 @@ import msgspec
 
 from parley.core.message_life import edit_window_in
 from parley.model import Action, Change, Kind, Page, ReadReceipts, Role, StoredEntry
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
-
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class Recorded(msgspec.Struct):

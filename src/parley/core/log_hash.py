@@ -15,6 +15,7 @@ import msgspec
 from msgspec import UNSET, Struct
 
 from parley.model import AttachedFile, Draft
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
 VERSION = 1
@@ -23,7 +24,6 @@ PREFIX = f"{VERSION}:"
 HASH_BYTES = 32
 
 _encode = msgspec.json.Encoder().encode
-_decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class LogHash(Struct, frozen=True):
@@ -115,7 +115,7 @@ def following(previous: bytes, after: int, stored: Sequence[bytes], voids: Itera
         if sequence in empty:
             previous = after_void(previous, sequence)
         else:
-            previous = after_entry(previous, _decode_entry(next(entries)))
+            previous = after_entry(previous, decode_entry(next(entries)))
         hashes.append(previous)
     return hashes
 

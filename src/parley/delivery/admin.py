@@ -15,11 +15,11 @@ from parley.chats.audit_trail import OperatorCall
 from parley.clock import Clock
 from parley.core.client_address import Network
 from parley.core.safe_addresses import url_problem
-from parley.delivery.attempts import decode_entry
 from parley.delivery.ports import Source
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection, Webhook
+from parley.wire.codec import decode_entry
 
 SECRET_BYTES = 32
 SECRET_PREFIX = "whs_"

@@ -16,6 +16,7 @@ from parley.delivery.ports import Channel, Parcel, Source
 from parley.errors import StoreError
 from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, with_events
 from parley.store.ports import Log
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
 COLLAPSED_LOOKED_AT_MAX = 200
@@ -25,7 +26,6 @@ BEGAN, FAILED, DEAD_LETTERED = "began", "failed", "dead_lettered"
 """What is noted of an attempt. `began` is noted only where a process died before: after another death it
 says of which message."""
 
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 log = structlog.get_logger("parley.delivery")
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-import msgspec
 import structlog
 from msgspec import UNSET
 
@@ -26,6 +25,7 @@ from parley.model import JobScope
 from parley.store.attachments import Attachments
 from parley.store.ports import Log
 from parley.telemetry import Metrics
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
 JOB = "attachments"
@@ -35,7 +35,6 @@ SWEEP_SECONDS_MAX = 3_600.0
 MARK_TRIES_MAX = 20
 
 log = structlog.get_logger("parley.files")
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class FileRemoval:

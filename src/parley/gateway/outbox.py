@@ -6,6 +6,7 @@ Frames are bytes already: `framed` makes them once, for any number of connection
 from __future__ import annotations
 
 import asyncio
+from struct import Struct
 
 from parley.gateway.socket_groups import SocketGroup
 from parley.gateway.turns import LoopShare
@@ -16,6 +17,9 @@ FIN_BINARY = 0x82
 FIN_CLOSE = 0x88
 FIN_PONG = 0x8A
 CONTROL_BYTES_MAX = 125
+
+pack_header = Struct(">BBH").pack
+"""The header of a frame whose length takes 16 bits."""
 
 
 class ConnectionOutbox:
@@ -123,7 +127,7 @@ def framed(payload: bytes, binary: bool) -> bytes:
     if size < 126:
         return bytes((first, size)) + payload
     if size < 65_536:
-        return bytes((first, 126, size >> 8, size & 255)) + payload
+        return pack_header(first, 126, size) + payload
     return bytes((first, 127)) + size.to_bytes(8, "big") + payload
 
 

@@ -26,6 +26,7 @@ from parley.store.records import (
     Record,
 )
 from parley.store.transfer import Transfer
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX
 
@@ -52,7 +53,6 @@ p {{ margin: 0; white-space: pre-wrap; overflow-wrap: anywhere }}
 """
 PAGE_END = "</body>\n</html>\n"
 
-decode_entry = msgspec.json.Decoder(Entry).decode
 NameOf = Callable[[str], Awaitable[str]]
 
 

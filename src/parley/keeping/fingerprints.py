@@ -11,9 +11,9 @@ from parley.clock import MS_PER_DAY
 from parley.core.log_hash import after_entry, after_void, empty_log
 from parley.model import StoredEntry
 from parley.store.delivery.rows import LETTER_DAYS, DeadLetter
-from parley.store.entries import decode_entry
 from parley.store.push.rows import OUTCOME_DAYS, PushOutcome
 from parley.store.records import COPY_MARK, KeptKey, Record
+from parley.wire.codec import decode_entry
 
 DIGEST_BYTES = 32
 MODULUS = 1 << 8 * DIGEST_BYTES

@@ -33,7 +33,7 @@ from parley.model import (
 from parley.store import amendments as marking
 from parley.store.amendments import MessageMark
 from parley.store.ports import Engine
-from parley.wire.frames import Entry
+from parley.wire.codec import decode_entry
 from parley.wire.limits import (
     ABOUT_LETTERS_MAX,
     DISPLAY_NAME_LETTERS_MAX,
@@ -53,7 +53,6 @@ CUT = "… [cut]"
 NOT_IN_NAMES = re.compile(r"[^a-z0-9._-]+")
 NAMES_TRIED_MAX = 100
 
-decode_entry = msgspec.json.Decoder(Entry).decode
 OnProgress = Callable[["ImportReport"], None]
 
 

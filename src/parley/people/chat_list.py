@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from msgspec import UNSET, Struct, structs
 
 from parley.clock import Clock, from_iso, iso
-from parley.core.changes import decode_entry
 from parley.ephemeral.ports import Signals
 from parley.ephemeral.signals import MuteSignal
 from parley.errors import BAD_REQUEST, NOT_A_MEMBER, Refused
@@ -15,6 +14,7 @@ from parley.model import ChatMember, ChatSummary, MemberSettings, Notify, User
 from parley.people.audience import Audience
 from parley.people.presence import PresenceService
 from parley.store.ports import Accounts, Directory, MemberStates, Overviews
+from parley.wire.codec import decode_entry
 from parley.wire.frames import ChatChanged, OverviewChat, Peer, PresenceView
 from parley.wire.limits import OVERVIEW_CHATS_MAX, PRESENCE_BATCH_MAX
 

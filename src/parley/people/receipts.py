@@ -12,7 +12,6 @@ from itertools import islice
 import structlog
 from msgspec import Struct
 
-from parley.core.changes import decode_entry
 from parley.core.privacy import may_see_reads
 from parley.core.receipts import MessageReceipts, receipts_of
 from parley.ephemeral.ports import Signals
@@ -23,6 +22,7 @@ from parley.people.audience import Audience
 from parley.people.caches import ChatFacts, ChatFactsCache, ReadCache
 from parley.store.ports import Directory, Log, MemberStates, Relations
 from parley.telemetry import Metrics
+from parley.wire.codec import decode_entry
 from parley.wire.frames import ReceiptFrame
 from parley.wire.limits import RECEIPT_MEMBERS_MAX, SEQUENCE_MAX
 

@@ -28,7 +28,6 @@ from parley.core.notifications import (
     wanted,
 )
 from parley.core.retry import DeliveryFailure, Fault
-from parley.delivery.attempts import decode_entry
 from parley.delivery.ports import DeliveryKind, Parcel
 from parley.ephemeral.ports import Registry
 from parley.model import AccountState, Fanout, Kind, Persisted, QuietHours, User
@@ -48,6 +47,7 @@ from parley.store.ports import Store
 from parley.store.push.ports import PushStore
 from parley.store.push.rows import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.telemetry import Metrics
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import OVERVIEW_CHATS_MAX, UNREAD_MAX
 

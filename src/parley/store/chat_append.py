@@ -17,8 +17,8 @@ from msgspec import Struct, field
 from parley.core.append import NO_CHAT, Decision, Verdict, answer_again, decide_append
 from parley.errors import OUTCOME_UNKNOWN, Refusal
 from parley.model import Action, Appended, Draft, Outcome, Persisted, Role, StoredEntry
-from parley.store.entries import encode_entry
 from parley.store.recent_sends import RecentSends
+from parley.wire.codec import encode_entry
 from parley.wire.frames import Entry
 
 PEOPLE_REMEMBERED_MAX = 10_000

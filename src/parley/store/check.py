@@ -39,6 +39,7 @@ from parley.store.rows import (
     PositionRow,
 )
 from parley.store.rules import STRAY_POSITIONS_MAX, direct_key
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
 LATE_WRITE_MS_MAX = 60_000
@@ -47,7 +48,6 @@ ROLES = frozenset(role.value for role in Role)
 
 ArchivedRows = Callable[[ChatRow], AsyncIterator[list[Row]]]
 """The positions of a chat that were trimmed from its engine, in order, page by page."""
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 FROM_BACKUP = "restore a backup"
 GIVE_UP = "restore the entries from a backup, or give them up: parley recover {chat} --seal-holes --apply"

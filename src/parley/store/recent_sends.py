@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-import msgspec
-
 from parley.clock import from_iso
 from parley.model import Kind
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import SLOW_MODE_SECONDS_MAX
 
@@ -27,8 +26,6 @@ MESSAGE = Kind.MESSAGE.value
 ReadBack = Callable[[int, int], Awaitable[Sequence[tuple[int, bytes | None]]]]
 """The entries after a position up to another one, the last first, each with its position; None for a void. It
 may return fewer."""
-
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class RecentSends:

@@ -28,6 +28,10 @@ REQUEST_ID_MAX = 2**63
 WHOLE_NUMBER_DIGITS_MAX = 20
 MALFORMED = (msgspec.DecodeError, RecursionError, UnicodeError)
 
+encode_entry = msgspec.json.Encoder().encode
+"""An entry as it is stored, and as it travels in JSON."""
+decode_entry = msgspec.json.Decoder(Entry).decode
+
 
 class NotAFrame(Exception):
     """The data is not an object with a type: the connection must close."""
@@ -99,7 +103,6 @@ class MsgpackCodec:
     def __init__(self) -> None:
         self._requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
         self._encoder = msgspec.msgpack.Encoder()
-        self._stored = msgspec.json.Decoder(Entry)
 
     def decode(self, data: bytes | str) -> Request | Misread:
         if isinstance(data, str):
@@ -120,7 +123,7 @@ class MsgpackCodec:
         return self._encoder.encode(frame)
 
     def entries(self, stored: Sequence[bytes]) -> list[Raw]:
-        return [Raw(self._encoder.encode(self._stored.decode(entry))) for entry in stored]
+        return [Raw(self._encoder.encode(decode_entry(entry))) for entry in stored]
 
 
 JSON = JsonCodec()

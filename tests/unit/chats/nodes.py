@@ -14,11 +14,11 @@ from parley.bus.embedded import EmbeddedBus
 from parley.chats.forwarder import Forwarder
 from parley.chats.pending import PendingSends
 from parley.chats.sender import LocalSender
-from parley.core.changes import decode_entry
 from parley.core.rendezvous import owner
 from parley.errors import SHUTTING_DOWN, STORE_UNAVAILABLE, OutcomeUnknown, Refusal, StoreUnavailable
 from parley.model import Action, Appended, AppendResult, Change, Draft, Head, Outcome, Persisted, StoredEntry
 from parley.telemetry import Metrics
+from parley.wire.codec import decode_entry
 from parley.wire.frames import RequestId
 from tests.fakes import PER_CHAT
 from tests.harness.clock import START_MS, VirtualClock

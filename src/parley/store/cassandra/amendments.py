@@ -15,7 +15,7 @@ from parley.store.cassandra.client import is_key
 from parley.store.cassandra.cold_tier import READ_WIRE
 from parley.store.cassandra.connection import Row, Statement
 from parley.store.cassandra.schema import AMENDMENTS, LOG, MESSAGE_MARKS
-from parley.store.entries import decode_entry
+from parley.wire.codec import decode_entry
 
 ONE_TIME = 1
 """Of two writes with the same time the one that deletes counts, whatever the clocks of their nodes say."""

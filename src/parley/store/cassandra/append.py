@@ -35,8 +35,9 @@ from parley.store.cassandra.effects import Effects, JoinedMember
 from parley.store.cassandra.invitations import CassandraInvitations
 from parley.store.cassandra.log_rows import LogRows, StoredKey
 from parley.store.chat_append import ChatAppend, Placed, Twin
-from parley.store.entries import CHANCE_BITS, decode_entry, entry_of, message_id
+from parley.store.entries import CHANCE_BITS, entry_of, message_id
 from parley.store.recent_sends import LONG_AGO_MS, MESSAGE
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import KIB
 

@@ -27,8 +27,8 @@ from parley.store.cassandra.connection import Row, Statement
 from parley.store.cassandra.cursors import FORGET_DEVICE
 from parley.store.cassandra.deliveries import CassandraLanes
 from parley.store.cassandra.schema import CHATS, DEVICES, ERASURES, LOG
-from parley.store.entries import decode_entry
 from parley.store.rows import EVERYTHING, ArchiveMark, ChatRetention
+from parley.wire.codec import decode_entry
 
 MARK_COLUMNS = (
     "chat_id, record, archived_through, trimmed_through, archive_version, archive_manifest, is_trimming"

@@ -29,9 +29,9 @@ from parley.store.cassandra.member_states import READ_STATE
 from parley.store.cassandra.relations import READ_DIRECT
 from parley.store.cassandra.schema import CHATS, DELIVERY, DEVICES, DIRECT_CHATS, MEMBERSHIPS, USERNAMES
 from parley.store.cassandra.users import user_in
-from parley.store.entries import decode_entry
 from parley.store.invariants import Breach, StoreUnreadable
 from parley.store.rows import ChatRow, CounterRow, EntryRow, KeyRow, LogChunk, MemberRow, PositionRow
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
 ROWS_PER_PAGE = 500

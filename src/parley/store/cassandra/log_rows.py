@@ -10,7 +10,7 @@ from parley.store.cassandra.chat_state import KEYS_AT, NO_KEY, CassandraChatStat
 from parley.store.cassandra.connection import Row, Statement
 from parley.store.cassandra.schema import CHATS, KEYS, LOG
 from parley.store.chat_append import Placed
-from parley.store.entries import encode_entry
+from parley.wire.codec import encode_entry
 from parley.wire.frames import Entry
 
 VOID = "void"

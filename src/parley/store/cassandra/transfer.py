@@ -22,8 +22,9 @@ from parley.store.cassandra.log_rows import PUT_ENTRY, PUT_VOID
 from parley.store.cassandra.push import KEY_PREFIX, READ_KEY
 from parley.store.cassandra.record_rows import SET_EPOCH, RecordRows
 from parley.store.cassandra.schema import CHATS, IMPORTED_IDS, LOG
-from parley.store.entries import decode_entry, place_in, tag_of
+from parley.store.entries import place_in, tag_of
 from parley.store.records import COPY_MARK, Record
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import IDEMPOTENCY_DAYS
 

@@ -6,22 +6,18 @@ from collections.abc import Sequence
 from functools import partial
 from typing import cast
 
-import msgspec
-
 from parley.dynamodb import ConditionFailed, Dynamo, Item, is_valid_key, number, retry_unknown
 from parley.store.amendments import AmendmentNote, MessageMark
 from parley.store.dynamodb.bundles import BUNDLE, bundle_across, redacted, unbundled
 from parley.store.dynamodb.entries import sequence_of, stored_in
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import AMENDMENTS, MESSAGE_MARKS, MESSAGES, mark_place
-from parley.wire.frames import Entry
+from parley.wire.codec import decode_entry
 
 MARK = "SET #sequence = :sequence, is_on = :on"
 IS_NEWER = "attribute_not_exists(place) OR #sequence < :sequence"
 IS_SAME_BUNDLE = "#body = :body"
 IS_SAME_ENTRY = "#body = :body AND attribute_not_exists(deleted)"
-
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class DynamoAmendments:

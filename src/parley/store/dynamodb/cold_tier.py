@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
 
-import msgspec
-
 from parley.clock import Clock
 from parley.dynamodb import (
     ConditionFailed,
@@ -32,6 +30,7 @@ from parley.store.dynamodb.lanes import lanes_of_chat
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, DEVICES, ERASURES, MESSAGES
 from parley.store.rows import EVERYTHING, ArchiveMark, ChatRetention
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
 FENCE_TRIES_MAX = 5
@@ -44,8 +43,6 @@ SET_TRIMMED = "SET trimmed_through = :through, is_trimming = :yes"
 MAY_TRIM = (
     "archived_through >= :through AND (attribute_not_exists(trimmed_through) OR trimmed_through <= :through)"
 )
-
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class DynamoColdTier:

@@ -15,7 +15,8 @@ from parley.clock import MS_PER_DAY, from_iso
 from parley.dynamodb import Item, Put
 from parley.model import AttachedFile, Draft, StoredEntry
 from parley.store.dynamodb.schema import KEYS, MESSAGES, SEPARATOR
-from parley.store.entries import encode_entry, encode_json, entry_of
+from parley.store.entries import encode_json, entry_of
+from parley.wire.codec import encode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import IDEMPOTENCY_DAYS
 

@@ -17,10 +17,11 @@ from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, IMPORTED_IDS
 from parley.store.dynamodb.two_phase import TwoPhaseAppends
-from parley.store.entries import encode_entry, place_in, tag_of
+from parley.store.entries import place_in, tag_of
 from parley.store.log_telemetry import NOT_TRACED, count_appended, trace_heads
 from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
 from parley.telemetry import Metrics
+from parley.wire.codec import encode_entry
 
 READ_AGAIN_SECONDS = (0.005, 0.02, 0.05, 0.2, 0.0)
 CHATS_AT_ONCE_MAX = 64

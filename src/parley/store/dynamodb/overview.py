@@ -31,7 +31,7 @@ from parley.store.dynamodb.bundles import (
 )
 from parley.store.dynamodb.entries import VOID, entry_in, sequence_of
 from parley.store.dynamodb.schema import CHATS, DELIVERY, DEVICES, MESSAGES, device_key
-from parley.store.entries import encode_entry
+from parley.wire.codec import encode_entry
 from parley.wire.limits import (
     UNREAD_MAX,
 )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import cast
 
-import msgspec
-
 from parley import ids
 from parley.clock import MS_PER_SECOND, Clock
 from parley.dynamodb import Action, Dynamo, Item, UpdateItem, map_concurrently, number, retry_unknown
@@ -27,11 +25,10 @@ from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, IMPORTED_IDS, KEYS, MESSAGES, SCHEMA
 from parley.store.entries import place_in, tag_of
 from parley.store.records import COPY_MARK, Record
+from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
 CHATS_AT_ONCE_MAX = 16
-
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 async def copy_mark(dynamo: Dynamo) -> str | None:

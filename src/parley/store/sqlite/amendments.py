@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 
 import apsw
-import msgspec
 from msgspec import Struct, field
 
 from parley.errors import StoreBusy, StoreUnavailable
@@ -16,7 +15,7 @@ from parley.store.sqlite import schema
 from parley.store.sqlite.database import Database
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.writer import Transaction, Writer
-from parley.wire.frames import Entry
+from parley.wire.codec import decode_entry
 
 BEGIN = "INSERT OR IGNORE INTO amendments (chat_id, client_id, target, since_ms) VALUES (?, ?, ?, ?)"
 UNDER_WAY = "SELECT chat_id, client_id, target, since_ms FROM amendments"
@@ -32,8 +31,6 @@ REPLACE = (
     " AND chat_no = (SELECT chat_no FROM chats WHERE chat_id = ?)"
 )
 TOUCH = "UPDATE chat_counters SET change = ? WHERE chat_id = ?"
-
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class Scrubbing(Struct):

@@ -12,8 +12,6 @@ from copy import copy
 from typing import Any
 
 import apsw
-import msgspec
-from msgspec import UNSET
 
 from parley import ids
 from parley.clock import iso
@@ -30,13 +28,12 @@ from parley.core.append import (
 )
 from parley.errors import Refusal
 from parley.model import Appended, AppendResult, Draft, Kind, Outcome, Persisted, StoredEntry
+from parley.store.entries import entry_of
 from parley.store.sqlite import changes, schema
 from parley.store.sqlite.chat_state import SqliteChatState, SqliteChatStates, user_no
 from parley.store.sqlite.writer import Transaction
+from parley.wire.codec import decode_entry, encode_entry
 from parley.wire.frames import Entry
-
-encode_entry = msgspec.json.Encoder().encode
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 INSERT = (
     "INSERT INTO entries (chat_no, sequence, kind, sender_no, client_id, message_id, wire)"
@@ -188,7 +185,8 @@ class AppendBatch:
                 sequence, message_id, created_at, sender_id = archived
                 number = int.from_bytes(message_id, "big")
                 name = ids.texts(ids.MESSAGE, number, 1)[0]
-                found = _entry(draft, state, sequence, name, created_at, sender_id)
+                found = entry_of(draft, sequence, state.epoch, name, created_at)
+                found.sender_id = sender_id
         return found
 
     def answer(self, draft: Draft, state: SqliteChatState | None, decision: Decision) -> Outcome:
@@ -207,7 +205,7 @@ class AppendBatch:
         if draft.change is not None:
             changes.apply(self.transaction, draft, state, sequence, self.created_at)
         message_id = next(self._message_ids)
-        entry = _entry(draft, state, sequence, message_id, self.created_at, draft.sender_id)
+        entry = entry_of(draft, sequence, state.epoch, message_id, self.created_at)
         wire = encode_entry(entry)
         key = draft.client_key
         kind = schema.MESSAGE if draft.kind == MESSAGE else schema.OTHER
@@ -247,28 +245,3 @@ class AppendBatch:
     def insert(self) -> None:
         """Write the rows; ConstraintError when one of them is not new."""
         self.transaction.executemany(INSERT, self.rows)
-
-
-def _entry(
-    draft: Draft, state: SqliteChatState, sequence: int, message_id: str, created_at: str, sender_id: str
-) -> Entry:
-    return Entry(
-        chat_id=draft.chat_id,
-        sequence=sequence,
-        epoch=state.epoch,
-        kind=draft.kind,
-        message_id=message_id,
-        sender_id=sender_id,
-        client_message_id=draft.client_message_id,
-        content=draft.content,
-        content_type=draft.content_type,
-        created_at=created_at,
-        server_timestamp=created_at,
-        display_time=draft.display_time,
-        mentions=list(draft.mentions) or UNSET,
-        reply_to=draft.reply_to or UNSET,
-        target_id=draft.target_id or UNSET,
-        reaction=draft.content if draft.on is not None else UNSET,
-        on=UNSET if draft.on is None else draft.on,
-        attachments=list(draft.files) or UNSET,
-    )

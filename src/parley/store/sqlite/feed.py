@@ -10,7 +10,6 @@ import asyncio
 import zlib
 from collections.abc import Callable
 
-import msgspec
 import structlog
 
 from parley.core.backoff import JITTER_SHARE, backoff
@@ -22,7 +21,7 @@ from parley.store.sqlite import schema
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.writer import Transaction, Writer
 from parley.telemetry import Metrics
-from parley.wire.frames import Entry
+from parley.wire.codec import decode_entry
 from parley.wire.limits import PAGE_BYTES_MAX
 
 CHUNK_ROWS_MAX = 500
@@ -45,7 +44,6 @@ RANGE = (
 )
 CHAT = "SELECT chat_id, epoch FROM chats WHERE chat_no = ?"
 
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 CHATS_AT_ONCE_MAX = 8
 STORE_RETRY_SECONDS = 1.0

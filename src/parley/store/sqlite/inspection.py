@@ -27,7 +27,7 @@ from parley.store.rows import (
 )
 from parley.store.sqlite import schema
 from parley.store.sqlite.command_connection import DAMAGED, CommandReader, Row
-from parley.wire.frames import Entry
+from parley.wire.codec import decode_entry
 
 ROWS_PER_PAGE = 2_000
 CHATS_PER_PAGE = 500
@@ -109,8 +109,6 @@ REFERENCES = [
     ("chat_archives", "chat_id", "chat_id", "chats", "chat_id"),
 ]
 """A table, an expression that names its rows, a column, and the table and column that it refers to."""
-
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class SqliteInspection:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import cast
 
 import apsw
-import msgspec
 
 from parley import ids
 from parley.model import Kind, StoredEntry
@@ -16,7 +15,7 @@ from parley.store.sqlite import schema
 from parley.store.sqlite.command_connection import Row, command_connection, writing
 from parley.store.sqlite.parts import begin_anew, renew_changes
 from parley.store.sqlite.record_tables import TABLES
-from parley.wire.frames import Entry
+from parley.wire.codec import decode_entry
 
 ROWS_PER_PAGE = 1_000
 ENTRIES_PER_PAGE = 500
@@ -25,8 +24,6 @@ PUT_RETENTION = (
     "INSERT INTO chat_archives (chat_id, retention_days, is_held) VALUES (?, ?, ?) ON CONFLICT (chat_id)"
     " DO UPDATE SET retention_days = excluded.retention_days, is_held = excluded.is_held"
 )
-
-decode_entry = msgspec.json.Decoder(Entry).decode
 
 
 class SqliteTransfer:
