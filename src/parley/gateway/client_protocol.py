@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from aiohttp import WSCloseCode, web
 from aiohttp.http import WebSocketReader
 
-from parley.gateway.outbox import FIN_CLOSE
+from parley.gateway.outbox import FIN_CLOSE, HEADER_16
 from parley.gateway.turns import SLICE_SECONDS, LoopShare, LoopTurns
 from parley.http_server import HttpProtocol
 
@@ -23,8 +23,11 @@ PIECE_BYTES = 4 * 1024
 """Parsed between two looks at the clock: of frames without payload, less than a millisecond."""
 MASKED = 0x80
 LENGTH_16_BITS = 126
+MEDIUM = MASKED | LENGTH_16_BITS
+"""The second byte of a masked frame of 126 bytes to 64 KiB."""
 LENGTH_64_BITS = 127
 MASK_BYTES = 4
+unpack_header = HEADER_16.unpack_from
 GO_ON = (False, b"")
 """The answer to aiohttp: no error, and no bytes left over."""
 
@@ -51,6 +54,11 @@ class FrameHeaders:
             self._head = b""
         at, size = self._left_bytes, len(data)
         while at < size:
+            if size - at >= 4:
+                first, second, length = unpack_header(data, at)
+                if second == MEDIUM and first != FIN_CLOSE:  # as most frames are
+                    at += 4 + MASK_BYTES + length
+                    continue
             if size - at < 2:
                 return self._wait(data[at:])
             second = data[at + 1]

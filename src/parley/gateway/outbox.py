@@ -17,8 +17,7 @@ FIN_BINARY = 0x82
 FIN_CLOSE = 0x88
 FIN_PONG = 0x8A
 CONTROL_BYTES_MAX = 125
-
-pack_header = Struct(">BBH").pack
+HEADER_16 = Struct(">BBH")
 """The header of a frame whose length takes 16 bits."""
 
 
@@ -127,7 +126,7 @@ def framed(payload: bytes, binary: bool) -> bytes:
     if size < 126:
         return bytes((first, size)) + payload
     if size < 65_536:
-        return pack_header(first, 126, size) + payload
+        return HEADER_16.pack(first, 126, size) + payload
     return bytes((first, 127)) + size.to_bytes(8, "big") + payload
 
 

@@ -76,7 +76,7 @@ class LoopTurns:
         A frame takes microseconds. A longer time was a pause of the whole process, not the client's work.
         """
         seconds = self.now() - began
-        share.spent += (seconds if seconds < SLICE_SECONDS else SLICE_SECONDS) + FRAME_SECONDS
+        share.spent += min(seconds, SLICE_SECONDS) + FRAME_SECONDS
 
     def wait(self, share: LoopShare, wake: Callable[[], None]) -> None:
         """Call `wake` when this client has repaid what it used and those before it in line had their turn."""

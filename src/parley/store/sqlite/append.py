@@ -118,10 +118,12 @@ class AppendBatch:
         self.rows: list[Row] = []
         self.persisted: dict[str, Persisted] = {}
         self._look_up = look_up
-        self._by_key: dict[tuple[int, bytes], Entry] = {}
-        """Entries by client id: those of this batch, and those found in the log."""
-        self._numbers = iter(range(first_id, first_id + size))
-        self._message_ids = iter(ids.texts(ids.MESSAGE, first_id, size))
+        self._by_key: dict[tuple[int, bytes], bytes] = {}
+        """Entries as they travel, by client id: those of this batch, and those found in the log."""
+        names = ids.texts(ids.MESSAGE, first_id, size)
+        numbers = [number.to_bytes(16, "big") for number in range(first_id, first_id + size)]
+        self._message_ids = zip(names, numbers, strict=True)
+        """As they travel, and as they are stored."""
 
     def decide(
         self,
@@ -174,20 +176,23 @@ class AppendBatch:
         Of one that is archived, as far as its key tells: its content counts as the draft's.
         """
         assert key is not None
-        found = self._by_key.get((state.chat_no, key))
-        if found is None:
+        wire = self._by_key.get((state.chat_no, key))
+        if wire is None:
             row: Any = self.execute(FIND_KEY, (state.chat_no, key)).fetchone()
             if row:
-                found = self._by_key[state.chat_no, key] = decode_entry(row[0])
-        if found is None and state.has_archived_keys:
+                wire = self._by_key[state.chat_no, key] = row[0]
+        if wire is not None:
+            return decode_entry(wire)
+        if state.has_archived_keys:
             archived: Any = self.execute(FIND_ARCHIVED_KEY, (state.chat_no, key)).fetchone()
             if archived:
                 sequence, message_id, created_at, sender_id = archived
                 number = int.from_bytes(message_id, "big")
                 name = ids.texts(ids.MESSAGE, number, 1)[0]
-                found = entry_of(draft, sequence, state.epoch, name, created_at)
-                found.sender_id = sender_id
-        return found
+                entry = entry_of(draft, sequence, state.epoch, name, created_at)
+                entry.sender_id = sender_id
+                return entry
+        return None
 
     def answer(self, draft: Draft, state: SqliteChatState | None, decision: Decision) -> Outcome:
         """The outcome of a draft that is not placed."""
@@ -204,17 +209,15 @@ class AppendBatch:
         sender_no = sender.number if sender is not None else user_no(self.execute, draft.sender_id)
         if draft.change is not None:
             changes.apply(self.transaction, draft, state, sequence, self.created_at)
-        message_id = next(self._message_ids)
-        entry = entry_of(draft, sequence, state.epoch, message_id, self.created_at)
-        wire = encode_entry(entry)
+        message_id, number = next(self._message_ids)
+        wire = encode_entry(entry_of(draft, sequence, state.epoch, message_id, self.created_at))
         key = draft.client_key
         kind = schema.MESSAGE if draft.kind == MESSAGE else schema.OTHER
-        number = next(self._numbers).to_bytes(16, "big")
         self.rows.append((state.chat_no, sequence, kind, sender_no, key, number, wire))
         if state.sent is not None and kind == schema.MESSAGE:
             state.sent[sender_no] = self.now_ms
         if key is not None:
-            self._by_key[state.chat_no, key] = entry
+            self._by_key[state.chat_no, key] = wire
             state.last_keys[draft.sender_id] = key
         self._note(state, StoredEntry(sequence, wire, draft.change, draft.request_id))
         return Appended(
