@@ -11,6 +11,7 @@ import pytest
 from aiohttp import ClientSession
 
 from parley.core import rates
+from parley.gateway import client_protocol
 from parley.gateway.client_protocol import TIMED_BYTES_MIN
 from parley.gateway.turns import FRAME_SECONDS, SLICE_SECONDS
 from tests.harness.clients import Frame, HttpClient, Person, RawClient
@@ -88,6 +89,7 @@ async def test_frames_that_wait_behind_a_slow_request_are_taken_in_turns(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What came in meanwhile, a little at a time, is not taken in one go when the request is answered."""
+    monkeypatch.setattr(client_protocol, "WAITING_BYTES_MAX", 2**30)  # all of it waits for the task
     async with place.serving() as served:
         ann, ben = await served.people("ann", "ben")
         goes_on = asyncio.Event()

@@ -52,13 +52,12 @@ from parley.delivery.events import EventOutbox
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
 from parley.errors import ConfigError
-from parley.gateway.connection import ConnectionServices
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
 from parley.gateway.server import CLEANUP_SECONDS_MAX, CLOSE_SECONDS_MAX, Gateway
-from parley.gateway.services import ApiServices
+from parley.gateway.services import ApiServices, ConnectionServices
 from parley.gateway.shared_rates import SharedRates
 from parley.gateway.socket_groups import SocketGroups
 from parley.gateway.subscribers import Subscribers

@@ -1,4 +1,4 @@
-"""Frames that answer a request, made of what the chats say."""
+"""Frames that answer a request, made of what the chats say, and what they cost."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from msgspec import UNSET
 
 from parley.core import log_hash
+from parley.core.rates import work_of
 from parley.model import Appended, Draft, Page
 from parley.wire import frames
 from parley.wire.codec import Codec
@@ -45,3 +46,15 @@ def batch_fields(page: Page, codec: Codec) -> dict[str, Any]:
         "reset": page.reset,
         "log_hash": UNSET if page.log_hash is None else log_hash.shown(page.log_hash),
     }
+
+
+def work_in(answer: frames.ServerFrame, size_bytes: int, chats_heard: int) -> float:
+    """What an answer cost beyond the frame that asked for it."""
+    match answer:
+        case frames.MessageBatch():
+            return work_of(rows=answer.to_sequence - answer.from_sequence, size_bytes=size_bytes)
+        case frames.Overview():  # every chat of the user was looked at
+            return work_of(rows=chats_heard, chats=len(answer.chats), size_bytes=size_bytes)
+        case frames.PresenceState():
+            return work_of(people=len(answer.presences), size_bytes=size_bytes)
+    return 0.0

@@ -7,11 +7,13 @@ a close. It accepts frames that are not masked. `FrameReader` in front of its pa
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 from aiohttp import WSCloseCode, web
-from aiohttp.http import WebSocketReader
+from aiohttp._websocket.reader import WebSocketDataQueue
+from aiohttp.http import WebSocketReader, WebSocketWriter, WSMessageNoDecodeText
 
 from parley.gateway.outbox import FIN_CLOSE, HEADER_16
 from parley.gateway.turns import SLICE_SECONDS, LoopShare, LoopTurns
@@ -21,6 +23,10 @@ TIMED_BYTES_MIN = 1024
 """Smaller pieces are parsed too fast to be worth timing."""
 PIECE_BYTES = 4 * 1024
 """Parsed between two looks at the clock: of frames without payload, less than a millisecond."""
+WAITING_BYTES_MAX = 128 * 1024
+"""A client with more in frames that wait behind a request is not read."""
+FRAME_BYTES_BESIDE = 128
+"""What a frame costs beside its payload."""
 MASKED = 0x80
 LENGTH_16_BITS = 126
 MEDIUM = MASKED | LENGTH_16_BITS
@@ -96,10 +102,44 @@ def is_one_message(data: bytes) -> bool:
     return 0 <= length < LENGTH_16_BITS and 2 + MASK_BYTES + length == size
 
 
+class FrameQueue(WebSocketDataQueue):
+    """Frames that aiohttp has parsed and the connection has not taken yet.
+
+    aiohttp's own queue wakes a task for every frame; from this one they are taken as soon as they are parsed.
+    """
+
+    __slots__ = ("error", "frames", "is_ended", "waiting_bytes")
+
+    def __init__(self, protocol: ClientProtocol, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(protocol, 0, loop=loop)
+        self.frames = cast("deque[WSMessageNoDecodeText]", self._buffer)
+        """Those that wait, the oldest first."""
+        self.waiting_bytes = 0
+        """The size of those that came since none waited."""
+        self.error: BaseException | None = None
+        """What broke the rules of the protocol."""
+        self.is_ended = False
+        """Whether nothing more will come."""
+
+    def feed_data(self, message: WSMessageNoDecodeText, size: int) -> None:
+        """Called by aiohttp's parser."""
+        self.frames.append(message)
+        self.waiting_bytes += size + FRAME_BYTES_BESIDE
+
+    def set_exception(self, exc: BaseException, exc_cause: BaseException | None = None) -> None:
+        """Called by aiohttp's parser."""
+        self.error = exc
+        self.is_ended = True
+
+    def feed_eof(self) -> None:
+        self.is_ended = True
+
+
 class FrameReader:
     """Passes bytes to aiohttp's parser. After our own close it only waits for the peer's.
 
-    A client that has used its slice of the loop is not read until its turn comes.
+    A client that has used its slice of the loop is not read until its turn comes, and one whose frames wait
+    behind a request not until they are taken.
     """
 
     __slots__ = (
@@ -109,32 +149,52 @@ class FrameReader:
         "_protocol",
         "_turns",
         "_unread",
-        "is_ended",
-        "is_resting",
+        "_waits_for_turn",
+        "is_ignoring",
+        "is_paused",
+        "queue",
     )
 
-    def __init__(self, parser: WebSocketReader, protocol: ClientProtocol, turns: LoopTurns) -> None:
+    def __init__(
+        self, queue: FrameQueue, parser: WebSocketReader, protocol: ClientProtocol, turns: LoopTurns
+    ) -> None:
+        self.queue = queue
         self._parser = parser
         self._protocol = protocol
         self._turns = turns
         self._headers = FrameHeaders()
         self._unread = b""
         self._is_broken = False
-        self.is_ended = False
+        self.is_ignoring = False
         """Whether our close is written: bytes that come now are ignored."""
-        self.is_resting = False
+        self.is_paused = False
+        """Whether bytes wait: for its turn, or until the frames in the queue are taken."""
+        self._waits_for_turn = False
 
     def feed_eof(self) -> None:
         """Called by aiohttp when nothing more will come."""
         self._parser.feed_eof()
+        self._tell()
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         """Called by aiohttp with the bytes that came in."""
+        if self.is_paused:
+            self._unread += data
+            return GO_ON
         if len(data) >= TIMED_BYTES_MIN:
             return self._read_timed(data)
-        if self._headers.is_between and not self.is_ended and not self._is_broken and is_one_message(data):
-            return self._parser.feed_data(data)  # as nearly always: there is nothing to follow
-        return self._read(data)
+        if self._headers.is_between and not self.is_ignoring and not self._is_broken and is_one_message(data):
+            result = self._parser.feed_data(data)  # as nearly always: there is nothing to follow
+        else:
+            result = self._read(data)
+        self._tell()
+        if self.queue.waiting_bytes > WAITING_BYTES_MAX:
+            self._pause(b"")
+        return result
+
+    def _tell(self) -> None:
+        if self._protocol.owner is not None:
+            self._protocol.owner.frames_arrived()
 
     def _read(self, data: bytes) -> tuple[bool, bytes]:
         if self._is_broken:
@@ -143,41 +203,54 @@ class FrameReader:
             self._is_broken = True
             if self._protocol.owner is not None:
                 self._protocol.owner.refuse_unmasked()
-        elif not self.is_ended:
+        elif not self.is_ignoring:
             return self._parser.feed_data(data)
         elif self._headers.is_closed:
             self._protocol.end()
         return GO_ON
 
     def _read_timed(self, data: bytes) -> tuple[bool, bytes]:
-        """Parse piece by piece; the rest waits when the client has used its slice."""
+        """Parse piece by piece; the rest waits when the client has used its slice, or has frames waiting."""
         turns, share = self._turns, self._protocol.share
         turns.begin(share)
         for start in range(0, len(data), PIECE_BYTES):
             began = turns.now()
             has_failed, left = self._read(data[start : start + PIECE_BYTES])
             turns.charge(share, began)
+            self._tell()
             if has_failed:
                 return has_failed, left
+            if self.queue.waiting_bytes > WAITING_BYTES_MAX:
+                self._pause(data[start + PIECE_BYTES :])
+                break
             if share.spent > SLICE_SECONDS:
-                self._unread = data[start + PIECE_BYTES :]
-                self._rest(share)
+                self._pause(data[start + PIECE_BYTES :])
+                self._waits_for_turn = True
+                turns.wait(share, self._take_turn)
                 break
         return GO_ON
 
-    def _rest(self, share: LoopShare) -> None:
-        self.is_resting = True
+    def _pause(self, unread: bytes) -> None:
+        self._unread = unread
+        self.is_paused = True
         self._protocol.hold_reading()
-        self._turns.wait(share, self._go_on)
 
-    def _go_on(self) -> None:
+    def _take_turn(self) -> None:
+        self._waits_for_turn = False
+        self.read_on()
+
+    def read_on(self) -> bool:
+        """Read what waits, unless it is for its turn. Whether there was anything."""
+        if not self.is_paused or self._waits_for_turn:
+            return False
+        self.is_paused = False
         data, self._unread = self._unread, b""
-        self.is_resting = False
         if data:
             has_failed, _ = self._read_timed(data)
             if has_failed:
                 self._protocol.close()
         self._protocol.release_reading()
+        return True
 
 
 class ProtocolOwner(Protocol):
@@ -185,18 +258,21 @@ class ProtocolOwner(Protocol):
         """The client does not mask its frames."""
         ...
 
+    def frames_arrived(self) -> None:
+        """Frames wait in the queue, or nothing more will come."""
+        ...
+
 
 class ClientProtocol(HttpProtocol):
     """`lost` is called once, when the connection is."""
 
     __slots__ = (
-        "_frames",
         "_gone",
-        "_is_full",
         "_lost",
         "_turns",
         "_until_lost",
         "_writable",
+        "frames",
         "owner",
         "share",
     )
@@ -212,9 +288,8 @@ class ClientProtocol(HttpProtocol):
         super().__init__(server, headers, **options)
         self._turns = turns
         self._lost = lost
-        self._frames: FrameReader | None = None
-        self._is_full = False
-        """Whether aiohttp holds more frames than it wants to."""
+        self.frames: FrameReader | None = None
+        """Once it is a WebSocket, until it is lost."""
         self._writable: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] | None = None
         self._until_lost: asyncio.Future[None] | None = None
@@ -225,9 +300,12 @@ class ClientProtocol(HttpProtocol):
 
     # Bytes in
 
-    def set_parser(self, parser: WebSocketReader, data_received_cb: Callable[[], None] | None = None) -> None:
-        self._frames = FrameReader(parser, self, self._turns)
-        super().set_parser(self._frames, data_received_cb)  # type: ignore[arg-type] # it is one as far as needed
+    def read_frames(self, message_bytes_max: int) -> None:
+        """From now on what comes in are frames of a WebSocket."""
+        queue = FrameQueue(self, asyncio.get_running_loop())
+        parser = WebSocketReader(queue, message_bytes_max, compress=False, decode_text=False)
+        self.frames = FrameReader(queue, parser, self, self._turns)
+        self.set_parser(self.frames)  # type: ignore[arg-type] # it is a parser as far as needed
         self._parser = None  # aiohttp would keep the request's headers as long as the connection lives
 
     def hold_reading(self) -> None:
@@ -235,28 +313,16 @@ class ClientProtocol(HttpProtocol):
             self.transport.pause_reading()
 
     def release_reading(self) -> None:
-        """Resume reading, unless another part still holds it."""
-        is_resting = self._frames is not None and self._frames.is_resting
-        if self.transport is not None and not is_resting and not self._is_full:
+        """Resume reading, unless bytes wait."""
+        if self.transport is not None and not (self.frames is not None and self.frames.is_paused):
             self.transport.resume_reading()
-
-    def pause_reading(self) -> None:
-        self._is_full = True
-        super().pause_reading()
-
-    def resume_reading(self, resume_parser: bool = True) -> None:
-        self._is_full = False
-        super().resume_reading(resume_parser)
-        if self._frames is not None and self._frames.is_resting:
-            self.hold_reading()
 
     def ignore(self) -> None:
         """Our close is written: ignore everything that comes in but the peer's close."""
         self.share = LoopShare()
-        if self._frames is not None:
-            self._frames.is_ended = True
-            self._is_full = False
-            self.release_reading()
+        if self.frames is not None:
+            self.frames.is_ignoring = True
+            self.frames.read_on()
 
     def end(self) -> None:
         """Close when everything is written."""
@@ -294,7 +360,7 @@ class ClientProtocol(HttpProtocol):
 
     def connection_lost(self, error: BaseException | None) -> None:
         super().connection_lost(error)
-        self._frames = None
+        self.frames = None
         self.owner = None
         _wake(self._writable)
         _wake(self._gone)
@@ -304,10 +370,18 @@ class ClientProtocol(HttpProtocol):
 
 
 class ClientSocket(web.WebSocketResponse[Literal[False]]):
-    """Receives frames. What is written, and how the connection ends, is the affair of `Connection`.
+    """The upgrade of a request. What is read and written, and how it ends, is the affair of `Connection`.
 
     aiohttp would close the transport at once, and what the peer has not read would be lost.
     """
+
+    def _post_start(self, request: web.BaseRequest, protocol: str | None, writer: WebSocketWriter) -> None:
+        """As aiohttp's own, but for who reads the frames."""
+        self._ws_protocol = protocol
+        self._writer = writer
+        assert isinstance(request.protocol, ClientProtocol)
+        request.protocol.read_frames(self._max_msg_size)
+        request.protocol.keep_alive(False)
 
     async def close(self, *, code: int = WSCloseCode.OK, message: bytes = b"", drain: bool = True) -> bool:
         return False

@@ -2,7 +2,8 @@
 
 Sends do not wait for each other; every other request waits until the sends before it are answered, so
 an answer means that everything sent before it has taken effect or was refused. A heartbeat waits a moment
-only. No request waits for the store for ever: it is refused in time. Frames are written straight to
+only. No request waits for the store for ever: it is refused in time. A frame is performed as soon as it is
+parsed; the connection's task goes on only where one must be awaited. Frames are written straight to
 the transport, which gathers them until the loop comes round: its buffer is the outbox, and it is
 bounded (docs/decisions/0003-frames-straight-to-the-transport.md).
 
@@ -17,22 +18,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 
 import structlog
 from aiohttp import WebSocketError, WSCloseCode, WSMsgType
-from aiohttp.http import WSMessageNoDecodeText
-from msgspec import Struct
 
 from parley.chats.access import Access
 from parley.chats.accounts import check_device
-from parley.chats.message_life import MessageLife
-from parley.chats.reader import ChatReader
-from parley.chats.sender import DEADLINE_CHECK_SECONDS, SEND_SECONDS_MAX, Sender
-from parley.chats.sign_in import SignIn
-from parley.clock import MS_PER_SECOND, Clock, iso
+from parley.chats.sender import DEADLINE_CHECK_SECONDS, SEND_SECONDS_MAX
+from parley.clock import MS_PER_SECOND, iso
 from parley.core.jwt_claims import EXPIRED
-from parley.core.rates import RateLimiter, work_of
+from parley.core.rates import work_of
 from parley.core.session import ConnectionProtocol, State, check_amendment, check_send
 from parley.errors import (
     FORBIDDEN,
@@ -48,20 +44,14 @@ from parley.errors import (
     Refused,
     StoreError,
 )
-from parley.gateway.answers import ack_of, batch_of
-from parley.gateway.client_protocol import ClientProtocol, ClientSocket
-from parley.gateway.device_leases import DeviceLeases
-from parley.gateway.hub import Hub
-from parley.gateway.outbox import ConnectionOutbox, Flusher, closing, framed, pong
-from parley.gateway.scopes import SCOPES
-from parley.gateway.socket_groups import SocketGroups
+from parley.gateway.answers import ack_of, batch_of, work_in
+from parley.gateway.client_protocol import ClientProtocol, FrameReader
+from parley.gateway.outbox import ConnectionOutbox, closing, framed, pong
+from parley.gateway.scopes import check_frame
+from parley.gateway.services import ConnectionServices
 from parley.gateway.subscribers import LiveChat
-from parley.gateway.turns import CONNECT_SECONDS, SLICE_SECONDS, LoopShare, LoopTurns
+from parley.gateway.turns import CONNECT_SECONDS, SLICE_SECONDS, LoopShare
 from parley.model import Draft, Outcome, Scope
-from parley.people.chat_list import ChatListService
-from parley.people.presence import PresenceService
-from parley.people.typing import TypingService
-from parley.telemetry import Metrics
 from parley.wire import codes, frames, limits
 from parley.wire.codec import Codec, Misread
 from parley.wire.codes import Close
@@ -119,30 +109,6 @@ WRONG_DEVICE = UNAUTHENTICATED.because("this token belongs to another device_id"
 log = structlog.get_logger("parley.connection")
 
 
-class ConnectionServices(Struct, frozen=True, kw_only=True, eq=False):
-    """What every connection of a node works with. `arrived` is called with the id of a user who connects."""
-
-    clock: Clock
-    metrics: Metrics
-    sign_in: SignIn
-    sender: Sender
-    reader: ChatReader
-    life: MessageLife
-    hub: Hub
-    devices: DeviceLeases
-    presence: PresenceService
-    typing: TypingService
-    chat_list: ChatListService
-    arrived: Callable[[str], None]
-    message_rate: RateLimiter
-    frame_rate: RateLimiter
-    work_rate: RateLimiter
-    flusher: Flusher
-    turns: LoopTurns
-    users: SocketGroups
-    connections_per_user: int
-
-
 class Connection:
     """One socket and the client behind it."""
 
@@ -150,6 +116,7 @@ class Connection:
         "_closing",
         "_expiry",
         "_frame_count",
+        "_idle",
         "_in_flight",
         "_in_flight_letters",
         "_is_ended",
@@ -158,18 +125,20 @@ class Connection:
         "_loop",
         "_noted",
         "_outbox",
+        "_peer_close",
         "_protocol",
         "_rate_key",
+        "_reader",
         "_refused_frames",
         "_room",
         "_scopes",
         "_services",
         "_session",
         "_share",
-        "_socket",
         "_timer",
         "_told_heads",
         "_transport",
+        "_work",
         "chats",
         "codec",
         "connection_id",
@@ -188,8 +157,8 @@ class Connection:
     def __init__(
         self,
         services: ConnectionServices,
-        socket: ClientSocket,
         protocol: ClientProtocol,
+        reader: FrameReader,
         transport: asyncio.Transport,
         codec: Codec,
         connection_id: str,
@@ -198,8 +167,8 @@ class Connection:
         limited: bool,
     ) -> None:
         self._services = services
-        self._socket = socket
         self._protocol = protocol
+        self._reader = reader
         self._transport = transport
         transport.set_write_buffer_limits(high=UNREAD_BYTES_MAX, low=UNREAD_BYTES_LOW)
         self._share = protocol.share
@@ -213,6 +182,11 @@ class Connection:
         """Whether the device counts as connected."""
         self._noted = False
         """Whether positions were noted that may not be durable yet."""
+        self._idle: asyncio.Future[None] | None = None
+        """What the task waits for while no frame must be awaited."""
+        self._work: Coroutine[None, None, None] | None = None
+        """What the task must await before the next frame is taken."""
+        self._peer_close: Close | None = None
         self._timer: asyncio.TimerHandle | None = None
         """Until hello comes; later, until a close goes on without waiting any longer."""
         self._expiry: asyncio.TimerHandle | None = None
@@ -239,52 +213,89 @@ class Connection:
     # Bytes in
 
     async def run(self) -> None:
-        """Serve until the peer or the server ends it. After our close only wait for the peer's."""
+        """Serve until the peer or the server ends it. After our close only wait for the peer's.
+
+        Frames are performed as soon as they are parsed. This task goes on where one of them must be awaited.
+        """
         self._timer = self._loop.call_later(limits.HELLO_SECONDS_MAX, self._expect_hello)
-        turns, receive = self._services.turns, self._socket.receive
+        reader, turns = self._reader, self._services.turns
         try:
-            while True:
-                message = await receive()
-                kind, share = message.type, self._share
-                began = 0.0
-                if share.turn == turns.number:
-                    began = turns.now()
-                else:
-                    turns.begin(share)
-                waiting = None
-                if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
-                    if self._closing is None:
-                        waiting = self._receive(message.data)
-                elif kind is WSMsgType.PING or kind is WSMsgType.PONG:
-                    self._receive_control(kind, message.data)
-                else:
-                    break
-                if began:  # the first frame of a turn is not worth timing
-                    turns.charge(share, began)
-                if waiting is not None:
-                    await turns.metered(share, waiting)
+            while self._peer_close is None:
+                if self._take_frames():
+                    if reader.read_on():
+                        continue
+                    if reader.queue.is_ended:
+                        break
+                    self._idle = self._loop.create_future()
+                    await self._idle
+                    self._idle = None
+                share = self._share  # a hello changes it
+                if self._work is not None:
+                    work, self._work = self._work, None
+                    await turns.metered(share, work)
+                    del work  # an idle connection holds nothing of its last frame
                 if share.spent > SLICE_SECONDS:
                     await turns.give_way(share)
-                del message, waiting  # an idle connection holds nothing of its last frame
-            await self._end_with_peer(message)
+            await self._end_with_peer(reader.queue.error)
         finally:
+            if self._work is not None:
+                self._work.close()
             self._leave()
             self._services.users.leave(self.user_id, self)
             if self._protocol.transport is None:
                 self._forget_timer()
 
-    async def _end_with_peer(self, message: WSMessageNoDecodeText) -> None:
+    def frames_arrived(self) -> None:
+        """Perform them at once, unless one before them is still awaited; then the task comes to them."""
+        idle = self._idle
+        if idle is None or idle.done():
+            return
+        try:
+            if not self._take_frames() or self._reader.queue.is_ended:
+                idle.set_result(None)
+        except Exception as error:
+            idle.set_exception(error)
+
+    def _take_frames(self) -> bool:
+        """Perform the frames that wait. False when the task must go on: for `_work`, for a client that has
+        used its slice, or because the peer has closed.
+        """
+        turns, queue = self._services.turns, self._reader.queue
+        while queue.frames:
+            message, share = queue.frames.popleft(), self._share
+            kind = message.type
+            began = 0.0
+            if share.turn == turns.number:
+                began = turns.now()
+            else:
+                turns.begin(share)
+            if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
+                if self._closing is None:
+                    self._work = self._receive(message.data)
+            elif kind is WSMsgType.PING or kind is WSMsgType.PONG:
+                self._receive_control(kind, message.data)
+            else:
+                self._peer_close = Close(message.data, "")
+                return False
+            if began:  # the first frame of a turn is not worth timing
+                turns.charge(share, began)
+            if self._work is not None or share.spent > SLICE_SECONDS:
+                return False
+        queue.waiting_bytes = 0
+        return True
+
+    async def _end_with_peer(self, error: BaseException | None) -> None:
         """The peer has ended its half, has broken the rules of the protocol, or is gone."""
-        if message.type is WSMsgType.CLOSE:
+        if self._peer_close is not None:
             self._is_released = True
-            self._begin_close(Close(message.data, ""))
+            self._begin_close(self._peer_close)
             if not self._is_ended:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(ACKS_SECONDS_MAX):
                         await self._wait_for_outcomes()
                 self._end()
-        elif isinstance(message.data, WebSocketError):
-            self.close(Close(message.data.code, str(message.data)))
+        elif isinstance(error, WebSocketError):
+            self.close(Close(error.code, str(error)))
             await self._protocol.wait_lost()
 
     def _leave(self) -> None:
@@ -389,13 +400,12 @@ class Connection:
 
     def _is_in_scope(self, request: frames.Request | Misread | Close) -> bool:
         """Whether an API token allows this frame; one that it does not allow is refused."""
-        if isinstance(request, Misread | Close):
+        if isinstance(request, Misread | Close) or self._scopes is None:
             return True
-        scope = SCOPES.get(type(request), Scope.READ)
-        if scope is None or self._scopes is None or scope in self._scopes:
-            return True
-        self._refuse(FORBIDDEN.because(f"this token does not have the scope {scope.value}"), request.id)
-        return False
+        refusal = check_frame(self._scopes, request)
+        if refusal is not None:
+            self._refuse(refusal, request.id)
+        return refusal is None
 
     # Sends
 
@@ -488,7 +498,7 @@ class Connection:
                 data = framed(self.codec.encode(answer), self.codec.binary)
                 self.offer(data)
                 if self.limited:
-                    self._spend(self._work_in(answer, len(data)))
+                    self._spend(work_in(answer, len(data), len(self.chats)))
         if self._session.state is State.GREETED:
             self.close(codes.INTERNAL)  # no verdict on the token: the client comes again
 
@@ -507,17 +517,6 @@ class Connection:
         self._outbox.flush()
         await self._protocol.wait_writable()
         patience.reschedule(self._loop.time() + REQUEST_SECONDS_MAX)
-
-    def _work_in(self, answer: ServerFrame, size_bytes: int) -> float:
-        """What an answer cost beyond the frame that asked for it."""
-        match answer:
-            case frames.MessageBatch():
-                return work_of(rows=answer.to_sequence - answer.from_sequence, size_bytes=size_bytes)
-            case frames.Overview():  # every chat of the user was looked at
-                return work_of(rows=len(self.chats), chats=len(answer.chats), size_bytes=size_bytes)
-            case frames.PresenceState():
-                return work_of(people=len(answer.presences), size_bytes=size_bytes)
-        return 0.0
 
     def _spend(self, work: float) -> None:
         """Overdrawn is overdrawn: the next request is refused until it is made up for."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
+from parley.errors import FORBIDDEN, Refusal
 from parley.model import Scope
 from parley.wire import frames
 
@@ -15,3 +18,11 @@ SCOPES = {
     frames.React: Scope.SEND,
 }
 """Which scope a frame needs of an API token, if not `read`; None for none."""
+
+
+def check_frame(scopes: Container[Scope], request: frames.Request) -> Refusal | None:
+    """Why a token with these scopes may not send this frame."""
+    scope = SCOPES.get(type(request), Scope.READ)
+    if scope is None or scope in scopes:
+        return None
+    return FORBIDDEN.because(f"this token does not have the scope {scope.value}")

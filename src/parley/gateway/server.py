@@ -49,14 +49,14 @@ from parley.gateway.calls import (
     is_limited,
 )
 from parley.gateway.client_protocol import ClientProtocol, ClientSocket
-from parley.gateway.connection import Connection, ConnectionServices
+from parley.gateway.connection import Connection
 from parley.gateway.device_leases import RENEWED_SECONDS_MIN, DeviceLeases
 from parley.gateway.file_transfers import FileTransfers
 from parley.gateway.http_log import http_logger
 from parley.gateway.idle_timeouts import IdleTimeouts
 from parley.gateway.listener import ClientListener
 from parley.gateway.routes import REQUEST_ID_LETTERS_MAX, Operation, Route
-from parley.gateway.services import ApiServices
+from parley.gateway.services import ApiServices, ConnectionServices
 from parley.gateway.shared_rates import SharedRates
 from parley.gateway.socket_groups import SocketGroups
 from parley.gateway.system import WEBSOCKET, Serve, System, json_response
@@ -426,12 +426,12 @@ class Gateway:
         await socket.prepare(request)
         socket.headers.clear()  # they are sent: thousands of idle connections would keep them
         protocol, transport = request.protocol, request.transport
-        if transport is None or not isinstance(protocol, ClientProtocol):
+        if transport is None or not isinstance(protocol, ClientProtocol) or protocol.frames is None:
             return socket
         connection = Connection(
             self._live,
-            socket,
             protocol,
+            protocol.frames,
             _as_transport(transport),
             CODECS[socket.ws_protocol or JSON_PROTOCOL],
             request[REQUEST_ID],

@@ -1,4 +1,4 @@
-"""What HTTP handlers work with."""
+"""What HTTP handlers and connections work with."""
 
 from __future__ import annotations
 
@@ -24,17 +24,25 @@ from parley.chats.timeline import TimelineService
 from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock
 from parley.config import Config
+from parley.core.rates import RateLimiter
 from parley.delivery.admin import DeliveryAdmin
 from parley.files.service import FileService
+from parley.gateway.device_leases import DeviceLeases
+from parley.gateway.hub import Hub
 from parley.gateway.operator_view import OperatorView
+from parley.gateway.outbox import Flusher
 from parley.gateway.shared_rates import SharedRates
+from parley.gateway.socket_groups import SocketGroups
+from parley.gateway.turns import LoopTurns
 from parley.people.chat_list import ChatListService
 from parley.people.contacts import ContactService
 from parley.people.presence import PresenceService
 from parley.people.receipts import ReceiptService
+from parley.people.typing import TypingService
 from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import PushRegistrations
 from parley.store.invariants import Findings
+from parley.telemetry import Metrics
 
 
 class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
@@ -71,3 +79,27 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     reports: ReportService
     files: FileService | None = None
     """None: this server takes no files."""
+
+
+class ConnectionServices(Struct, frozen=True, kw_only=True, eq=False):
+    """What every connection of a node works with. `arrived` is called with the id of a user who connects."""
+
+    clock: Clock
+    metrics: Metrics
+    sign_in: SignIn
+    sender: Sender
+    reader: ChatReader
+    life: MessageLife
+    hub: Hub
+    devices: DeviceLeases
+    presence: PresenceService
+    typing: TypingService
+    chat_list: ChatListService
+    arrived: Callable[[str], None]
+    message_rate: RateLimiter
+    frame_rate: RateLimiter
+    work_rate: RateLimiter
+    flusher: Flusher
+    turns: LoopTurns
+    users: SocketGroups
+    connections_per_user: int

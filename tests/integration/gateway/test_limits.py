@@ -1,5 +1,6 @@
 """Limits: rates, timeouts, what may be in flight, and readers that are too slow."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +10,13 @@ import pytest
 from aiohttp import ClientSession
 
 from parley.core import rates
+from parley.gateway.client_protocol import WAITING_BYTES_MAX
 from parley.gateway.connection import IN_FLIGHT_LETTERS_MAX, REFUSED_FRAMES_MAX, Connection
 from parley.wire import codes, limits
 from parley.wire.limits import OUTBOX_BYTES_MAX
 from tests.harness.clients import Answer, Disconnected, HttpClient
 from tests.harness.clock import VirtualClock
-from tests.integration.gateway.bare import BareSocket
+from tests.integration.gateway.bare import CLOSE, BareSocket, masked
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
 from tests.integration.gateway.test_socket_rules import send
 from tests.waiting import eventually
@@ -216,6 +218,60 @@ async def test_large_messages_in_flight_stop_the_reading_sooner(place: Place) ->
         answers = await bare.frames(12)
         assert [(answer["type"], answer["re"]) for answer in answers] == [("ack", n) for n in range(12)]
         bare.close()
+
+
+async def test_frames_behind_a_slow_request_wait_within_a_bound_and_in_order(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client that goes on sending is not read beyond it; what it sent is performed in its order."""
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        chat = await served.as_(ann).create_group()
+        goes_on = slow_queries(served, monkeypatch)
+        bare = BareSocket(served.port)
+        await bare.open()
+        await bare.hello(ann, live=False)
+        queue = only(served)._reader.queue
+        bare.send([{"type": "presence_query", "id": 0, "user_ids": []}])
+        bare.send([send(chat, id=number, content=LARGE) for number in range(1, 21)])
+        await eventually(lambda: queue.waiting_bytes > WAITING_BYTES_MAX)
+        assert (await served.http.get("/healthz")).status == 200
+        assert queue.waiting_bytes < WAITING_BYTES_MAX + 2 * len(LARGE)
+        goes_on.set()
+        assert [answer["re"] for answer in await bare.frames(21)] == list(range(21))
+        bare.close()
+
+
+async def test_a_close_behind_a_slow_request_is_heard_after_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is still answered, and then the close."""
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        goes_on = slow_queries(served, monkeypatch)
+        bare = BareSocket(served.port)
+        await bare.open()
+        await bare.hello(ann, live=False)
+        queue = only(served)._reader.queue
+        bare.send([{"type": "presence_query", "id": 7, "user_ids": []}])
+        bare.send_raw(masked(CLOSE, (1000).to_bytes(2, "big")))
+        await eventually(lambda: bool(queue.frames))
+        goes_on.set()
+        frames, code = await bare.until_closed()
+        assert ([frame["re"] for frame in frames], code) == ([7], 1000)
+        bare.close()
+
+
+def slow_queries(served: Served, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Presence queries are answered once this is set."""
+    goes_on = asyncio.Event()
+
+    async def query(*_: object) -> list[object]:
+        await goes_on.wait()
+        return []
+
+    monkeypatch.setattr(served.app.social.presence, "query", query)
+    return goes_on
 
 
 def in_flight(connection: Connection) -> int:

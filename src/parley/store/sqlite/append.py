@@ -136,11 +136,17 @@ class AppendBatch:
         if state is None:
             return decide_append(draft, NO_CHAT)
         sender = state.sender(self.execute, draft.sender_id)
-        known = sender.facts if sender is not None else STRANGER
         key, after = draft.client_key, draft.after_key
+        is_in_turn = assume_predecessor or (
+            after is not None and state.last_keys.get(draft.sender_id) == after
+        )
+        if sender is None:
+            known = STRANGER
+        else:
+            known = sender.facts_in_turn if is_in_turn else sender.facts
         look_up = self._look_up or state.has_archived_keys
         is_known_id = key is not None and (look_up or (state.chat_no, key) in self._by_key)
-        if not is_known_id and trouble is None and draft.change is None and after is None:
+        if not is_known_id and trouble is None and draft.change is None and (after is None or is_in_turn):
             decision = decide_append(draft, known)  # usually it is placed
             if type(decision) is not Missing:
                 return decision
@@ -148,8 +154,6 @@ class AppendBatch:
         facts.trouble = trouble
         if is_known_id:
             facts.original = self._stored_by(draft, state, key)
-        if assume_predecessor or (after is not None and state.last_keys.get(draft.sender_id) == after):
-            facts.predecessor = StoredBy.SENDER
         if draft.change is not None:
             facts.change = changes.change_facts(self.execute, draft.change, state)
         while isinstance(decision := decide_append(draft, facts), Missing):

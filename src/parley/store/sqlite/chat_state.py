@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import apsw
+from msgspec.structs import replace
 
-from parley.core.append import AppendFacts
+from parley.core.append import AppendFacts, StoredBy
 from parley.errors import COUNTER_INCONSISTENT, COUNTER_MISSING, InconsistentCounterError, Refusal
 from parley.model import AccountState, ChatType, Persisted, Role
 from parley.store.recent_sends import LONG_AGO_MS, LOOKED_AT_MAX
@@ -44,10 +45,14 @@ ID_TIME_BYTES = 6
 
 
 class ChatSender(NamedTuple):
-    """A member, as far as an append must know them. `facts`: what is the same for each of their drafts."""
+    """A member, as far as an append must know them. `facts`: what is the same for each of their drafts.
+
+    `facts_in_turn`: the same for a draft that names their last one as its predecessor.
+    """
 
     number: int
     facts: AppendFacts
+    facts_in_turn: AppendFacts
 
 
 class SqliteChatState:
@@ -121,7 +126,7 @@ class SqliteChatState:
                 announcement_only=self.announcement_only,
                 slow_mode_seconds=self.slow_mode_seconds,
             )
-            found = ChatSender(user_number, facts)
+            found = ChatSender(user_number, facts, replace(facts, predecessor=StoredBy.SENDER))
         self.senders[user_id] = found
         return found
 
