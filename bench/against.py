@@ -19,7 +19,7 @@ from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
-from bench.report import TABLE_LETTERS
+from bench.report import TABLE_LETTERS, shown
 
 HERE = Path(__file__).resolve().parent.parent
 
@@ -82,7 +82,7 @@ def table_of(turns: list[Turn]) -> Table:
     ):
         medians = [statistics.median(run[name].value for run in runs) for runs in zip(*turns, strict=True)]
         figures = spread(ratios(turns, name, "value")), spread(ratios(turns, name, "cpu_us"))
-        table.add_row(name, turns[0][1][name].unit, *(f"{median:,.4g}" for median in medians), *figures)
+        table.add_row(name, turns[0][1][name].unit, *map(shown, medians), *figures)
     return table
 
 

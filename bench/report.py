@@ -67,7 +67,7 @@ def _console() -> Console:
 def _figures(row: Row) -> list[str]:
     return [
         row.label,
-        f"{_number(row.value)} {row.unit}",
+        f"{shown(row.value)} {row.unit}",
         "" if row.cpu_us is None else f"{row.cpu_us:.3g}",
         "" if row.p50_ms is None or row.p99_ms is None else f"{row.p50_ms:.3g} / {row.p99_ms:.3g}",
         "" if row.batch is None else f"{row.batch:.0f}",
@@ -75,7 +75,8 @@ def _figures(row: Row) -> list[str]:
     ]
 
 
-def _number(value: float) -> str:
+def shown(value: float) -> str:
+    """A figure of a table."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
