@@ -3,7 +3,6 @@
 The old code delayed each of these by several seconds. The bound leaves room for a busy machine.
 """
 
-import asyncio
 import contextlib
 
 import msgspec
@@ -19,7 +18,7 @@ from tests.harness.clock import VirtualClock
 from tests.harness.server import ServerProcess
 from tests.integration.gateway.bare import TEXT, BareSocket, masked
 from tests.integration.gateway.serving import Place, Served
-from tests.integration.gateway.test_limits import RATES_ON
+from tests.integration.gateway.test_limits import RATES_ON, slow_queries
 from tests.integration.gateway.test_process import Crowd, crowd_on, server
 from tests.security.flooding import CONTINUATION, PING, flood_socket, flooding, slowest_seconds, unfinished
 
@@ -92,13 +91,7 @@ async def test_frames_that_wait_behind_a_slow_request_are_taken_in_turns(
     monkeypatch.setattr(client_protocol, "WAITING_BYTES_MAX", 2**30)  # all of it waits for the task
     async with place.serving() as served:
         ann, ben = await served.people("ann", "ben")
-        goes_on = asyncio.Event()
-
-        async def slow(*_: object) -> list[object]:
-            await goes_on.wait()
-            return []
-
-        monkeypatch.setattr(served.app.social.presence, "query", slow)
+        goes_on = slow_queries(served, monkeypatch)
         bare = BareSocket(served.port)
         await bare.open()
         await bare.hello(ann, live=False)

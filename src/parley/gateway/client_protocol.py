@@ -322,6 +322,7 @@ class ClientProtocol(HttpProtocol):
         self.share = LoopShare()
         if self.frames is not None:
             self.frames.is_ignoring = True
+            self.frames.queue.waiting_bytes = 0  # no more will wait, so the peer's close is not held back
             self.frames.read_on()
 
     def end(self) -> None:
