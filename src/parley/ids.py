@@ -70,7 +70,7 @@ def _key(prefix: str, text: str) -> bytes | None:
 def client_key(client_message_id: str) -> bytes | None:
     """The 16 bytes of a client's UUIDv4, in any letter case; None if it is not one."""
     text = client_message_id
-    if len(text) != 36 or not text[8] == text[13] == text[18] == text[23] == "-":
+    if len(text) != 36 or text[8:24:5] != "----":
         return None
     try:
         key = unhexlify(text.replace("-", ""))

@@ -193,19 +193,19 @@ class Draft(Struct, kw_only=True, gc=False):
     client_key: bytes | None = None
     display_time: str | None = None
     after_key: bytes | None = None
-    kind: str = Kind.MESSAGE.value
-    change: Change | None = None
     request_id: str = ""
     mentions: tuple[str, ...] = ()
     reply_to: str | None = None
+    attachments: tuple[str, ...] = ()
+    """The ids of the files that a message refers to."""
+    kind: str = Kind.MESSAGE.value
+    change: Change | None = None
     target_id: str | None = None
     """The message that an edit, a delete or a reaction is about."""
     on: bool | None = None
     """Of a reaction: False takes it back."""
     target: Target | None = None
     """What is known about the message in `target_id` or `reply_to`; None: there is none in this chat."""
-    attachments: tuple[str, ...] = ()
-    """The ids of the files that a message refers to."""
     files: tuple[AttachedFile, ...] = ()
     """What is known about each of them; fewer than `attachments`: not all may be used."""
 

@@ -261,14 +261,15 @@ class Connection:
         used its slice, or because the peer has closed.
         """
         turns, queue = self._services.turns, self._reader.queue
+        began = 0.0
         while queue.frames:
             message, share = queue.frames.popleft(), self._share
             kind = message.type
-            began = 0.0
-            if share.turn == turns.number:
-                began = turns.now()
-            else:
+            if share.turn != turns.number:
                 turns.begin(share)
+                began = 0.0  # the first frame of a turn is not worth timing
+            elif not began:
+                began = turns.now()
             if kind is WSMsgType.TEXT or kind is WSMsgType.BINARY:
                 if self._closing is None:
                     self._work = self._receive(message.data)
@@ -277,8 +278,8 @@ class Connection:
             else:
                 self._peer_close = Close(message.data, "")
                 return False
-            if began:  # the first frame of a turn is not worth timing
-                turns.charge(share, began)
+            if began:
+                began = turns.charge(share, began)
             if self._work is not None or share.spent > SLICE_SECONDS:
                 return False
         queue.waiting_bytes = 0

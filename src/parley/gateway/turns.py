@@ -70,13 +70,14 @@ class LoopTurns:
                 share.spent = 0.0
             self._count()
 
-    def charge(self, share: LoopShare, began: float) -> None:
-        """Charge the time since `began` for one frame, at most a slice.
+    def charge(self, share: LoopShare, began: float) -> float:
+        """Charge the time since `began` for one frame, at most a slice. The time now, when the next begins.
 
         A frame takes microseconds. A longer time was a pause of the whole process, not the client's work.
         """
-        seconds = self.now() - began
-        share.spent += min(seconds, SLICE_SECONDS) + FRAME_SECONDS
+        now = self.now()
+        share.spent += min(now - began, SLICE_SECONDS) + FRAME_SECONDS
+        return now
 
     def wait(self, share: LoopShare, wake: Callable[[], None]) -> None:
         """Call `wake` when this client has repaid what it used and those before it in line had their turn."""

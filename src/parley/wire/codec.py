@@ -9,7 +9,7 @@ client skips frames of a type that it does not know (`None`), so that a newer se
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, final
 
 import msgspec
@@ -58,7 +58,8 @@ class Codec(Protocol):
         """The request in a frame. NotAFrame if it is not an object."""
         ...
 
-    def encode(self, frame: ServerFrame) -> bytes:
+    @property
+    def encode(self) -> Callable[[ServerFrame], bytes]:
         """The bytes of one frame; `entries` must already be in this codec's own form."""
         ...
 
@@ -73,7 +74,7 @@ class JsonCodec:
 
     def __init__(self) -> None:
         self._requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
-        self._encoder = msgspec.json.Encoder()
+        self.encode = msgspec.json.Encoder().encode
 
     def decode(self, data: bytes | str) -> Request | Misread:
         try:
@@ -89,9 +90,6 @@ class JsonCodec:
         except (ValueError, RecursionError) as error:
             raise NotAFrame("not JSON") from error
 
-    def encode(self, frame: ServerFrame) -> bytes:
-        return self._encoder.encode(frame)
-
     def entries(self, stored: Sequence[bytes]) -> list[Raw]:
         return [Raw(entry) for entry in stored]
 
@@ -102,7 +100,7 @@ class MsgpackCodec:
 
     def __init__(self) -> None:
         self._requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
-        self._encoder = msgspec.msgpack.Encoder()
+        self.encode = msgspec.msgpack.Encoder().encode
 
     def decode(self, data: bytes | str) -> Request | Misread:
         if isinstance(data, str):
@@ -119,11 +117,8 @@ class MsgpackCodec:
         except (*MALFORMED, ValueError, TypeError) as error:
             raise NotAFrame("not MessagePack") from error
 
-    def encode(self, frame: ServerFrame) -> bytes:
-        return self._encoder.encode(frame)
-
     def entries(self, stored: Sequence[bytes]) -> list[Raw]:
-        return [Raw(self._encoder.encode(decode_entry(entry))) for entry in stored]
+        return [Raw(self.encode(decode_entry(entry))) for entry in stored]
 
 
 JSON = JsonCodec()
