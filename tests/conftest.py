@@ -4,6 +4,8 @@ A test may simply be `async def test_…`. It runs under `asyncio.run`; shortly 
 kill the whole run, the guard cancels the test and the report shows where each task was waiting.
 `@pytest.mark.timeout(seconds)` raises the limit of one test; under a debugger there is none.
 Fixtures stay synchronous (pytest refuses others): what needs the loop is an `async with` in the test.
+
+What a test logs at `debug` is not kept, unless pytest is called with `--log-level debug`.
 """
 
 import asyncio
@@ -15,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import structlog
 
 pytest_plugins = ["tests.services", "tests.seeds", "tests.forking"]
 
@@ -25,6 +28,21 @@ HEAVIEST = "test_cluster_cassandra.py"
 LAYERS = ("acceptance", "contracts", "unit", "tidy", "security", "integration", "simulation")
 """The order of the layers. Two workers take a half each. One begins with the heaviest run, three replicas of
 Cassandra and three nodes; the other comes to unit tests. Beside other fault runs its nodes would starve."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """pytest keeps the output of every test to the end of the run: with details it takes gigabytes.
+
+    `capture_logs` takes the place of all processors, so a test that asks for log lines gets every one.
+    """
+    if (config.getoption("log_level") or "").lower() != "debug":
+        structlog.configure(processors=[drop_details, *structlog.get_config()["processors"]])
+
+
+def drop_details(_: object, level: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    if level == "debug":
+        raise structlog.DropEvent
+    return line
 
 
 @pytest.hookimpl(trylast=True)

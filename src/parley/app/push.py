@@ -21,6 +21,7 @@ from parley.delivery.worker import DeliveryWorker
 from parley.ephemeral.ports import Registry
 from parley.errors import ConfigError, StoreError
 from parley.model import JobScope
+from parley.push import webpush
 from parley.push.channel import PUSH_DELIVERIES, PushChannel
 from parley.push.ports import PushProvider, VapidKeys
 from parley.push.registrations import PushRegistrations
@@ -125,14 +126,11 @@ def _make_providers(
     push = config.push
     vapid: VapidKeys | None = None
     providers: dict[Provider, PushProvider] = {Provider.WEBHOOK: WebhookPush(http, clock)}
-    try:
-        from parley.push.webpush import StoredVapidKeys, WebPush
-    except ImportError:
-        if push.vapid_private_key:
-            raise ConfigError(NEEDS_EXTRA.format("vapid_private_key")) from None
-    else:
-        vapid = keys = StoredVapidKeys(push.vapid_private_key, store.push)
-        providers[Provider.WEBPUSH] = WebPush(http, keys.get, push.vapid_subject, clock)
+    if webpush.is_installed():
+        vapid = keys = webpush.StoredVapidKeys(push.vapid_private_key, store.push)
+        providers[Provider.WEBPUSH] = webpush.WebPush(http, keys.get, push.vapid_subject, clock)
+    elif push.vapid_private_key:
+        raise ConfigError(NEEDS_EXTRA.format("vapid_private_key"))
     if push.apns_key:
         providers[Provider.APNS] = _make_apns(config, clock)
     if push.fcm_credentials:

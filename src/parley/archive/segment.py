@@ -23,7 +23,6 @@ from itertools import accumulate, pairwise
 from typing import TypeVar
 
 import msgspec
-import zstandard
 from msgspec import Struct
 
 from parley.core.message_life import BODIED_KINDS
@@ -168,6 +167,8 @@ def chained(chain: bytes, entries: Sequence[ArchivedEntry]) -> bytes:
 
 def encode_segment(chat_id: str, entries: Sequence[ArchivedEntry], previous: bytes) -> EncodedSegment:
     """These entries, which follow each other, as one segment. `previous`: the chain before them."""
+    import zstandard
+
     assert entries
     assert all(after.sequence == before.sequence + 1 for before, after in pairwise(entries))
     header = SegmentHeader(1, chat_id, entries[0].sequence, entries[-1].sequence, previous.hex())
@@ -259,6 +260,8 @@ def decode_block(place: BlockPlace, data: bytes) -> list[ArchivedEntry]:
 
 def _decoded_block(place: BlockPlace, data: bytes) -> tuple[list[bytes | None], dict[int, bytes]]:
     """The JSON of each entry, and the digests of those that were erased, by their place in the block."""
+    import zstandard
+
     if len(data) != place.length or _checksum(data) != place.checksum:
         raise SegmentDamaged(f"the block with {place.first} to {place.last} is not the one that was written")
     try:

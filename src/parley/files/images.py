@@ -2,6 +2,8 @@
 
 What people upload may be made to break a decoder: only four formats are tried, by their content, the header
 is read first, and an image with too many pixels is never decoded.
+
+The decoders are imported with the first image: a server without any starts faster.
 """
 
 from __future__ import annotations
@@ -9,12 +11,15 @@ from __future__ import annotations
 import base64
 import io
 import warnings
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
-from PIL import Image, ImageOps
 
 from parley.core.attachments import IMAGE_TYPES
 from parley.wire.limits import MIB, PREVIEW_LETTERS_MAX
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 PIXELS_MAX = 40_000_000
 """A larger image is not decoded, and has no preview: so many pixels take 160 MB of memory."""
@@ -44,6 +49,8 @@ class ImageFacts(Struct, frozen=True):
 
 def look_at(data: bytes, *, is_whole: bool) -> ImageFacts | None:
     """What is in a file, or in its beginning; None if that is no image. Raises nothing."""
+    from PIL import Image
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of pixels, which are counted here
         try:
@@ -72,6 +79,8 @@ def _facts(image: Image.Image, *, may_decode: bool) -> ImageFacts | None:
 
 def _preview(image: Image.Image) -> str:
     """As a `data:` URL, without what the file says beside its pixels; empty if none is small enough."""
+    from PIL import Image, ImageOps
+
     side = PREVIEWS[0][0]
     image.draft("RGB", (side * 2, side * 2))
     upright = ImageOps.exif_transpose(image) if image.format != "PNG" else image

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -100,7 +101,6 @@ class System:
         self._metrics = metrics
         self._connections = connections
         self._why_not_ready = why_not_ready
-        self._document = msgspec.json.encode(document([*ROUTES, *OPERATIONS]))
         self.for_clients: list[tuple[Operation, Serve]] = [
             (OPENAPI, self.openapi),
             (docs_page.PAGE, docs_page.show_page),
@@ -116,7 +116,7 @@ class System:
         self.for_scrapers = self.for_operators | {METRICS.path: self.report}
 
     async def openapi(self, request: web.Request) -> web.StreamResponse:
-        return web.Response(body=self._document, content_type=JSON)
+        return web.Response(body=await asyncio.to_thread(openapi_document), content_type=JSON)
 
     async def healthz(self, request: web.Request) -> web.StreamResponse:
         return json_response(200, bodies.Health("ok"))
@@ -138,6 +138,12 @@ class System:
         metrics.connections.set(len(self._connections))
         metrics.outbox_bytes.set(sum(connection.outbox_bytes for connection in self._connections))
         return web.Response(body=metrics.text(), headers={"Content-Type": METRICS_TYPE})
+
+
+@cache
+def openapi_document() -> bytes:
+    """Made when it is first asked for: it takes longer than opening the store."""
+    return msgspec.json.encode(document([*ROUTES, *OPERATIONS]))
 
 
 def json_response(status: int, body: Any) -> web.Response:

@@ -1,40 +1,38 @@
-"""Web Push: encrypted by RFC 8291, authenticated by RFC 8292 (VAPID), sent by RFC 8030."""
+"""Web Push: encrypted by RFC 8291, authenticated by RFC 8292 (VAPID), sent by RFC 8030.
+
+Its cryptography is imported when the first device needs it: that takes longer than opening the store.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import os
-from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable, Callable
-from urllib.parse import urlsplit
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
-import jwt
 import msgspec
-from cryptography.exceptions import InvalidKey
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from msgspec import UNSET, Struct, UnsetType
 
-from parley.clock import MS_PER_SECOND, Clock
+from parley.clock import Clock
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.guarded_http import GuardedHttp
-from parley.errors import ConfigError
 from parley.push.answers import judge_status
 from parley.push.ports import Notification, PushAnswer, failed
 from parley.store.push.ports import PushStore
 from parley.store.push.rows import PushDevice
 
-CURVE = ec.SECP256R1()
-KEY_BYTES, POINT_BYTES, AUTH_BYTES, SALT_BYTES = 32, 65, 16, 16
-RECORD_BYTES = 4_096
-"""Everything is in one record; push services take at most this much."""
-TTL_SECONDS = 86_400
-TOKEN_SECONDS = 12 * 3_600
-"""RFC 8292 allows 24 hours."""
-LAST_RECORD = b"\x02"
+if TYPE_CHECKING:
+    from parley.push.webpush_crypto import RandomBytes, VapidKey
 
-RandomBytes = Callable[[int], bytes]
+TTL_SECONDS = 86_400
+PACKAGES = ("cryptography", "jwt")
+CRYPTO = "parley.push.webpush_crypto"
+
+
+def is_installed() -> bool:
+    return all(find_spec(package) is not None for package in PACKAGES)
 
 
 class WebPushBody(Struct):
@@ -52,44 +50,22 @@ class WebPushBody(Struct):
     sender_id: str | UnsetType = UNSET
 
 
-class VapidKey:
-    """The server's key pair for Web Push. `text`: its private key, 32 bytes in base64url."""
-
-    def __init__(self, text: str) -> None:
-        try:
-            number = int.from_bytes(decode_base64url(text))
-            self._private = ec.derive_private_key(number, CURVE)
-        except ValueError as error:
-            raise ConfigError("push.vapid_private_key must be 32 bytes in base64url") from error
-        self.public_key = encode_base64url(point_of(self._private.public_key()))
-
-    @staticmethod
-    def new() -> str:
-        """A new private key, as text."""
-        number = ec.generate_private_key(CURVE).private_numbers().private_value
-        return encode_base64url(number.to_bytes(KEY_BYTES))
-
-    def authorization(self, endpoint: str, subject: str, now_ms: int) -> str:
-        """The header for one push service (RFC 8292, 3)."""
-        parts = urlsplit(endpoint)
-        claims: dict[str, str | int] = {
-            "aud": f"{parts.scheme}://{parts.netloc}",
-            "exp": now_ms // MS_PER_SECOND + TOKEN_SECONDS,
-        }
-        if subject:
-            claims["sub"] = subject
-        return f"vapid t={jwt.encode(claims, self._private, 'ES256')}, k={self.public_key}"
-
-
 class StoredVapidKeys:
     """The configured key, or the one that the first node made and stored."""
 
     def __init__(self, configured: str, store: PushStore) -> None:
-        self._key = VapidKey(configured) if configured else None
+        self._key: VapidKey | None = None
         self._store = store
+        if configured:  # one that is none is found now
+            from parley.push.webpush_crypto import VapidKey
+
+            self._key = VapidKey(configured)
 
     async def get(self) -> VapidKey:
         if self._key is None:
+            await asyncio.to_thread(import_module, CRYPTO)
+            from parley.push.webpush_crypto import VapidKey
+
             self._key = VapidKey(await self._store.key("vapid", VapidKey.new()))
         return self._key
 
@@ -97,6 +73,8 @@ class StoredVapidKeys:
         return (await self.get()).public_key
 
     def check_subscription(self, public_key: str, auth: str) -> None:
+        from parley.push.webpush_crypto import check_subscription
+
         check_subscription(public_key, auth)
 
 
@@ -116,6 +94,9 @@ class WebPush:
         self._random_bytes = random_bytes
 
     async def send(self, device: PushDevice, notification: Notification) -> PushAnswer:
+        key = await self._key()
+        from parley.push.webpush_crypto import encrypt
+
         shown = notification.content
         body = msgspec.json.encode(
             WebPushBody(
@@ -136,7 +117,7 @@ class WebPush:
             return failed(
                 DeliveryFailure(Fault.MALFORMED, f"the subscription's keys cannot be used: {error}")
             )
-        key, now_ms = await self._key(), self._clock()
+        now_ms = self._clock()
         headers = {
             "Authorization": key.authorization(device.address, self._subject, now_ms),
             "Content-Encoding": "aes128gcm",
@@ -152,56 +133,3 @@ class WebPush:
 
     async def close(self) -> None:
         await self._http.close()
-
-
-def encrypt(
-    body: bytes,
-    public_key: str,
-    auth: str,
-    random_bytes: RandomBytes,
-    own: ec.EllipticCurvePrivateKey | None = None,
-) -> bytes:
-    """A message for one subscription (RFC 8291, 3.4). ValueError if its keys are none.
-
-    `own`: the key of this message alone; a new one if it is not given.
-    """
-    theirs, secret = decode_base64url(public_key), decode_base64url(auth)
-    check_subscription(public_key, auth)
-    receiver = ec.EllipticCurvePublicKey.from_encoded_point(CURVE, theirs)
-    own = own or ec.generate_private_key(CURVE)
-    ours = point_of(own.public_key())
-    salt = random_bytes(SALT_BYTES)
-    shared = own.exchange(ec.ECDH(), receiver)
-    keying = _derive(secret, shared, b"WebPush: info\0" + theirs + ours, KEY_BYTES)
-    key = _derive(salt, keying, b"Content-Encoding: aes128gcm\0", 16)
-    nonce = _derive(salt, keying, b"Content-Encoding: nonce\0", 12)
-    sealed = AESGCM(key).encrypt(nonce, body + LAST_RECORD, None)
-    return salt + RECORD_BYTES.to_bytes(4) + bytes([len(ours)]) + ours + sealed
-
-
-def check_subscription(public_key: str, auth: str) -> None:
-    """ValueError unless these can be the keys of a browser's subscription."""
-    point = decode_base64url(public_key)
-    if len(point) != POINT_BYTES or len(decode_base64url(auth)) != AUTH_BYTES:
-        raise ValueError("p256dh has 65 bytes and auth 16, both in base64url")
-    try:
-        ec.EllipticCurvePublicKey.from_encoded_point(CURVE, point)
-    except InvalidKey as error:
-        raise ValueError("p256dh is no point of the curve") from error
-
-
-def point_of(key: ec.EllipticCurvePublicKey) -> bytes:
-    return key.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint)
-
-
-def encode_base64url(data: bytes) -> str:
-    return urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
-
-
-def decode_base64url(text: str) -> bytes:
-    """With or without padding; ValueError if it is something else."""
-    return urlsafe_b64decode(text.encode("ascii", "replace") + b"=" * (-len(text) % 4))
-
-
-def _derive(salt: bytes, secret: bytes, info: bytes, length: int) -> bytes:
-    return HKDF(hashes.SHA256(), length, salt, info).derive(secret)

@@ -19,9 +19,9 @@ from parley.core.retry import Fault
 from parley.delivery.guarded_http import GuardedHttp
 from parley.errors import ConfigError
 from parley.push.ports import PushVerdict
-from parley.push.webpush import (
+from parley.push.webpush import WebPush
+from parley.push.webpush_crypto import (
     VapidKey,
-    WebPush,
     check_subscription,
     decode_base64url,
     encode_base64url,
