@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,10 @@ HOST = "127.0.0.1"
 READY = b"parley ready on "
 START_SECONDS_MAX = 30
 STOP_SECONDS_MAX = 15
+REST_SECONDS = 1.0
+REST_CORES_MAX = 0.1
+"""A server that used less for that long has nothing left to do."""
+REST_SECONDS_MAX = 120
 
 
 class ServerFailed(Exception):
@@ -80,6 +85,16 @@ class Server:
         if not line.startswith(READY):
             self.kill()
             raise ServerFailed(f"the server did not become ready: {line!r}\n{self.last_words()}")
+
+    async def rested(self) -> None:
+        """Wait until its jobs have caught up with a store that was filled before it started."""
+        deadline = time.perf_counter() + REST_SECONDS_MAX
+        while time.perf_counter() < deadline:
+            before = self.cpu_seconds()
+            await asyncio.sleep(REST_SECONDS)
+            if self.cpu_seconds() - before < REST_SECONDS * REST_CORES_MAX:
+                return
+        raise ServerFailed(f"the server was still busy after {REST_SECONDS_MAX} s\n{self.last_words()}")
 
     def kill(self) -> None:
         """kill -9."""

@@ -35,6 +35,7 @@ async def sync_of_long_logs(stage: Stage) -> list[Row]:
         return person, short, long
 
     async with stage.serving(populate) as (server, (person, short, long)):
+        await server.rested()
         hello = frames.hello(person.token, person.device_id, live=False)
         pagers = [OnePage(Load(), chat_id, PAGE_ENTRIES) for chat_id in (short, long)]
         for pager in pagers:
