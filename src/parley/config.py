@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-import tomllib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -653,6 +652,8 @@ def split(text: str) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
+    import tomllib  # most servers have no such file
+
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

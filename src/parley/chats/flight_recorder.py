@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from mmap import mmap
 from typing import NamedTuple
 
 from parley.clock import Clock
@@ -21,6 +22,8 @@ CONNECTIONS_REMEMBERED_MAX = 20_000
 """That have ended: about six megabytes."""
 WORDS_PER_RUN = 3
 WORD_BYTES = 8
+ANYWHERE = -1
+"""For `mmap`: memory, no file."""
 SMALL_BITS = 16
 SMALL_MAX = (1 << SMALL_BITS) - 1
 
@@ -45,7 +48,7 @@ class RunRing:
 
     def __init__(self, runs_max: int) -> None:
         self._words_max = runs_max * WORDS_PER_RUN
-        self._words = memoryview(bytearray(self._words_max * WORD_BYTES)).cast("q")
+        self._words = memoryview(mmap(ANYWHERE, self._words_max * WORD_BYTES)).cast("q")
         self._next = 0
 
     def add(self, chat_id: str, first: int, last: int, at_ms: int, waited_ms: int = 0) -> None:
