@@ -1,6 +1,8 @@
 """A node joins its rooms: what each of them relies on is really connected, and really started."""
 
 import asyncio
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -26,6 +28,43 @@ def made(folder: Path, **settings: str) -> App:
     )
     assert not unknown
     return App(chosen, environment={})
+
+
+START = """
+import asyncio, sys
+from parley import config
+from parley.app import App
+from parley.gateway.system import openapi_document
+
+async def start(folder):
+    app = App(config.load(None, {"PARLEY_SERVER_DATA": folder, "PARLEY_SERVER_PORT": "0"})[0], environment={})
+    await app.start()
+    await app.stop()
+
+asyncio.run(start(sys.argv[1]))
+assert not openapi_document.cache_info().currsize, "the OpenAPI document"
+print(*sys.modules)
+"""
+FOR_LATER = {
+    "PIL",
+    "aiokafka",
+    "botocore",
+    "cassandra",
+    "cryptography",
+    "jwt",
+    "obstore",
+    "redis",
+    "zstandard",
+}
+"""Packages that only some servers need, or only later."""
+
+
+def test_a_start_loads_nothing_for_later(tmp_path: Path) -> None:
+    """Clients wait for a server that starts again: it loads and makes only what it needs at once."""
+    started = subprocess.run(
+        [sys.executable, "-c", START, str(tmp_path)], capture_output=True, text=True, check=True, timeout=50
+    )
+    assert FOR_LATER.isdisjoint(started.stdout.split())
 
 
 class Working(EmbeddedBusEngine):
