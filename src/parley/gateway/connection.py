@@ -733,9 +733,8 @@ class Connection:
         if self._outbox.waiting_bytes + len(data) > limits.OUTBOX_BYTES_MAX:
             self.close(codes.TOO_SLOW)
             return
-        slowest = self._outbox.group.slowest(len(data))
-        if slowest is not None:
-            slowest.close(codes.TOO_SLOW)
+        while (slowest := self._outbox.group.slowest(len(data))) is not None:
+            slowest.close(codes.TOO_SLOW)  # if its memory is needed at once, it is cut off
         if not self._is_ended:
             self._outbox.add(data)
 
