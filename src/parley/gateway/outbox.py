@@ -6,6 +6,7 @@ Frames are bytes already: `framed` makes them once, for any number of connection
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from struct import Struct
 
 from parley.gateway.socket_groups import SocketGroup
@@ -81,7 +82,8 @@ class ConnectionOutbox:
         self._frames.append(last)
         self.flush()
         if self._transport.can_write_eof() and not self._transport.is_closing():
-            self._transport.write_eof()
+            with contextlib.suppress(OSError):  # the peer is gone, and the loop has not noticed yet
+                self._transport.write_eof()
 
     def flush(self) -> None:
         """Hand everything to the transport in one piece, unless it is held."""

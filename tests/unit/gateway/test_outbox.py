@@ -1,6 +1,7 @@
 """What waits for one socket: bounded, and in the order in which it must arrive."""
 
 import asyncio
+import errno
 from typing import cast
 
 from parley.gateway.outbox import ConnectionOutbox, Flusher
@@ -59,3 +60,20 @@ async def test_frames_of_one_turn_leave_in_one_write() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert (transport.written, outbox.waiting_bytes) == ([b"ab"], 0)
+
+
+class LostTransport(FakeTransport):
+    """A socket whose peer has reset the connection, which the loop has not seen yet."""
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+
+async def test_the_end_of_a_connection_that_is_lost_already_hurts_nobody() -> None:
+    """A server that stops ends all of its connections; one whose peer is gone does not keep it from that."""
+    lost = LostTransport()
+    outbox_on(lost).end(b"the close")
+    assert lost.written == [b"the close"]
