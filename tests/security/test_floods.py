@@ -4,6 +4,8 @@ The old code delayed each of these by several seconds. The bound leaves room for
 """
 
 import contextlib
+from collections.abc import Sized
+from functools import partial
 
 import msgspec
 import pytest
@@ -18,9 +20,10 @@ from tests.harness.clock import VirtualClock
 from tests.harness.server import ServerProcess
 from tests.integration.gateway.bare import TEXT, BareSocket, masked
 from tests.integration.gateway.serving import Place, Served
-from tests.integration.gateway.test_limits import RATES_ON, slow_queries
+from tests.integration.gateway.test_limits import RATES_ON, only, slow_queries
 from tests.integration.gateway.test_process import Crowd, crowd_on, server
 from tests.security.flooding import CONTINUATION, PING, flood_socket, flooding, slowest_seconds, unfinished
+from tests.waiting import eventually
 
 __all__ = ["server"]
 
@@ -84,30 +87,36 @@ async def test_many_flooding_sockets_of_one_user_have_one_share(server: ServerPr
             assert await slowest_send(crowd) < DELAYED_SECONDS_MAX
 
 
+def has_size(found: Sized, size: int) -> bool:
+    return len(found) == size
+
+
 async def test_frames_that_wait_behind_a_slow_request_are_taken_in_turns(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What came in meanwhile, a little at a time, is not taken in one go when the request is answered."""
     monkeypatch.setattr(client_protocol, "WAITING_BYTES_MAX", 2**30)  # all of it waits for the task
     async with place.serving() as served:
-        ann, ben = await served.people("ann", "ben")
+        (ann,) = await served.people("ann")
         goes_on = slow_queries(served, monkeypatch)
         bare = BareSocket(served.port)
         await bare.open()
         await bare.hello(ann, live=False)
+        waiting = only(served)._reader.queue.frames
         bare.send([{"type": "presence_query", "user_ids": []}])
         pings = (TIMED_BYTES_MIN - 1) // len(masked(PING, b""))
-        async with served.client(ben) as other:
-            for _ in range(BUFFERED_PIECES):
-                bare.send_raw(masked(PING, b"") * pings)
-                await other.heartbeat()  # the server has read what came before
-            waits = served.metric("parley_turn_waits_total")
-            goes_on.set()
-            while (await bare.part())[0] != PONG:
-                pass
-            for _ in range(BUFFERED_PIECES * pings - 1):
-                await bare.part()
-        slices = BUFFERED_PIECES * pings * FRAME_SECONDS / SLICE_SECONDS
+        sent = 0
+        for count in (1, *[pings] * BUFFERED_PIECES):
+            bare.send_raw(masked(PING, b"") * count)
+            sent += count
+            await eventually(partial(has_size, waiting, sent))  # each piece is read by itself
+        waits = served.metric("parley_turn_waits_total")
+        goes_on.set()
+        while (await bare.part())[0] != PONG:
+            pass
+        for _ in range(sent - 1):
+            await bare.part()
+        slices = sent * FRAME_SECONDS / SLICE_SECONDS
         assert served.metric("parley_turn_waits_total") - waits >= int(slices) - 1 > 0
         bare.close()
 
