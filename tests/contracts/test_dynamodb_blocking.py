@@ -12,7 +12,7 @@ from parley.errors import OutcomeUnknown, Refused, StoreError
 from parley.model import ChatType, Draft
 from parley.store.dynamodb.store import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import (
-    Dice,
+    RandomFaults,
     conflict,
     throttle,
     timeout_done,
@@ -272,7 +272,7 @@ async def test_what_was_answered_holds_through_all_faults(mode: str, course: int
     async with world(mode) as (one, two):
         both = Two(one, two, await talking(one, two), Random(seed))
         for node in both.nodes:
-            node.faults.now = Dice(SHARES, seed)
+            node.faults.now = RandomFaults(SHARES, seed)
         for number in range(40):
             await both.act(number)
         for node in both.nodes:

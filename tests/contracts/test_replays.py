@@ -8,7 +8,7 @@ import pytest
 
 from parley.core.retry import DeliveryFailure, RetryPolicy
 from parley.delivery import replays
-from parley.delivery.ports import DeliveryKind, Parcel
+from parley.delivery.ports import Delivery, DeliveryKind
 from parley.delivery.replays import Replays
 from parley.model import Persisted
 from parley.store.delivery.rows import DeadLetter, LetterStatus, Selection
@@ -39,8 +39,8 @@ class NotingChannel:
     async def wants(self, recipient: str, entry: Entry) -> bool:
         return True
 
-    async def attempt(self, parcel: Parcel) -> DeliveryFailure | None:
-        self.got[parcel.entry.chat_id].append(parcel.entry.sequence)
+    async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
+        self.got[delivery.entry.chat_id].append(delivery.entry.sequence)
         return None
 
 

@@ -10,7 +10,7 @@ import pytest
 from parley.clock import MS_PER_DAY
 from parley.errors import ConfigError
 from parley.ids import Ids
-from parley.keeping.copies import CopyRefused, CopyReport, StoreCopy
+from parley.migration.copies import CopyRefused, CopyReport, StoreCopy
 from parley.model import Appended, Head
 from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, KeptKey, Record
 from parley.store.transfer import Transfer, require_transfer

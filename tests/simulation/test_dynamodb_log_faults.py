@@ -13,7 +13,7 @@ from parley.dynamodb import Fault, Faults, Request
 from parley.errors import Refusal
 from parley.model import Action, Appended, Draft
 from parley.store.dynamodb import append
-from parley.testing.dynamodb_faults import Dice
+from parley.testing.dynamodb_faults import RandomFaults
 from parley.wire.frames import Entry
 from tests.contracts.acting import change, message, new_id, outcome, read_all, resolved
 from tests.contracts.dynamodb_nodes import refuse
@@ -113,7 +113,7 @@ async def test_what_was_acknowledged_is_stored_once_where_it_was_said(
     if is_apart:  # these batches are small
         monkeypatch.setattr(append, "KEYS_APART_MIN", 1)
     async with world(mode, NODES + 1) as (*nodes, witness):
-        faults: Faults = Dice(SHARES, random.randrange(2**31))
+        faults: Faults = RandomFaults(SHARES, random.randrange(2**31))
         if is_apart:
             faults = KeysRefused(faults, random)
         for node in nodes:

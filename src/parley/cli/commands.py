@@ -17,11 +17,10 @@ from parley.cli import (
     chat,
     deliveries,
     explain,
-    exports,
     files,
-    keeping,
     links,
     maintenance,
+    migration,
     people,
     reports,
     search,
@@ -166,12 +165,12 @@ app.command("check", rich_help_panel=STORE)(maintenance.check)
 app.command("recover", rich_help_panel=STORE)(maintenance.recover)
 app.add_typer(archive.archive, name="archive", rich_help_panel=STORE)
 app.add_typer(archive.retention, name="retention", rich_help_panel=STORE)
-app.command("backup", rich_help_panel=STORE)(keeping.backup)
+app.command("backup", rich_help_panel=STORE)(backups.backup)
 app.add_typer(backups.app, name="backups", rich_help_panel=STORE)
-app.command("restore", rich_help_panel=STORE)(keeping.restore)
-app.command("copy", rich_help_panel=STORE)(keeping.copy)
-app.add_typer(exports.app, name="export", rich_help_panel=STORE)
-app.command("import", rich_help_panel=STORE)(exports.import_file)
+app.command("restore", rich_help_panel=STORE)(backups.restore)
+app.command("copy", rich_help_panel=STORE)(migration.copy)
+app.add_typer(migration.app, name="export", rich_help_panel=STORE)
+app.command("import", rich_help_panel=STORE)(migration.import_file)
 app.command("doctor", rich_help_panel=STORE)(doctor)
 app.add_typer(servers.jobs, name="jobs", rich_help_panel=STORE)
 app.add_typer(servers.nodes, name="nodes", rich_help_panel=STORE)

@@ -35,7 +35,7 @@ LAST_DEFAULT = 10
 log = logging.getLogger("parley.client")
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
+class TailOptions(Struct, frozen=True, kw_only=True):
     """Which part of a chat to show, and how."""
 
     start: int | None
@@ -101,7 +101,7 @@ class JsonView:
     def __init__(self, chat: Chat, user_id: str, events: bool) -> None:
         self.is_live = events
         self._chat = chat
-        self._own = Own(user_id)
+        self._own = OwnMessages(user_id)
         self._typing: list[str] = []
         self._printed: dict[int, MessageReceipts] = {}
 
@@ -144,7 +144,7 @@ class ScreenView:
 
     def __init__(self, chat: Chat, user_id: str, names: Names, screen: Screen) -> None:
         self._chat = chat
-        self._own = Own(user_id)
+        self._own = OwnMessages(user_id)
         self._names = names
         self._screen = screen
         self._is_coloured = not os.environ.get("NO_COLOR")
@@ -182,7 +182,7 @@ class ScreenView:
         return presence(others[0], await self._names.of(others[0].user_id))
 
 
-class Own:
+class OwnMessages:
     """The user's own last messages and their lines."""
 
     def __init__(self, user_id: str) -> None:
@@ -216,14 +216,14 @@ class ScreenLog(logging.Handler):
         self._screen.remark(f"parley: {record.getMessage()}")
 
 
-def tail(identity: Identity, chat: str, wanted: Wanted) -> None:
+def tail(identity: Identity, chat: str, wanted: TailOptions) -> None:
     # A program or a person may end it: in both cases revoke the session that was created for it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(_tail(identity, chat, wanted))
 
 
-async def _tail(identity: Identity, name: str, wanted: Wanted) -> None:
+async def _tail(identity: Identity, name: str, wanted: TailOptions) -> None:
     async with connect(identity.url, identity.token, ca=identity.ca) as client:
         me = await check_me(client.api, identity)
         chat = client.chat(await find_chat(client.api, me, name))
@@ -248,7 +248,7 @@ async def _tail(identity: Identity, name: str, wanted: Wanted) -> None:
             view.close()
 
 
-def _view(chat: Chat, user_id: str, names: Names, wanted: Wanted) -> View:
+def _view(chat: Chat, user_id: str, names: Names, wanted: TailOptions) -> View:
     if wanted.as_json:
         return JsonView(chat, user_id, wanted.events)
     if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":

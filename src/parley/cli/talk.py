@@ -92,6 +92,6 @@ def tail(
 
     if events and not json:
         raise typer.BadParameter("works only with --json", param_hint="--events")
-    wanted = follow.Wanted(start=start, last=last, once=once, as_json=json, events=events, read=read)
+    wanted = follow.TailOptions(start=start, last=last, once=once, as_json=json, events=events, read=read)
     with remote.identified(find_place(data, config), name, token, url, ca) as identity:
         follow.tail(identity, chat, wanted)

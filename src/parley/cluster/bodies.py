@@ -64,7 +64,7 @@ class SessionsEnded(Struct, frozen=True, tag="sessions_ended"):
 Notice = Joined | SessionsEnded
 
 
-class _Told(Struct, omit_defaults=True):
+class _OutcomeBody(Struct, omit_defaults=True):
     """One outcome: exactly one of the two is there."""
 
     appended: Appended | None = None
@@ -84,7 +84,7 @@ class BadBody(ValueError):
 
 pack = msgspec.msgpack.Encoder().encode
 _drafts = msgspec.msgpack.Decoder(list[Draft])
-_told = msgspec.msgpack.Decoder(list[_Told])
+_outcomes = msgspec.msgpack.Decoder(list[_OutcomeBody])
 _notices = msgspec.msgpack.Decoder(list[Notice])
 _news = msgspec.msgpack.Decoder(list[Persisted])
 
@@ -98,13 +98,16 @@ def read_drafts(body: bytes) -> list[Draft]:
 
 def pack_outcomes(outcomes: Sequence[Outcome]) -> bytes:
     return pack(
-        [_Told(refusal=told) if isinstance(told, Refusal) else _Told(appended=told) for told in outcomes]
+        [
+            _OutcomeBody(refusal=one) if isinstance(one, Refusal) else _OutcomeBody(appended=one)
+            for one in outcomes
+        ]
     )
 
 
 def read_outcomes(body: bytes, count: int) -> list[Outcome]:
     """The outcomes of so many drafts, in their order."""
-    told = _read(_told, body)
+    told = _read(_outcomes, body)
     if len(told) != count:
         raise BadBody(f"{count} drafts were answered by {len(told)} outcomes")
     return [one.outcome() for one in told]

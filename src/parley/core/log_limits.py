@@ -10,7 +10,7 @@ OTHERS = ""
 """The cause of all lines beyond the limit: a client that invents causes cannot fill the log."""
 
 
-class Silence(Struct):
+class SilencedCause(Struct):
     """Until when a cause is not logged again, and how many lines were left out."""
 
     until: float
@@ -21,7 +21,7 @@ class LineLimit:
     """Logs the first line of each cause, then at most one per interval, with the count of lines left out."""
 
     def __init__(self) -> None:
-        self._silences: dict[str, Silence] = {}
+        self._silences: dict[str, SilencedCause] = {}
 
     def admit(self, cause: str, now: float) -> dict[str, int] | None:
         """None: leave the line out. Otherwise its extra fields: `not_logged`, if any were left out."""
@@ -32,7 +32,7 @@ class LineLimit:
         if silence is not None and now < silence.until:
             silence.left_out += 1
             return None
-        self._silences[cause] = Silence(now + LINE_INTERVAL_SECONDS)
+        self._silences[cause] = SilencedCause(now + LINE_INTERVAL_SECONDS)
         return _counted(0 if silence is None else silence.left_out)
 
     def end(self, cause: str) -> dict[str, int] | None:

@@ -14,7 +14,7 @@ from parley import ids
 from parley.errors import BAD_REQUEST, TOO_LARGE, UNAUTHENTICATED, Refusal
 from parley.model import Draft, Kind
 from parley.wire import codes
-from parley.wire.codec import Codec, Misread, NotAFrame
+from parley.wire.codec import Codec, InvalidFrame, NotAFrame
 from parley.wire.codes import Close
 from parley.wire.frames import (
     AckPosition,
@@ -111,22 +111,22 @@ class ConnectionProtocol:
         self._codec = codec
         self.state = State.NEW
 
-    def receive(self, data: bytes | str) -> Request | Misread | Close:
+    def receive(self, data: bytes | str) -> Request | InvalidFrame | Close:
         """The request in a payload, or the error or close that answers it."""
         try:
             frame = self._codec.decode(data)
         except NotAFrame as error:
             self.state = State.CLOSED
             return Close(codes.NOT_A_FRAME.code, str(error))
-        if type(frame) is Misread:
+        if type(frame) is InvalidFrame:
             return frame
         row = READY_ROW if self.state is READY else TABLE[self.state]
         following = row.get(type(frame))
         if following is None:
-            return Misread(HELLO_ONCE if self.state is READY else HELLO_FIRST, frame.id)
+            return InvalidFrame(HELLO_ONCE if self.state is READY else HELLO_FIRST, frame.id)
         refusal = check_fields(frame)
         if refusal is not None:
-            return Misread(refusal, frame.id)
+            return InvalidFrame(refusal, frame.id)
         self.state = following
         return frame
 

@@ -12,7 +12,7 @@ import structlog
 from parley import ids
 from parley.clock import Clock, from_iso, iso
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_crash, is_too_old
-from parley.delivery.ports import Channel, Parcel, Source
+from parley.delivery.ports import Channel, Delivery, Source
 from parley.errors import StoreError
 from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, with_events
 from parley.store.ports import Log
@@ -52,7 +52,7 @@ class Attempts:
                 return None
             if not is_replay and is_too_old(created_ms, self._clock(), self._policy):
                 return DeliveryFailure(Fault.TOO_OLD, f"from {entry.created_at}")
-            return await self._channel.attempt(Parcel(recipient, entry, wire, event_id_of(entry)))
+            return await self._channel.attempt(Delivery(recipient, entry, wire, event_id_of(entry)))
         except StoreError:
             raise
         except Exception as error:

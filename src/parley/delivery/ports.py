@@ -26,7 +26,7 @@ class DeliveryKind(Struct, frozen=True):
     collapses: bool = False
 
 
-class Parcel(Struct, frozen=True):
+class Delivery(Struct, frozen=True):
     """One entry for one recipient. `event_id` is the same in every attempt and every replay."""
 
     recipient: str
@@ -50,7 +50,7 @@ class Channel(Protocol):
         """Whether this recipient wants this entry. One that it does not want counts as delivered."""
         ...
 
-    async def attempt(self, parcel: Parcel) -> DeliveryFailure | None:
+    async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
         """Try once, within a bounded time. None: the recipient has it. An error that is raised is a crash."""
         ...
 

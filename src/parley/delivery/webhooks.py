@@ -16,7 +16,7 @@ from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.attempts import time_of
 from parley.delivery.events import EVENT_KINDS, chat_of
 from parley.delivery.guarded_http import GuardedHttp, Resolve, resolve_by_system
-from parley.delivery.ports import DeliveryKind, Parcel
+from parley.delivery.ports import Delivery, DeliveryKind
 from parley.model import Persisted
 from parley.store.delivery.ports import Webhooks
 from parley.store.delivery.rows import Webhook
@@ -85,21 +85,21 @@ class WebhookChannel:
             return False
         return from_iso(entry.created_at) >= hook.created_ms
 
-    async def attempt(self, parcel: Parcel) -> DeliveryFailure | None:
-        hook = await self._hook(parcel.recipient)
+    async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
+        hook = await self._hook(delivery.recipient)
         if hook is None:
             return DeliveryFailure(Fault.NO_RECIPIENT)
-        entry = parcel.entry
-        data = Raw(parcel.wire if entry.kind in LOG_EVENTS else entry.content.encode())
+        entry = delivery.entry
+        data = Raw(delivery.wire if entry.kind in LOG_EVENTS else entry.content.encode())
         event = WebhookEvent(
-            parcel.event_id, EVENTS[entry.kind], entry.created_at, entry.chat_id or None, data
+            delivery.event_id, EVENTS[entry.kind], entry.created_at, entry.chat_id or None, data
         )
         body = msgspec.json.encode(event)
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "Parley",
             SIGNATURE: signature(hook.secret, body, self._clock()),
-            EVENT_ID: parcel.event_id,
+            EVENT_ID: delivery.event_id,
         }
         answer = await self._http.post(hook.url, body, headers)
         return answer if isinstance(answer, DeliveryFailure) else judge(answer.status)

@@ -53,7 +53,7 @@ from parley.gateway.subscribers import LiveChat
 from parley.gateway.turns import CONNECT_SECONDS, SLICE_SECONDS, LoopShare
 from parley.model import Draft, Outcome, Scope
 from parley.wire import codes, frames, limits
-from parley.wire.codec import Codec, Misread
+from parley.wire.codec import Codec, InvalidFrame
 from parley.wire.codes import Close
 from parley.wire.frames import RequestId, ServerFrame, answer_to, refused
 
@@ -373,13 +373,13 @@ class Connection:
                 return self._wait_for_room()
         elif isinstance(request, Close):
             self.close(request)
-        elif isinstance(request, Misread):
+        elif isinstance(request, InvalidFrame):
             self._refuse(request.refusal, request.request_id)
         elif type(request) is not frames.AckPosition or not self._ack_at_once(request):
             return self._perform(request)
         return None
 
-    def _is_within_rate(self, request: frames.Request | Misread | Close | None) -> bool:
+    def _is_within_rate(self, request: frames.Request | InvalidFrame | Close | None) -> bool:
         """A frame that is too fast is refused; a client that goes on like that is closed. None: a ping."""
         services, now_ms = self._services, self._services.clock()
         wait_ms = services.frame_rate.take(self._rate_key, now_ms)
@@ -392,16 +392,16 @@ class Connection:
             self.close(request)
             return False
         if request is not None:
-            request_id = request.request_id if isinstance(request, Misread) else request.id
+            request_id = request.request_id if isinstance(request, InvalidFrame) else request.id
             self._refuse(RATE_LIMITED.after(wait_ms), request_id)
         self._refused_frames += 1
         if self._refused_frames > REFUSED_FRAMES_MAX:
             self.close(codes.TOO_FAST)
         return False
 
-    def _is_in_scope(self, request: frames.Request | Misread | Close) -> bool:
+    def _is_in_scope(self, request: frames.Request | InvalidFrame | Close) -> bool:
         """Whether an API token allows this frame; one that it does not allow is refused."""
-        if isinstance(request, Misread | Close) or self._scopes is None:
+        if isinstance(request, InvalidFrame | Close) or self._scopes is None:
             return True
         refusal = check_frame(self._scopes, request)
         if refusal is not None:

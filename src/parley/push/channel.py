@@ -28,7 +28,7 @@ from parley.core.notifications import (
     wanted,
 )
 from parley.core.retry import DeliveryFailure, Fault
-from parley.delivery.ports import DeliveryKind, Parcel
+from parley.delivery.ports import Delivery, DeliveryKind
 from parley.ephemeral.ports import Registry
 from parley.model import AccountState, Fanout, Kind, Persisted, QuietHours, User
 from parley.people.caches import ReadCache
@@ -178,8 +178,8 @@ class PushChannel:
             return False
         return not await self._has_blocked(user_id, entry.sender_id)
 
-    async def attempt(self, parcel: Parcel) -> DeliveryFailure | None:
-        device, entry = await self._device(parcel.recipient), parcel.entry
+    async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
+        device, entry = await self._device(delivery.recipient), delivery.entry
         if device is None:
             return None  # it was removed meanwhile: nothing is owed any more
         place = (entry.chat_id, entry.sequence, device.user_id, device.device_id)
@@ -197,7 +197,7 @@ class PushChannel:
         if provider is None:
             return DeliveryFailure(Fault.UNAUTHORIZED, f"{device.provider.value} is not configured")
         is_repeated = known is not None and known.outcome is RingOutcome.RINGING
-        notification = await self._notification(device, parcel, is_repeated)
+        notification = await self._notification(device, delivery, is_repeated)
         await self._note(device, entry, RingOutcome.RINGING, "", counts=False)
         return await self._settle(device, entry, await provider.send(device, notification))
 
@@ -283,10 +283,10 @@ class PushChannel:
 
     # What it says
 
-    async def _notification(self, device: PushDevice, parcel: Parcel, is_repeated: bool) -> Notification:
-        entry = parcel.entry
+    async def _notification(self, device: PushDevice, delivery: Delivery, is_repeated: bool) -> Notification:
+        entry = delivery.entry
         return Notification(
-            event_id=parcel.event_id,
+            event_id=delivery.event_id,
             collapse_id=collapse_id_of(entry.chat_id),
             chat_id=entry.chat_id,
             message_id=entry.message_id,

@@ -52,8 +52,8 @@ def faults_from(environment: Mapping[str, str]) -> Faults | None:
         name.strip(): float(share) for name, _, share in (part.partition(":") for part in text.split(","))
     }
     seed, late_ms = int(shares.pop("seed", 0)), shares.pop("late_ms", 0.0)
-    dice = Dice(shares, seed)
-    return Late(dice, late_ms / 1000) if late_ms else dice
+    faults = RandomFaults(shares, seed)
+    return SlowResponses(faults, late_ms / 1000) if late_ms else faults
 
 
 async def throttle(operation: str, request: Request, send: Send) -> Response:
@@ -108,7 +108,7 @@ def _refusal(code: str, message: str, **more: Any) -> Response:
     return Response(400, {"__type": f"com.amazonaws.dynamodb.v20120810#{code}", "message": message, **more})
 
 
-class Dice:
+class RandomFaults:
     """Random faults; the same seed and the same requests get the same ones."""
 
     def __init__(self, shares: Mapping[str, float], seed: int = 0) -> None:
@@ -119,7 +119,7 @@ class Dice:
             )
         self._shares = shares
         self._random = Random(seed)
-        self._tearing = Tearing(self._random)
+        self._torn_pages = TornPages(self._random)
         self._faults: dict[str, Fault] = {
             "throttle": throttle,
             "transact_conflict": conflict,
@@ -127,7 +127,7 @@ class Dice:
             "timeout_not_done": timeout_not_done,
             "server_error": self._server_error,
             "unprocessed": unprocessed,
-            "torn_page": self._tearing.tear,
+            "torn_page": self._torn_pages.tear,
         }
 
     def __call__(self, operation: str, request: Request) -> Fault | None:
@@ -135,7 +135,7 @@ class Dice:
             if operation in REACH[name] and self._random.random() < share:
                 return self._faults[name]
         is_watched = operation == "TransactWriteItems" and "torn_page" in self._shares
-        return self._tearing.watch if is_watched else None
+        return self._torn_pages.watch if is_watched else None
 
     async def _server_error(self, operation: str, request: Request, send: Send) -> Response:
         is_done = self._random.random() < 0.5
@@ -143,7 +143,7 @@ class Dice:
         return await fault(operation, request, send)
 
 
-class Late:
+class SlowResponses:
     """A slow store: every response takes this many seconds longer."""
 
     def __init__(self, others: Faults, seconds: float) -> None:
@@ -168,7 +168,7 @@ Added = list[dict[str, Any]]
 """The items that a transaction adds."""
 
 
-class Tearing:
+class TornPages:
     """Makes reads read-committed: while a transaction runs, a page may have a part of its items."""
 
     def __init__(self, random: Random) -> None:

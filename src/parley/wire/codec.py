@@ -2,7 +2,7 @@
 
 An entry is stored as the JSON it travels as, so the JSON codec embeds it untouched; MessagePack
 transcodes it.
-For any input, a server's codec raises only `NotAFrame`; an object with invalid fields is a `Misread` value. A
+For any input, a server's codec raises only `NotAFrame`; an object with invalid fields is an `InvalidFrame`. A
 client skips frames of a type that it does not know (`None`), so that a newer server can serve older clients.
 """
 
@@ -38,7 +38,7 @@ class NotAFrame(Exception):
 
 
 @final
-class Misread(Struct, frozen=True):
+class InvalidFrame(Struct, frozen=True):
     """An object that is not a valid request, with the refusal that its sender gets."""
 
     refusal: Refusal
@@ -54,7 +54,7 @@ class Codec(Protocol):
     protocol: str
     binary: bool
 
-    def decode(self, data: bytes | str) -> Request | Misread:
+    def decode(self, data: bytes | str) -> Request | InvalidFrame:
         """The request in a frame. NotAFrame if it is not an object."""
         ...
 
@@ -76,11 +76,11 @@ class JsonCodec:
         self._requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
         self.encode = msgspec.json.Encoder().encode
 
-    def decode(self, data: bytes | str) -> Request | Misread:
+    def decode(self, data: bytes | str) -> Request | InvalidFrame:
         try:
             return self._requests.decode(data)
         except MALFORMED as error:
-            return _misread(self._envelope(data), error)
+            return _invalid_frame(self._envelope(data), error)
 
     @staticmethod
     def _envelope(data: bytes | str) -> object:
@@ -102,13 +102,13 @@ class MsgpackCodec:
         self._requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
         self.encode = msgspec.msgpack.Encoder().encode
 
-    def decode(self, data: bytes | str) -> Request | Misread:
+    def decode(self, data: bytes | str) -> Request | InvalidFrame:
         if isinstance(data, str):
             raise NotAFrame("this connection speaks MessagePack in binary frames")
         try:
             return self._requests.decode(data)
         except MALFORMED as error:
-            return _misread(self._envelope(data), error)
+            return _invalid_frame(self._envelope(data), error)
 
     @staticmethod
     def _envelope(data: bytes) -> object:
@@ -126,7 +126,7 @@ MSGPACK = MsgpackCodec()
 CODECS: dict[str, Codec] = {JSON_PROTOCOL: JSON, MSGPACK_PROTOCOL: MSGPACK}
 
 
-def _misread(parsed: object, error: Exception) -> Misread:
+def _invalid_frame(parsed: object, error: Exception) -> InvalidFrame:
     """What is wrong with an object that is not a request; NotAFrame when it is not an object."""
     if not isinstance(parsed, dict):
         raise NotAFrame("a frame is one object with a type")
@@ -139,8 +139,8 @@ def _misread(parsed: object, error: Exception) -> Misread:
     request_id = number if known else None
     kind = parsed.get("type")
     if not isinstance(kind, str) or kind not in KNOWN_TYPES:
-        return Misread(UNKNOWN_TYPE.because(f"there is no frame of type {_shown(kind)}"), request_id)
-    return Misread(BAD_REQUEST.because(str(error)), request_id)
+        return InvalidFrame(UNKNOWN_TYPE.because(f"there is no frame of type {_shown(kind)}"), request_id)
+    return InvalidFrame(BAD_REQUEST.because(str(error)), request_id)
 
 
 def _whole_number(digits: str) -> int | float:

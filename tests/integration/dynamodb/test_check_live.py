@@ -9,7 +9,7 @@ from parley.dynamodb import Dynamo
 from parley.model import Action, Change, ChatType, Draft, Kind, Session, StoredChat, User
 from parley.store.dynamodb.schema import create_tables
 from parley.store.dynamodb.store import DynamoStore
-from parley.testing.dynamodb_faults import Dice
+from parley.testing.dynamodb_faults import RandomFaults
 from tests.integration.dynamodb.filled import BEGINNING, REGION, check, open_store
 from tests.integration.small_world import message
 from tests.services import dynamodb_endpoint, fresh_prefix
@@ -23,7 +23,7 @@ PEOPLE = [f"user_{number}" for number in range(4)]
 @pytest.mark.parametrize("two_phase", [False, True])
 async def test_a_store_at_work_looks_whole(two_phase: bool, seed: int) -> None:
     """While people write, join, leave, log in and make chats, and pages are torn, every check is clean."""
-    faults = Dice({"torn_page": 0.7}, seed=seed)
+    faults = RandomFaults({"torn_page": 0.7}, seed=seed)
     endpoint = await asyncio.to_thread(dynamodb_endpoint)
     dynamo = Dynamo(endpoint, REGION, prefix=fresh_prefix(), faults=faults)
     await dynamo.open()

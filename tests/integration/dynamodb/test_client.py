@@ -18,7 +18,7 @@ from parley.dynamodb import (
 from parley.errors import OutcomeUnknown, StoreUnavailable
 from parley.store.dynamodb.schema import Table
 from parley.testing.dynamodb_faults import (
-    Dice,
+    RandomFaults,
     conflict,
     throttle,
     timeout_done,
@@ -228,7 +228,7 @@ async def test_a_batch_gets_through_in_parts(open_dynamo: OpenDynamo) -> None:
 @pytest.mark.timeout(120)
 async def test_a_counter_counts_through_every_fault(open_dynamo: OpenDynamo, prefix: str) -> None:
     """Writers that resend what is open with its token count exactly, whatever DynamoDB throws at them."""
-    dice = Dice(
+    dice = RandomFaults(
         {
             "throttle": 0.1,
             "transact_conflict": 0.2,

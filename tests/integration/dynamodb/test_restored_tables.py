@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.app.keeping import copy_side
+from parley.app.migration import copy_side
 from parley.clock import wall_clock
 from parley.config import Config, load
 from parley.core.sync import decide_start

@@ -18,7 +18,7 @@ from parley.core.client_address import parse_networks
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.attempts import event_id_of
 from parley.delivery.guarded_http import resolve_by_system
-from parley.delivery.ports import Parcel
+from parley.delivery.ports import Delivery
 from parley.delivery.webhooks import WebhookChannel
 from parley.model import Persisted
 from parley.store.delivery.rows import Webhook
@@ -40,7 +40,7 @@ ENTRY = Entry(
     created_at=iso(START_MS),
     server_timestamp=iso(START_MS),
 )
-PARCEL = Parcel("wh_1", ENTRY, msgspec.json.encode(ENTRY), event_id_of(ENTRY))
+DELIVERY = Delivery("wh_1", ENTRY, msgspec.json.encode(ENTRY), event_id_of(ENTRY))
 
 
 class Receiver:
@@ -96,7 +96,7 @@ async def channel_to(url: str, allowed: Any = LOOPBACK, resolve: Any = resolve_b
 async def test_a_delivery_is_signed_and_carries_the_entry() -> None:
     """A receiver that knows the secret verifies it as the protocol says."""
     async with receiving() as receiver, channel_to(f"http://127.0.0.1:{receiver.port}/hook") as channel:
-        assert await channel.attempt(PARCEL) is None
+        assert await channel.attempt(DELIVERY) is None
     ((headers, body),) = receiver.got
     stamp, _, signed = headers["Parley-Signature"].partition(",")
     assert stamp == f"t={START_MS // 1000}"
@@ -130,7 +130,7 @@ async def test_the_answer_decides(status: int, fault: Fault | None) -> None:
     """2xx is delivered; busy and broken may recover; the rest is refused."""
     async with receiving() as receiver, channel_to(f"http://127.0.0.1:{receiver.port}/") as channel:
         receiver.status = status
-        failure = await channel.attempt(PARCEL)
+        failure = await channel.attempt(DELIVERY)
         assert (failure and failure.fault) == fault
 
 
@@ -139,7 +139,7 @@ async def test_nobody_listens() -> None:
     async with receiving() as receiver:
         port = receiver.port
     async with channel_to(f"http://127.0.0.1:{port}/") as channel:
-        assert (await channel.attempt(PARCEL)).fault is Fault.UNREACHABLE
+        assert (await channel.attempt(DELIVERY)).fault is Fault.UNREACHABLE
 
 
 async def test_a_redirect_is_not_followed() -> None:
@@ -147,7 +147,7 @@ async def test_a_redirect_is_not_followed() -> None:
     async with receiving() as inside, receiving() as receiver:
         receiver.status, receiver.location = 307, f"http://127.0.0.1:{inside.port}/secret"
         async with channel_to(f"http://127.0.0.1:{receiver.port}/") as channel:
-            failure = await channel.attempt(PARCEL)
+            failure = await channel.attempt(DELIVERY)
         assert (len(receiver.got), inside.got) == (1, [])
         assert failure.fault is Fault.REFUSED
 
@@ -160,7 +160,7 @@ async def test_the_own_machine_is_out_of_reach(scheme: str, host: str) -> None:
     """By address, by name, mapped, and in the spellings that a resolver understands."""
     async with receiving() as receiver:
         async with channel_to(f"{scheme}://{host}:{receiver.port}/", allowed=()) as channel:
-            failure: DeliveryFailure = await channel.attempt(PARCEL)
+            failure: DeliveryFailure = await channel.attempt(DELIVERY)
         assert failure.fault in (Fault.FORBIDDEN_ADDRESS, Fault.MALFORMED)
         assert receiver.got == []
 
@@ -180,7 +180,7 @@ async def test_a_name_that_changes_its_answer() -> None:
             connector = channel._http._session("https").connector
             found = await connector._resolver.resolve("rebind.example", receiver.port)
             assert [result["host"] for result in found] == ["93.184.216.34"]
-            assert (await channel.attempt(PARCEL)).fault is Fault.FORBIDDEN_ADDRESS
+            assert (await channel.attempt(DELIVERY)).fault is Fault.FORBIDDEN_ADDRESS
         assert receiver.got == []
 
 
@@ -191,7 +191,7 @@ async def test_one_bad_address_among_good_ones() -> None:
         return ["93.184.216.34", "10.0.0.1"]
 
     async with channel_to("https://mixed.example/", allowed=(), resolve=resolve) as channel:
-        assert (await channel.attempt(PARCEL)).fault is Fault.FORBIDDEN_ADDRESS
+        assert (await channel.attempt(DELIVERY)).fault is Fault.FORBIDDEN_ADDRESS
 
 
 async def test_a_webhook_wants_its_events_since_it_was_added() -> None:

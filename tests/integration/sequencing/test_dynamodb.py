@@ -12,7 +12,7 @@ from parley.errors import StoreUnavailable
 from parley.sequencing.dynamodb import DynamoAllocator
 from parley.store.dynamodb.schema import COUNTERS
 from parley.testing.dynamodb_faults import (
-    Dice,
+    RandomFaults,
     conflict,
     server_error_done,
     server_error_not_done,
@@ -63,7 +63,7 @@ async def test_a_fault_costs_numbers_at_most(fault: Fault, expected: int) -> Non
 async def test_faults_by_chance_never_give_a_number_twice() -> None:
     """Under every fault at once, concurrent callers get distinct numbers, in blocks of their own."""
     shares = {"throttle": 0.1, "timeout_done": 0.15, "timeout_not_done": 0.1, "server_error": 0.15}
-    async with counters(Dice(shares, seed=3)) as (allocator, _):
+    async with counters(RandomFaults(shares, seed=3)) as (allocator, _):
         chat = new_chat()
         await allocator.create(chat)
         lasts = await asyncio.gather(*(allocator.allocate(chat, 3, 0) for _ in range(40)))

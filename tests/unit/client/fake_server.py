@@ -13,7 +13,7 @@ from parley.client import Timing
 from parley.errors import Refusal
 from parley.model import ChatType, MemberCursor, ReadReceipts, Role
 from parley.wire.bodies import ChatInfo, ChatMarks, MemberInfo, MemberList, SessionInfo, SessionList
-from parley.wire.codec import CODECS, JSON_PROTOCOL, MSGPACK, Codec, Misread
+from parley.wire.codec import CODECS, JSON_PROTOCOL, MSGPACK, Codec, InvalidFrame
 from parley.wire.codes import UNAUTHENTICATED, Close
 from parley.wire.frames import Hello, MessageBatch, Messages, ReadReceipt, SendMessage, ServerFrames, refused
 from tests.unit.client.model_server import TIME, ModelServer
@@ -84,7 +84,7 @@ class FakeServer:
         try:
             async for message in response:
                 request_frame = codec.decode(message.data)
-                assert not isinstance(request_frame, Misread), request_frame
+                assert not isinstance(request_frame, InvalidFrame), request_frame
                 await self._receive(socket, request_frame)
         finally:
             self.sockets.discard(socket)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from parley.core.session import TABLE, ConnectionProtocol, State
 from parley.wire import codes
-from parley.wire.codec import CODECS, JSON, MSGPACK, Misread
+from parley.wire.codec import CODECS, JSON, MSGPACK, InvalidFrame
 from parley.wire.codes import Close
 from parley.wire.frames import Hello, Request
 from tests.unit.wire.hostile import as_json, mutated_objects, plain_values
@@ -42,7 +42,7 @@ def test_each_frame_in_each_state(state: State, kind: type[Any]) -> None:
         assert answer == ONE_OF_EACH[kind]
         assert session.state is (State.GREETED if kind is Hello else State.READY)
     else:
-        assert isinstance(answer, Misread)
+        assert isinstance(answer, InvalidFrame)
         assert answer.request_id == ONE_OF_EACH[kind].id
         assert session.state is state
 
@@ -51,7 +51,7 @@ def test_each_frame_in_each_state(state: State, kind: type[Any]) -> None:
 def test_nothing_comes_before_hello(kind: type[Any]) -> None:
     """Before hello every other frame is refused as unauthenticated and the session stays new."""
     answer = session_in(State.NEW).receive(msgspec.json.encode(ONE_OF_EACH[kind]))
-    assert isinstance(answer, Misread)
+    assert isinstance(answer, InvalidFrame)
     assert answer.refusal.code == "unauthenticated"
 
 
@@ -59,7 +59,7 @@ def test_hello_is_said_once() -> None:
     """A second hello is a bad request and changes nothing."""
     session = session_in(State.READY)
     answer = session.receive(msgspec.json.encode(ONE_OF_EACH[Hello]))
-    assert isinstance(answer, Misread)
+    assert isinstance(answer, InvalidFrame)
     assert (answer.refusal.code, session.state) == ("bad_request", State.READY)
 
 
@@ -85,7 +85,7 @@ def test_a_misreading_changes_no_state(state: State) -> None:
     """An unknown type is refused and the session goes on where it was."""
     session = session_in(state)
     answer = session.receive('{"type":"nonsense","id":4}')
-    assert isinstance(answer, Misread)
+    assert isinstance(answer, InvalidFrame)
     assert (answer.request_id, session.state) == (4, state)
 
 
@@ -108,7 +108,7 @@ def test_a_session_never_raises(state: State, payloads: list[bytes | str]) -> No
         session = ConnectionProtocol(codec)
         session.state = state
         for payload in payloads:
-            assert isinstance(session.receive(payload), Request | Misread | Close)
+            assert isinstance(session.receive(payload), Request | InvalidFrame | Close)
 
 
 def test_a_text_frame_on_a_binary_connection_closes() -> None:

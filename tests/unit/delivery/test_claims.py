@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from parley.core.retry import DeliveryFailure
-from parley.delivery.ports import Parcel
+from parley.delivery.ports import Delivery
 from parley.delivery.worker import CLAIM_MS, DELIVERIES_PER_COMMIT
 from parley.errors import StoreUnavailable
 from parley.store.delivery.rows import DeliveryEvent, Lane, LaneClaim, LetterStatus, Selection
@@ -65,9 +65,9 @@ async def live_until_killed(world: DeliveryWorld, seconds: float = 60) -> bool:
     died = asyncio.Event()
     usual = world.channel.answer
 
-    async def answer(parcel: Parcel) -> DeliveryFailure | None:
+    async def answer(delivery: Delivery) -> DeliveryFailure | None:
         try:
-            return await usual(parcel)
+            return await usual(delivery)
         except DeadProcess:
             severed.is_dead = True
             died.set()
@@ -89,10 +89,10 @@ async def live_until_killed(world: DeliveryWorld, seconds: float = 60) -> bool:
 async def killing(world: DeliveryWorld, *contents: str) -> AsyncIterator[None]:
     """These messages kill every process that delivers them."""
 
-    async def answer(parcel: Parcel) -> DeliveryFailure | None:
-        if parcel.entry.content in contents:
+    async def answer(delivery: Delivery) -> DeliveryFailure | None:
+        if delivery.entry.content in contents:
             raise DeadProcess
-        return await world.channel.take(parcel)
+        return await world.channel.take(delivery)
 
     world.channel.answer = answer
     yield
@@ -132,9 +132,9 @@ def test_a_busy_recipient_does_not_make_each_lane_a_look() -> None:
             looks += 1
             return await due(prefix, now_ms, limit, besides)
 
-        async def slowly(parcel: Parcel) -> DeliveryFailure | None:
+        async def slowly(delivery: Delivery) -> DeliveryFailure | None:
             await asyncio.sleep(0.1)
-            return await world.channel.take(parcel)
+            return await world.channel.take(delivery)
 
         world.store.deliveries.lanes.due = counted  # type: ignore[method-assign]
         world.channel.answer = slowly
@@ -183,12 +183,12 @@ def test_those_who_were_under_way_beside_poison_are_not_blamed() -> None:
             await asyncio.sleep(0)
             usual = world.channel.answer
 
-            async def slowly(parcel: Parcel) -> DeliveryFailure | None:
-                if parcel.entry.content != "poison":
+            async def slowly(delivery: Delivery) -> DeliveryFailure | None:
+                if delivery.entry.content != "poison":
                     await asyncio.sleep(1)
                 else:
                     await asyncio.sleep(0.5)
-                return await usual(parcel)
+                return await usual(delivery)
 
             world.channel.answer = slowly
             assert await live_until_killed(world)
@@ -196,7 +196,7 @@ def test_those_who_were_under_way_beside_poison_are_not_blamed() -> None:
             assert await live_until_killed(world)
             assert not await live_until_killed(world)
         assert [(letter.error, letter.chat_id) for letter in await world.letters()] == [("poison", chats[7])]
-        assert {parcel.entry.content for parcel in world.channel.got} == {
+        assert {delivery.entry.content for delivery in world.channel.got} == {
             f"{number}" for number in range(12) if number != 7
         }
 
@@ -271,9 +271,9 @@ def test_another_worker_goes_on_where_one_died() -> None:
         severed = Severed(world)
         first._lanes = severed  # type: ignore[assignment]
 
-        async def hang(parcel: Parcel) -> DeliveryFailure | None:
-            await world.channel.take(parcel)
-            if parcel.entry.content == "b":
+        async def hang(delivery: Delivery) -> DeliveryFailure | None:
+            await world.channel.take(delivery)
+            if delivery.entry.content == "b":
                 severed.is_dead = True
                 await asyncio.Event().wait()
             return None
@@ -292,7 +292,7 @@ def test_another_worker_goes_on_where_one_died() -> None:
             assert world.channel.contents() == ["a", "b"]
             await asyncio.sleep(5)
         assert world.channel.contents() == ["a", "b", "a", "b", "c"]
-        assert len({parcel.event_id for parcel in world.channel.got}) == 3
+        assert len({delivery.event_id for delivery in world.channel.got}) == 3
 
     play(scenario)
 
@@ -325,9 +325,9 @@ def test_a_worker_that_was_paused_stops_when_it_wakes() -> None:
         chat_id = await world.chat()
         paused = asyncio.Event()
 
-        async def pause_at_b(parcel: Parcel) -> DeliveryFailure | None:
-            await world.channel.take(parcel)
-            if parcel.entry.content == "b" and not paused.is_set():
+        async def pause_at_b(delivery: Delivery) -> DeliveryFailure | None:
+            await world.channel.take(delivery)
+            if delivery.entry.content == "b" and not paused.is_set():
                 paused.set()
                 await asyncio.sleep(CLAIM_SECONDS + 10)
             return None
@@ -352,9 +352,9 @@ def test_a_slow_lane_keeps_its_claim() -> None:
     """Attempts that take long renew it: nothing is delivered twice."""
 
     async def scenario(world: DeliveryWorld) -> None:
-        async def slowly(parcel: Parcel) -> DeliveryFailure | None:
+        async def slowly(delivery: Delivery) -> DeliveryFailure | None:
             await asyncio.sleep(9)
-            return await world.channel.take(parcel)
+            return await world.channel.take(delivery)
 
         world.channel.answer = slowly
         chat_id = await world.chat()

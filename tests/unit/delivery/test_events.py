@@ -88,7 +88,7 @@ def test_a_receipt_is_told_once_with_the_newest_position() -> None:
         ]
         assert told(world)[-3] == ("receipt.read", {"user_id": "user_1", "up_to_sequence": 9})
         assert len(told(world)) <= 4, "not one for each position"
-        assert len({parcel.event_id for parcel in world.channel.got}) == len(told(world))
+        assert len({delivery.event_id for delivery in world.channel.got}) == len(told(world))
         assert await world.letters() == []
 
     play(scenario)
@@ -100,7 +100,7 @@ def test_a_receipt_that_cannot_be_told_is_a_dead_letter() -> None:
     async def scenario(world: DeliveryWorld) -> None:
         outbox = await with_outbox(world)
         tried: list[str] = []
-        away(world.channel, lambda parcel: not tried.append(parcel.event_id))  # type: ignore[func-returns-value]
+        away(world.channel, lambda delivery: not tried.append(delivery.event_id))  # type: ignore[func-returns-value]
         async with world.working():
             outbox.receipt(receipt(ReceiptKind.READ, 3))
             await asyncio.sleep(60)

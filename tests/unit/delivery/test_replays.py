@@ -4,7 +4,7 @@ import asyncio
 
 from parley.clock import MS_PER_DAY
 from parley.core.retry import DeliveryFailure, Fault
-from parley.delivery.ports import Parcel
+from parley.delivery.ports import Delivery
 from parley.delivery.replays import REPLAYS_PER_SECOND_MAX
 from parley.store.delivery.rows import DeliveryEvent, LetterStatus, Selection
 from tests.unit.delivery.world import ALL, DeliveryWorld, away, play
@@ -15,7 +15,7 @@ ASKED = DeliveryEvent(0, "replay", actor="user_1")
 async def all_dead(world: DeliveryWorld, chats: int, messages: int) -> list[str]:
     """So many chats with so many messages each, every one a dead letter; then the cause is fixed."""
 
-    async def refuse(parcel: Parcel) -> DeliveryFailure | None:
+    async def refuse(delivery: Delivery) -> DeliveryFailure | None:
         return DeliveryFailure(Fault.REFUSED)
 
     world.channel.answer = refuse
@@ -48,7 +48,7 @@ def test_five_thousand_come_back_once_and_in_order() -> None:
         for chat_id in chats:
             got = [p.entry.content for p in world.channel.got if p.entry.chat_id == chat_id]
             assert got == [f"{n}" for n in range(500)]
-        assert len({parcel.event_id for parcel in world.channel.got}) == 5_000
+        assert len({delivery.event_id for delivery in world.channel.got}) == 5_000
         assert {letter.status for letter in await world.letters()} == {LetterStatus.REPLAYED}
 
     play(scenario)
@@ -75,7 +75,7 @@ def test_only_the_selection_is_replayed() -> None:
         await queue(world, Selection(chat_id=second))
         async with world.working():
             await asyncio.sleep(10)
-        assert {parcel.entry.chat_id for parcel in world.channel.got} == {second}
+        assert {delivery.entry.chat_id for delivery in world.channel.got} == {second}
         pending = await world.letters(Selection(status=LetterStatus.PENDING))
         assert [letter.chat_id for letter in pending] == [first, first]
 
@@ -105,11 +105,11 @@ def test_a_recipient_that_is_away_does_not_delay_the_replays_of_others() -> None
         world.channel.names = ["wh_1", "wh_2"]
         await all_dead(world, 40, 1)
 
-        async def hang(parcel: Parcel) -> DeliveryFailure | None:
-            if parcel.recipient == "wh_1":
+        async def hang(delivery: Delivery) -> DeliveryFailure | None:
+            if delivery.recipient == "wh_1":
                 await asyncio.sleep(10)
                 return DeliveryFailure(Fault.TIMEOUT)
-            return await world.channel.take(parcel)
+            return await world.channel.take(delivery)
 
         world.channel.answer = hang
         await queue(world)
@@ -144,9 +144,9 @@ def test_a_kill_in_the_midst_of_a_replay_loses_nothing() -> None:
     async def scenario(world: DeliveryWorld) -> None:
         await all_dead(world, 1, 3)
 
-        async def take_and_hang(parcel: Parcel) -> DeliveryFailure | None:
-            await world.channel.take(parcel)
-            if parcel.entry.content == "1":
+        async def take_and_hang(delivery: Delivery) -> DeliveryFailure | None:
+            await world.channel.take(delivery)
+            if delivery.entry.content == "1":
                 await asyncio.Event().wait()
             return None
 

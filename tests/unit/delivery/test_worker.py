@@ -4,7 +4,7 @@ import asyncio
 
 from parley.clock import MS_PER_DAY
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
-from parley.delivery.ports import Parcel
+from parley.delivery.ports import Delivery
 from parley.delivery.worker import LANES_PER_RECIPIENT_MAX
 from parley.store.delivery.rows import LetterStatus
 from tests.harness.clock import START_MS
@@ -64,9 +64,9 @@ def test_a_retried_message_is_not_overtaken_and_others_go_on() -> None:
         first, second = await world.chat(), await world.chat()
         away(
             world.channel,
-            lambda parcel: (
-                parcel.recipient == HOOK
-                and parcel.entry.chat_id == first
+            lambda delivery: (
+                delivery.recipient == HOOK
+                and delivery.entry.chat_id == first
                 and world.clock() < START_MS + 2_000
             ),
         )
@@ -87,7 +87,7 @@ def test_after_its_last_retry_a_message_lets_the_next_one_pass() -> None:
     """Only the message in front is a dead letter; the next one has all its retries."""
 
     async def scenario(world: DeliveryWorld) -> None:
-        away(world.channel, lambda parcel: parcel.entry.content == "b")
+        away(world.channel, lambda delivery: delivery.entry.content == "b")
         chat_id = await world.chat()
         async with world.working():
             await world.say(chat_id, "a", "b", "c")
@@ -102,10 +102,10 @@ def test_a_permanent_failure_is_not_retried() -> None:
     """One attempt, and the rest goes on at once."""
 
     async def scenario(world: DeliveryWorld) -> None:
-        async def refuse_b(parcel: Parcel) -> DeliveryFailure | None:
-            if parcel.entry.content == "b":
+        async def refuse_b(delivery: Delivery) -> DeliveryFailure | None:
+            if delivery.entry.content == "b":
                 return DeliveryFailure(Fault.REFUSED, "400")
-            return await world.channel.take(parcel)
+            return await world.channel.take(delivery)
 
         world.channel.answer = refuse_b
         chat_id = await world.chat()
@@ -141,9 +141,9 @@ def test_a_kill_between_delivery_and_commit_repeats_the_same_event() -> None:
     """The receiver sees the same event id again; by first sight the order is that of the chat."""
 
     async def scenario(world: DeliveryWorld) -> None:
-        async def take_and_hang(parcel: Parcel) -> DeliveryFailure | None:
-            await world.channel.take(parcel)
-            if parcel.entry.content == "c":
+        async def take_and_hang(delivery: Delivery) -> DeliveryFailure | None:
+            await world.channel.take(delivery)
+            if delivery.entry.content == "c":
                 await asyncio.Event().wait()
             return None
 
@@ -157,9 +157,9 @@ def test_a_kill_between_delivery_and_commit_repeats_the_same_event() -> None:
         async with world.working():
             await asyncio.sleep(1)
         assert world.channel.contents() == ["a", "b", "c", "c", "d"]
-        twice = [parcel for parcel in world.channel.got if parcel.entry.content == "c"]
+        twice = [delivery for delivery in world.channel.got if delivery.entry.content == "c"]
         assert twice[0].event_id == twice[1].event_id
-        assert len({parcel.event_id for parcel in world.channel.got}) == 4
+        assert len({delivery.event_id for delivery in world.channel.got}) == 4
 
     play(scenario)
 
@@ -186,7 +186,9 @@ def test_news_that_comes_again_does_not_move_a_waiting_lane() -> None:
     """The feed hands out again what a crash left unnoted: what waits keeps its place, nothing comes early."""
 
     async def scenario(world: DeliveryWorld) -> None:
-        away(world.channel, lambda parcel: parcel.entry.content == "b" and world.clock() < START_MS + 2_000)
+        away(
+            world.channel, lambda delivery: delivery.entry.content == "b" and world.clock() < START_MS + 2_000
+        )
         chat_id = await world.chat()
         async with world.working():
             news = await world.say(chat_id, "a", "b", "c")
@@ -202,7 +204,10 @@ def test_news_that_comes_again_leaves_dead_letters_alone() -> None:
     """What waits for its replay is not delivered beside it, or the replay would deliver it twice."""
 
     async def scenario(world: DeliveryWorld) -> None:
-        away(world.channel, lambda parcel: parcel.entry.content == "b" and world.clock() < START_MS + 30_000)
+        away(
+            world.channel,
+            lambda delivery: delivery.entry.content == "b" and world.clock() < START_MS + 30_000,
+        )
         chat_id = await world.chat()
         async with world.working():
             news = await world.say(chat_id, "a", "b", "c")
@@ -219,10 +224,10 @@ def test_poison_among_a_thousand() -> None:
     """It crashes its consumer twice, is quarantined with the traceback, and 999 arrive in order."""
 
     async def scenario(world: DeliveryWorld) -> None:
-        async def crash(parcel: Parcel) -> DeliveryFailure | None:
-            if parcel.entry.content == "500":
+        async def crash(delivery: Delivery) -> DeliveryFailure | None:
+            if delivery.entry.content == "500":
                 raise ZeroDivisionError("boom")
-            return await world.channel.take(parcel)
+            return await world.channel.take(delivery)
 
         world.channel.answer = crash
         chat_id = await world.chat()
@@ -262,10 +267,10 @@ def test_a_slow_recipient_leaves_room_for_others() -> None:
     async def scenario(world: DeliveryWorld) -> None:
         world.channel.names = [HOOK, "wh_2"]
 
-        async def hang(parcel: Parcel) -> DeliveryFailure | None:
-            if parcel.recipient == HOOK:
+        async def hang(delivery: Delivery) -> DeliveryFailure | None:
+            if delivery.recipient == HOOK:
                 await asyncio.Event().wait()
-            return await world.channel.take(parcel)
+            return await world.channel.take(delivery)
 
         world.channel.answer = hang
         chats = [await world.chat() for _ in range(40)]

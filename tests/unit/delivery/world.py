@@ -12,7 +12,7 @@ from typing import Any
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.attempts import LogSource
 from parley.delivery.events import EventSource
-from parley.delivery.ports import DeliveryKind, Parcel
+from parley.delivery.ports import Delivery, DeliveryKind
 from parley.delivery.replays import Replays
 from parley.delivery.upkeep import DeadLetterUpkeep
 from parley.delivery.worker import DeliveryWorker
@@ -37,12 +37,12 @@ class FakeChannel:
 
     def __init__(self, *names: str) -> None:
         self.names = list(names or (HOOK,))
-        self.got: list[Parcel] = []
+        self.got: list[Delivery] = []
         self.tried: list[str] = []
-        self.answer: Callable[[Parcel], Awaitable[DeliveryFailure | None]] = self.take
+        self.answer: Callable[[Delivery], Awaitable[DeliveryFailure | None]] = self.take
 
-    async def take(self, parcel: Parcel) -> DeliveryFailure | None:
-        self.got.append(parcel)
+    async def take(self, delivery: Delivery) -> DeliveryFailure | None:
+        self.got.append(delivery)
         return None
 
     async def owed(self, news: Persisted) -> list[str]:
@@ -54,21 +54,21 @@ class FakeChannel:
     async def wants(self, recipient: str, entry: Entry) -> bool:
         return entry.kind == "message"
 
-    async def attempt(self, parcel: Parcel) -> DeliveryFailure | None:
-        self.tried.append(parcel.entry.content)
-        return await self.answer(parcel)
+    async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
+        self.tried.append(delivery.entry.content)
+        return await self.answer(delivery)
 
     def contents(self, recipient: str = HOOK) -> list[str]:
-        return [parcel.entry.content for parcel in self.got if parcel.recipient == recipient]
+        return [delivery.entry.content for delivery in self.got if delivery.recipient == recipient]
 
 
-def away(channel: FakeChannel, when: Callable[[Parcel], bool] = lambda _: True) -> None:
-    """The recipient cannot be reached, for parcels of which this holds."""
+def away(channel: FakeChannel, when: Callable[[Delivery], bool] = lambda _: True) -> None:
+    """The recipient cannot be reached, for deliveries of which this holds."""
 
-    async def answer(parcel: Parcel) -> DeliveryFailure | None:
-        if when(parcel):
+    async def answer(delivery: Delivery) -> DeliveryFailure | None:
+        if when(delivery):
             return DeliveryFailure(Fault.UNREACHABLE, "connection refused")
-        return await channel.take(parcel)
+        return await channel.take(delivery)
 
     channel.answer = answer
 

@@ -11,7 +11,7 @@ from parley.dynamodb import Request, Response
 from parley.testing.dynamodb_faults import (
     REACH,
     VARIABLE,
-    Dice,
+    RandomFaults,
     conflict,
     faults_from,
     server_error_done,
@@ -102,7 +102,7 @@ def test_a_plan_is_followed() -> None:
 
 def test_the_dice_fall_as_often_as_they_were_told() -> None:
     """A share is a share of the requests that the fault can befall, and of no others."""
-    dice = Dice({"throttle": 0.2, "transact_conflict": 0.5}, seed=7)
+    dice = RandomFaults({"throttle": 0.2, "transact_conflict": 0.5}, seed=7)
     met = Counter(getattr(dice("TransactWriteItems", {}), "__name__", "none") for _ in range(2_000))
     assert 300 < met["throttle"] < 500
     assert 700 < met["conflict"] < 900
@@ -155,7 +155,7 @@ async def read_during_a_transaction(seed: int) -> tuple[int, int]:
     committed = asyncio.Event()
     items = [action["Put"]["Item"] for action in TRANSACTION["TransactItems"]]
     old = {"sequence": {"N": "0"}}
-    dice = Dice({"torn_page": 1.0}, seed)
+    dice = RandomFaults({"torn_page": 1.0}, seed)
 
     async def commit(operation: str, request: Request) -> Response:
         await committed.wait()

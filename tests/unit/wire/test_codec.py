@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from parley.errors import BAD_REQUEST, RATE_LIMITED
-from parley.wire.codec import CODECS, JSON, KNOWN_TYPES, MSGPACK, Codec, Misread, NotAFrame
+from parley.wire.codec import CODECS, JSON, KNOWN_TYPES, MSGPACK, Codec, InvalidFrame, NotAFrame
 from parley.wire.frames import (
     Entry,
     Heartbeat,
@@ -33,13 +33,13 @@ from tests.unit.wire.hostile import (
 from tests.wire_vectors.examples import AWKWARD, AWKWARD_ENTRY, CHAT, CLIENT_ID, MEMBER_ENTRY
 
 
-def outcome(codec: Codec, data: bytes | str) -> Request | Misread | None:
+def outcome(codec: Codec, data: bytes | str) -> Request | InvalidFrame | None:
     """What came of a payload; None when it is no frame. Whatever is owed for it can be written."""
     try:
         read = codec.decode(data)
     except NotAFrame:
         return None
-    if isinstance(read, Misread):
+    if isinstance(read, InvalidFrame):
         assert codec.encode(refused(read.refusal, read.request_id))
         return read
     assert isinstance(read, Request)
@@ -125,7 +125,7 @@ def test_wrong_types_in_each_field_are_bad_requests(kind: type[Any], field: str)
         ):
             read = outcome(codec, data)
             assert read is not None
-            if isinstance(read, Misread):
+            if isinstance(read, InvalidFrame):
                 misread += 1
                 assert read.refusal.code == BAD_REQUEST.code
                 assert field == "id" or read.request_id == 7
@@ -140,7 +140,7 @@ NEED_A_CHAT = {"typing_start", "typing_stop"}
 def test_missing_fields_are_bad_requests(kind: str) -> None:
     """A frame without the fields that its type needs is refused with what is missing."""
     read = JSON.decode(f'{{"type":"{kind}","id":3}}')
-    assert isinstance(read, Misread)
+    assert isinstance(read, InvalidFrame)
     assert (read.refusal.code, read.request_id) == ("bad_request", 3)
     assert "missing required field" in read.refusal.reason
 
@@ -158,14 +158,14 @@ def test_missing_fields_are_bad_requests(kind: str) -> None:
 def test_an_unknown_type_is_refused_under_its_id(text: str) -> None:
     """An object without a known type is refused as unknown_type, with the id it carried."""
     read = JSON.decode(text)
-    assert isinstance(read, Misread)
+    assert isinstance(read, InvalidFrame)
     assert (read.refusal.code, read.refusal.temporary, read.request_id) == ("unknown_type", False, 5)
 
 
 def test_a_long_unknown_type_is_not_repeated_in_full() -> None:
     """A refusal never grows with what was sent."""
     read = JSON.decode('{"type":"' + "x" * 100_000 + '"}')
-    assert isinstance(read, Misread)
+    assert isinstance(read, InvalidFrame)
     assert len(read.refusal.reason) < 100
 
 
@@ -173,7 +173,7 @@ def test_a_long_unknown_type_is_not_repeated_in_full() -> None:
 def test_an_id_that_is_no_number_is_not_answered_with(number: str) -> None:
     """A misreading names no id when what was sent as one cannot be one."""
     read = JSON.decode(f'{{"type":"nonsense","id":{number}}}')
-    assert isinstance(read, Misread)
+    assert isinstance(read, InvalidFrame)
     assert read.request_id is None
 
 
@@ -198,7 +198,7 @@ def test_numbers_out_of_range_are_bad_requests(field: str, value: str) -> None:
     """Positions and limits outside the contract are refused, not bent."""
     base = {"type": '"sync_request"', "chat_id": '"c"', "last_acked_sequence": "0", field: value}
     read = JSON.decode("{" + ",".join(f'"{key}":{text}' for key, text in base.items()) + "}")
-    assert isinstance(read, Misread)
+    assert isinstance(read, InvalidFrame)
     assert read.refusal.code == "bad_request"
 
 
@@ -221,7 +221,7 @@ def test_lone_surrogates_are_refused() -> None:
         f'{{"type":"send_message","id":9,"chat_id":"{CHAT}",'
         f'"client_message_id":"{CLIENT_ID}","content":"\\ud800"}}'
     )
-    assert isinstance(read, Misread)
+    assert isinstance(read, InvalidFrame)
     assert (read.refusal.code, read.request_id) == ("bad_request", 9)
 
 

@@ -77,7 +77,7 @@ class ListedMarks(Protocol):
         ...
 
 
-class Looked(NamedTuple):
+class LookedUpIds(NamedTuple):
     """Which ids were looked up, and which of them the log has."""
 
     asked: set[bytes]
@@ -149,7 +149,7 @@ class AppendPlanner:
         await self.answer(append, state, answered)
         return plan
 
-    async def _look_up(self, append: KeptAppend, state: CassandraChatState) -> Looked:
+    async def _look_up(self, append: KeptAppend, state: CassandraChatState) -> LookedUpIds:
         """The ids of the next drafts and of their predecessors, in one read."""
         asked: set[bytes] = set()
         for index in islice(append.todo, MESSAGES_PER_BATCH_MAX):
@@ -157,14 +157,14 @@ class AppendPlanner:
             asked |= {key for key in (draft.client_key, draft.after_key) if key is not None}
         found = await self.rows.keys(state, asked)
         append.originals |= found
-        return Looked(asked, found)
+        return LookedUpIds(asked, found)
 
     async def _decide(
         self,
         append: KeptAppend,
         state: CassandraChatState,
         plan: AppendPlan,
-        looked: Looked,
+        looked: LookedUpIds,
         draft: Draft,
     ) -> Decision:
         people = plan.membership

@@ -41,7 +41,7 @@ SPAN = "#s, #t"
 """What a query must return of an item for `span_of`."""
 
 
-class Rarities(Struct, array_like=True, gc=False):
+class RareFields(Struct, array_like=True, gc=False):
     """What few entries have."""
 
     body_digest: str | None = None
@@ -60,7 +60,7 @@ class BundledEntry(Struct, array_like=True, gc=False):
     content_type: str
     display_time: str | None = None
     mentions: str | None = None
-    rare: str | Rarities | None = None
+    rare: str | RareFields | None = None
     """A text is the `body_digest`, as items from before replies and edits have it."""
 
 
@@ -140,15 +140,15 @@ def _bundled_entry(entry: Entry) -> BundledEntry:
         entry.content_type,
         entry.display_time,
         joined_mentions(entry),
-        _rarities(entry),
+        _rare_fields(entry),
     )
 
 
-def _rarities(entry: Entry) -> str | Rarities | None:
+def _rare_fields(entry: Entry) -> str | RareFields | None:
     """A field more in each entry of a full bundle costs two write units."""
     digest = entry.body_digest or None
     if entry.reply_to or entry.edited_at or entry.attachments:
-        return Rarities(
+        return RareFields(
             digest,
             entry.reply_to or None,
             entry.edited_at or None,
@@ -206,7 +206,7 @@ def _fields(entry: BundledEntry) -> Item:
     """Those of a plain item."""
     fields = msgspec.structs.asdict(entry)
     rare = fields.pop("rare")
-    fields |= {"body_digest": rare} if isinstance(rare, str) else msgspec.structs.asdict(rare or Rarities())
+    fields |= {"body_digest": rare} if isinstance(rare, str) else msgspec.structs.asdict(rare or RareFields())
     return {name: value for name, value in fields.items() if value is not None}
 
 

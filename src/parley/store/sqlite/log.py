@@ -85,7 +85,7 @@ class SqliteLog:
         self._metrics = metrics
         self._reach = reach
         self._hold = hold
-        self._under_way = two_phase.UnderWay()
+        self._under_way = two_phase.NumbersUnderWay()
         self._append = self._append_two_phase if sequencing == "two_phase" else self._append_atomic
         self._is_atomic = sequencing == "atomic"
 

@@ -39,7 +39,7 @@ class Allocated(Struct):
     sealed: list[Persisted]
 
 
-class UnderWay:
+class NumbersUnderWay:
     """The numbers that this process has taken and may still write."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ def allocate(
     states: SqliteChatStates,
     drafts: list[Draft],
     now_ms: int,
-    under_way: UnderWay,
+    under_way: NumbersUnderWay,
     take: Callable[[int, int], None],
 ) -> Allocated:
     """Phase 1: answer retries and strangers, take a number for every other draft.

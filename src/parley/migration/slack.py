@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, ZipFile
 
-from parley.keeping.workspaces import (
+from parley.migration.workspaces import (
     ImportedChat,
     ImportedMessage,
     ImportedPerson,

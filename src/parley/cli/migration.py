@@ -1,8 +1,9 @@
-"""`parley export …` and `parley import`."""
+"""`parley copy`, `parley export` and `parley import`."""
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,11 +15,64 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from parley.cli.places import Place
-    from parley.keeping.imports import ImportReport
-    from parley.keeping.workspaces import Workspace
+    from parley.migration.copies import CopyProgress
+    from parley.migration.imports import ImportReport
+    from parley.migration.workspaces import Workspace
     from parley.store.ports import Engine
 
 app = typer.Typer(no_args_is_help=True, help="Export one chat, or what is kept about one person.")
+
+
+PROGRESS_SECONDS = 0.1
+
+
+def copy(
+    source: Annotated[
+        Path, typer.Option("--from", metavar="CONFIG", help="The configuration of the store to copy.")
+    ],
+    target: Annotated[
+        Path, typer.Option("--to", metavar="CONFIG", help="The configuration of an empty store.")
+    ],
+    skip_check: Annotated[
+        bool, typer.Option("--skip-check", help="Leave out parley check of both stores.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Copy a whole store to another engine, and compare every record and every entry. Stop all servers first.
+
+    Settings come from the two files alone, not from PARLEY_ variables. After an interruption run it again: it
+    goes on where it stopped.
+    """
+    import os
+    import random
+
+    from parley import ids
+    from parley.app.migration import copy_side, copy_store
+    from parley.cli import store_file
+    from parley.cli.offline import run
+    from parley.cli.output import plural, print_json
+    from parley.clock import wall_clock
+    from parley.config import load
+
+    make_ids = ids.Ids(random.SystemRandom().getrandbits)
+    old = copy_side(load(source, {})[0], wall_clock, make_ids, os.environ)
+    new = copy_side(load(target, {})[0], wall_clock, make_ids, os.environ)
+    line = StatusLine()
+    report = run(copy_store(old, new, wall_clock, line.show_copy, checks=not skip_check))
+    line.clear()
+    if new.config.store.engine == "sqlite":
+        store_file.write(Path(new.config.server.data), new.config)
+    if json:
+        print_json(report)
+        return
+    others = sum(report.records.values())
+    erasures = plural(report.records["KeptErasure"], "pending erasure")
+    print(
+        f"Equal: {report.chats:,} chats, {report.entries:,} entries, {report.voids:,} voids,"
+        f" {others:,} other records, {plural(report.rules, 'retention rule')},"
+        f" {plural(report.holds, 'legal hold')}, {erasures};"
+        f" {report.chats:,} log hashes; fingerprint {report.fingerprint}"
+    )
 
 
 @app.command("chat")
@@ -32,7 +86,7 @@ def export_chat(
     from parley.cli.names import require_chat
     from parley.cli.offline import open_services, run
     from parley.cli.places import find_place
-    from parley.keeping.exports import entries_of, page_of_chat
+    from parley.migration.exports import entries_of, page_of_chat
 
     place = find_place(data, config)
 
@@ -75,7 +129,7 @@ def export_person(
     from parley.cli.offline import ask
     from parley.cli.output import print_json_line
     from parley.cli.places import find_place
-    from parley.keeping.exports import about_person
+    from parley.migration.exports import about_person
     from parley.store.transfer import require_transfer
 
     async def write(engine: Engine) -> None:
@@ -139,9 +193,9 @@ def import_file(
 
 
 def _workspace(file: Path, kind: str | None, source: str) -> Workspace:
-    from parley.keeping.mattermost import MattermostExport
-    from parley.keeping.slack import SlackExport
-    from parley.keeping.workspaces import kind_of
+    from parley.migration.mattermost import MattermostExport
+    from parley.migration.slack import SlackExport
+    from parley.migration.workspaces import kind_of
 
     kind = kind or kind_of(file)
     if kind == "slack":
@@ -152,8 +206,7 @@ def _workspace(file: Path, kind: str | None, source: str) -> Workspace:
 async def _import(place: Place, workspace: Workspace, matches_names: bool) -> ImportReport:
     from contextlib import ExitStack
 
-    from parley.app.keeping import import_workspace
-    from parley.cli.keeping import StatusLine
+    from parley.app.migration import import_workspace
     from parley.cli.offline import make_offline_engine, who_acts
     from parley.clock import wall_clock
     from parley.store.folder import lock_folder
@@ -176,3 +229,27 @@ async def _import(place: Place, workspace: Workspace, matches_names: bool) -> Im
         finally:
             line.clear()
             await engine.close()
+
+
+class StatusLine:
+    """A line on a terminal that is written again and again."""
+
+    def __init__(self) -> None:
+        self._is_shown = sys.stderr.isatty()
+        self._next = 0.0
+
+    def show_copy(self, progress: CopyProgress) -> None:
+        self._show(f"{progress.step}: {progress.done:,}")
+
+    def show_import(self, report: ImportReport) -> None:
+        self._show(f"{report.messages_stored:,} messages")
+
+    def _show(self, text: str) -> None:
+        now = time.monotonic()
+        if self._is_shown and now >= self._next:
+            self._next = now + PROGRESS_SECONDS
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+    def clear(self) -> None:
+        if self._is_shown:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

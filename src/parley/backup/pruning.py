@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from parley.clock import MS_PER_DAY, Clock
-from parley.keeping.backups import Backups
-from parley.keeping.manifests import (
+from parley.backup.backups import Backups
+from parley.backup.manifests import (
     ARCHIVES,
     COLD,
     FILE_LISTS,
@@ -21,6 +20,7 @@ from parley.keeping.manifests import (
     decode_manifest,
     manifest_key,
 )
+from parley.clock import MS_PER_DAY, Clock
 from parley.objects.ports import Objects, StoredObject
 
 ORPHAN_MS_MIN = MS_PER_DAY

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from parley.archive.archiver import checked
 from parley.archive.manifest import decode_manifest, manifest_name
+from parley.backup.copied_objects import create_part, put_back, sizes_at
+from parley.backup.manifests import ARCHIVES, COLD, Part
 from parley.errors import ConfigError
-from parley.keeping.kept_objects import create_part, put_back, sizes_at
-from parley.keeping.manifests import ARCHIVES, COLD, Part
 from parley.objects.ports import Objects
 from parley.store.rows import ArchiveMark
 

@@ -10,11 +10,10 @@ import asyncio
 import gzip
 from collections.abc import Callable, Mapping, Sequence
 
-from parley.errors import ParleyError, StoreUnavailable
-from parley.keeping.cold_parts import ColdParts, archive_key
-from parley.keeping.file_copies import FileCopies, KeptFiles, files_key
-from parley.keeping.kept_objects import packed_list, put_back, read_part, unpacked_list
-from parley.keeping.manifests import (
+from parley.backup.cold_parts import ColdParts, archive_key
+from parley.backup.copied_objects import packed_list, put_back, read_part, unpacked_list
+from parley.backup.file_copies import FileCopies, KeptFiles, files_key
+from parley.backup.manifests import (
     COLD,
     FILES,
     FORMAT,
@@ -33,6 +32,7 @@ from parley.keeping.manifests import (
     manifest_key,
     runs,
 )
+from parley.errors import ParleyError, StoreUnavailable
 from parley.objects.ports import ObjectExists, ObjectMissing, Objects
 from parley.store.backup import BackupSource, EntryRange, RestoreTarget, SnapshotParts
 

@@ -11,10 +11,10 @@ from hashlib import sha256
 
 from msgspec import Struct
 
+from parley.backup.copied_objects import create_part, sizes_at
+from parley.backup.manifests import FILE_LISTS, FILES, Part, digest
 from parley.core.attachments import part_key, part_sizes
 from parley.errors import ConfigError, ParleyError
-from parley.keeping.kept_objects import create_part, sizes_at
-from parley.keeping.manifests import FILE_LISTS, FILES, Part, digest
 from parley.objects.ports import ObjectMissing, Objects
 from parley.store.backup import StoredFile
 

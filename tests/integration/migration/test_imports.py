@@ -10,13 +10,13 @@ from zipfile import ZipFile
 import msgspec
 import pytest
 
-from parley.app.keeping import GROUPS, import_workspace
+from parley.app.migration import GROUPS, import_workspace
 from parley.errors import ConfigError
 from parley.ids import Ids
-from parley.keeping.imports import ImportReport
-from parley.keeping.mattermost import MattermostExport
-from parley.keeping.slack import SlackExport
-from parley.keeping.workspaces import ImportFailed, Workspace, kind_of
+from parley.migration.imports import ImportReport
+from parley.migration.mattermost import MattermostExport
+from parley.migration.slack import SlackExport
+from parley.migration.workspaces import ImportFailed, Workspace, kind_of
 from parley.model import AccountState, StoredEntry
 from parley.store.ports import Engine
 from parley.store.sqlite.store import SqliteStore
@@ -25,7 +25,7 @@ from parley.telemetry import Metrics
 from parley.wire.frames import Entry
 from tests.contracts.life_world import make_life
 from tests.harness.clock import VirtualClock
-from tests.integration.keeping.exported import mattermost_jsonl, slack_zip
+from tests.integration.migration.exported import mattermost_jsonl, slack_zip
 
 decode_entry = msgspec.json.Decoder(Entry).decode
 CLOCK = VirtualClock()

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, is_zipfile
 
-from parley.keeping.workspaces import (
+from parley.migration.workspaces import (
     ImportedChat,
     ImportedMessage,
     ImportedPerson,

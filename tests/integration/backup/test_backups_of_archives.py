@@ -10,14 +10,15 @@ import apsw
 import pytest
 
 from parley.app.archive import archived_rows
-from parley.app.keeping import copy_side, make_backup, restore_backup
+from parley.app.backups import make_backup, restore_backup
+from parley.app.migration import copy_side
 from parley.archive.eraser import Choice, Eraser
 from parley.archive.segment import SegmentDamaged
+from parley.backup.backups import Backups
+from parley.backup.manifests import COLD, Backup, BackupDamaged
 from parley.clock import MS_PER_DAY
 from parley.config import Config
 from parley.errors import ConfigError, StoreUnavailable
-from parley.keeping.backups import Backups
-from parley.keeping.manifests import COLD, Backup, BackupDamaged
 from parley.objects.targets import objects_at
 from parley.store.check import check
 from parley.store.folder import DATABASE_NAME
@@ -26,7 +27,7 @@ from parley.store.sqlite.parts import SqliteParts
 from tests.contracts.acting import message
 from tests.contracts.cold_world import ColdWorld, synced
 from tests.contracts.engines import SqliteOpenStore
-from tests.integration.keeping.test_backups import World
+from tests.integration.backup.test_backups import World
 
 Rows = list[tuple[int, bytes | None]]
 

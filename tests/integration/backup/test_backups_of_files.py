@@ -10,14 +10,14 @@ from typing import Any
 import apsw
 import pytest
 
-from parley.app.keeping import make_backup, restore_backup
+from parley.app.backups import make_backup, restore_backup
+from parley.backup.backups import Backups
+from parley.backup.manifests import FILES, Backup, BackupDamaged
+from parley.backup.pruning import Pruner
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.core.attachments import Attachment, AttachmentState
 from parley.errors import ConfigError
-from parley.keeping.backups import Backups
-from parley.keeping.manifests import FILES, Backup, BackupDamaged
-from parley.keeping.pruning import Pruner
 from parley.objects.folder import FolderObjects
 from parley.objects.ports import Objects, StoredObject
 from parley.objects.targets import objects_at
@@ -25,8 +25,8 @@ from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite.parts import SqliteParts
 from tests.contracts.acting import message
 from tests.contracts.files_world import FilesWorld
+from tests.integration.backup.test_backups import TARGETS, World
 from tests.integration.gateway.uploading import PART, shrink_parts, some_bytes
-from tests.integration.keeping.test_backups import TARGETS, World
 from tests.services import s3_target
 
 DATA = some_bytes(2 * PART + 500)

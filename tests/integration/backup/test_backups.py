@@ -12,13 +12,13 @@ from typing import Any
 import apsw
 import pytest
 
-from parley.app import keeping
-from parley.app.keeping import BUILT, make_backup, restore_backup
+from parley.app import backups as app_backups
+from parley.app.backups import BUILT, make_backup, restore_backup
+from parley.backup.backups import Backups, NoBackup
+from parley.backup.manifests import MANIFESTS, Backup, BackupDamaged
 from parley.config import Config
 from parley.errors import ConfigError, StoreUnavailable
 from parley.ids import Ids
-from parley.keeping.backups import Backups, NoBackup
-from parley.keeping.manifests import MANIFESTS, Backup, BackupDamaged
 from parley.objects.ports import Objects
 from parley.objects.targets import objects_at
 from parley.store.folder import DATABASE_NAME, lock_folder
@@ -366,7 +366,7 @@ async def test_a_restore_that_died_is_repeated(local: World, monkeypatch: pytest
         await local.say("one")
         await local.back_up()
         with monkeypatch.context() as patched:
-            patched.setattr(keeping, "move_into_place", _die)
+            patched.setattr(app_backups, "move_into_place", _die)
             patched.setattr(shutil, "rmtree", lambda *_, **__: None)
             with pytest.raises(Died):
                 await local.restore()
@@ -386,7 +386,7 @@ async def test_a_store_that_is_not_sound_gets_no_name(local: World) -> None:
         await local.say("one", "two", "three")
         local.store.foreign("DELETE FROM entries WHERE sequence = 2")
         await local.back_up()
-        with pytest.raises(keeping.BrokenBackup, match="log_density"):
+        with pytest.raises(app_backups.BrokenBackup, match="log_density"):
             await local.restore()
         assert not (local.folder / "restored" / DATABASE_NAME).exists()
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from parley.keeping.manifests import BackupDamaged, Part, check_part
+from parley.backup.manifests import BackupDamaged, Part, check_part
 from parley.objects.ports import ObjectExists, ObjectMissing, Objects
 
 decode_list = msgspec.json.Decoder(list[Part]).decode

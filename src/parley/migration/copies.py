@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from parley.clock import Clock
 from parley.errors import ParleyError
-from parley.keeping.fingerprints import Fingerprint, LogDigest, counts_as_content, record_bytes
+from parley.migration.fingerprints import Fingerprint, LogDigest, counts_as_content, record_bytes
 from parley.model import StoredEntry
 from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, KeptKey, Record
 from parley.store.rules import STRAY_POSITIONS_MAX

@@ -16,8 +16,8 @@ from msgspec import Struct, field
 from parley import ids
 from parley.clock import Clock, iso
 from parley.errors import Refusal, Refused, StoreUnavailable
-from parley.keeping import workspaces
-from parley.keeping.workspaces import ImportedChat, ImportedMessage, ImportedPerson, Workspace
+from parley.migration import workspaces
+from parley.migration.workspaces import ImportedChat, ImportedMessage, ImportedPerson, Workspace
 from parley.model import (
     AccountState,
     Action,

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from parley.clock import wall_clock
-from parley.keeping.exports import about_person, page_of_chat
+from parley.migration.exports import about_person, page_of_chat
 from parley.store.transfer import require_transfer
 from tests.contracts.acting import message
 from tests.contracts.engines import SqliteOpenStore
 from tests.contracts.full_store import FullStore
 from tests.integration.cli.running import parley
-from tests.integration.keeping.exported import slack_zip
+from tests.integration.migration.exported import slack_zip
 
 HOSTILE = "<script>alert(1)</script><img src=https://evil.example/x onerror=a> \"'&amp; </p></article>"
 

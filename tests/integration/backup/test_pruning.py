@@ -4,16 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from parley.backup.manifests import MANIFESTS, BackupDamaged
+from parley.backup.pruning import ORPHAN_MS_MIN, Pruner
 from parley.clock import wall_clock
-from parley.keeping.manifests import MANIFESTS, BackupDamaged
-from parley.keeping.pruning import ORPHAN_MS_MIN, Pruner
-from tests.integration.cli.running import parley
-from tests.integration.keeping.test_backups_of_archives import (
+from tests.integration.backup.test_backups_of_archives import (
     ColdBackups,
     both_speak,
     small_parts,
     stored_bytes,
 )
+from tests.integration.cli.running import parley
 
 __all__ = ["small_parts"]
 

@@ -1,0 +1,1 @@
+"""Backups of a store in a folder: made, restored, pruned. See docs/backup-and-migration.md."""

@@ -1,1 +1,0 @@
-"""Keeping what a server holds: backups, copies to another engine, exports and imports."""
