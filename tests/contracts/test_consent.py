@@ -1,12 +1,13 @@
 """Who may add whom: every engine decides it with the write, whatever changes meanwhile."""
 
 import asyncio
+import itertools
 
 import pytest
 from msgspec.structs import replace
 
 from parley.errors import Refused
-from parley.model import Action, ChatType, Privacy, Role
+from parley.model import AccountState, Action, ChatType, Privacy, Role
 from tests.contracts.acting import (
     add_contact,
     add_direct,
@@ -23,6 +24,8 @@ from tests.contracts.acting import (
 from tests.contracts.engines import Engine, OpenStore
 
 SHARE = 3
+GHOST = "user_ZZZZZZZZZZZZZZZZZZZZZZZZZZ"
+"""Of nobody, and behind all others in the order of ids."""
 
 
 async def let(store: OpenStore, user_id: str, who_may_add: Privacy) -> None:
@@ -245,3 +248,30 @@ async def test_strangers_who_come_at_once_fill_no_more(engine: Engine) -> None:
         assert set(told_to) <= {"stored", "created", "forbidden"}
         assert len(await store.directory.chat_ids_of(ann)) == SHARE
         assert (await store.directory.role(chats[strangers[0]], strangers[0])) is Role.OWNER
+
+
+async def test_a_chat_with_several_obstacles_is_refused_for_the_same_one(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every combination: unknown people come first, then the creator, then consent, and limits come last."""
+    monkeypatch.setattr("parley.core.permissions.USER_CHATS_MAX", 2)
+    async with engine.opened() as store:
+        ann, out, shy, foe, full = await add_people(store, "ann", "out", "shy", "foe", "full")
+        await let(store, shy, Privacy.CONTACTS)
+        for creator in (ann, out):
+            await block(store, foe, creator)
+        for _ in range(2):
+            await add_group(store, full)
+        await store.account_admin.set_state(out, AccountState.DISABLED, "")
+        consent = {shy: "forbidden", foe: "blocked"}
+        some = itertools.product((True, False), repeat=4)
+        combinations = [list(itertools.compress((GHOST, shy, foe, full), chosen)) for chosen in some]
+        for creator, others in itertools.product((ann, out), combinations):
+            expected = [
+                "not_found" if GHOST in others else "",
+                "account_disabled" if creator == out else "",
+                *(consent[person] for person in sorted(others) if person in consent),
+                "bad_request" if full in others else "",
+                "created",
+            ]
+            assert await creating(store, creator, *others) == next(filter(None, expected)), (creator, others)

@@ -7,7 +7,7 @@ import pytest
 
 from parley.dynamodb import Fault
 from parley.model import AccountState, Action
-from parley.store.dynamodb.store import SEAL_AFTER_MS
+from parley.store.shared import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import conflict, timeout_done
 from tests.contracts.acting import (
     add_direct,

@@ -10,7 +10,7 @@ import pytest
 from parley.dynamodb import Fault
 from parley.errors import OutcomeUnknown, Refused, StoreError
 from parley.model import ChatType, Draft
-from parley.store.dynamodb.store import SEAL_AFTER_MS
+from parley.store.shared import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import (
     RandomFaults,
     conflict,

@@ -18,8 +18,8 @@ from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
 from parley.store.dynamodb.bundles import BUNDLE_BYTES_MAX, BUNDLED_MAX, put_entries, unbundled
 from parley.store.dynamodb.entries import NEW_POSITION
 from parley.store.dynamodb.schema import COUNTERS, KEYS, MESSAGES
-from parley.store.dynamodb.store import SEAL_AFTER_MS
 from parley.store.recovery import recover
+from parley.store.shared import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import timeout_done, timeout_not_done
 from parley.wire.limits import MESSAGE_BYTES_MAX
 from tests.contracts.acting import (

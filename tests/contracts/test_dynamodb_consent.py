@@ -9,7 +9,7 @@ from parley.dynamodb import Fault
 from parley.errors import Refused
 from parley.model import Action, ChatType, Privacy, Relation
 from parley.store.dynamodb.directory import MEMBERS_AT_ONCE_MAX
-from parley.store.dynamodb.store import SEAL_AFTER_MS
+from parley.store.shared import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import conflict, timeout_done
 from tests.contracts.acting import add_contact, add_group, add_people, block, change, outcome, stored, told
 from tests.contracts.dynamodb_nodes import Held

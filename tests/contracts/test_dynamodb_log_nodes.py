@@ -8,7 +8,7 @@ import pytest
 from parley.dynamodb import Item
 from parley.model import Action, Appended, Role
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX
-from parley.store.dynamodb.store import SEAL_AFTER_MS
+from parley.store.shared import SEAL_AFTER_MS
 from parley.wire.frames import Entry
 from tests.contracts.acting import (
     add_people,

@@ -11,7 +11,7 @@ import pytest
 from parley.bus import publisher
 from parley.errors import SERVICE_UNAVAILABLE, Refused
 from parley.model import Appended, Draft
-from parley.store.dynamodb.store import SEAL_AFTER_MS
+from parley.store.shared import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import throttle
 from tests.contracts.acting import (
     add_group,

@@ -6,7 +6,7 @@ import pytest
 
 from parley.model import Appended
 from parley.sequencing.redis import RedisAllocator
-from parley.store.dynamodb.store import SEAL_AFTER_MS
+from parley.store.shared import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import conflict, timeout_done, timeout_not_done
 from tests.contracts.acting import (
     code_of,

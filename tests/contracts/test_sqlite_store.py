@@ -150,7 +150,6 @@ async def test_chats_and_people_have_limits(sqlite: SqliteEngine, monkeypatch: p
     """A full chat takes nobody more, and a person in too many chats joins no other."""
     monkeypatch.setattr("parley.core.permissions.CHAT_MEMBERS_MAX", 2)
     monkeypatch.setattr("parley.core.permissions.USER_CHATS_MAX", 3)
-    monkeypatch.setattr("parley.store.sqlite.directory.USER_CHATS_MAX", 3)
     async with sqlite.opened() as store:
         ann, ben, cem = await add_people(store, "ann", "ben", "cem")
         chats = [await add_group(store, ann) for _ in range(3)]

@@ -229,18 +229,10 @@ class MemoryLog:
         )
 
     def _join_facts(self, actor_id: str, user_id: str, chat: ChatRecord) -> JoinFacts:
-        tables = self._tables
-        if not tables.is_living(user_id):
-            return JoinFacts(user_exists=False)
-        invitation = tables.invitations.get((user_id, chat.chat.chat_id))
+        invitation = self._tables.invitations.get((user_id, chat.chat.chat_id))
         is_pending = invitation is not None and invitation.invited_at > expired_invitations(self._clock())
-        return JoinFacts(
-            chat_members=len(chat.members),
-            is_disabled=tables.account(user_id) is AccountState.DISABLED,
-            user_chats=len(tables.chats_of(user_id)),
-            consent=tables.consent(actor_id, user_id),
-            invited_as=invitation.role if invitation is not None and is_pending else None,
-        )
+        invited_as = invitation.role if invitation is not None and is_pending else None
+        return self._tables.join_facts(actor_id, user_id, len(chat.members), invited_as)
 
     # Writing
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from msgspec import structs
 
 from parley.clock import Clock
-from parley.core.consent import TOO_MANY_INVITED, ConsentFacts, decide_adding
-from parley.core.permissions import ALREADY_MEMBER, TOO_MANY_CHATS
-from parley.errors import ACCOUNT_DISABLED, BAD_REQUEST, BLOCKED, LAST_OPERATOR, NO_SUCH_USER, Refused
+from parley.core.consent import TOO_MANY_INVITED, ConsentFacts
+from parley.core.permissions import ALREADY_MEMBER, decide_creation
+from parley.errors import BLOCKED, LAST_OPERATOR, NO_SUCH_USER, Refused
 from parley.model import (
     AccountDeletion,
     AccountState,
@@ -28,8 +28,8 @@ from parley.model import (
     Visibility,
 )
 from parley.store.rows import StoreCounts
-from parley.store.rules import RELATIONS_MAX, TOO_MANY_RELATED, emptied, expired_invitations, no_user
-from parley.wire.limits import INVITATIONS_MAX, INVITATIONS_PER_INVITER_MAX, USER_CHATS_MAX
+from parley.store.rules import RELATIONS_MAX, TOO_MANY_RELATED, emptied, expired_invitations
+from parley.wire.limits import INVITATIONS_MAX, INVITATIONS_PER_INVITER_MAX
 from tests.memory.tables import Tables
 
 
@@ -292,25 +292,11 @@ class MemoryDirectory:
             for row in tables.chats.values():
                 if row.pair == people:
                     return row.chat, False
-        self._check_people(people, chat.created_by)
-        for person in people:
-            refusal = decide_adding(tables.consent(chat.created_by, person))
-            if person != chat.created_by and refusal is not None:
-                raise Refused(refusal)
+        facts = {person: tables.join_facts(chat.created_by, person) for person in people}
+        if (refusal := decide_creation(chat.created_by, facts)) is not None:
+            raise Refused(refusal)
         tables.add_chat(chat, people)
         return chat, True
-
-    def _check_people(self, people: Sequence[str], creator_id: str) -> None:
-        if not people:
-            raise Refused(BAD_REQUEST)
-        for person in people:
-            user = self._tables.users.get(person)
-            if user is None or user.state is AccountState.DELETED:
-                raise Refused(no_user(person))
-            if person == creator_id and user.state is not AccountState.ACTIVE:
-                raise Refused(ACCOUNT_DISABLED)
-            if len(self._tables.chats_of(person)) >= USER_CHATS_MAX:
-                raise Refused(TOO_MANY_CHATS)
 
     async def chat(self, chat_id: str) -> StoredChat | None:
         row = self._tables.chats.get(chat_id)

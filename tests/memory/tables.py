@@ -9,6 +9,7 @@ import msgspec
 
 from parley.core.attachments import Attachment
 from parley.core.consent import ConsentFacts
+from parley.core.permissions import NO_USER, JoinFacts
 from parley.model import (
     AccountState,
     ApiToken,
@@ -196,6 +197,19 @@ class Tables:
     def is_blocked(self, chat: ChatRecord, user_id: str) -> bool:
         """Whether the other person of a direct chat has blocked this one."""
         return any(user_id in self.held(peer, Relation.BLOCK) for peer in chat.pair)
+
+    def join_facts(
+        self, actor_id: str, user_id: str, chat_members: int = 0, invited_as: Role | None = None
+    ) -> JoinFacts:
+        if not self.is_living(user_id):
+            return NO_USER
+        return JoinFacts(
+            chat_members=chat_members,
+            is_disabled=self.account(user_id) is AccountState.DISABLED,
+            user_chats=len(self.chats_of(user_id)),
+            consent=self.consent(actor_id, user_id),
+            invited_as=invited_as,
+        )
 
     def is_living(self, user_id: str) -> bool:
         """Whether a person exists and is not deleted."""

@@ -7,8 +7,8 @@ from parley.ephemeral import ports as ephemeral
 from parley.gateway import hub
 from parley.store import buffered_cursors as shared_cursors
 from parley.store import published_marks as outbox
+from parley.store import shared as shared_store
 from parley.store.dynamodb import entries
-from parley.store.dynamodb import store as shared_store
 from parley.store.sqlite import cursors
 from parley.store.sqlite import log as sqlite_log
 from parley.wire import limits

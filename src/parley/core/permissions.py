@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from parley.core.consent import ConsentFacts, decide_adding
@@ -16,6 +18,7 @@ ALREADY_MEMBER = BAD_REQUEST.because("this person is already a member")
 NO_SUCH_MEMBER = NOT_FOUND.because("this person is not a member")
 LAST_OWNER = FORBIDDEN.because("the last owner must make another member owner first")
 CHAT_FULL = BAD_REQUEST.because(f"a chat has at most {CHAT_MEMBERS_MAX} members")
+ID_LETTERS_SHOWN_MAX = 64
 TOO_MANY_CHATS = BAD_REQUEST.because(f"a person can be in at most {USER_CHATS_MAX} chats")
 
 
@@ -31,6 +34,9 @@ class JoinFacts(Struct, frozen=True):
     """Of the person who is added to the member who adds them."""
     invited_as: Role | None = None
     """The role in the person's pending invitation to this chat."""
+
+
+NO_USER = JoinFacts(user_exists=False)
 
 
 class ChangeFacts(Struct, kw_only=True):
@@ -94,6 +100,26 @@ def _decide_join(change: Change, actor_id: str, actor: Role | None, facts: Chang
     if facts.join.chat_members >= CHAT_MEMBERS_MAX:
         return CHAT_FULL
     return TOO_MANY_CHATS if facts.join.user_chats >= USER_CHATS_MAX else None
+
+
+def decide_creation(creator_id: str, people: Mapping[str, JoinFacts]) -> Refusal | None:
+    """Why a chat may not be created with these people, its creator among them; None when it may."""
+    for user_id, facts in people.items():
+        if not facts.user_exists:
+            return no_user(user_id)
+    if people[creator_id].is_disabled:
+        return ACCOUNT_DISABLED
+    for user_id, facts in people.items():
+        refusal = None if user_id == creator_id else decide_adding(facts.consent)
+        if refusal is not None:
+            return refusal
+    is_full = any(facts.user_chats >= USER_CHATS_MAX for facts in people.values())
+    return TOO_MANY_CHATS if is_full else None
+
+
+def no_user(user_id: str) -> Refusal:
+    """The refusal for a user who does not exist."""
+    return NOT_FOUND.because(f"there is no user {user_id[:ID_LETTERS_SHOWN_MAX]}")
 
 
 def decide_withdrawal(actor: Role, invited_as: Role) -> Refusal | None:

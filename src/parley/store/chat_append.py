@@ -4,24 +4,29 @@ ChatAppend   the drafts of one append
 Placed       a draft with its position, not yet written
 Twin         a draft whose id an earlier one of the same plan uses
 Attempt      the numbers that a plan of two_phase has taken
+
+`append_by_chat` runs them: chats are independent, and every draft gets an outcome.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from typing import Generic, Protocol, TypeVar
 
 from msgspec import Struct, field
 
+from parley.concurrency import map_concurrently
 from parley.core.append import NO_CHAT, Decision, Verdict, answer_again, decide_append
-from parley.errors import OUTCOME_UNKNOWN, Refusal
-from parley.model import Action, Appended, Draft, Outcome, Persisted, Role, StoredEntry
+from parley.errors import OUTCOME_UNKNOWN, STORE_UNAVAILABLE, OutcomeUnknown, Refusal, StoreError
+from parley.model import Action, Appended, AppendResult, Draft, Outcome, Persisted, Role, StoredEntry
 from parley.store.recent_sends import RecentSends
+from parley.telemetry import Metrics
 from parley.wire.codec import encode_entry
 from parley.wire.frames import Entry
 
 PEOPLE_REMEMBERED_MAX = 10_000
+CHATS_AT_ONCE_MAX = 64
 NONE: Set[int] = frozenset()
 
 Original = TypeVar("Original")
@@ -142,6 +147,42 @@ class ChatAppend(Generic[Original]):
             return None
         positions = sorted(self.positions, key=lambda at: at.sequence)
         return Persisted(self.chat_id, self.epoch, positions, self.published)
+
+
+async def append_by_chat(
+    drafts: Sequence[Draft],
+    append_to: Callable[[ChatAppend[Original]], Awaitable[None]],
+    metrics: Metrics,
+) -> AppendResult:
+    """Append to each chat by itself. Every draft gets an outcome, whatever happens to the store."""
+
+    async def settle(append: ChatAppend[Original]) -> None:
+        try:
+            await append_to(append)
+        except OutcomeUnknown:  # what is in doubt has its outcome by now: nothing else was sent
+            metrics.commit_failures.inc()
+            append.refuse_rest(STORE_UNAVAILABLE)
+        except StoreError:
+            metrics.sequence_allocation_errors.inc()
+            append.refuse_rest(STORE_UNAVAILABLE)
+
+    by_chat: dict[str, list[int]] = {}
+    for index, draft in enumerate(drafts):
+        by_chat.setdefault(draft.chat_id, []).append(index)
+    appends: list[ChatAppend[Original]] = [
+        ChatAppend(chat_id, [drafts[index] for index in indices]) for chat_id, indices in by_chat.items()
+    ]
+    await map_concurrently(settle, appends, CHATS_AT_ONCE_MAX)
+    outcomes: dict[int, Outcome] = {}
+    for append, indices in zip(appends, by_chat.values(), strict=True):
+        outcomes |= {index: append.outcomes[place] for place, index in enumerate(indices)}
+    result = AppendResult(
+        [outcomes[index] for index in range(len(drafts))],
+        [append.news for append in appends if append.news is not None],
+        sum(append.conflicts for append in appends),
+    )
+    metrics.conflicts.add(result.conflicts, len(appends))
+    return result
 
 
 def keyed(placed: list[Placed]) -> list[Placed]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_DAY, iso
-from parley.errors import BAD_REQUEST, NOT_FOUND, Refusal
+from parley.errors import BAD_REQUEST
 from parley.model import AccountState, Privacy, Relation, User
 from parley.wire.limits import BLOCKS_MAX, CONTACTS_MAX, INVITATION_DAYS
 
@@ -20,16 +20,10 @@ USERS_LOOKED_AT_MAX = 10_000
 """A page of people looks at so many at most, however few of them it finds."""
 DELETED_NAME = "deleted"
 
-ID_LETTERS_SHOWN_MAX = 64
 SAME_TITLE_MAX = 10
 """How many chats of one title `Listing.find_chats` finds: more than a person chooses from."""
 STRAY_POSITIONS_MAX = 10_000
 """A counter further ahead of its log than this is a mistake, not a crash."""
-
-
-def no_user(user_id: str) -> Refusal:
-    """The refusal for a user who does not exist."""
-    return NOT_FOUND.because(f"there is no user {user_id[:ID_LETTERS_SHOWN_MAX]}")
 
 
 def expired_invitations(now_ms: int) -> str:

@@ -6,6 +6,7 @@ import pytest
 
 from parley.core.append import AppendFacts, ChangeFacts, JoinFacts, decide_append
 from parley.core.consent import ConsentFacts
+from parley.core.permissions import decide_creation
 from parley.errors import Refusal
 from parley.model import Action, Change, ChatType, Draft, Privacy, ReadReceipts, Role
 from parley.wire.limits import CHAT_MEMBERS_MAX, USER_CHATS_MAX
@@ -218,3 +219,26 @@ def test_who_may_not_add_does_not_learn_who_consents() -> None:
 def test_joining_needs_a_person_and_room(join: JoinFacts, code: str) -> None:
     """A person who does not exist, a full chat and a person in too many chats are refused."""
     assert decided(Change(Action.JOINED, OTHER), OWNER, join=join) == code
+
+
+GONE, FULL = JoinFacts(user_exists=False), JoinFacts(user_chats=USER_CHATS_MAX)
+BLOCKS = JoinFacts(consent=ConsentFacts(has_blocked=True), user_chats=USER_CHATS_MAX)
+
+
+@pytest.mark.parametrize(
+    ("people", "code"),
+    [
+        ({ME: JoinFacts(is_disabled=True), "user_a": BLOCKS, OTHER: GONE}, NOT_FOUND),
+        ({ME: JoinFacts(is_disabled=True), OTHER: BLOCKS}, "account_disabled"),
+        ({ME: FULL, "user_a": FULL, OTHER: BLOCKS}, "blocked"),
+        ({ME: FULL, OTHER: JoinFacts()}, BAD_REQUEST),
+        ({ME: JoinFacts(), OTHER: FULL}, BAD_REQUEST),
+        ({ME: BLOCKS}, BAD_REQUEST),
+        ({ME: JoinFacts(consent=ConsentFacts(Privacy.NOBODY)), OTHER: JoinFacts(is_disabled=True)}, OK),
+    ],
+    ids=["unknown person", "creator", "consent", "full creator", "full person", "own consent", "nothing"],
+)
+def test_creating_a_chat_is_refused_in_one_order(people: Mapping[str, JoinFacts], code: str) -> None:
+    """People who do not exist, then the creator's account, then consent of the others, then limits."""
+    refusal = decide_creation(ME, people)
+    assert (refusal.code if refusal is not None else OK) == code

@@ -26,7 +26,7 @@ from parley.core.append import (
     decide_append,
     stored_by,
 )
-from parley.core.permissions import joins_alone
+from parley.core.permissions import NO_USER, joins_alone
 from parley.errors import Refusal
 from parley.model import AccountState, Action, Draft, Role
 from parley.store.cassandra.chat_state import CassandraChatState, CassandraChatStates, KnownPeople
@@ -223,16 +223,10 @@ class AppendPlanner:
         user_id = draft.change.user_id
         person = (await self.consents.newcomers(draft.sender_id, [user_id])).get(user_id)
         if person is None:
-            return JoinFacts(user_exists=False), None
+            return NO_USER, None
         invitation = await self._invitations.invitation(user_id, state.chat_id)
-        facts = JoinFacts(
-            chat_members=state.members,
-            user_chats=person.user_chats,
-            is_disabled=person.is_disabled,
-            consent=person.facts,
-            invited_as=invitation.role if invitation is not None else None,
-        )
-        return facts, person
+        invited_as = invitation.role if invitation is not None else None
+        return person.join_facts(state.members, invited_as), person
 
     async def answer(self, append: KeptAppend, state: CassandraChatState, indices: list[int]) -> None:
         """Answer drafts with their originals."""

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from parley.concurrency import map_concurrently
 from parley.core.consent import ConsentFacts
+from parley.core.permissions import JoinFacts
 from parley.errors import StoreUnavailable
-from parley.model import AccountState, Relation, User
+from parley.model import AccountState, Relation, Role, User
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, READ_MEMBER, READ_USER, CassandraChatStates
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Statement
@@ -43,7 +44,7 @@ class Joiner(NamedTuple):
     """A person who may be added: what they say to it, and as of which revision."""
 
     user: User
-    facts: ConsentFacts
+    consent: ConsentFacts
     user_chats: int
     revision: str | None
 
@@ -57,7 +58,16 @@ class Joiner(NamedTuple):
 
     @property
     def is_unasked(self) -> bool:
-        return not self.facts.is_contact
+        return not self.consent.is_contact
+
+    def join_facts(self, chat_members: int = 0, invited_as: Role | None = None) -> JoinFacts:
+        return JoinFacts(
+            chat_members=chat_members,
+            user_chats=self.user_chats,
+            is_disabled=self.is_disabled,
+            consent=self.consent,
+            invited_as=invited_as,
+        )
 
 
 class Consents:

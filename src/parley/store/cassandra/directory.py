@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from parley.concurrency import map_concurrently
-from parley.core.consent import decide_adding
-from parley.core.permissions import TOO_MANY_CHATS
-from parley.errors import ACCOUNT_DISABLED, BAD_REQUEST, BLOCKED, Refused, StoreUnavailable
+from parley.core.permissions import NO_USER, decide_creation
+from parley.errors import BLOCKED, Refused, StoreUnavailable
 from parley.model import ChatMember, ChatType, Relation, Role, StoredChat
 from parley.store.cassandra.chat_state import READ_CHAT, READ_FENCE, CassandraChatStates
 from parley.store.cassandra.client import Cassandra, is_key
@@ -22,8 +21,7 @@ from parley.store.cassandra.effects import Effects, JoinedMember, chat_in, encod
 from parley.store.cassandra.relations import READ_DIRECT
 from parley.store.cassandra.schema import DELIVERY, DIRECT_CHATS, LOG, MEMBERSHIPS
 from parley.store.ports import Allocator
-from parley.store.rules import direct_key, no_user
-from parley.wire.limits import USER_CHATS_MAX
+from parley.store.rules import direct_key
 
 ATTEMPTS_MAX = 40
 RACE_PAUSE_SECONDS_MAX = 0.1
@@ -82,21 +80,11 @@ class CassandraDirectory:
                 raise Refused(BLOCKED)
 
     async def _check_people(self, chat: StoredChat, people: list[str]) -> list[Joiner]:
-        """Refused unless all exist, none is in too many chats, the creator may act, and each may be added."""
-        if not people:
-            raise Refused(BAD_REQUEST)
         found = await self._consents.newcomers(chat.created_by, people)
-        for person in people:
-            if person not in found:
-                raise Refused(no_user(person))
-        if found[chat.created_by].is_disabled:
-            raise Refused(ACCOUNT_DISABLED)
-        if max(newcomer.user_chats for newcomer in found.values()) >= USER_CHATS_MAX:
-            raise Refused(TOO_MANY_CHATS)
-        for person, newcomer in found.items():
-            refusal = decide_adding(newcomer.facts) if person != chat.created_by else None
-            if refusal is not None:
-                raise Refused(refusal)
+        facts = {user_id: found[user_id].join_facts() if user_id in found else NO_USER for user_id in people}
+        refusal = decide_creation(chat.created_by, facts)
+        if refusal is not None:
+            raise Refused(refusal)
         return list(found.values())
 
     # Writing a chat

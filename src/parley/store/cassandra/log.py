@@ -6,20 +6,19 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from parley.concurrency import map_concurrently
-from parley.errors import STORE_UNAVAILABLE, EntriesTrimmed, OutcomeUnknown, StoreError, StoreUnavailable
-from parley.model import AppendResult, Draft, Head, Outcome, Page, Persisted
+from parley.errors import EntriesTrimmed, StoreUnavailable
+from parley.model import AppendResult, Draft, Head, Page, Persisted
 from parley.store.cassandra.append import AppendPlanner, KeptAppend
 from parley.store.cassandra.atomic import CassandraAtomicAppends
 from parley.store.cassandra.client import is_key
 from parley.store.cassandra.prefixes import CassandraPrefixes
 from parley.store.cassandra.schema import CHATS, IMPORTED_IDS
 from parley.store.cassandra.two_phase import CassandraTwoPhaseAppends
+from parley.store.chat_append import CHATS_AT_ONCE_MAX, append_by_chat
 from parley.store.entries import place_in, tag_of
 from parley.store.log_telemetry import NOT_TRACED, count_appended, trace_heads
 from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
 from parley.telemetry import Metrics
-
-CHATS_AT_ONCE_MAX = 64
 
 READ_IMPORTED = f"SELECT chat_id, sequence FROM {IMPORTED_IDS} WHERE message_id = ?"
 
@@ -44,20 +43,7 @@ class CassandraLog:
 
     async def append(self, drafts: Sequence[Draft]) -> AppendResult:
         heads = trace_heads(drafts, self._known_head) if self._atomic is not None else NOT_TRACED
-        by_chat: dict[str, list[int]] = {}
-        for index, draft in enumerate(drafts):
-            by_chat.setdefault(draft.chat_id, []).append(index)
-        appends = [KeptAppend(chat_id, [drafts[i] for i in indices]) for chat_id, indices in by_chat.items()]
-        await map_concurrently(self._append_to, appends, CHATS_AT_ONCE_MAX)
-        outcomes: dict[int, Outcome] = {}
-        for append, indices in zip(appends, by_chat.values(), strict=True):
-            outcomes |= {index: append.outcomes[place] for place, index in enumerate(indices)}
-        result = AppendResult(
-            [outcomes[index] for index in range(len(drafts))],
-            [append.news for append in appends if append.news is not None],
-            sum(append.conflicts for append in appends),
-        )
-        self._metrics.conflicts.add(result.conflicts, len(appends))
+        result = await append_by_chat(drafts, self._append_to, self._metrics)
         count_appended(self._metrics, drafts, result, self._atomic is not None, heads)
         return result
 
@@ -66,19 +52,11 @@ class CassandraLog:
         return None if state is None else state.head
 
     async def _append_to(self, append: KeptAppend) -> None:
-        """Every draft gets an outcome, whatever happens to the store."""
-        try:
-            state = await self._states.get(append.chat_id)
-            if state is not None:
-                await self._appends.append(append, state)
-            else:
-                append.decide_without_chat()
-        except OutcomeUnknown:  # what is in doubt has its outcome by now: nothing else was sent
-            self._metrics.commit_failures.inc()
-            append.refuse_rest(STORE_UNAVAILABLE)
-        except StoreError:
-            self._metrics.sequence_allocation_errors.inc()
-            append.refuse_rest(STORE_UNAVAILABLE)
+        state = await self._states.get(append.chat_id)
+        if state is not None:
+            await self._appends.append(append, state)
+        else:
+            append.decide_without_chat()
 
     async def seal(self) -> list[Persisted]:
         """In atomic nothing is ever left open; strays of another mode are sealed where they are met."""

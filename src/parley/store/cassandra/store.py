@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from parley.clock import Clock
 from parley.core.jobs import Job
-from parley.errors import ConfigError, StoreError
+from parley.errors import ConfigError
 from parley.ids import EVENT, Ids
 from parley.model import ErasureReport, Head, Link, MessageReport
 from parley.store.books import ERASURE_REPORTS, LINKS, REPORTS
@@ -49,16 +48,11 @@ from parley.store.cassandra.two_phase import CassandraTwoPhaseAppends, Hold
 from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching
 from parley.store.records import NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
+from parley.store.shared import SEAL_AFTER_MS, check_allocator, probe_job
 from parley.store.subscriptions import Subscriptions
 from parley.telemetry import Metrics
 
-SEAL_AFTER_MS = 10_000
-"""How long a number may be allocated without being written, on a store that other nodes write to, too."""
 APPENDS_AT_ONCE_MAX = 64
-PROBE_SECONDS = 2.0
-PROBE_SECONDS_MAX = 4.0
-"""A store that does not answer a read in this time is unavailable."""
-PROBE_CHAT = "chat_probe"
 REPLICATION = "{'class': 'NetworkTopologyStrategy', 'datacenter1': 3}"
 
 
@@ -172,26 +166,11 @@ class CassandraStore:
         await self._connect()
         if is_unfinished(await copy_mark(self.cassandra)):
             raise ConfigError(NOT_FINISHED)
-        if self.allocator is not None:
-            try:
-                await self.allocator.last(PROBE_CHAT)
-            except StoreError as error:
-                raise ConfigError(f"the allocator cannot be used: {error}") from error
+        await check_allocator(self.allocator)
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
         """What other nodes write is routed to the gateways: no job here looks for it."""
-        return [
-            Job(name="store_probe", run=self._probe, interval_seconds=PROBE_SECONDS, timeout_seconds=None)
-        ]
-
-    async def _probe(self) -> None:
-        """Check whether the store answers: while it does not, this node appends nothing and is not ready."""
-        try:
-            async with asyncio.timeout(PROBE_SECONDS_MAX):
-                await self.directory.chat(PROBE_CHAT)
-            self.available = True
-        except (StoreError, TimeoutError):
-            self.available = False
+        return [probe_job(self)]
 
     async def close(self) -> None:
         if self._is_connected:

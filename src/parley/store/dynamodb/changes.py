@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from parley.core.append import ChangeFacts, JoinFacts
+from parley.core.permissions import NO_USER
 from parley.dynamodb import Action, ConditionCheck, Delete, Dynamo, Item, Put, UpdateItem
 from parley.model import Action as ChangeAction
 from parley.model import Change, Draft, Role
@@ -42,16 +43,10 @@ async def join_facts(
     user_id, role = draft.change.user_id, draft.change.role
     person = (await newcomers(dynamo, draft.sender_id, [user_id])).get(user_id)
     if person is None:
-        return JoinFacts(user_exists=False), None
+        return NO_USER, None
     key: Item = {"user_id": user_id, "chat_id": state.chat_id}
     invitation = pending_in(await dynamo.get(INVITATIONS, key), now_ms)
-    facts = JoinFacts(
-        chat_members=state.members,
-        user_chats=person.user_chats,
-        is_disabled=person.is_disabled,
-        consent=person.facts,
-        invited_as=invitation.role if invitation is not None else None,
-    )
+    facts = person.join_facts(state.members, invitation.role if invitation is not None else None)
     if user_id != draft.sender_id:
         return facts, JoinWrites(
             person.is_unasked, [person.fence, *delete_invitation(user_id, state.chat_id)]

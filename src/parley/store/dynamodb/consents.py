@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, cast
 
 from parley.core.consent import ConsentFacts
+from parley.core.permissions import JoinFacts
 from parley.dynamodb import (
     Action,
     ConditionCheck,
@@ -25,7 +26,7 @@ from parley.dynamodb import (
     map_concurrently,
     number,
 )
-from parley.model import AccountState, Privacy, Relation
+from parley.model import AccountState, Privacy, Relation, Role
 from parley.store.dynamodb.accounts import REVISION, account_state
 from parley.store.dynamodb.schema import DELIVERY, RELATIONS, USERS
 from parley.wire.limits import UNASKED_CHATS_MAX, USER_CHATS_MAX
@@ -45,14 +46,23 @@ class Newcomer(NamedTuple):
     """A person who may be added: what they say to it, and as of which revision."""
 
     user_id: str
-    facts: ConsentFacts
+    consent: ConsentFacts
     user_chats: int
     revision: int | None
     is_disabled: bool
 
     @property
     def is_unasked(self) -> bool:
-        return not self.facts.is_contact
+        return not self.consent.is_contact
+
+    def join_facts(self, chat_members: int = 0, invited_as: Role | None = None) -> JoinFacts:
+        return JoinFacts(
+            chat_members=chat_members,
+            user_chats=self.user_chats,
+            is_disabled=self.is_disabled,
+            consent=self.consent,
+            invited_as=invited_as,
+        )
 
     @property
     def fence(self) -> Action:
@@ -61,7 +71,7 @@ class Newcomer(NamedTuple):
         condition = f"attribute_exists(user_id) AND attribute_not_exists({REVISION})"
         if self.revision is not None:
             condition, values = f"{REVISION} = :seen", {":seen": self.revision}
-        if self.is_unasked and self.facts.unasked_chats >= CONTENDED_FROM:
+        if self.is_unasked and self.consent.unasked_chats >= CONTENDED_FROM:
             return UpdateItem(USERS, key, f"ADD {REVISION} :one", values | {":one": 1}, condition)
         return ConditionCheck(USERS, key, condition, values or None)
 

@@ -13,8 +13,7 @@ from typing import NamedTuple, cast
 import structlog
 
 from parley.clock import Clock
-from parley.core.consent import decide_adding
-from parley.core.permissions import TOO_MANY_CHATS
+from parley.core.permissions import NO_USER, decide_creation
 from parley.dynamodb import (
     Action,
     Dynamo,
@@ -27,8 +26,6 @@ from parley.dynamodb import (
     retry_unknown,
 )
 from parley.errors import (
-    ACCOUNT_DISABLED,
-    BAD_REQUEST,
     BLOCKED,
     OutcomeUnknown,
     Refused,
@@ -42,8 +39,7 @@ from parley.store.dynamodb.consents import IS_UNASKED, Newcomer, newcomers
 from parley.store.dynamodb.relations import Blocks, blocks_between, check_blocks
 from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS
 from parley.store.ports import Allocator
-from parley.store.rules import direct_key, no_user
-from parley.wire.limits import USER_CHATS_MAX
+from parley.store.rules import direct_key
 
 MEMBERS_AT_ONCE_MAX = 32
 TRANSACTIONS_AT_ONCE_MAX = 8
@@ -124,21 +120,11 @@ class DynamoDirectory:
         return await self.chat(cast(str, found["chat_id"])) if found is not None else None
 
     async def _check_people(self, chat: StoredChat, people: list[str]) -> list[Newcomer]:
-        """Refused unless all exist, none is in too many chats, the creator may act, and each may be added."""
-        if not people:
-            raise Refused(BAD_REQUEST)
         found = await newcomers(self._dynamo, chat.created_by, people)
-        for person in people:
-            if person not in found:
-                raise Refused(no_user(person))
-        if found[chat.created_by].is_disabled:
-            raise Refused(ACCOUNT_DISABLED)
-        if max(newcomer.user_chats for newcomer in found.values()) >= USER_CHATS_MAX:
-            raise Refused(TOO_MANY_CHATS)
-        for person, newcomer in found.items():
-            refusal = decide_adding(newcomer.facts) if person != chat.created_by else None
-            if refusal is not None:
-                raise Refused(refusal)
+        facts = {user_id: found[user_id].join_facts() if user_id in found else NO_USER for user_id in people}
+        refusal = decide_creation(chat.created_by, facts)
+        if refusal is not None:
+            raise Refused(refusal)
         return list(found.values())
 
     # Writing a chat

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Sequence
 
 from parley.dynamodb import Item, is_valid_key, map_concurrently, number
-from parley.errors import STORE_UNAVAILABLE, EntriesTrimmed, OutcomeUnknown, StoreError, StoreUnavailable
-from parley.model import AppendResult, Draft, Head, Outcome, Page, Persisted
+from parley.errors import EntriesTrimmed, StoreUnavailable
+from parley.model import AppendResult, Draft, Head, Page, Persisted
+from parley.store.chat_append import CHATS_AT_ONCE_MAX, append_by_chat
 from parley.store.dynamodb.append import DynamoAppend, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
 from parley.store.dynamodb.bundles import item_at, items_of_keys, read_rows
@@ -24,7 +25,6 @@ from parley.telemetry import Metrics
 from parley.wire.codec import encode_entry
 
 READ_AGAIN_SECONDS = (0.005, 0.02, 0.05, 0.2, 0.0)
-CHATS_AT_ONCE_MAX = 64
 
 
 class DynamoLog:
@@ -47,22 +47,7 @@ class DynamoLog:
 
     async def append(self, drafts: Sequence[Draft]) -> AppendResult:
         heads = trace_heads(drafts, self._known_head) if self._atomic is not None else NOT_TRACED
-        by_chat: dict[str, list[int]] = {}
-        for index, draft in enumerate(drafts):
-            by_chat.setdefault(draft.chat_id, []).append(index)
-        appends = [
-            DynamoAppend(chat_id, [drafts[i] for i in indices]) for chat_id, indices in by_chat.items()
-        ]
-        await map_concurrently(self._append_to, appends, CHATS_AT_ONCE_MAX)
-        outcomes: dict[int, Outcome] = {}
-        for append, indices in zip(appends, by_chat.values(), strict=True):
-            outcomes |= {index: append.outcomes[place] for place, index in enumerate(indices)}
-        result = AppendResult(
-            [outcomes[index] for index in range(len(drafts))],
-            [append.news for append in appends if append.news is not None],
-            sum(append.conflicts for append in appends),
-        )
-        self._metrics.conflicts.add(result.conflicts, len(appends))
+        result = await append_by_chat(drafts, self._append_to, self._metrics)
         count_appended(self._metrics, drafts, result, self._atomic is not None, heads)
         return result
 
@@ -71,19 +56,11 @@ class DynamoLog:
         return None if state is None else state.head
 
     async def _append_to(self, append: DynamoAppend) -> None:
-        """Every draft gets an outcome, whatever happens to the store."""
-        try:
-            state = await self._states.get(append.chat_id) if is_valid_key(append.chat_id) else None
-            if state is not None:
-                await self._appends.append(append, state)
-            else:
-                append.decide_without_chat()
-        except OutcomeUnknown:  # what is in doubt has its outcome by now: nothing else was sent
-            self._metrics.commit_failures.inc()
-            append.refuse_rest(STORE_UNAVAILABLE)
-        except StoreError:
-            self._metrics.sequence_allocation_errors.inc()
-            append.refuse_rest(STORE_UNAVAILABLE)
+        state = await self._states.get(append.chat_id) if is_valid_key(append.chat_id) else None
+        if state is not None:
+            await self._appends.append(append, state)
+        else:
+            append.decide_without_chat()
 
     async def seal(self) -> list[Persisted]:
         """In atomic nothing is ever left open; strays of another mode are sealed where they are met."""

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
 from parley.clock import Clock
+from parley.core.permissions import no_user
 from parley.dynamodb import (
     Action,
     ConditionCheck,
@@ -50,7 +51,7 @@ from parley.store.dynamodb.schema import (
     RELATIONS,
     USERS,
 )
-from parley.store.rules import RELATIONS_MAX, TOO_MANY_RELATED, direct_key, no_user
+from parley.store.rules import RELATIONS_MAX, TOO_MANY_RELATED, direct_key
 
 ATTEMPTS_MAX = 10
 READS_AT_ONCE_MAX = 16

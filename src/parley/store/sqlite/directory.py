@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from parley.core.consent import decide_adding
-from parley.core.permissions import TOO_MANY_CHATS
-from parley.errors import ACCOUNT_DISABLED, BAD_REQUEST, BLOCKED, Refused
+from parley.core.permissions import NO_USER, JoinFacts, decide_creation
+from parley.errors import BLOCKED, Refused
 from parley.model import AccountState, ChatMember, ChatType, ReadReceipts, Role, StoredChat
-from parley.store.rules import direct_key, no_user
+from parley.store.rules import direct_key
+from parley.store.sqlite.chat_state import Execute
 from parley.store.sqlite.invitations import consents
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
-from parley.wire.limits import USER_CHATS_MAX
 
+ACCOUNT_AND_CHATS = (
+    "SELECT account_state, (SELECT count(*) FROM chat_memberships m WHERE m.user_id = users.user_id)"
+    " FROM users WHERE user_id = ?"
+)
 CHAT = (
     "SELECT chat_id, chat_type, name, created_by, created_at, updated_at, epoch, open_to_join, read_receipts,"
     " announcement_only, slow_mode_seconds FROM chats"
@@ -88,13 +92,12 @@ def _create(transaction: Transaction, chat: StoredChat, people: list[str]) -> tu
         row = execute(f"{CHAT} WHERE direct_key = ?", (key,)).fetchone()
         if row:
             return _chat(row), False
-    _check_people(transaction, people, chat.created_by)
-    consenting = consents(execute, chat.created_by, [p for p in people if p != chat.created_by])
-    for facts in consenting.values():
-        refusal = decide_adding(facts)
-        if refusal is not None:
-            raise Refused(refusal)
-    unasked = {person for person, facts in consenting.items() if not facts.is_contact}
+    joining = _join_facts(execute, people, chat.created_by)
+    refusal = decide_creation(chat.created_by, joining)
+    if refusal is not None:
+        raise Refused(refusal)
+    unasked = {person for person, facts in joining.items() if not facts.consent.is_contact}
+    unasked.discard(chat.created_by)
     execute(
         "INSERT INTO chats (chat_id, chat_type, name, created_by, created_at, updated_at, epoch, direct_key,"
         " open_to_join, read_receipts, announcement_only, slow_mode_seconds)"
@@ -134,19 +137,11 @@ def _create(transaction: Transaction, chat: StoredChat, people: list[str]) -> tu
     return chat, True
 
 
-def _check_people(transaction: Transaction, people: list[str], creator_id: str) -> None:
-    for person in people:
-        row = transaction.execute(
-            "SELECT account_state,"
-            " (SELECT count(*) FROM chat_memberships m WHERE m.user_id = users.user_id)"
-            " FROM users WHERE user_id = ?",
-            (person,),
-        ).fetchone()
-        if row is None or row[0] == AccountState.DELETED:
-            raise Refused(no_user(person))
-        if person == creator_id and row[0] != AccountState.ACTIVE:
-            raise Refused(ACCOUNT_DISABLED)
-        if row[1] >= USER_CHATS_MAX:
-            raise Refused(TOO_MANY_CHATS)
-    if not people:
-        raise Refused(BAD_REQUEST)
+def _join_facts(execute: Execute, people: list[str], creator_id: str) -> dict[str, JoinFacts]:
+    consenting = consents(execute, creator_id, people)
+    facts = dict.fromkeys(people, NO_USER)
+    for user_id, consent in consenting.items():
+        row: Any = execute(ACCOUNT_AND_CHATS, (user_id,)).fetchone()
+        is_disabled = row[0] == AccountState.DISABLED
+        facts[user_id] = JoinFacts(user_chats=row[1], is_disabled=is_disabled, consent=consent)
+    return facts
