@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
 from parley.clock import Clock
-from parley.core.permissions import no_user
 from parley.dynamodb import (
     Action,
     ConditionCheck,
@@ -30,7 +29,7 @@ from parley.dynamodb import (
     number,
     retry_unknown,
 )
-from parley.errors import Refused, StoreUnavailable
+from parley.errors import NO_SUCH_USER, Refused, StoreUnavailable
 from parley.ids import EVENT, Ids
 from parley.model import RelatedUser, Relation, Relationship, User, Visibility
 from parley.store.dynamodb.accounts import REVISION, user_in
@@ -105,9 +104,8 @@ class DynamoRelations:
     ) -> list[Action]:
         """The transaction that sets the relation. Empty if it is already set."""
         people = await self._people([user_id, other_id])
-        for person in (user_id, other_id) if since is not None else ():
-            if person not in people:
-                raise Refused(no_user(person))
+        if since is not None and not {user_id, other_id} <= people.keys():
+            raise Refused(NO_SUCH_USER)
         if (SINCE[relation] in item) == (since is not None):
             return []
         if since is not None and number(people[user_id], COUNT[relation]) >= RELATIONS_MAX[relation]:
