@@ -1,6 +1,8 @@
 """Sequencing `two_phase` on a shared store: what is the same whichever store writes the numbers.
 
+write_visibly   one append to one chat, from its lock to its acks
 allocate        numbers from the allocator, or why there are none
+taken           while numbers are being written, this node does not seal them
 seal_given_up   voids at numbers that are not written after all
 await_visible   an ack waits until every number below is written or sealed
 Prefixes        how far each log is resolved, and the holes that end it
@@ -14,7 +16,8 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Generic, Protocol, TypeVar
 
 import structlog
@@ -28,11 +31,15 @@ from parley.errors import (
     Refusal,
     StoreError,
 )
-from parley.model import Appended, Persisted, StoredEntry
+from parley.model import Appended, Draft, Persisted, StoredEntry
 from parley.store.chat_append import ChatAppend, Original
+from parley.store.log_telemetry import trace_allocated
 from parley.store.ports import Allocator
 from parley.store.rules import STRAY_POSITIONS_MAX
 from parley.telemetry import Metrics
+
+Hold = Callable[[str], Awaitable[None] | None]
+"""Asked at labelled points, so that tests can keep one batch waiting while another overtakes it."""
 
 ROUNDS_MAX = 20
 """How often an append tries again what another one disturbed."""
@@ -48,12 +55,55 @@ class NumberedChat(Protocol):
     @property
     def chat_id(self) -> str: ...
 
+    lock: asyncio.Lock
     epoch: int
     head: int
     resolved: int
 
 
 ChatT = TypeVar("ChatT", bound=NumberedChat)
+
+
+async def write_visibly(
+    write: Callable[[], Awaitable[None]],
+    prefixes: Prefixes[ChatT],
+    append: ChatAppend[Original],
+    state: ChatT,
+    give_up_at: float,
+) -> None:
+    """Write what is to do; what was written is acknowledged once it is visible, whatever fails later."""
+    append.epoch = state.epoch
+    failure: StoreError | None = None
+    try:
+        async with state.lock:
+            await write()
+    except StoreError as error:
+        failure = error
+    await await_visible(prefixes, append, state, give_up_at)
+    if failure is not None:
+        raise failure
+
+
+@asynccontextmanager
+async def taken(
+    numbers: list[int],
+    prefixes: Prefixes[ChatT],
+    state: ChatT,
+    drafts: Sequence[Draft],
+    reach: Callable[[str], None],
+    hold: Hold,
+) -> AsyncIterator[None]:
+    """These numbers are for these drafts. At the end each is an entry, a void, or abandoned."""
+    prefixes.take(state.chat_id, numbers)
+    trace_allocated(drafts, numbers)
+    try:
+        reach("after_allocate")
+        held = hold("after_allocate")
+        if held is not None:
+            await held
+        yield
+    finally:
+        prefixes.give_back(state.chat_id, numbers)
 
 
 async def allocate(

@@ -44,12 +44,13 @@ from parley.store.cassandra.relations import CassandraRelations
 from parley.store.cassandra.repairs import CassandraRepairs
 from parley.store.cassandra.schema import BUCKET_POSITIONS, check_tables, create_tables
 from parley.store.cassandra.transfer import CassandraTransfer, copy_mark
-from parley.store.cassandra.two_phase import CassandraTwoPhaseAppends, Hold
+from parley.store.cassandra.two_phase import CassandraTwoPhaseAppends
 from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching
 from parley.store.records import NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
 from parley.store.shared import SEAL_AFTER_MS, check_allocator, probe_job
 from parley.store.subscriptions import Subscriptions
+from parley.store.two_phase import Hold
 from parley.telemetry import Metrics
 
 APPENDS_AT_ONCE_MAX = 64

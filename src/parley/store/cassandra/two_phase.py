@@ -11,12 +11,11 @@ full, that is until all its numbers are resolved; then whoever comes first opens
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 from parley.errors import (
     OutcomeUnknown,
     Refusal,
-    StoreError,
     StoreUnavailable,
 )
 from parley.model import AccountState, StoredEntry
@@ -25,20 +24,21 @@ from parley.store.cassandra.batches import ChatBatches, Withdrawn
 from parley.store.cassandra.chat_state import CassandraChatState
 from parley.store.cassandra.prefixes import CassandraPrefixes
 from parley.store.chat_append import Attempt, is_restricted
-from parley.store.log_telemetry import trace_allocated, trace_races
+from parley.store.log_telemetry import trace_races
 from parley.store.ports import Allocator
 from parley.store.two_phase import (
     ROUNDS_MAX,
     VISIBLE_LOOK_SECONDS,
     VISIBLE_LOOK_SECONDS_MAX,
+    Hold,
     allocate,
-    await_visible,
     seal_given_up,
+    taken,
+    write_visibly,
 )
 from parley.telemetry import Metrics
 
 KeptAttempt = Attempt[AppendPlan]
-Hold = Callable[[str], Awaitable[None] | None]
 
 
 class CassandraTwoPhaseAppends:
@@ -64,18 +64,12 @@ class CassandraTwoPhaseAppends:
         self._append_seconds = append_seconds
 
     async def append(self, append: KeptAppend, state: CassandraChatState) -> None:
-        """Write what is to do; what was written is acknowledged once it is visible, whatever fails later."""
         give_up_at = asyncio.get_running_loop().time() + self._append_seconds
-        append.epoch = state.epoch
-        failure: StoreError | None = None
-        try:
-            async with state.lock:
-                await self._write_all(append, state, give_up_at)
-        except StoreError as error:
-            failure = error
-        await await_visible(self._prefixes, append, state, give_up_at)
-        if failure is not None:
-            raise failure
+
+        async def write() -> None:
+            await self._write_all(append, state, give_up_at)
+
+        await write_visibly(write, self._prefixes, append, state, give_up_at)
 
     async def _write_all(self, append: KeptAppend, state: CassandraChatState, give_up_at: float) -> None:
         """Each run of drafts takes its numbers, and again if they were sealed."""
@@ -99,17 +93,10 @@ class CassandraTwoPhaseAppends:
             append.trouble = numbers
             append.put_back([*plan.indices, *(twin.index for twin in plan.twins)])
             return
-        self._prefixes.take(state.chat_id, numbers)
-        trace_allocated([append.drafts[index] for index in plan.indices], numbers)
-        try:
-            self._reach("after_allocate")
-            held = self._hold("after_allocate")
-            if held is not None:
-                await held
+        drafts = [append.drafts[index] for index in plan.indices]
+        async with taken(numbers, self._prefixes, state, drafts, self._reach, self._hold):
             for part in self._parts(append, state, plan, numbers):
                 await self._write(append, state, part, give_up_at)
-        finally:
-            self._prefixes.give_back(state.chat_id, numbers)
 
     async def _allocate(self, state: CassandraChatState, count: int) -> list[int] | Refusal:
         async def read_end() -> int:

@@ -41,13 +41,14 @@ from parley.store.dynamodb.relations import DynamoRelations
 from parley.store.dynamodb.repairs import DynamoRepairs
 from parley.store.dynamodb.schema import CHATS, COUNTERS, check_tables, check_version, create_tables
 from parley.store.dynamodb.transfer import DynamoTransfer, copy_mark
-from parley.store.dynamodb.two_phase import Hold, TwoPhaseAppends
+from parley.store.dynamodb.two_phase import TwoPhaseAppends
 from parley.store.dynamodb.webhooks import DynamoDeliveries
 from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching
 from parley.store.records import NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
 from parley.store.shared import SEAL_AFTER_MS, check_allocator, probe_job
 from parley.store.subscriptions import Subscriptions
+from parley.store.two_phase import Hold
 from parley.telemetry import Metrics
 
 APPENDS_AT_ONCE_MAX = 256

@@ -10,7 +10,7 @@ is visible, that is, when every number below it is written or sealed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -19,7 +19,6 @@ from parley.dynamodb import Action, CancellationReason, Item, TransactionCancele
 from parley.errors import (
     OutcomeUnknown,
     Refusal,
-    StoreError,
     StoreUnavailable,
 )
 from parley.ids import EVENT, Ids
@@ -41,13 +40,15 @@ from parley.store.dynamodb.chat_state import DynamoChatState
 from parley.store.dynamodb.entries import FAILED, is_live, key_of, put_void
 from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.schema import CHATS, KEYS
-from parley.store.log_telemetry import trace_allocated, trace_races
+from parley.store.log_telemetry import trace_races
 from parley.store.ports import Allocator
 from parley.store.two_phase import (
     ROUNDS_MAX,
+    Hold,
     allocate,
-    await_visible,
     seal_given_up,
+    taken,
+    write_visibly,
 )
 from parley.telemetry import Metrics
 
@@ -60,7 +61,6 @@ IS_LAST = "(attribute_not_exists(last_sequence) OR last_sequence < :last)"
 """Nothing above it has been written. An append that was overtaken leaves this condition out, if it may."""
 
 PlanAttempt = Attempt[Plan]
-Hold = Callable[[str], Awaitable[None] | None]
 
 
 class TwoPhaseAppends:
@@ -87,18 +87,12 @@ class TwoPhaseAppends:
         self._hold = hold
 
     async def append(self, append: DynamoAppend, state: DynamoChatState) -> None:
-        """Write what is to do; what was written is acknowledged once it is visible, whatever fails later."""
         give_up_at = asyncio.get_running_loop().time() + self._append_seconds
-        append.epoch = state.epoch
-        failure: StoreError | None = None
-        try:
-            async with state.lock:
-                await self._write_all(append, state)
-        except StoreError as error:
-            failure = error
-        await await_visible(self._prefixes, append, state, give_up_at)
-        if failure is not None:
-            raise failure
+
+        async def write() -> None:
+            await self._write_all(append, state)
+
+        await write_visibly(write, self._prefixes, append, state, give_up_at)
 
     async def _write_all(self, append: DynamoAppend, state: DynamoChatState) -> None:
         """Each run of drafts takes its numbers, and again if they were sealed."""
@@ -130,17 +124,10 @@ class TwoPhaseAppends:
             append.trouble = numbers
             append.put_back([*plan.indices, *(twin.index for twin in plan.twins)])
             return
-        self._prefixes.take(state.chat_id, numbers)
-        trace_allocated([append.drafts[index] for index in plan.indices], numbers)
-        try:
-            self._reach("after_allocate")
-            held = self._hold("after_allocate")
-            if held is not None:
-                await held
+        drafts = [append.drafts[index] for index in plan.indices]
+        async with taken(numbers, self._prefixes, state, drafts, self._reach, self._hold):
             placed = self._planner.place(append, state, plan.indices, numbers)
             await self._write(append, state, Attempt(plan, placed))
-        finally:
-            self._prefixes.give_back(state.chat_id, numbers)
 
     async def _allocate(self, state: DynamoChatState, count: int) -> list[int] | Refusal:
         """Step 3: numbers that no other append has, or why there are none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 import apsw
@@ -34,6 +34,7 @@ from parley.store.sqlite.append import FIND_ARCHIVED_KEY, FIND_KEY, append_atomi
 from parley.store.sqlite.chat_state import SqliteChatState, SqliteChatStates
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.writer import Reach, Writer
+from parley.store.two_phase import Hold
 from parley.telemetry import Metrics
 from parley.wire.limits import PAGE_BYTES_MAX
 
@@ -59,9 +60,6 @@ FIND_MESSAGE = (
     "SELECT chat_id, sequence FROM (SELECT chat_no, sequence FROM entries WHERE message_id = ?1 UNION ALL"
     " SELECT chat_no, sequence FROM archived_messages WHERE message_id = ?1) JOIN chats USING (chat_no)"
 )
-
-Hold = Callable[[str], Awaitable[None] | None]
-"""Asked at labelled points, so that tests can keep one batch waiting while another overtakes it."""
 
 
 class SqliteLog:

@@ -33,7 +33,7 @@ from parley.store.sqlite.identities import SqliteApiTokens, SqliteExternalIds
 from parley.store.sqlite.inspection import SqliteInspection
 from parley.store.sqlite.invitations import SqliteInvitations
 from parley.store.sqlite.listing import SqliteListing
-from parley.store.sqlite.log import Hold, SqliteLog
+from parley.store.sqlite.log import SqliteLog
 from parley.store.sqlite.log_hashes import SqliteLogHashes
 from parley.store.sqlite.member_states import SqliteMemberStates
 from parley.store.sqlite.overview import SqliteOverviews
@@ -44,6 +44,7 @@ from parley.store.sqlite.repairs import SqliteRepairs
 from parley.store.sqlite.transfer import SqliteTransfer
 from parley.store.sqlite.writer import Reach, Writer
 from parley.store.subscriptions import Subscriptions
+from parley.store.two_phase import Hold
 from parley.telemetry import Metrics
 
 WATCH_SECONDS = 1.0
