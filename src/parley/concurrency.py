@@ -1,4 +1,4 @@
-"""Many calls at once, but not too many."""
+"""Many calls at once, but not too many; and calls that swallow a cancellation."""
 
 from __future__ import annotations
 
@@ -30,3 +30,19 @@ async def map_concurrently(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def cancellable(work: Awaitable[R]) -> R:
+    """As `work`; CancelledError if this task was cancelled meanwhile, also if `work` did not heed it.
+
+    Before Python 3.12 `asyncio.wait_for` swallows a cancellation that comes when it is just done.
+    Libraries use it. A loop that calls one would go on for ever, and whoever waits for its end, too.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        return await work
+    finally:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError

@@ -14,6 +14,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from parley.concurrency import cancellable
 from parley.core.backoff import backoff
 from parley.ephemeral.callbacks import Callbacks
 from parley.ephemeral.circuit import Circuit
@@ -85,7 +86,7 @@ class RedisClient:
                 return None
             try:
                 async with asyncio.timeout(CALL_SECONDS_MAX):
-                    answer = await ask()
+                    answer = await cancellable(ask())
             except Exception as error:  # of any kind: no connect or send may fail because of it
                 self.lost(error)
                 return None
@@ -150,22 +151,22 @@ class RedisChannels:
     async def _listen(self) -> None:
         """Deliver messages until the connection fails."""
         async with self._client.listening.pubsub() as pubsub:
-            await pubsub.subscribe(*self._receivers)
+            await cancellable(pubsub.subscribe(*self._receivers))
             for _ in self._receivers:
                 await self._next(pubsub)
             self._failures = 0
             self.is_listening = True
             self._client.worked()
             while True:
-                message = await pubsub.get_message(timeout=QUIET_SECONDS_MAX)
+                message = await cancellable(pubsub.get_message(timeout=QUIET_SECONDS_MAX))
                 if message is None:
-                    await pubsub.ping()
+                    await cancellable(pubsub.ping())
                     message = await self._next(pubsub)
                 self._deliver(message)
 
     async def _next(self, pubsub: PubSub) -> dict[str, Any]:
         """The next message, which may be the answer to a ping; TimeoutError if none comes."""
-        message: dict[str, Any] | None = await pubsub.get_message(timeout=CALL_SECONDS_MAX)
+        message: dict[str, Any] | None = await cancellable(pubsub.get_message(timeout=CALL_SECONDS_MAX))
         if message is None:
             raise TimeoutError("redis does not answer")
         return message
