@@ -12,6 +12,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from parley.clock import Clock, iso
 from parley.core.append import (
@@ -226,7 +227,7 @@ class AppendPlanner:
             return NO_USER, None
         invitation = await self._invitations.invitation(user_id, state.chat_id)
         invited_as = invitation.role if invitation is not None else None
-        return person.join_facts(state.members, invited_as), person
+        return replace(person.facts, chat_members=state.members, invited_as=invited_as), person
 
     async def answer(self, append: KeptAppend, state: CassandraChatState, indices: list[int]) -> None:
         """Answer drafts with their originals."""

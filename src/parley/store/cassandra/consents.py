@@ -17,7 +17,7 @@ from parley.concurrency import map_concurrently
 from parley.core.consent import ConsentFacts
 from parley.core.permissions import JoinFacts
 from parley.errors import StoreUnavailable
-from parley.model import AccountState, Relation, Role, User
+from parley.model import AccountState, Relation
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, READ_MEMBER, READ_USER, CassandraChatStates
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Statement
@@ -43,31 +43,14 @@ PUT_JOINING = (
 class Joiner(NamedTuple):
     """A person who may be added: what they say to it, and as of which revision."""
 
-    user: User
-    consent: ConsentFacts
-    user_chats: int
+    user_id: str
+    facts: JoinFacts
+    """Those about the person, not about the chat."""
     revision: str | None
 
     @property
-    def user_id(self) -> str:
-        return self.user.user_id
-
-    @property
-    def is_disabled(self) -> bool:
-        return self.user.state is AccountState.DISABLED
-
-    @property
     def is_unasked(self) -> bool:
-        return not self.consent.is_contact
-
-    def join_facts(self, chat_members: int = 0, invited_as: Role | None = None) -> JoinFacts:
-        return JoinFacts(
-            chat_members=chat_members,
-            user_chats=self.user_chats,
-            is_disabled=self.is_disabled,
-            consent=self.consent,
-            invited_as=invited_as,
-        )
+        return not self.facts.consent.is_contact
 
 
 class Consents:
@@ -99,13 +82,15 @@ class Consents:
         places = await self._cassandra.rows(READ_PLACES, user_id)
         current = {place["chat_id"]: place["is_unasked"] for place in places if place["has_left"] is False}
         current = {row["other_id"]: True for row in joining} | current
-        facts = ConsentFacts(
+        consent = ConsentFacts(
             who_may_add=user.who_may_add,
             is_contact=await self.has(user_id, Relation.CONTACT, actor_id),
             has_blocked=await self.has(user_id, Relation.BLOCK, actor_id),
             unasked_chats=sum(map(bool, current.values())),
         )
-        return Joiner(user, facts, len(current), revision)
+        is_disabled = user.state is AccountState.DISABLED
+        facts = JoinFacts(user_chats=len(current), is_disabled=is_disabled, consent=consent)
+        return Joiner(user_id, facts, revision)
 
     async def revision(self, user_id: str) -> str | None:
         row = await self._cassandra.row(READ_REVISION, user_id)

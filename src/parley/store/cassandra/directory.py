@@ -81,7 +81,7 @@ class CassandraDirectory:
 
     async def _check_people(self, chat: StoredChat, people: list[str]) -> list[Joiner]:
         found = await self._consents.newcomers(chat.created_by, people)
-        facts = {user_id: found[user_id].join_facts() if user_id in found else NO_USER for user_id in people}
+        facts = {user_id: found[user_id].facts if user_id in found else NO_USER for user_id in people}
         refusal = decide_creation(chat.created_by, facts)
         if refusal is not None:
             raise Refused(refusal)

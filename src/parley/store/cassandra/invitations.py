@@ -44,7 +44,7 @@ class CassandraInvitations:
 
     async def consents(self, actor_id: str, user_ids: Sequence[str]) -> dict[str, ConsentFacts]:
         found = await self._consents.newcomers(actor_id, user_ids)
-        return {user_id: person.consent for user_id, person in found.items()}
+        return {user_id: person.facts.consent for user_id, person in found.items()}
 
     async def invite(self, invitation: Invitation) -> list[str]:
         user_id, chat_id = invitation.user_id, invitation.chat_id
@@ -52,7 +52,7 @@ class CassandraInvitations:
             person = (await self._consents.newcomers(invitation.invited_by, [user_id])).get(user_id)
             if person is None:
                 raise Refused(NO_SUCH_USER)
-            if person.consent.has_blocked:
+            if person.facts.consent.has_blocked:
                 raise Refused(BLOCKED)
             member = await self._cassandra.row(READ_MEMBER, chat_id, user_id)
             if member is not None and member["role"] is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from parley.core.append import ChangeFacts, JoinFacts
 from parley.core.permissions import NO_USER
 from parley.dynamodb import Action, ConditionCheck, Delete, Dynamo, Item, Put, UpdateItem
@@ -46,7 +48,8 @@ async def join_facts(
         return NO_USER, None
     key: Item = {"user_id": user_id, "chat_id": state.chat_id}
     invitation = pending_in(await dynamo.get(INVITATIONS, key), now_ms)
-    facts = person.join_facts(state.members, invitation.role if invitation is not None else None)
+    invited_as = invitation.role if invitation is not None else None
+    facts = replace(person.facts, chat_members=state.members, invited_as=invited_as)
     if user_id != draft.sender_id:
         return facts, JoinWrites(
             person.is_unasked, [person.fence, *delete_invitation(user_id, state.chat_id)]

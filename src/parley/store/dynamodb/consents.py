@@ -26,7 +26,7 @@ from parley.dynamodb import (
     map_concurrently,
     number,
 )
-from parley.model import AccountState, Privacy, Relation, Role
+from parley.model import AccountState, Privacy, Relation
 from parley.store.dynamodb.accounts import REVISION, account_state
 from parley.store.dynamodb.schema import DELIVERY, RELATIONS, USERS
 from parley.wire.limits import UNASKED_CHATS_MAX, USER_CHATS_MAX
@@ -46,23 +46,13 @@ class Newcomer(NamedTuple):
     """A person who may be added: what they say to it, and as of which revision."""
 
     user_id: str
-    consent: ConsentFacts
-    user_chats: int
+    facts: JoinFacts
+    """Those about the person, not about the chat."""
     revision: int | None
-    is_disabled: bool
 
     @property
     def is_unasked(self) -> bool:
-        return not self.consent.is_contact
-
-    def join_facts(self, chat_members: int = 0, invited_as: Role | None = None) -> JoinFacts:
-        return JoinFacts(
-            chat_members=chat_members,
-            user_chats=self.user_chats,
-            is_disabled=self.is_disabled,
-            consent=self.consent,
-            invited_as=invited_as,
-        )
+        return not self.facts.consent.is_contact
 
     @property
     def fence(self) -> Action:
@@ -71,7 +61,7 @@ class Newcomer(NamedTuple):
         condition = f"attribute_exists(user_id) AND attribute_not_exists({REVISION})"
         if self.revision is not None:
             condition, values = f"{REVISION} = :seen", {":seen": self.revision}
-        if self.is_unasked and self.consent.unasked_chats >= CONTENDED_FROM:
+        if self.is_unasked and self.facts.consent.unasked_chats >= CONTENDED_FROM:
             return UpdateItem(USERS, key, f"ADD {REVISION} :one", values | {":one": 1}, condition)
         return ConditionCheck(USERS, key, condition, values or None)
 
@@ -98,15 +88,17 @@ async def newcomers(dynamo: Dynamo, actor_id: str, user_ids: Sequence[str]) -> d
     return {
         user_id: Newcomer(
             user_id,
-            ConsentFacts(
-                who_may_add=Privacy(cast(str, users[user_id].get("who_may_add", Privacy.EVERYONE))),
-                is_contact=CONTACT_SINCE in relations.get(user_id, {}),
-                has_blocked=BLOCKED_SINCE in relations.get(user_id, {}),
-                unasked_chats=unasked,
+            JoinFacts(
+                user_chats=total,
+                is_disabled=account_state(users[user_id]) is AccountState.DISABLED,
+                consent=ConsentFacts(
+                    who_may_add=Privacy(cast(str, users[user_id].get("who_may_add", Privacy.EVERYONE))),
+                    is_contact=CONTACT_SINCE in relations.get(user_id, {}),
+                    has_blocked=BLOCKED_SINCE in relations.get(user_id, {}),
+                    unasked_chats=unasked,
+                ),
             ),
-            total,
             cast("int | None", users[user_id].get(REVISION)),
-            account_state(users[user_id]) is AccountState.DISABLED,
         )
         for user_id, (total, unasked) in zip(known, counts, strict=True)
     }

@@ -51,7 +51,7 @@ class DynamoInvitations:
 
     async def consents(self, actor_id: str, user_ids: Sequence[str]) -> dict[str, ConsentFacts]:
         found = await newcomers(self._dynamo, actor_id, user_ids)
-        return {user_id: newcomer.consent for user_id, newcomer in found.items()}
+        return {user_id: newcomer.facts.consent for user_id, newcomer in found.items()}
 
     async def invite(self, invitation: Invitation) -> list[str]:
         for _ in range(ATTEMPTS_MAX):
