@@ -42,6 +42,8 @@ PART = re.compile(
 
 CHAT_NAMES = ("chat_id", "conversation_id", "conv_id")
 ENVELOPE = ("id", "re")
+TOLD_ELSEWHERE = {frames.Entry}
+"""Structs with a section of their own."""
 
 CONFIGURATION = {
     "server.host": "The address to listen on. On a loopback address, direct requests may register, read"
@@ -406,10 +408,12 @@ def route_row(route: Route) -> Sequence[str]:
 def bodies() -> str:
     """Every body with its fields; in what a client sends, those that may be left out say their default."""
     taken = {route.body for route in ROUTES if route.body is not None}
-    answered = {kind for route in ROUTES for kind in route.answers.values() if kind is not None}
-    answered |= {item for kind in answered for item in structs_in(kind)} | {Problem}
-    rows = [(code(kind.__name__), body_fields(kind, kind in taken)) for kind in by_name(taken)]
-    rows += [(code(kind.__name__), body_fields(kind, False)) for kind in by_name(answered)]
+    answered = {kind for route in ROUTES for kind in route.answers.values() if kind is not None} | {Problem}
+    asked_within = structs_within(*taken, *frames.Request.__args__)
+    said_within = structs_within(*answered, *frames.ServerFrames.__args__)
+    said_within -= answered | asked_within | TOLD_ELSEWHERE
+    rows = [(code(kind.__name__), body_fields(kind, True)) for kind in by_name(taken | asked_within)]
+    rows += [(code(kind.__name__), body_fields(kind, False)) for kind in by_name(answered | said_within)]
     return table(("body", "fields"), rows)
 
 
@@ -431,11 +435,20 @@ def _note(default: str, presence: str, is_asked: bool) -> str:
     return "" if presence == "always" else f", {presence}"
 
 
-def structs_in(kind: type[Struct]) -> list[type[Struct]]:
-    """Structs that stand in the lists of a body."""
-    items = [field.type.item_type for field in fields_of(kind) if isinstance(field.type, inspect.ListType)]
-    structs = [item.cls for item in items if isinstance(item, inspect.StructType)]
-    return [cls for cls in structs if cls is not frames.Entry]
+def structs_within(*kinds: type[Struct]) -> set[type[Struct]]:
+    """The structs in the fields of these, and in theirs."""
+    found: set[type[Struct]] = set()
+    ahead = [field.type for kind in kinds for field in fields_of(kind)]
+    while ahead:
+        match ahead.pop():
+            case inspect.UnionType(types=types):
+                ahead.extend(types)
+            case inspect.ListType(item_type=item) | inspect.DictType(value_type=item):
+                ahead.append(item)
+            case inspect.StructType(cls=cls, fields=fields) if cls not in found:
+                found.add(cls)
+                ahead.extend(field.type for field in fields)
+    return found
 
 
 # Operating

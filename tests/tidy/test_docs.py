@@ -58,6 +58,25 @@ def test_every_refusal_code_is_listed() -> None:
     assert listed == used
 
 
+def undefined_types(text: str) -> set[str]:
+    """Types that a table of the protocol names, and no table defines with its fields."""
+    cells = [row.split(" | ", 1) for row in re.findall(r"^\| (.+) \|$", text, re.MULTILINE) if " | " in row]
+    named = {name for _, rest in cells for name in re.findall(r"`([A-Z]\w*[a-z]\w*)`", rest)}
+    defined = {name for first, _ in cells for name in re.findall(r"^`([A-Z]\w*[a-z]\w*)`$", first)}
+    return named - defined
+
+
+def test_every_type_of_the_protocol_is_defined() -> None:
+    """Whoever meets the name of a type in a table of the protocol finds its fields there."""
+    assert not undefined_types(page("docs/PROTOCOL.md"))
+
+
+def test_an_undefined_type_is_caught() -> None:
+    """A type in a list, in a choice, or the body of a request counts as named; one with fields is defined."""
+    text = "| `POST /v1/teas` | makes tea | `NewTea` | 201 `Tea` |\n| `NewTea` | `cups` list of `Cup` |\n"
+    assert undefined_types(text) == {"Tea", "Cup"}
+
+
 def test_every_key_has_its_meaning() -> None:
     """A configuration key without words for the operator cannot be added."""
     keys = {f"{section}.{key}" for section, names in config.sections().items() for key in names}
