@@ -23,6 +23,8 @@ import yaml
 from msgspec import Struct, inspect
 
 from docs import materials
+from docs.job_table import jobs
+from docs.tables import code, table
 from parley import config, errors
 from parley.core import rates
 from parley.errors import Refusal
@@ -34,7 +36,7 @@ from parley.wire import codes, frames, limits
 from parley.wire.bodies import Problem
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("docs/PROTOCOL.md", "docs/OPERATING.md")
+PAGES = ("docs/PROTOCOL.md", "docs/OPERATING.md", "docs/jobs.md")
 VECTORS = ROOT / "tests/wire_vectors"
 PART = re.compile(
     r"<!-- generated: (?P<name>[\w.]+) \(make docs\) -->\n.*?<!-- end of (?P=name) -->", re.DOTALL
@@ -191,15 +193,6 @@ RATES = {
     "COST_PER_USER": "cost of HTTP requests, per user",
     "COST_PER_ADDRESS": "cost of HTTP requests without a session, per address",
 }
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
-
-
-def code(text: object) -> str:
-    return f"`{text}`"
 
 
 # Types
@@ -510,6 +503,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "rates": rate_table,
     "metrics": metric_table,
     "alerts": alerts,
+    "jobs": jobs,
 }
 
 

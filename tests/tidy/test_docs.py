@@ -3,9 +3,12 @@
 import re
 
 import pytest
+from msgspec import structs
 
 from docs import generate
+from docs.job_table import Place, table_of
 from parley import config
+from parley.core.jobs import Job
 from tests.tidy.repository import ROOT, python_sources
 
 
@@ -75,6 +78,20 @@ def test_an_undefined_type_is_caught() -> None:
     """A type in a list, in a choice, or the body of a request counts as named; one with fields is defined."""
     text = "| `POST /v1/teas` | makes tea | `NewTea` | 201 `Tea` |\n| `NewTea` | `cups` list of `Cup` |\n"
     assert undefined_types(text) == {"Tea", "Cup"}
+
+
+async def _nothing() -> None:
+    """A run of a job that has nothing to do."""
+
+
+def test_a_job_that_does_not_say_what_it_does_is_caught() -> None:
+    """A job without words for operators cannot be listed; with them it can."""
+    job = Job(name="tea", does="boils water", run=_nothing, interval_seconds=60.0, timeout_seconds=None)
+    told = Place({"tea": job}, {"tea": []}, {"tea": []})
+    silent = Place({"tea": structs.replace(job, does="")}, told.roles, told.needs)
+    assert "| `tea` | every node |  | 60 s | boils water |" in table_of(told, told)
+    with pytest.raises(AssertionError):
+        table_of(silent, silent)
 
 
 def test_every_key_has_its_meaning() -> None:

@@ -156,6 +156,7 @@ def archive_jobs(
         jobs.append(
             Job(
                 name="archive",
+                does="every `archive.interval_seconds` moves old entries to the cold tier",
                 run=archiver.run,
                 interval_seconds=config.archive.interval_seconds,
                 timeout_seconds=RUN_SECONDS_MAX,
@@ -173,6 +174,7 @@ def archive_jobs(
         jobs.append(
             Job(
                 name="retention",
+                does="removes bodies that are older than they are kept",
                 run=retain,
                 interval_seconds=RETENTION_SECONDS,
                 timeout_seconds=RUN_SECONDS_MAX,

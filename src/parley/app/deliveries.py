@@ -62,9 +62,16 @@ class Deliveries:
     @property
     def jobs(self) -> list[Job]:
         """Lanes are claimed one by one, so every node works on them; one node replays and counts."""
-        deliver = Job(name="deliveries", run=self._work, interval_seconds=None, timeout_seconds=None)
+        deliver = Job(
+            name="deliveries",
+            does="delivers events to webhooks",
+            run=self._work,
+            interval_seconds=None,
+            timeout_seconds=None,
+        )
         replay = Job(
             name="dead_letters",
+            does="replays dead letters of webhooks, counts them, and deletes old ones",
             run=self._keep_letters,
             interval_seconds=None,
             timeout_seconds=None,

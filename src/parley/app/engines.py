@@ -84,13 +84,20 @@ def sealing(log: Log, publish: Callable[[list[Persisted]], None]) -> Job:
         if sealed := await log.seal():
             publish(sealed)
 
-    return Job(name="sealing", run=seal, interval_seconds=SEAL_SECONDS, timeout_seconds=SEAL_SECONDS_MAX)
+    return Job(
+        name="sealing",
+        does="turns numbers that were taken and abandoned into voids; until then readers of the chat wait",
+        run=seal,
+        interval_seconds=SEAL_SECONDS,
+        timeout_seconds=SEAL_SECONDS_MAX,
+    )
 
 
 def expired_sessions(admin: AccountAdmin, clock: Clock) -> Job:
     """Delete sessions that were not used for 30 days."""
     return Job(
         name="expired_sessions",
+        does="deletes sessions that were long unused; their tokens are refused anyway",
         run=lambda: admin.end_expired_sessions(clock()),
         interval_seconds=EXPIRED_SECONDS,
         timeout_seconds=EXPIRED_SECONDS_MAX,

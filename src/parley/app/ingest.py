@@ -56,7 +56,15 @@ class BufferedIngest:
     def jobs(self) -> list[Job]:
         if self._consumer is None:
             return []
-        return [Job(name="ingest", run=self._consumer.run, interval_seconds=None, timeout_seconds=None)]
+        return [
+            Job(
+                name="ingest",
+                does="appends the drafts that wait in Kafka",
+                run=self._consumer.run,
+                interval_seconds=None,
+                timeout_seconds=None,
+            )
+        ]
 
     async def start(self) -> None:
         await self._queue.start()

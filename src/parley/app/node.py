@@ -470,7 +470,7 @@ class App:
         await self.ephemeral.start()
         self.local_sender.start()
         self.social.start()
-        self.supervisor.start(self._jobs())
+        self.supervisor.start(self.jobs())
         self.bus.subscribe(self.hub)
         self.bus.subscribe(self.recorder)
         self.bus.subscribe(self.log_hasher)
@@ -482,7 +482,7 @@ class App:
         server, tls = self.config.server, self.certificate.context if self.certificate is not None else None
         return await self.gateway.start(server.host, server.port, tls)
 
-    def _jobs(self) -> list[Job]:
+    def jobs(self) -> list[Job]:
         """The background jobs of a node with these roles."""
         jobs = [sealing(self.store.log, self.bus.publish), self.gateway.job, self._view.job]
         jobs += [self.log_hasher.job, *self.search.jobs]

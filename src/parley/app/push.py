@@ -79,9 +79,16 @@ class Push:
     @property
     def jobs(self) -> list[Job]:
         """Every node with the role rings; one node replays dead letters and forgets what is old."""
-        ring = Job(name="push", run=self._ring, interval_seconds=None, timeout_seconds=None)
+        ring = Job(
+            name="push",
+            does="rings the devices of people who are not connected",
+            run=self._ring,
+            interval_seconds=None,
+            timeout_seconds=None,
+        )
         replay = Job(
             name="push_replays",
+            does="replays dead letters of push",
             run=self._replays.run,
             interval_seconds=None,
             timeout_seconds=None,
@@ -90,6 +97,7 @@ class Push:
         )
         expiry = Job(
             name="push_outcomes",
+            does="deletes old outcomes of push",
             run=self._expire,
             interval_seconds=EXPIRE_SECONDS,
             timeout_seconds=EXPIRE_SECONDS,

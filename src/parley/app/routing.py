@@ -101,6 +101,7 @@ class LiveRouting:
         jobs = [
             Job(
                 name="late_events",
+                does="notices that events are late, so that nodes read heads until they come",
                 run=watch,
                 interval_seconds=WATCH_SECONDS,
                 timeout_seconds=WATCH_SECONDS_MAX,
@@ -116,7 +117,15 @@ class LiveRouting:
                         await asyncio.sleep(CUT_OFF_SECONDS)
                     await self._consume(feed, router, is_cut_off, clock)
 
-            jobs.append(Job(name="routing", run=route, interval_seconds=None, timeout_seconds=None))
+            jobs.append(
+                Job(
+                    name="routing",
+                    does="brings entries to the nodes whose clients read them",
+                    run=route,
+                    interval_seconds=None,
+                    timeout_seconds=None,
+                )
+            )
         return jobs
 
     async def _consume(

@@ -125,7 +125,13 @@ class Search:
         jobs = [self.indexer.job] if self.indexer is not None else []
         if self._teller is not None and self._feed is not None:
             jobs.append(
-                Job(name="search_news", run=self._consume, interval_seconds=None, timeout_seconds=None)
+                Job(
+                    name="search_news",
+                    does="tells the node with a chat's index what was stored in the chat",
+                    run=self._consume,
+                    interval_seconds=None,
+                    timeout_seconds=None,
+                )
             )
         return jobs
 

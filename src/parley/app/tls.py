@@ -63,7 +63,11 @@ class Certificate:
     @property
     def job(self) -> Job:
         return Job(
-            name="certificate_watch", run=self.watch, interval_seconds=WATCH_SECONDS, timeout_seconds=None
+            name="certificate_watch",
+            does="shows the certificate anew when its files have changed",
+            run=self.watch,
+            interval_seconds=WATCH_SECONDS,
+            timeout_seconds=None,
         )
 
     async def watch(self) -> None:

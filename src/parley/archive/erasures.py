@@ -110,6 +110,7 @@ class BodyAdmin:
     def job(self) -> Job:
         return Job(
             name=JOB,
+            does="removes the bodies of people who are erased",
             run=self.look,
             interval_seconds=LOOK_SECONDS,
             timeout_seconds=LOOK_SECONDS_MAX,

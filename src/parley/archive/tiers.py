@@ -416,6 +416,7 @@ class TieredEngine:
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
         forgetting = Job(
             name="archive_memory",
+            does="frees the memory of archived entries that were not read of late",
             run=self.archive.forget_unused,
             interval_seconds=FORGET_SECONDS,
             timeout_seconds=None,

@@ -45,6 +45,7 @@ class Sweeper:
         """One node of the cluster sweeps: each look reads every mark."""
         return Job(
             name="outbox_sweep",
+            does="publishes the entries that a dead node stored and left behind",
             run=lambda: self.sweep(self._clock()),
             interval_seconds=SWEEP_SECONDS,
             timeout_seconds=SWEEP_SECONDS_MAX,

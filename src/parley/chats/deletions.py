@@ -71,6 +71,7 @@ class AccountDeletions:
         """On every node, because each begins at once with what was asked of it. Two do each other no harm."""
         return Job(
             name="account_deletions",
+            does="takes deleted people out of their chats, and deletes what is theirs",
             run=self.look,
             interval_seconds=LOOK_SECONDS,
             timeout_seconds=LOOK_SECONDS_MAX,

@@ -95,6 +95,7 @@ class LogHasher:
     def job(self) -> Job:
         return Job(
             name="log_hashes",
+            does="computes and stores the hashes of the logs that grew",
             run=self.follow_news,
             interval_seconds=PASS_SECONDS,
             timeout_seconds=PASS_SECONDS_MAX,

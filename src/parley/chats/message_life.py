@@ -341,6 +341,7 @@ class MessageLife:
     def job(self) -> Job:
         return Job(
             name=JOB,
+            does="finishes the edits, deletes and reactions that a dead process began",
             run=self.look,
             interval_seconds=LOOK_SECONDS,
             timeout_seconds=LOOK_SECONDS_MAX,

@@ -100,6 +100,7 @@ class SearchIndexer:
     def job(self) -> Job:
         return Job(
             name="search_index",
+            does="indexes what is new; a search that comes before does it, or is refused as temporary",
             run=self.follow_news,
             interval_seconds=PASS_SECONDS,
             timeout_seconds=PASS_SECONDS_MAX,

@@ -26,11 +26,14 @@ MS_PER_SECOND = 1_000
 class Job(Struct, frozen=True, kw_only=True, eq=False):
     """`run` does one run. It may be cancelled at any `await`, and is begun again: it must find its place.
 
+    `does`: what the job is for, as operators read it in docs/jobs.md.
+
     `interval_seconds` is the pause from the end of a run to the next one. None: it runs when it is woken, or,
     without `until_woken`, one run lasts for ever, and its end is a failure.
     """
 
     name: str
+    does: str = ""
     run: Callable[[], Awaitable[object]]
     interval_seconds: float | None
     timeout_seconds: float | None

@@ -103,6 +103,7 @@ class FileRemoval:
     def job(self) -> Job:
         return Job(
             name=JOB,
+            does="removes uploads that never ended and files that no message refers to",
             run=self.sweep,
             interval_seconds=SWEEP_SECONDS,
             timeout_seconds=SWEEP_SECONDS_MAX,

@@ -276,6 +276,7 @@ class HeadsWatch:
     def job(self) -> Job:
         return Job(
             name="heads",
+            does="reads the heads of this node's chats while entries may not be routed to it",
             run=self.look,
             interval_seconds=LOOK_SECONDS,
             timeout_seconds=HEADS_SECONDS_MAX,

@@ -76,6 +76,7 @@ class OperatorView:
     def job(self) -> Job:
         return Job(
             name="message_rate",
+            does="counts the messages per second that operators see",
             run=self.rate.sample,
             interval_seconds=SAMPLE_SECONDS,
             timeout_seconds=None,

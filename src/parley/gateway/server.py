@@ -234,6 +234,7 @@ class Gateway:
     def job(self) -> Job:
         return Job(
             name="idle_sweep",
+            does="closes silent connections, and those whose session has ended",
             run=self._sweep_idle,
             interval_seconds=IDLE_SWEEP_SECONDS,
             timeout_seconds=IDLE_SWEEP_SECONDS_MAX,

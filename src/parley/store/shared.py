@@ -48,4 +48,10 @@ def probe_job(store: SharedStore) -> Job:
         except (StoreError, TimeoutError):
             store.available = False
 
-    return Job(name="store_probe", run=probe, interval_seconds=PROBE_SECONDS, timeout_seconds=None)
+    return Job(
+        name="store_probe",
+        does="asks the store for a row; a node whose store does not answer is not ready, and appends nothing",
+        run=probe,
+        interval_seconds=PROBE_SECONDS,
+        timeout_seconds=None,
+    )

@@ -152,10 +152,15 @@ class SqliteStore:
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
         self.writer.on_foreign_write(self._wrote_elsewhere.set)
         watch = Job(
-            name="file_watch", run=self._watch_file, interval_seconds=WATCH_SECONDS, timeout_seconds=None
+            name="file_watch",
+            does="notices that a command beside the server has written to the file",
+            run=self._watch_file,
+            interval_seconds=WATCH_SECONDS,
+            timeout_seconds=None,
         )
         catch_up = Job(
             name="catch_up",
+            does="delivers what a command has written, and closes connections whose session it ended",
             run=lambda: self._catch_up(subscriptions),
             interval_seconds=None,
             timeout_seconds=CATCH_UP_SECONDS_MAX,
