@@ -172,6 +172,8 @@ CONFIGURATION = {
     "messages.edit_window_seconds": "How long [messages may be edited](message-life.md) after they were sent;"
     " 0: for ever.",
     "search.enabled": "`false`: messages are not indexed, and [searches](search.md) are refused.",
+    "push.allowed_networks": "What [push webhooks](push.md#register-a-device) of people may reach beside"
+    " public addresses; plain http only there. Every person can make the server send requests there.",
     "webhooks.allowed_networks": "What [webhooks](delivery.md#webhooks) may reach beside public addresses;"
     " plain http only there.",
     "log.level": "`debug` has a line per message.",

@@ -218,6 +218,7 @@ class PushConfig(Struct, forbid_unknown_fields=True):
     `apns_key`: a .p8 file, with its id, its team and the app's bundle id as topic. `fcm_credentials`: the
     JSON file of a service account. `vapid_private_key`: 32 bytes in base64url; empty for one that the first
     node makes. `vapid_subject`: a mailto: or https: address for push services; Apple's wants one.
+    `allowed_networks`: what the addresses of devices, which people choose, may lead to beside public ones.
     """
 
     apns_key: str = ""
@@ -229,6 +230,7 @@ class PushConfig(Struct, forbid_unknown_fields=True):
     fcm_endpoint: str = "https://fcm.googleapis.com"
     vapid_private_key: str = ""
     vapid_subject: str = ""
+    allowed_networks: list[str] = field(default_factory=list)
 
 
 class WebhooksConfig(Struct, forbid_unknown_fields=True):
@@ -517,10 +519,14 @@ def _check_proxies(config: Config) -> None:
 
 
 def _check_webhooks(config: Config) -> None:
-    try:
-        parse_networks(tuple(config.webhooks.allowed_networks))
-    except ValueError as error:
-        raise ConfigError(f"webhooks.allowed_networks: {error}") from error
+    for section, networks in (
+        ("webhooks", config.webhooks.allowed_networks),
+        ("push", config.push.allowed_networks),
+    ):
+        try:
+            parse_networks(tuple(networks))
+        except ValueError as error:
+            raise ConfigError(f"{section}.allowed_networks: {error}") from error
 
 
 def _check_delivery(config: Config) -> None:

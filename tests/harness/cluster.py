@@ -38,6 +38,7 @@ class ClusterProcess:
         self.environment = {
             "PARLEY_STORE_ENGINE": "dynamodb",
             "PARLEY_CLUSTER_SECRET": secrets.token_hex(SECRET_BYTES),
+            "PARLEY_PUSH_ALLOWED_NETWORKS": "127.0.0.0/8",
             "PARLEY_WEBHOOKS_ALLOWED_NETWORKS": "127.0.0.0/8",
             **environment,
         }

@@ -14,7 +14,7 @@ from tests.integration.gateway.serving import message
 from tests.integration.gateway.test_webhook_channel import Receiver, receiving
 from tests.waiting import eventually
 
-ALLOW = {"PARLEY_WEBHOOKS_ALLOWED_NETWORKS": "127.0.0.0/8"}
+ALLOW = {"PARLEY_PUSH_ALLOWED_NETWORKS": "127.0.0.0/8"}
 CHATS = 12
 KILLS_AFTER = (3, 7)
 """How many rings the receiver has got, and the last of them not answered, when the server is killed."""

@@ -24,7 +24,7 @@ from parley.model import JobScope
 from parley.push import webpush
 from parley.push.channel import PUSH_DELIVERIES, PushChannel
 from parley.push.ports import PushProvider, VapidKeys
-from parley.push.registrations import PushRegistrations
+from parley.push.registrations import FOR_PUSH, PushRegistrations
 from parley.push.webhook import WebhookPush
 from parley.store.ports import Engine, Feed
 from parley.store.push.rows import OUTCOME_DAYS, Provider
@@ -50,11 +50,11 @@ class Push:
         clock: Clock,
         metrics: Metrics,
     ) -> None:
-        allowed = parse_networks(tuple(config.webhooks.allowed_networks))
+        allowed = parse_networks(tuple(config.push.allowed_networks))
         policy = RetryPolicy(config.delivery.max_retries, config.delivery.too_old_seconds)
         holder = f"{node_id}.{secrets.token_hex(HOLDER_BYTES)}"
         self.sizes = sizes = FanoutSizes(config.delivery.write_below, config.delivery.read_above)
-        http = GuardedHttp(allowed)
+        http = GuardedHttp(allowed, setting=FOR_PUSH)
         vapid, providers = _make_providers(config, store, http, clock)
         self._store = store.push
         self._feed = feed

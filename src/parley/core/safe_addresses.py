@@ -10,6 +10,8 @@ from parley.core.client_address import Address, Network, is_in, parse_address
 
 NAT64 = IPv6Network("64:ff9b::/96")
 URL_LETTERS_MAX = 2_000
+FOR_WEBHOOKS = "webhooks.allowed_networks"
+"""The setting that names what webhooks of operators may reach; people's push webhooks have another one."""
 
 
 def is_safe(address: Address, allowed: Sequence[Network], *, is_plain: bool) -> bool:
@@ -34,8 +36,11 @@ def _is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
-def url_problem(url: str, allowed: Sequence[Network]) -> str | None:
-    """Why a webhook cannot have this address, as far as the text says it; None if it can."""
+def url_problem(url: str, allowed: Sequence[Network], setting: str = FOR_WEBHOOKS) -> str | None:
+    """Why a webhook cannot have this address, as far as the text says it; None if it can.
+
+    `setting`: what operators call the networks that are allowed.
+    """
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
@@ -49,8 +54,8 @@ def url_problem(url: str, allowed: Sequence[Network]) -> str | None:
         return "url must have no user, password or fragment"
     is_plain = parts.scheme == "http"
     if is_plain and not allowed:
-        return "url must be https; plain http is only for networks in webhooks.allowed_networks"
+        return f"url must be https; plain http is only for networks in {setting}"
     address = parse_address(host)
     if address is not None and not is_safe(address, allowed, is_plain=is_plain):
-        return f"{host} is not a public address, and not in webhooks.allowed_networks"
+        return f"{host} is not a public address, and not in {setting}"
     return None

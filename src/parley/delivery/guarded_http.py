@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from parley.core.client_address import Network, parse_address
 from parley.core.retry import DeliveryFailure, Fault
-from parley.core.safe_addresses import is_safe
+from parley.core.safe_addresses import FOR_WEBHOOKS, is_safe
 
 ATTEMPT_SECONDS_MAX = 10.0
 CONNECTIONS_MAX = 32
@@ -61,8 +61,9 @@ class GuardedResolver(AbstractResolver):
     One unsafe address among several is enough to refuse the name.
     """
 
-    def __init__(self, allowed: Sequence[Network], resolve: Resolve, *, is_plain: bool) -> None:
+    def __init__(self, allowed: Sequence[Network], resolve: Resolve, setting: str, *, is_plain: bool) -> None:
         self._allowed = allowed
+        self._setting = setting
         self._resolve = resolve
         self._is_plain = is_plain
 
@@ -88,7 +89,7 @@ class GuardedResolver(AbstractResolver):
         """ForbiddenAddress, unless the server may connect to this address."""
         address = parse_address(text)
         if address is None or not is_safe(address, self._allowed, is_plain=self._is_plain):
-            raise ForbiddenAddress(f"{text} is not a public address, and not in webhooks.allowed_networks")
+            raise ForbiddenAddress(f"{text} is not a public address, and not in {self._setting}")
 
     async def close(self) -> None:
         """It holds nothing."""
@@ -111,11 +112,19 @@ async def _guarded(request: Awaitable[T]) -> T | DeliveryFailure:
 
 
 class GuardedHttp:
-    """Requests to addresses that are checked. Redirects are not followed: they could lead anywhere."""
+    """Requests to addresses that are checked. Redirects are not followed: they could lead anywhere.
 
-    def __init__(self, allowed: Sequence[Network], resolve: Resolve = resolve_by_system) -> None:
+    `setting`: what operators call the networks that are allowed.
+    """
+
+    def __init__(
+        self,
+        allowed: Sequence[Network],
+        resolve: Resolve = resolve_by_system,
+        setting: str = FOR_WEBHOOKS,
+    ) -> None:
         self._guards = {
-            scheme: GuardedResolver(allowed, resolve, is_plain=scheme == "http")
+            scheme: GuardedResolver(allowed, resolve, setting, is_plain=scheme == "http")
             for scheme in ("http", "https")
         }
         self._sessions: dict[str, aiohttp.ClientSession] = {}

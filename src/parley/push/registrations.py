@@ -19,6 +19,8 @@ from parley.store.push.rows import DEVICES_PER_PERSON_MAX, Provider, PushDevice
 from parley.wire.bodies import NewPushDevice
 
 SECRET_PREFIX = "phs_"
+FOR_PUSH = "push.allowed_networks"
+"""The setting that names what addresses of people's devices may lead to, beside public ones."""
 SECRET_BYTES = 32
 TOKEN_LETTERS_MAX = 4_096
 APNS_TOKEN = re.compile(r"[0-9A-Fa-f]{8,512}")
@@ -126,7 +128,7 @@ class PushRegistrations:
         return token, "", ""
 
     def _check_url(self, url: str) -> None:
-        problem = url_problem(url, self._allowed)
+        problem = url_problem(url, self._allowed, FOR_PUSH)
         if problem is not None:
             raise Refused(BAD_REQUEST.because(problem))
 

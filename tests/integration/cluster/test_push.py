@@ -12,7 +12,7 @@ from tests.integration.gateway.serving import message
 from tests.integration.gateway.test_webhook_channel import Receiver, receiving
 from tests.waiting import eventually
 
-ALLOW = {"PARLEY_WEBHOOKS_ALLOWED_NETWORKS": "127.0.0.0/8"}
+ALLOW = {"PARLEY_PUSH_ALLOWED_NETWORKS": "127.0.0.0/8"}
 SLOW_SECONDS_MAX = 90.0
 
 pytestmark = pytest.mark.timeout(300)

@@ -6,9 +6,12 @@ import msgspec
 import pytest
 
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
-from tests.integration.gateway.test_deliveries import ALLOW, dead, is_signed
+from tests.integration.gateway.test_deliveries import ALLOW as ALLOW_WEBHOOKS
+from tests.integration.gateway.test_deliveries import dead, is_signed
 from tests.integration.gateway.test_webhook_channel import Receiver, receiving
 from tests.waiting import eventually
+
+ALLOW = {"PARLEY_PUSH_ALLOWED_NETWORKS": "127.0.0.0/8"}
 
 
 async def register(served: Served, person: Any, receiver: Receiver, **fields: Any) -> dict[str, Any]:
@@ -236,6 +239,24 @@ async def test_messages_of_a_chat_collapse(place: Place) -> None:
         await eventually(lambda: bool(receiver.got))
         assert await until_known(served, chat, 3) == [("pushed", "200")]
         assert contents(receiver) == ["three"]
+
+
+async def test_what_operators_allow_for_webhooks_is_closed_to_people(place: Place) -> None:
+    """Neither a new address nor one that was registered before leads into the operator's own networks."""
+    async with receiving() as receiver:
+        async with place.serving(ALLOW) as served:
+            ann, ben = await served.people("ann", "ben")
+            await register(served, ben, receiver)
+            chat = await served.as_(ann).create_group(ben)
+        async with place.serving(ALLOW_WEBHOOKS) as served:
+            body = {"provider": "webhook", "token": f"http://127.0.0.1:{receiver.port}/"}
+            answer = await served.as_(ben).put("/v1/me/push/phone", body)
+            assert_refused(answer, 400, "bad_request")
+            assert "push.allowed_networks" in answer.body["reason"]
+            await served.as_(ann).post(f"/v1/chats/{chat}/messages", message("hello"))
+            ((outcome, detail),) = await until_known(served, chat, 1)
+        assert (outcome, receiver.got) == ("refused", [])
+        assert "push.allowed_networks" in detail
 
 
 async def test_a_dead_address_is_forgotten(place: Place) -> None:
