@@ -17,7 +17,7 @@ CRASHES_MAX = 2
 """A message that crashed its consumer so often is poison: it is not tried again by itself."""
 BUCKETS_MS = {"1s": 1_000, "5s": 5_000, "30s": 30_000, "5m": 300_000}
 """The retry topics, `messages.retry.` and the name, and how long each delays, the shortest first."""
-assert max(BUCKETS_MS.values()) >= RETRY_MS_MAX * (1 + JITTER_SHARE), "every delay has a bucket"
+LONGEST_BUCKET, LONGEST_BUCKET_MS = max(BUCKETS_MS.items(), key=lambda item: item[1])
 
 
 class Fault(StrEnum):
@@ -74,8 +74,11 @@ def delay_of_retry(retry_count: int, chance: float) -> int:
 
 
 def bucket_of(delay_ms: int) -> str:
-    """The shortest bucket that is not shorter than the delay. The record says itself when it is due."""
-    return next(name for name, length_ms in BUCKETS_MS.items() if length_ms >= delay_ms)
+    """The shortest bucket that is not shorter than the delay, or else the longest.
+
+    The record says itself when it is due: one that is not due yet when its bucket ends takes another.
+    """
+    return next((name for name, length_ms in BUCKETS_MS.items() if length_ms >= delay_ms), LONGEST_BUCKET)
 
 
 def after_failure(

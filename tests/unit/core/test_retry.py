@@ -45,10 +45,12 @@ def test_waits_double_up_to_a_minute(retry_count: int, shortest_ms: int, longest
         (30_000, "30s"),
         (30_001, "5m"),
         (66_000, "5m"),
+        (300_001, "5m"),
+        (600_000, "5m"),
     ],
 )
 def test_a_bucket_is_never_shorter_than_the_wait(delay_ms: int, bucket: str) -> None:
-    """The shortest of those that are long enough."""
+    """The shortest of those that are long enough; if there is none, the longest, which takes it again."""
     assert bucket_of(delay_ms) == bucket
 
 

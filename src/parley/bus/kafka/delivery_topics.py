@@ -3,7 +3,7 @@
 A record in a retry topic names a lane and when it is due. It is only a hint: the lane's row in the store says
 whether it is. So a lost record delays a retry until the next look at due lanes, a repeated or forged one
 changes nothing, and records need no signature. A partition whose next record is not due is paused, and the
-consumer goes on polling.
+consumer goes on polling. A record whose time is later than its topic lasts takes another topic then.
 """
 
 from __future__ import annotations
@@ -23,12 +23,14 @@ from aiokafka import (
 from aiokafka.errors import IllegalStateError, KafkaError
 from msgspec import Struct
 
+from parley import ids
+from parley.bus.events import PERSISTED
 from parley.bus.kafka.client import close_consumer, close_producer, options, start_client
 from parley.bus.topics import Topic
 from parley.clock import Clock, iso
 from parley.config import KafkaConfig
 from parley.core.backoff import backoff
-from parley.core.retry import BUCKETS_MS, bucket_of
+from parley.core.retry import BUCKETS_MS, RETRY_AFTER_MS_MAX, bucket_of
 from parley.errors import StoreError
 from parley.store.delivery.rows import LETTER_DAYS, DeadLetter, Lane
 
@@ -71,10 +73,15 @@ class OriginalRecord(Struct, frozen=True):
 
 
 class DeadLetterRecord(Struct, frozen=True):
-    """A dead letter as other programs read it."""
+    """A dead letter as other programs read it. `error_detail` is for people.
+
+    `source_topic`: the topic that its event came by; empty for what comes by none. The other two name the
+    entry for good: 0, and its position in the log of its chat.
+    """
 
     original_message: OriginalRecord
     error: str
+    error_detail: str
     retry_count: int
     first_attempt: str
     last_attempt: str
@@ -98,9 +105,13 @@ class KafkaDeliveryTopics:
         self._starting = asyncio.Lock()
 
     async def tell_retry(self, lane: Lane) -> None:
-        record = RetryRecord(lane.recipient, lane.chat_id, lane.next_sequence, lane.retry_count, lane.due_ms)
-        bucket = bucket_of(max(lane.due_ms - self._clock(), 0))
-        await self._send(RETRIES[bucket], lane.chat_id, record)
+        await self._park(
+            RetryRecord(lane.recipient, lane.chat_id, lane.next_sequence, lane.retry_count, lane.due_ms)
+        )
+
+    async def _park(self, record: RetryRecord) -> None:
+        bucket = bucket_of(max(record.due_ms - self._clock(), 0))
+        await self._send(RETRIES[bucket], record.chat_id, record)
 
     async def tell_dead(self, letter: DeadLetter, content: str) -> None:
         record = DeadLetterRecord(
@@ -108,11 +119,12 @@ class KafkaDeliveryTopics:
                 letter.message_id, letter.sender_id, letter.recipient, content, iso(letter.created_ms)
             ),
             letter.error,
+            letter.detail,
             letter.retry_count,
             iso(letter.first_attempt_ms),
             iso(letter.last_attempt_ms),
             iso(letter.dlq_ms),
-            letter.source_topic,
+            PERSISTED.name_in(self._kafka) if letter.chat_id.startswith(ids.CHAT) else "",
             letter.source_partition,
             letter.source_offset,
             letter.status.value,
@@ -144,7 +156,7 @@ class KafkaDeliveryTopics:
     async def consume(self, prefix: str, wake: Wake) -> None:
         attempt = 0
         while True:
-            reader = RetryReader(self._consumer(prefix), self._kafka, prefix, wake, self._clock)
+            reader = RetryReader(self._consumer(prefix), self._kafka, prefix, wake, self._park, self._clock)
             try:
                 await reader.run()
             except KafkaError as error:
@@ -170,15 +182,22 @@ class KafkaDeliveryTopics:
 
 
 class RetryReader(ConsumerRebalanceListener):  # type: ignore[misc]
-    """One member of a group over the retry topics."""
+    """One member of a group over the retry topics. `park` puts a record into a topic once more."""
 
     def __init__(
-        self, consumer: AIOKafkaConsumer, kafka: KafkaConfig, prefix: str, wake: Wake, clock: Clock
+        self,
+        consumer: AIOKafkaConsumer,
+        kafka: KafkaConfig,
+        prefix: str,
+        wake: Wake,
+        park: Callable[[RetryRecord], Awaitable[None]],
+        clock: Clock,
     ) -> None:
         self._consumer = consumer
         self._lengths = {topic.name_in(kafka): BUCKETS_MS[name] for name, topic in RETRIES.items()}
         self._prefix = prefix
         self._wake = wake
+        self._park = park
         self._clock = clock
         self._waiting: dict[TopicPartition, tuple[int, int]] = {}
         """Of each paused partition: the offset of the record that is not due, and when to go on."""
@@ -235,6 +254,10 @@ class RetryReader(ConsumerRebalanceListener):  # type: ignore[misc]
         return retry if retry.recipient.startswith(self._prefix) else None
 
     async def _fire(self, retry: RetryRecord) -> None:
+        """One that is due later than any retry can be was written by a stranger: it is woken, and over."""
+        if 0 < retry.due_ms - self._clock() <= RETRY_AFTER_MS_MAX:
+            await self._park(retry)
+            return
         try:
             await self._wake(retry.chat_id, retry.recipient)
         except StoreError as error:
