@@ -52,6 +52,7 @@ from parley.delivery.events import EventOutbox
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
 from parley.errors import ConfigError
+from parley.gateway.client_ids import ClientIds, ServerSecret
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
 from parley.gateway.operator_view import OperatorView
@@ -399,6 +400,9 @@ class App:
             membership=self.membership,
             invitations=self.invitations,
             sender=self.sender,
+            client_ids=ClientIds(
+                ServerSecret(store.push, self.clock, secrets.token_bytes), store.log, self.clock
+            ),
             reader=self.reader,
             life=self.life,
             search=SearchService(self.search.searches, store.directory, store.relations),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Protocol
@@ -18,6 +17,8 @@ from parley.bus.ports import Bus
 from parley.chats.hash_queue import HashQueue
 from parley.clock import MS_PER_DAY, MS_PER_SECOND, Clock, iso
 from parley.core.passwords import weakness
+from parley.core.shown_text import shown_text
+from parley.core.usernames import check_new_username
 from parley.errors import (
     ACCOUNT_DISABLED,
     BAD_REQUEST,
@@ -44,13 +45,12 @@ TOKEN_BYTES = 32
 ORIGIN_BYTES = 16
 USED_EVERY_MS = 60 * 60 * 1_000
 """How exact "last used" is. Each note is a write of its own on DynamoDB, for everybody who is connected."""
-USERNAME = re.compile(rf"[a-z0-9._-]{{1,{USERNAME_LETTERS_MAX}}}")
 
 PROLONGED_MS = SESSION_DAYS * MS_PER_DAY
 """How long after its last use a session ends, unless it ends at a fixed time."""
 
 BAD_EXPIRY = BAD_REQUEST.because(f"expires_in_seconds is more than 0, and less than {SESSION_DAYS} days")
-BAD_USERNAME = BAD_REQUEST.because(f"a username is 1 to {USERNAME_LETTERS_MAX} of a-z 0-9 . _ -")
+NO_DISPLAY_NAME = BAD_REQUEST.because("display_name has no character that shows")
 BAD_DEVICE = BAD_REQUEST.because(f"device_id is 1 to {DEVICE_ID_LETTERS_MAX} printable characters")
 BAD_DEVICE_NAME = BAD_REQUEST.because(f"device_name has at most {DEVICE_NAME_LETTERS_MAX} characters")
 
@@ -138,9 +138,13 @@ class AccountManager:
         address: str = "",
         is_bot: bool = False,
         claim: Claim = no_claim,
+        by_operator: bool = False,
     ) -> User:
-        """`claim` is entered with the id of the account just before it is added, which happens inside."""
-        check_username(username)
+        """`claim` is entered with the id of the account just before it is added, which happens inside.
+
+        `by_operator`: the name was chosen by one, so it may be reserved.
+        """
+        check_username(username, by_operator=by_operator)
         self._check_password(password, username)
         if await self._accounts.user_by_name(username) is not None:
             raise Refused(USERNAME_TAKEN)
@@ -189,7 +193,7 @@ class AccountManager:
             session_id=self._ids.next(ids.SESSION, now_ms),
             user_id=user_id,
             device_id=device_id,
-            device_name=device_name,
+            device_name=shown_text(device_name),
             created_at_ms=now_ms,
             last_used_at_ms=now_ms,
             expires_at_ms=now_ms + (PROLONGED_MS if fixed_ms is None else fixed_ms),
@@ -239,12 +243,19 @@ class AccountManager:
         self,
         user_id: str,
         do_not_disturb: QuietHours | UnsetType | None = UNSET,
-        **wanted: str | bool | Privacy | None,
+        display_name: str | None = None,
+        about: str | None = None,
+        **wanted: bool | Privacy | None,
     ) -> User:
         """Change the fields that are given of profile and settings. Privacy settings count from then on."""
+        texts = {
+            "display_name": None if display_name is None else check_display_name(display_name),
+            "about": None if about is None else shown_text(about),
+        }
         async with self._updating:
             user = await self.user(user_id)
-            user = replace(user, **{name: value for name, value in wanted.items() if value is not None})
+            changes = {**wanted, **texts}
+            user = replace(user, **{name: value for name, value in changes.items() if value is not None})
             if do_not_disturb is not UNSET:
                 user = replace(user, do_not_disturb=do_not_disturb)
             await self._accounts.update_user(user)
@@ -381,9 +392,19 @@ def origin_of(user_id: str, address: str) -> str:
     return hashlib.blake2b(origin, digest_size=ORIGIN_BYTES).hexdigest() if address else ""
 
 
-def check_username(username: str) -> None:
-    if not USERNAME.fullmatch(username):
-        raise Refused(BAD_USERNAME)
+def check_username(username: str, *, by_operator: bool) -> None:
+    """Refused unless a new account can have this name."""
+    refusal = check_new_username(username, by_operator=by_operator)
+    if refusal is not None:
+        raise Refused(refusal)
+
+
+def check_display_name(display_name: str) -> str:
+    """As others see it; Refused if nothing of it shows."""
+    shown = shown_text(display_name)
+    if not shown:
+        raise Refused(NO_DISPLAY_NAME)
+    return shown
 
 
 def check_device(device_id: str, device_name: str = "") -> None:

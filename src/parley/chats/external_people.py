@@ -14,9 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from parley import ids
-from parley.chats.accounts import AccountManager, check_username
+from parley.chats.accounts import AccountManager, check_display_name, check_username
 from parley.clock import Clock, iso
 from parley.core.jwt_claims import is_external_id
+from parley.core.shown_text import shown_text
 from parley.errors import BAD_REQUEST, NO_SUCH_USER, USERNAME_TAKEN, Refused
 from parley.model import AccountState, User
 from parley.store.identities.ports import ExternalIds
@@ -83,7 +84,7 @@ class ExternalPeople:
         if not is_external_id(external_id):
             raise Refused(BAD_EXTERNAL_ID)
         if wanted.username is not None:
-            check_username(wanted.username)
+            check_username(wanted.username, by_operator=True)
         user_id = await self._user_id(external_id)
         user = await self._accounts.user(user_id)
         if user is None:
@@ -116,9 +117,8 @@ class ExternalPeople:
     async def _add(self, user_id: str, external_id: str, wanted: WantedProfile) -> tuple[User, bool]:
         """Without a username its own id is one, in small letters: nobody else can have it."""
         username, now_ms = wanted.username or user_id.lower(), self._clock()
-        user = User(
-            user_id, username, wanted.display_name or username, wanted.about or "", False, iso(now_ms)
-        )
+        name = username if wanted.display_name is None else check_display_name(wanted.display_name)
+        user = User(user_id, username, name, shown_text(wanted.about or ""), False, iso(now_ms))
         user = replace(user, external_id=external_id, is_bot=bool(wanted.is_bot))
         async with self._manager.events.created(user_id, now_ms):
             is_new = await self._accounts.add_user(user, NO_PASSWORD)

@@ -17,6 +17,7 @@ from parley.chats.accounts import AccountManager
 from parley.chats.audit_trail import AuditTrail, OperatorCall
 from parley.clock import MS_PER_DAY, MS_PER_SECOND, Clock
 from parley.core.links import LinkState, decide_use, state_of
+from parley.core.shown_text import shown_text
 from parley.errors import BAD_REQUEST, NO_SUCH_LINK, NOT_FOUND, Refused, StoreUnavailable
 from parley.model import AccountState, Link, LinkPurpose, User
 from parley.store.books import Book
@@ -133,7 +134,7 @@ class LinkService:
             expires_at_ms=now_ms + seconds * MS_PER_SECOND,
             uses_max=uses_max,
             user_id=user_id,
-            note=note,
+            note=shown_text(note),
         )
         return token, await self._links.add(link)
 

@@ -10,6 +10,7 @@ from parley import ids
 from parley.bus.ports import Bus
 from parley.chats.sender import Sender
 from parley.clock import Clock, iso
+from parley.core.shown_text import shown_text
 from parley.errors import BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Refused
 from parley.model import (
     Action,
@@ -56,6 +57,7 @@ class Membership:
     ) -> tuple[StoredChat, bool]:
         """A chat and its first members; nothing is appended, so its first message is number 1."""
         others = set(member_ids) - {creator_id}
+        title = None if title is None else _shown_title(title)
         _check_new(chat_type, others, title)
         now_ms = self._clock()
         now = iso(now_ms)
@@ -104,9 +106,7 @@ class Membership:
         return await self._change(chat_id, actor_id, Change(action, user_id, role or Role.MEMBER))
 
     async def rename(self, chat_id: str, actor_id: str, title: str) -> Appended:
-        if not 1 <= len(title) <= TITLE_LETTERS_MAX:
-            raise Refused(NO_TITLE)
-        return await self._change(chat_id, actor_id, Change(Action.RENAMED, title=title))
+        return await self._change(chat_id, actor_id, Change(Action.RENAMED, title=_shown_title(title)))
 
     async def set_read_receipts(self, chat_id: str, actor_id: str, mode: ReadReceipts) -> Appended:
         """What the chat tells of who has read, from this entry on and for every message."""
@@ -153,9 +153,15 @@ def _content(change: Change) -> str:
     return msgspec.json.encode(body).decode()
 
 
-def _check_new(chat_type: ChatType, others: set[str], title: str | None) -> None:
-    if title is not None and not 1 <= len(title) <= TITLE_LETTERS_MAX:
+def _shown_title(title: str) -> str:
+    """As others see it."""
+    shown = shown_text(title)
+    if not 1 <= len(shown) <= TITLE_LETTERS_MAX:
         raise Refused(NO_TITLE)
+    return shown
+
+
+def _check_new(chat_type: ChatType, others: set[str], title: str | None) -> None:
     if chat_type is ChatType.DIRECT:
         if len(others) != 1:
             raise Refused(TWO_PEOPLE)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from parley import ids
 from parley.chats.audit_trail import AuditTrail, OperatorCall
 from parley.clock import Clock, iso
+from parley.core.shown_text import shown_lines, shown_text
 from parley.errors import (
     ALREADY_RESOLVED,
     BAD_REQUEST,
@@ -34,6 +35,7 @@ LOOKED_AT_MAX = 1_000
 """Reports that one page reads at most, of whatever status."""
 REPORTS_PER_READ = 200
 REPORTER_LETTERS = 16
+NO_REASON = BAD_REQUEST.because("reason has no character that shows")
 YOUR_OWN = BAD_REQUEST.because("this message is yours; delete it instead")
 
 
@@ -65,6 +67,8 @@ class ReportService:
         self, user_id: str, chat_id: str, message_id: str, reason: str
     ) -> tuple[MessageReport, bool]:
         """A member reports a message; the same again is the same report, with its first reason."""
+        if not (reason := shown_lines(reason)):
+            raise Refused(NO_REASON)
         if await self._directory.role(chat_id, user_id) is None:
             raise Refused(NOT_A_MEMBER)
         place = await self._log.find_message(message_id, [chat_id])
@@ -112,6 +116,7 @@ class ReportService:
 
     async def resolve(self, call: OperatorCall, report_id: str, outcome: str, note: str) -> ReportView:
         """Say what came of it. The same again is fine; another outcome later is refused."""
+        outcome, note = shown_text(outcome), shown_lines(note)
         async with self._trail.audited(call, "report.resolve", report_id, f"outcome={outcome}"):
             report = await self._get(report_id)
             resolved = replace(

@@ -61,7 +61,7 @@ def add(
         async with offline.open_services(place) as services:
             action = "operator.add" if operator else "user.add"
             async with services.user_admin.audited(offline.who_acts(), action, "", name):
-                return await services.people.register(name, password, operator, is_bot=bot)
+                return await services.people.register(name, password, operator, is_bot=bot, by_operator=True)
 
     user = offline.run(register())
     if json:

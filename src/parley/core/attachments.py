@@ -11,7 +11,6 @@ crash leaves no message that refers to missing bytes, and the sweep finds what i
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from parley.core.shown_text import shown_text
 from parley.errors import BAD_REQUEST, TOO_LARGE, UNSUPPORTED_MEDIA, Refusal
 from parley.model import AttachedFile
 from parley.wire.frames import Entry
@@ -168,12 +168,12 @@ def _is_among(content_type: str, patterns: Iterable[str]) -> bool:
 def clean_name(name: str) -> str:
     """A name that is one part of a path on every system, and shows as what it is; empty if it is too long.
 
-    Control characters go, and those that turn the direction of text: by them a program looks like a picture.
+    What turns the direction of text goes: by it a program looks like a picture.
     """
     if len(name) > ATTACHMENT_NAME_LETTERS_MAX:
         return ""
-    letters = [letter for letter in name if unicodedata.category(letter)[0] != "C"]
-    cleaned = "".join("_" if letter in UNSAFE_IN_NAMES else letter for letter in letters).strip(" .")
+    shown = shown_text(name)
+    cleaned = "".join("_" if letter in UNSAFE_IN_NAMES else letter for letter in shown).strip(" .")
     return cleaned or (NAMELESS if name else "")
 
 

@@ -1,33 +1,77 @@
-"""A client message id for requests that bring none: from an `Idempotency-Key`, or by chance.
+"""What an `Idempotency-Key` stands for: the id of a message, made with a secret of the server. Pure.
 
-The same key by the same sender in the same chat gives the same id, so the log itself finds the retry.
+The same key of the same sender in the same chat gives the same id, so the log itself finds the retry. Without
+the secret nobody can tell the id from the key, and so nobody can take it before the sender does.
 """
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import uuid
 
-from parley.errors import BAD_REQUEST, Refusal
-from parley.wire.limits import IDEMPOTENCY_KEY_LETTERS_MAX
+from msgspec import Struct
 
+from parley.errors import BAD_REQUEST, Refusal
+from parley.wire.limits import IDEMPOTENCY_DAYS, IDEMPOTENCY_KEY_LETTERS_MAX
+
+MS_PER_DAY = 86_400_000
+UPGRADE_DAYS = 1
+"""How long nodes that make ids without the secret may still run beside those that have it."""
 BAD_KEY = BAD_REQUEST.because(
     f"Idempotency-Key is 1 to {IDEMPOTENCY_KEY_LETTERS_MAX} printable characters, given once"
 )
 TWO_IDS = BAD_REQUEST.because("give client_message_id or Idempotency-Key, not both")
 
 
-def client_id_for(
-    keys: list[str], client_message_id: str, sender_id: str, chat_id: str, chance: bytes
-) -> str | Refusal:
-    """The client message id of a request with these headers. `chance`: 16 random bytes, for one with none."""
+class IdempotencySecret(Struct, frozen=True):
+    """One for all servers of a store. `since_ms`: when it was made; ids were made without one before."""
+
+    secret: bytes
+    since_ms: int
+
+    @classmethod
+    def parse(cls, text: str) -> IdempotencySecret:
+        """As `str` wrote it."""
+        since_ms, _, secret = text.partition(":")
+        return cls(bytes.fromhex(secret), int(since_ms))
+
+    def __str__(self) -> str:
+        return f"{self.since_ms}:{self.secret.hex()}"
+
+    def may_meet_earlier_ids(self, now_ms: int) -> bool:
+        """Whether a retry may be of a message whose id was made without a secret."""
+        return now_ms < self.since_ms + (IDEMPOTENCY_DAYS + UPGRADE_DAYS) * MS_PER_DAY
+
+    def digest(self, *parts: str) -> bytes:
+        """32 bytes that nobody can tell without the secret. No part runs into the next."""
+        return hmac.digest(self.secret, _joined(parts), "sha256")
+
+
+def check_key(keys: list[str]) -> str | Refusal:
+    """The key in these headers; empty without one."""
     if not keys:
-        return client_message_id or str(uuid.UUID(bytes=chance, version=4))
+        return ""
     key = keys[0]
     if len(keys) > 1 or not (1 <= len(key) <= IDEMPOTENCY_KEY_LETTERS_MAX and key.isprintable()):
         return BAD_KEY
-    if client_message_id:
-        return TWO_IDS
-    parts = (sender_id, chat_id, key)
-    digest = hashlib.sha256("\x1f".join(parts).encode("utf-8", "surrogatepass")).digest()
+    return key
+
+
+def client_id_of(key: str, sender_id: str, chat_id: str, secret: IdempotencySecret) -> str:
+    """The client message id that a key stands for."""
+    return _uuid(secret.digest("message", sender_id, chat_id, key))
+
+
+def earlier_client_id_of(key: str, sender_id: str, chat_id: str) -> str:
+    """The one that servers without the secret make: so can anybody who knows the key."""
+    return _uuid(hashlib.sha256(_joined((sender_id, chat_id, key))).digest())
+
+
+def _uuid(digest: bytes) -> str:
     return str(uuid.UUID(bytes=digest[:16], version=4))
+
+
+def _joined(parts: tuple[str, ...]) -> bytes:
+    """Only the last part may be a client's own text."""
+    return "\x1f".join(parts).encode("utf-8", "surrogatepass")

@@ -6,10 +6,11 @@ Its signature is checked in `chats.jwt_sign_in`. Each thing that can be wrong ha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import Struct
 
+from parley.core.shown_text import shown_text
 from parley.errors import UNAUTHENTICATED, Refusal
 from parley.wire.limits import DISPLAY_NAME_LETTERS_MAX, EXTERNAL_ID_LETTERS_MAX
 
@@ -41,7 +42,7 @@ NO_EXPIRY = UNAUTHENTICATED.because("the token does not say when it expires (exp
 EXPIRED = UNAUTHENTICATED.because("the token has expired; get a new one")
 NOT_YET = UNAUTHENTICATED.because("the token is not valid yet (nbf)")
 FROM_THE_FUTURE = UNAUTHENTICATED.because("the token was issued in the future (iat)")
-NO_PERSON = UNAUTHENTICATED.because("the token does not say who it is for")
+NO_PERSON = UNAUTHENTICATED.because("the token does not say, as a text, who it is for")
 
 
 class JwtRules(Struct, frozen=True, kw_only=True):
@@ -90,11 +91,11 @@ def check_claims(claims: Mapping[str, Any], rules: JwtRules, now_ms: int) -> Jwt
     ends_at_ms = _check_times(claims, rules.leeway_seconds * MS_PER_SECOND, now_ms)
     if isinstance(ends_at_ms, Refusal):
         return ends_at_ms
-    claim = _text(claims.get(rules.user_claim))
-    if claim is None:
+    claim = claims.get(rules.user_claim)
+    if not is_external_id(claim):
         return NO_PERSON
     name = claims.get("name")
-    shown = " ".join(name.split())[:DISPLAY_NAME_LETTERS_MAX] if isinstance(name, str) else ""
+    shown = shown_text(name[:DISPLAY_NAME_LETTERS_MAX]) if isinstance(name, str) else ""
     return JwtIdentity(claim, shown, ends_at_ms)
 
 
@@ -120,13 +121,7 @@ def _time(value: Any) -> int | None:
     return int(value * MS_PER_SECOND)
 
 
-def _text(value: Any) -> str | None:
-    """The name of a person, which may be a number elsewhere; None if it cannot be one."""
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-    return text if is_external_id(text) else None
-
-
-def is_external_id(text: Any) -> bool:
-    """Whether this can be who somebody is in another system."""
+def is_external_id(text: Any) -> TypeGuard[str]:
+    """Whether this can be who somebody is in another system. A number is nobody: 7 and "7" would be one."""
     is_text = isinstance(text, str) and 0 < len(text) <= EXTERNAL_ID_LETTERS_MAX
     return is_text and text.isprintable() and text == text.strip()

@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from parley import ids
+from parley.core.shown_text import shown_text
 from parley.errors import BAD_REQUEST, TOO_LARGE, UNAUTHENTICATED, Refusal
 from parley.model import Draft, Kind
 from parley.wire import codes
@@ -83,7 +84,6 @@ READY = State.READY
 READY_ROW = TABLE[READY]
 """Nearly every frame comes in this state, and the hash of an enumeration's member is slow."""
 
-JOINERS = "\u200d\ufe0f\ufe0e"
 """What makes one emoji out of several."""
 HELLO_FIRST = UNAUTHENTICATED.because("send hello first")
 HELLO_ONCE = BAD_REQUEST.because("hello was sent already")
@@ -228,10 +228,8 @@ def is_too_large(content: str) -> bool:
 
 
 def is_reaction(text: str) -> bool:
-    """One emoji may be many characters; joiners within it are not printable by themselves."""
-    return 1 <= len(text) <= REACTION_LETTERS_MAX and all(
-        letter.isprintable() or letter in JOINERS for letter in text
-    )
+    """One emoji may be many characters. It is refused rather than changed: equal ones are counted."""
+    return 1 <= len(text) <= REACTION_LETTERS_MAX and shown_text(text) == text
 
 
 def is_content_type(text: str) -> bool:

@@ -11,6 +11,7 @@ from aiohttp import web
 from parley.chats.access import Access
 from parley.chats.reader import check_sequence
 from parley.core.client_address import client_address
+from parley.core.idempotency import check_key
 from parley.errors import (
     BAD_REQUEST,
     FORBIDDEN,
@@ -37,6 +38,7 @@ ROWS_PER_COST = 100
 """A page of so many rows costs as much as an ordinary request."""
 
 REQUEST_ID = web.RequestKey("request_id", str)
+IDEMPOTENCY_HEADER = "Idempotency-Key"
 BEARER = "bearer "
 FORWARDING_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
 FORWARDING_PREFIX = "x-forwarded-"
@@ -88,6 +90,14 @@ class Call:
         limit = min(limit, most)
         self.charge(limit // ROWS_PER_COST)
         return limit
+
+    @property
+    def idempotency_key(self) -> str:
+        """Empty without one."""
+        key = check_key(self.request.headers.getall(IDEMPOTENCY_HEADER, []))
+        if isinstance(key, Refusal):
+            raise Refused(key)
+        return key
 
     @property
     def is_limited(self) -> bool:

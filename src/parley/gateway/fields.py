@@ -42,7 +42,7 @@ FIELDS = {
     "retry_after_ms": Field("How long to wait before a retry, in milliseconds.", 1000),
     "Health.status": Field("The state in words.", "ready"),
     # Accounts, sessions and devices
-    "username": Field("1 to 64 of `a-z 0-9 . _ -`.", "ann"),
+    "username": Field("1 to 64 of `a-z 0-9 . _ -`, with a letter or a digit.", "ann"),
     "password": Field("At most 1,024 characters; the server may ask for more than 1.", "a long password"),
     "old_password": Field("The password until now.", "a long password"),
     "new_password": Field("At most 1,024 characters.", "a longer password"),

@@ -27,6 +27,7 @@ from parley.config import Config
 from parley.core.rates import RateLimiter
 from parley.delivery.admin import DeliveryAdmin
 from parley.files.service import FileService
+from parley.gateway.client_ids import ClientIds
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
 from parley.gateway.operator_view import OperatorView
@@ -60,6 +61,7 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     membership: Membership
     invitations: InvitationService
     sender: Sender
+    client_ids: ClientIds
     reader: ChatReader
     life: MessageLife
     search: SearchService

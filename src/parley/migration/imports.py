@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from parley import ids
 from parley.clock import Clock, iso
+from parley.core.shown_text import shown_text
 from parley.errors import Refusal, Refused, StoreUnavailable
 from parley.migration import workspaces
 from parley.migration.workspaces import ImportedChat, ImportedMessage, ImportedPerson, Workspace
@@ -145,8 +146,8 @@ class WorkspaceImport:
             user = User(
                 user_id,
                 _username(person.username, number),
-                person.display_name[:DISPLAY_NAME_LETTERS_MAX] or person.username,
-                person.about[:ABOUT_LETTERS_MAX],
+                shown_text(person.display_name[:DISPLAY_NAME_LETTERS_MAX]) or person.username,
+                shown_text(person.about[:ABOUT_LETTERS_MAX]),
                 False,
                 iso(self._clock()),
             )
@@ -181,7 +182,7 @@ class WorkspaceImport:
         made = StoredChat(
             chat_id,
             ChatType.DIRECT if is_direct else ChatType.GROUP,
-            None if is_direct else (chat.title or chat.key)[:TITLE_LETTERS_MAX],
+            None if is_direct else shown_text((chat.title or chat.key)[:TITLE_LETTERS_MAX]) or chat.key,
             owner,
             now,
             now,

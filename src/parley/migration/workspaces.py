@@ -16,8 +16,8 @@ from zipfile import ZipFile, is_zipfile
 from msgspec import Struct
 
 from parley import ids
+from parley.core.session import is_reaction
 from parley.errors import ParleyError
-from parley.wire.limits import REACTION_LETTERS_MAX
 
 
 class ImportFailed(ParleyError):
@@ -110,7 +110,7 @@ def reaction_id(source: str, chat: ImportedChat, key: str, person: str, reaction
 def shown_reaction(name: str) -> str | None:
     """A reaction by the name of its emoji, as such names are written; None if it is too long for one."""
     text = f":{name}:"
-    return text if len(text) <= REACTION_LETTERS_MAX and text.isprintable() else None
+    return text if is_reaction(text) else None
 
 
 def _number(*parts: str) -> int:

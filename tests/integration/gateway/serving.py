@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientSession
-from msgspec.structs import replace
 
 from parley import config
 from parley.app import App
 from parley.clock import Clock, wall_clock
 from parley.store.sqlite.store import SqliteStore
-from tests.harness.clients import Answer, Frame, HttpClient, Person, RawClient
+from tests.harness.clients import PASSWORD, Answer, Frame, HttpClient, Person, RawClient
 
 
 class Served:
@@ -45,10 +44,8 @@ class Served:
 
     async def operator(self, username: str = "root") -> Person:
         """A new account that may use /v1/admin, logged in."""
-        person = await self.http.newcomer(username)
-        user = await self.app.accounts.user(person.user_id)
-        await self.app.store.accounts.update_user(replace(user, is_operator=True))
-        return person
+        await self.app.accounts.register(username, PASSWORD, is_operator=True, by_operator=True)
+        return await self.http.login(username)
 
     def as_(self, person: Person) -> HttpClient:
         return self.http.of(person)

@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from parley.clock import MS_PER_SECOND
+from parley.clock import MS_PER_DAY, MS_PER_SECOND
+from parley.core.idempotency import earlier_client_id_of
 from parley.wire import codes
 from tests.harness.clients import Answer, HttpClient, Person
 from tests.harness.clock import VirtualClock
-from tests.integration.gateway.serving import Place, Served, assert_refused, new_id
+from tests.integration.gateway.serving import Place, Served, assert_refused, message, new_id
 
 USERS, CHATS = "/v1/admin/users", "/v1/admin/chats"
 
@@ -142,6 +143,41 @@ async def test_the_same_key_is_the_same_message(place: Place) -> None:
             (one, ann, "ORDER 1"),
         ):
             assert (await keyed(served, f"/v1/chats/{where}/messages", who.token, body, key)).status == 201
+
+
+async def test_the_id_of_a_key_cannot_be_taken(place: Place) -> None:
+    """Another member who knows the key, the sender and the chat cannot store a message under its id."""
+    async with place.serving() as served:
+        ann, ben = await served.people("ann", "ben")
+        path = f"/v1/chats/{(chat := await served.as_(ann).create_group(ben))}/messages"
+        guess = earlier_client_id_of("order 1", ann.user_id, chat)
+        assert (await served.as_(ben).post(path, message("mine", guess))).status == 201
+        sent = await keyed(served, path, ann.token, {"content": "hi"}, "order 1")
+        assert sent.status == 201
+
+
+async def test_a_retry_across_an_upgrade_is_the_same_message(place: Place) -> None:
+    """One that a server without the secret has stored is found again; later the earlier id counts no more."""
+    clock = VirtualClock()
+    async with place.serving(clock=clock) as served:
+        ann, ben = await served.people("ann", "ben")
+        path = f"/v1/chats/{(chat := await served.as_(ann).create_group(ben))}/messages"
+        before = message("hi", earlier_client_id_of("order 1", ann.user_id, chat))
+        stored = (await served.as_(ann).post(path, before)).body["message_id"]
+        again = await keyed(served, path, ann.token, {"content": "hi"}, "order 1")
+        assert (again.status, again.body["message_id"]) == (200, stored)
+        clock.advance(8 * MS_PER_DAY)
+        assert (await keyed(served, path, ann.token, {"content": "hi"}, "order 1")).status == 201
+
+
+async def test_a_key_outlives_a_restart(place: Place) -> None:
+    """The secret behind its id is kept in the store, as all nodes share it."""
+    for status in (201, 200):
+        async with place.serving() as served:
+            if status == 201:
+                ann, ben = await served.people("ann", "ben")
+                path = f"/v1/chats/{await served.as_(ann).create_group(ben)}/messages"
+            assert (await keyed(served, path, ann.token, {"content": "hi"}, "order 1")).status == status
 
 
 @pytest.mark.parametrize("keys", [[""], ["x" * 256], ["a", "b"]])

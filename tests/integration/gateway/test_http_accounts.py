@@ -167,7 +167,7 @@ async def test_a_profile_is_shown_and_changed(place: Place) -> None:
         expected = {
             "user_id": ann.user_id,
             "username": "ann",
-            "display_name": "Ann \0 👩",
+            "display_name": "Ann 👩",
             "about": "hello",
             "is_bot": False,
         }

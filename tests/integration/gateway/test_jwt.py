@@ -34,7 +34,7 @@ async def test_a_person_is_made_at_first_sight(place: Place) -> None:
         assert me.body["display_name"] == "Ann Example"
         again = signed(claims(wall_clock(), name="Another Name", aud=["x", AUDIENCE]))
         assert (await http(served, again).get("/v1/me")).body["user_id"] == me.body["user_id"]
-        other = await http(served, signed(claims(wall_clock(), sub=12))).get("/v1/me")
+        other = await http(served, signed(claims(wall_clock(), sub="12"))).get("/v1/me")
         assert other.body["user_id"] != me.body["user_id"]
 
 
@@ -252,7 +252,7 @@ async def test_the_sdk_comes_back_after_an_expired_token(place: Place) -> None:
 
         async def get_token() -> str:
             seconds = 600 if given else 0.5
-            given.append(signed(claims(wall_clock(), exp=wall_clock() / 1000 + seconds, sub=7)))
+            given.append(signed(claims(wall_clock(), exp=wall_clock() / 1000 + seconds, sub="7")))
             if len(given) == 2:
                 raise OSError("the login is away for a moment")
             return given[-1]

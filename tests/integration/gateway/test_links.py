@@ -46,7 +46,7 @@ async def log_in(served: Served, name: str, password: str) -> Answer:
 
 async def root_of(served: Served) -> Person:
     """An operator of a server on which nobody registers."""
-    user = await served.app.accounts.register("root", PASSWORD, is_operator=True)
+    user = await served.app.accounts.register("root", PASSWORD, is_operator=True, by_operator=True)
     return await served.http.login(user.username)
 
 

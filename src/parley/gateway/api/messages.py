@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -9,7 +10,7 @@ from msgspec import Meta, Raw
 
 from parley import ids
 from parley.chats.reader import check_sequence
-from parley.core.idempotency import client_id_for
+from parley.core.idempotency import TWO_IDS
 from parley.core.session import NO_CLIENT_ID, check_send
 from parley.errors import (
     AHEAD_OF_LOG,
@@ -23,7 +24,7 @@ from parley.errors import (
 )
 from parley.gateway.answers import batch_fields
 from parley.gateway.api.chats import APPENDS, CHAT, POSTS
-from parley.gateway.calls import REQUEST_ID, Call, check_rate
+from parley.gateway.calls import IDEMPOTENCY_HEADER, REQUEST_ID, Call, check_rate
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
 from parley.model import Appended, Draft, Page, Scope
 from parley.wire import bodies, limits
@@ -34,7 +35,7 @@ from parley.wire.frames import Sequence as SequenceNumber
 MESSAGES = f"{CHAT}/messages"
 UUID_BYTES = 16
 IDEMPOTENCY_KEY = Parameter(
-    "Idempotency-Key",
+    IDEMPOTENCY_HEADER,
     Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_LETTERS_MAX)],
     "Instead of `client_message_id`: the same key of the same sender in the same chat is the same message.",
 )
@@ -89,10 +90,13 @@ async def send(
     attachments: Sequence[str] = (),
 ) -> Answer:
     """Send a message of a request, whoever may make it, and answer once it is durable."""
-    services, keys = call.services, call.request.headers.getall(IDEMPOTENCY_KEY.name, [])
-    client_id = client_id_for(keys, client_message_id, sender_id, chat_id, services.random_bytes(UUID_BYTES))
-    if isinstance(client_id, Refusal):
-        raise Refused(client_id)
+    services, key = call.services, call.idempotency_key
+    if key and client_message_id:
+        raise Refused(TWO_IDS)
+    if key:
+        client_id = await services.client_ids.of_key(key, sender_id, chat_id)
+    else:
+        client_id = client_message_id or str(uuid.UUID(bytes=services.random_bytes(UUID_BYTES), version=4))
     request = SendMessage(
         chat_id=chat_id,
         client_message_id=client_id,
