@@ -23,6 +23,7 @@ import yaml
 from msgspec import Struct, inspect
 
 from docs import materials
+from docs.engine_contract import contract_suites, engine_importers, engine_ports
 from docs.job_table import jobs
 from docs.tables import code, table
 from parley import config, errors
@@ -36,7 +37,13 @@ from parley.wire import codes, frames, limits
 from parley.wire.bodies import Problem
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = ("docs/PROTOCOL.md", "docs/OPERATING.md", "docs/jobs.md")
+PAGES = (
+    "docs/PROTOCOL.md",
+    "docs/OPERATING.md",
+    "docs/ARCHITECTURE.md",
+    "docs/adding-an-engine.md",
+    "docs/jobs.md",
+)
 VECTORS = ROOT / "tests/wire_vectors"
 PART = re.compile(
     r"<!-- generated: (?P<name>[\w.]+) \(make docs\) -->\n.*?<!-- end of (?P=name) -->", re.DOTALL
@@ -97,16 +104,15 @@ CONFIGURATION = {
     "cluster.host": "The address that other nodes' calls are taken on.",
     "cluster.port": "The port for them; 0 picks a free one.",
     "cluster.advertise": "The base address that others use for this node, if not the bound one.",
-    "cluster.secret": "What the keys of all nodes are derived from; required on DynamoDB. Better given as"
-    " `PARLEY_CLUSTER_SECRET`.",
+    "cluster.secret": "What the keys of all nodes are derived from; required on a store that"
+    " nodes share. Better given as `PARLEY_CLUSTER_SECRET`.",
     "cluster.accepted_secret": "Another secret that is believed too, while [the secret is changed]"
     "(#the-secret-of-a-cluster).",
     "cluster.tls_certificate": "A file with this node's certificate: nodes then speak TLS with each other,"
     " and both sides show one. All three or none.",
     "cluster.tls_key": "The file with its key.",
     "cluster.tls_ca": "A file with the authority that certifies the nodes of this cluster, and nothing else.",
-    "cluster.roles": "What this node does: `gateway`, `ingest`, `delivery`, `push`, `archiver`, `search`,"
-    " `sequencer`.",
+    "cluster.roles": f"What this node [does](cluster.md): {', '.join(map(code, config.ROLES))}.",
     "cluster.sequencers": 'Base addresses of Sequence Services, for `store.allocator = "sequencer"`.',
     "accounts.registration": "Who may register: all clients, none, those with a [link](invite-links.md), or"
     " direct requests to a loopback address unless the server is [exposed](#an-exposed-server).",
@@ -506,6 +512,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "metrics": metric_table,
     "alerts": alerts,
     "jobs": jobs,
+    "engine_ports": engine_ports,
+    "contract_suites": contract_suites,
+    "engine_importers": engine_importers,
 }
 
 

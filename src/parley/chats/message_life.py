@@ -67,9 +67,7 @@ FIRST_LOOK_SECONDS = 5.0
 LOOK_SECONDS_MAX = 3_600.0
 JOB = "amendments"
 TRACE_BYTES = 128
-NOT_HERE = BAD_REQUEST.because(
-    "messages cannot be changed on this store yet; use SQLite or DynamoDB for that"
-)
+NOT_HERE = BAD_REQUEST.because("messages cannot be changed on this store")
 NO_FILES = BAD_REQUEST.because("this server takes no files: its operator has named no attachments.target")
 
 log = structlog.get_logger("parley.chats")
