@@ -15,9 +15,13 @@ TESTED := cassandra dynamodb kafka promtool redis s3
 FETCH := $(BIN)/python ops/services fetch $(TESTED) || echo "What needs it will not be tested." >&2
 
 # Rounds of each randomised test. With a seed, each round draws something that no run had before.
-TEST_ROUNDS := 30
+TEST_ROUNDS := 10
+ALL_ROUNDS := 60
 SIMULATE_ROUNDS := 300
 NEW_SEED = $(BIN)/python -c 'import secrets; print(secrets.randbits(32))'
+
+# Two processes keep two cores busy; more only take memory.
+PYTEST := $(BIN)/pytest -n 2 --dist worksteal --services
 
 # A file whose hash is not in the pins is not installed.
 INSTALL := $(BIN)/python -m pip install --quiet --require-hashes
@@ -25,19 +29,26 @@ INSTALL := $(BIN)/python -m pip install --quiet --require-hashes
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check simulate mutants bench up down docs
+.PHONY: help setup run test quick test-all check simulate mutants bench up down docs
 
 help: ## List the verbs
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 setup: $(TOOLS) ## Create .venv with the parley command, every engine, and the tools of development
 
 run: $(RUNTIME) ## Start the server on ./data; installs what running needs, no tools
 	$(BIN)/parley serve --data ./data
 
-test: check ## Everything static, then every test layer
+test: check ## Everything static, then every test layer: each promise once, each planted fault caught
 	@$(FETCH)
-	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(TEST_ROUNDS)} $(BIN)/pytest -n 2 --dist worksteal --services tests
+	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(TEST_ROUNDS)} $(PYTEST) --short tests
+
+quick: setup ## While you work: what a change touches, within 90 seconds
+	@$(BIN)/python -m tests.quick
+
+test-all: check ## Every suite on every engine and in every mode, and longer walks; over an hour
+	@$(FETCH)
+	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(ALL_ROUNDS)} $(PYTEST) tests
 
 check: setup ## Only the static part: ruff, mypy, import rules
 	$(BIN)/ruff check .

@@ -1,9 +1,8 @@
 """Every contract test that takes `engine` runs once per engine.
 
-Engines that differ only in who gives the numbers run the suites that numbers matter to.
+In a short run `tests/contracts/suites.py` says on which of them.
 """
 
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -17,35 +16,17 @@ from parley.store.cassandra import transfer as cassandra_transfer
 from parley.store.sqlite import inspection, transfer
 from tests.contracts.cassandra_engine import end_shared_connection
 from tests.contracts.engines import ENGINES, Engine, SqliteEngine
+from tests.contracts.suites import engines_of
 from tests.memory import maintenance
-
-ALL_OF_THE_LOG = ("test_log_", "test_store_model")
-NUMBERS = ("test_log_sealing", "test_log_counters", "test_repairs")
-RACES = ("test_log_appending", "test_log_idempotency", "test_log_membership", "test_log_reading")
-SUITES = {
-    "dynamodb-redis": (*ALL_OF_THE_LOG, "test_repairs", "test_transfer"),
-    "dynamodb-sequencer": ALL_OF_THE_LOG,
-    "cassandra-two_phase": (
-        *NUMBERS,
-        *RACES,
-        "test_store_model",
-        "test_transfer",
-        "test_cold_tier",
-        "test_message_life",
-    ),
-    "cassandra-redis": (*NUMBERS, "test_transfer", "test_cold_tier"),
-}
-"""Which suites an engine runs, if not all. A sequencer's counters are in the tables: repairs are the same.
-
-What does not depend on who gives the numbers, and decisions that all share, runs on Cassandra in atomic."""
-if os.environ.get("PARLEY_TEST_ALL_SUITES"):
-    SUITES.clear()
+from tests.selection import is_short
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
-        suite = metafunc.module.__name__.rpartition(".")[2]
-        names = [name for name in ENGINES if suite.startswith(SUITES.get(name, ("",)))]
+        names = list(ENGINES)
+        if is_short(metafunc.config):
+            path = metafunc.definition.nodeid.partition("::")[0]
+            names = engines_of(path, metafunc.function.__name__, names)
         metafunc.parametrize("engine", names, indirect=True)
 
 

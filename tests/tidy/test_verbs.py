@@ -4,7 +4,20 @@ import re
 
 from tests.tidy.repository import ROOT
 
-VERBS = {"setup", "run", "test", "check", "simulate", "mutants", "bench", "up", "down", "docs"}
+VERBS = {
+    "setup",
+    "run",
+    "test",
+    "quick",
+    "test-all",
+    "check",
+    "simulate",
+    "mutants",
+    "bench",
+    "up",
+    "down",
+    "docs",
+}
 
 
 def verbs_of(makefile: str) -> set[str]:

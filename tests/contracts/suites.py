@@ -1,0 +1,160 @@
+"""Which contract tests run on which engine in a short run (`make test`). `make test-all` runs all on all.
+
+- In memory and on SQLite, in `atomic`, every test runs: what the engines decide together is shown there.
+- In `two_phase`, and with another allocator, the suites run that depend on who gives the numbers.
+- On the shared stores the log's own suites run, and of every other suite what the store itself must do: keep
+  it, find it again, and let one of many writers win.
+- A test that catches a planted fault runs on the engine on which it does.
+"""
+
+from collections.abc import Collection
+
+from tests.selection import parameters_of_faults
+
+NUMBERS = ("test_log_counters", "test_log_sealing", "test_log_appending", "test_log_decisions")
+LOG = (*NUMBERS, "test_log_idempotency", "test_log_membership", "test_log_reading")
+MODELS = ("test_store_model",)
+
+WHOLE: dict[str, tuple[str, ...]] = {
+    "memory-atomic": ("test_",),
+    "memory-two_phase": ("test_log_", "test_repairs", *MODELS),
+    "sqlite-atomic": ("test_",),
+    "sqlite-two_phase": ("test_log_", "test_repairs", "test_posting", *MODELS),
+    "cassandra-atomic": (*LOG, *MODELS),
+    "cassandra-two_phase": (*NUMBERS, *MODELS),
+    "cassandra-redis": ("test_log_counters", "test_log_sealing"),
+    "dynamodb-atomic": (*LOG, *MODELS),
+    "dynamodb-two_phase": (*NUMBERS, *MODELS),
+    "dynamodb-redis": ("test_log_counters", "test_log_sealing"),
+    "dynamodb-sequencer": ("test_log_counters",),
+}
+"""The suites that an engine runs whole, by the beginning of their names."""
+
+SHARED = ("cassandra-atomic", "dynamodb-atomic")
+ON_SHARED: dict[str, tuple[str, ...]] = {
+    "test_account_admin": (
+        "test_a_disabled_person_appends_nothing",
+        "test_nobody_writes_to_a_deleted_person",
+        "test_two_operators_cannot_disable_each_other",
+        "test_people_are_found_by_parts_of_their_names",
+        "test_records_come_newest_first_in_pages",
+    ),
+    "test_accounts": (
+        "test_a_username_is_taken_once",
+        "test_settings_are_kept",
+        "test_being_seen_is_kept_and_only_rises",
+        "test_sessions_are_listed_by_their_last_use",
+        "test_using_an_ended_session_brings_nothing_back",
+    ),
+    "test_archive": ("test_what_was_archived_reads_as_before",),
+    "test_attachments": ("test_of_many_who_change_a_file_one_does", "test_only_what_is_attached_is_settled"),
+    "test_blocking": ("test_who_is_blocked_cannot_write", "test_nothing_is_stored_after_the_block"),
+    "test_books": ("test_one_of_many_replaces_it", "test_pages_go_from_the_newest_to_the_oldest"),
+    "test_cold_tier": (
+        "test_of_two_archivers_one_records",
+        "test_what_is_trimmed_is_not_read",
+        "test_a_retry_is_answered_after_its_entry_was_trimmed",
+        "test_a_body_is_replaced",
+    ),
+    "test_consent": (
+        "test_consents_are_read_for_many",
+        "test_nobody_is_added_after_they_said_no",
+        "test_strangers_who_come_at_once_fill_no_more",
+    ),
+    "test_cursors": (
+        "test_closing_keeps_what_was_noted",
+        "test_positions_only_rise",
+        "test_many_notes_of_many_people_are_all_kept",
+        "test_unread_counts_what_others_said_after",
+    ),
+    "test_cursors_told": ("test_a_device_is_forgotten",),
+    "test_dead_letters": (
+        "test_letters_are_found_and_counted_by_what_they_are",
+        "test_a_replay_is_queued_once",
+        "test_letters_expire_unless_they_are_queued",
+    ),
+    "test_diagnosis": ("test_a_store_that_is_well_is_told_as_such",),
+    "test_directory": (
+        "test_a_refused_chat_fails_none_of_its_neighbours",
+        "test_a_direct_chat_created_at_once_by_both_is_one_chat",
+        "test_members_come_in_pages",
+    ),
+    "test_erasure_reports": ("test_a_report_counts_everything",),
+    "test_files": ("test_entries_carry_their_files",),
+    "test_identities": (
+        "test_the_last_use_only_rises",
+        "test_a_removed_token_stays_away",
+        "test_an_external_id_belongs_to_the_first",
+    ),
+    "test_inspection": (
+        "test_a_log_comes_in_the_order_of_its_numbers",
+        "test_a_whole_store_keeps_every_invariant",
+        "test_a_broken_invariant_is_named",
+        "test_a_check_writes_nothing",
+    ),
+    "test_invitations": (
+        "test_who_accepts_is_a_member",
+        "test_an_invitation_is_accepted_or_withdrawn",
+        "test_nobody_is_invited_after_the_block",
+        "test_invitations_are_listed_in_pages",
+    ),
+    "test_lanes": (
+        "test_news_of_a_lane_only_raises_its_target",
+        "test_lanes_come_when_they_are_due",
+        "test_one_worker_gets_a_lane",
+    ),
+    "test_listing": (
+        "test_users_are_listed_by_name",
+        "test_chats_are_listed_oldest_first",
+        "test_members_are_listed_as_they_joined",
+    ),
+    "test_log_hashes": (
+        "test_the_nearest_stored_hash_is_found",
+        "test_stored_hashes_are_durable_and_may_be_written_again",
+    ),
+    "test_member_states": (
+        "test_a_mark_is_the_furthest_of_the_devices",
+        "test_who_comes_back_is_where_they_were",
+        "test_a_muted_chat_stays_so",
+    ),
+    "test_message_life": (
+        "test_a_deleted_message_keeps_its_place_and_loses_its_body",
+        "test_reactions_are_a_set_of_each_person",
+        "test_everybody_who_edits_at_once_is_kept",
+    ),
+    "test_overview": (
+        "test_exactly_what_changed_is_listed",
+        "test_a_left_chat_is_told_once",
+        "test_nothing_acknowledged_before_the_request_is_missed",
+    ),
+    "test_overview_contents": ("test_the_last_entry_is_told_as_it_travels",),
+    "test_push": (
+        "test_devices_survive_a_restart",
+        "test_the_last_outcome_counts",
+        "test_settings_of_members",
+    ),
+    "test_relations": ("test_relations_come_in_pages", "test_a_regard_tells_both_sides"),
+    "test_repairs": (
+        "test_every_chat_without_a_counter_is_found",
+        "test_a_counter_that_came_back_is_not_overwritten",
+        "test_a_lost_counter_is_recovered",
+        "test_holes_are_given_up_only_when_asked",
+    ),
+    "test_retention": ("test_a_person_is_erased_from_both_tiers",),
+    "test_transfer": ("test_a_copy_there_and_back_is_the_same_store",),
+    "test_twins": ("test_twins_in_one_batch_are_answered_with_the_place_of_the_first",),
+}
+"""Of suites that a shared store does not run whole: what it must do itself."""
+
+
+def engines_of(path: str, function: str, engines: Collection[str]) -> list[str]:
+    """On which of the engines a test runs in a short run."""
+    suite = path.rpartition("/")[2].removesuffix(".py")
+    named = parameters_of_faults(path, function)
+
+    def has(engine: str) -> bool:
+        is_whole = suite.startswith(WHOLE.get(engine, ("test_",)))
+        is_kept_there = engine in SHARED and function in ON_SHARED.get(suite, ())
+        return is_whole or is_kept_there or any(engine in parameters for parameters in named)
+
+    return [engine for engine in engines if has(engine)]
