@@ -87,6 +87,7 @@ class GroupMember(ConsumerRebalanceListener, Generic[S]):  # type: ignore[misc]
         self._finish_seconds = finish_seconds
         self._stop_seconds = finish_seconds if stop_seconds is None else stop_seconds
         self._shares: dict[TopicPartition, S] = {}
+        self._ending = asyncio.Lock()
         self.has_worked = False
 
     @abstractmethod
@@ -161,7 +162,15 @@ class GroupMember(ConsumerRebalanceListener, Generic[S]):  # type: ignore[misc]
         await self._end(revoked, self._finish_seconds)
 
     async def _end(self, partitions: Collection[TopicPartition], seconds: float) -> None:
-        """Let handlers end, within limits, and commit what is done while the partitions are still ours."""
+        """Let handlers end, within limits, and commit what is done while the partitions are still ours.
+
+        A rebalance may take partitions while this member leaves. Each is ended once: whoever comes second
+        waits for the first, and ends what is left.
+        """
+        async with self._ending:
+            await self._end_shares(partitions, seconds)
+
+    async def _end_shares(self, partitions: Collection[TopicPartition], seconds: float) -> None:
         shares = {partition: self._shares[partition] for partition in partitions if partition in self._shares}
         workers = [share.worker for share in shares.values() if share.worker is not None]
         for share in shares.values():
