@@ -287,6 +287,16 @@ async def test_people_are_found_by_parts_of_their_names(engine: Engine) -> None:
         assert await found(store, "") == {ann, ben}
 
 
+async def test_people_are_found_in_any_script(engine: Engine) -> None:
+    """Capitals of any script count as small letters, and a letter with its accent apart as one with it."""
+    names = {"ÉMILE Šťastný": "émile š", "Émile B.": "E\u0301MILE B", "Жанна": "ЖАННА", "Groß": "GROSS"}
+    async with engine.opened() as store:
+        people = await add_people(store, *(f"p{number}" for number in range(len(names))))
+        for person, name in zip(people, names, strict=True):
+            await store.accounts.update_user(structs.replace(await user_of(store, person), display_name=name))
+        assert [await found(store, query) for query in names.values()] == [{person} for person in people]
+
+
 async def test_a_search_comes_in_pages(engine: Engine) -> None:
     """Each person once, whatever the size of the page."""
     async with engine.opened() as store:

@@ -43,6 +43,17 @@ async def test_a_username_is_taken_once(engine: Engine) -> None:
         assert found == [users[added.index(True)]]
 
 
+async def test_a_person_is_added_once(engine: Engine) -> None:
+    """Asked for again, in the same words or others, nothing is added and nothing changes."""
+    async with engine.opened() as store:
+        ann = new_user(store, "ann")
+        assert await store.accounts.add_user(ann, "hash")
+        for again, password_hash in ((ann, "hash"), (ann, "other"), (replace(ann, username="bea"), "hash")):
+            assert not await store.accounts.add_user(again, password_hash)
+        assert await store.accounts.user_by_name("ann") == (ann, "hash")
+        assert await store.accounts.user_by_name("bea") is None
+
+
 async def test_a_profile_is_changed_without_the_password(engine: Engine) -> None:
     """Changing a profile keeps the hash unless one is given, and touches nobody else."""
     async with engine.opened() as store:

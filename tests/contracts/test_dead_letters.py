@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from parley.store.delivery.ports import DeadLetters
-from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection
+from parley.store.delivery.rows import HISTORY_EVENTS_MAX, DeadLetter, DeliveryEvent, LetterStatus, Selection
 from tests.contracts.engines import Engine
 
 ALL = Selection()
@@ -121,6 +121,20 @@ async def test_a_replay_is_queued_once(engine: Engine) -> None:
             (1, 0, ASKED),
             (2, 0, ASKED),
         ]
+
+
+async def test_a_history_keeps_its_beginning_and_its_end(engine: Engine) -> None:
+    """However often a letter is queued and fails again, and when it is thrown away at last."""
+    async with engine.opened() as store:
+        letters = store.deliveries.dead_letters
+        first = tuple(DeliveryEvent(at, "failed", "timeout") for at in range(HISTORY_EVENTS_MAX))
+        await letters.add(letter(1, history=first))
+        assert await letters.queue(ALL, "job_1", ASKED) == 1
+        (queued,) = await letters.queued("", 1)
+        assert queued.history == (first[0], *first[2:], ASKED)
+        assert await letters.discard(ALL, "job_2", THROWN_AWAY) == 1
+        (kept,) = await letters.find(ALL, "", 1)
+        assert kept.history == (first[0], *first[3:], ASKED, THROWN_AWAY)
 
 
 async def test_only_pending_letters_are_replayed_or_discarded(engine: Engine) -> None:

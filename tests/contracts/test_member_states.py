@@ -190,6 +190,24 @@ async def test_muting_moves_nothing(engine: Engine) -> None:
         assert (at.unread, at.read_up_to, at.left) == (3, 1, False)
 
 
+async def test_who_comes_back_finds_the_chat_muted(engine: Engine) -> None:
+    """It is not muted for a person who is not in it, and is again once they are."""
+    async with engine.opened() as store:
+        ann, ben, chat = await group_of_two(store, 1)
+        until = "2030-01-01T00:00:00.000Z"
+        await store.member_states.mute(ben, chat, until)
+        _, before = await listed(store, ben, None)
+        for done, shown in (
+            (change(chat, ben, Action.LEFT, ben), None),
+            (change(chat, ann, Action.JOINED, ben), until),
+        ):
+            await stored(store, done)
+            assert await store.member_states.muted_until(ben, chat) == shown
+            assert (await store.member_states.settings(chat, [ben]))[ben].muted_until == shown
+            (position,) = (await store.overviews.changed(ben, "phone", before, 1)).positions
+            assert (position.left, position.muted_until) == (shown is None, shown)
+
+
 async def test_nobody_mutes_a_chat_they_are_not_in(engine: Engine) -> None:
     """For a stranger nothing is kept, and for who left nothing is listed again."""
     async with engine.opened() as store:

@@ -191,7 +191,7 @@ class MemoryOverviews:
             title=None if has_left else record.title,
             peer_id=next((person for person in chat.pair if person != user_id), None),
             last_entry=chat.wires[max(entries)] if entries else None,
-            muted_until=state.muted_until,
+            muted_until=None if has_left else state.muted_until,
         )
 
 
@@ -231,7 +231,7 @@ class MemoryMemberStates:
 
     async def muted_until(self, user_id: str, chat_id: str) -> str | None:
         state = self._tables.states.get((user_id, chat_id))
-        return None if state is None else state.muted_until
+        return None if state is None or state.left_at is not None else state.muted_until
 
 
 def _unread(user_id: str, chat: ChatRecord, read_up_to: int) -> tuple[int, bool]:

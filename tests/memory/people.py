@@ -28,7 +28,14 @@ from parley.model import (
     Visibility,
 )
 from parley.store.rows import StoreCounts
-from parley.store.rules import RELATIONS_MAX, TOO_MANY_RELATED, emptied, expired_invitations
+from parley.store.rules import (
+    RELATIONS_MAX,
+    TOO_MANY_RELATED,
+    emptied,
+    expired_invitations,
+    folded,
+    is_found_by,
+)
 from parley.wire.limits import INVITATIONS_MAX, INVITATIONS_PER_INVITER_MAX
 from tests.memory.tables import Tables
 
@@ -95,11 +102,11 @@ class MemoryAccountAdmin:
         self._tables = tables
 
     async def find_users(self, query: str, after: str, limit: int) -> UserPage:
-        wanted = query.lower()
+        wanted = folded(query)
         found = [
             user
             for user_id, user in sorted(self._tables.users.items())
-            if user_id > after and (wanted in user.username.lower() or wanted in user.display_name.lower())
+            if user_id > after and is_found_by(wanted, user.username, user.display_name)
         ]
         return UserPage(found[:limit], found[limit - 1].user_id if len(found) > limit else None)
 

@@ -228,7 +228,7 @@ class ComparedOverviews(ABC):
                     title=None if row.has_left else chat.title,
                     peer_id=next((person for person in people if person != user_id), None),
                     last_entry=entry,
-                    muted_until=row.muted_until,
+                    muted_until=None if row.has_left else row.muted_until,
                 )
             )
         return summaries

@@ -191,7 +191,10 @@ class Accounts(Protocol):
     """People and the sessions of their devices."""
 
     async def add_user(self, user: User, password_hash: str) -> bool:
-        """Durable before it returns; False, and nothing changes, when the username or the id is taken."""
+        """Durable before it returns; False, and nothing changes, when the username or the id is taken.
+
+        They are also taken if this user was added before.
+        """
         ...
 
     async def user(self, user_id: str) -> User | None:
@@ -234,7 +237,7 @@ class AccountAdmin(Protocol):
     """What operators, and sweepers, do to accounts."""
 
     async def find_users(self, query: str, after: str, limit: int) -> UserPage:
-        """People whose username or display name contains the query, in any ASCII case; all if it is empty.
+        """People whose username or display name contains the query, both `folded`; all if it is empty.
 
         `after`: the `next_after` of the page before. Pages are in an order of the engine's own, and may be
         short: a page reads a bounded number of people.
@@ -374,7 +377,7 @@ class MemberStates(Protocol):
         ...
 
     async def muted_until(self, user_id: str, chat_id: str) -> str | None:
-        """The time that `mute` set last."""
+        """The time that `mute` set last; None while they are out of the chat, until they are back in it."""
         ...
 
     async def set_notify(self, user_id: str, chat_id: str, notify: Notify) -> None:

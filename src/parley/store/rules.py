@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unicodedata import normalize
+
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_DAY, iso
@@ -34,6 +36,16 @@ def expired_invitations(now_ms: int) -> str:
 def direct_key(people: list[str]) -> str:
     """The key of the direct chat of two people, in either order."""
     return "|".join(sorted(people))
+
+
+def folded(text: str) -> str:
+    """A text as names are compared: without regard to case, in any script."""
+    return normalize("NFKC", text).casefold()
+
+
+def is_found_by(wanted: str, username: str, display_name: str) -> bool:
+    """Whether a person's names contain what somebody looks for. `wanted` is folded."""
+    return wanted in folded(username) or wanted in folded(display_name)
 
 
 def emptied(user: User) -> User:

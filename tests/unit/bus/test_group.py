@@ -1,4 +1,4 @@
-"""A member of a consumer group that leaves while a rebalance takes its partitions, over a scripted consumer."""
+"""A member of a consumer group that leaves while a rebalance takes its partitions."""
 
 import asyncio
 from collections.abc import Collection

@@ -36,7 +36,7 @@ from parley.store.cassandra.schema import (
 )
 from parley.store.cassandra.users import user_in
 from parley.store.rows import StoreCounts
-from parley.store.rules import USERS_LOOKED_AT_MAX, emptied
+from parley.store.rules import USERS_LOOKED_AT_MAX, emptied, folded, is_found_by
 
 FENCES_AT_ONCE_MAX = 16
 USERS_PER_PAGE = 1_000
@@ -70,12 +70,12 @@ class CassandraAccountAdmin:
         self._chat_ids_of = chat_ids_of
 
     async def find_users(self, query: str, after: str, limit: int) -> UserPage:
-        wanted, found, looked_at = query.lower(), list[User](), 0
+        wanted, found, looked_at = folded(query), list[User](), 0
         cql, values = (USERS_AFTER, (after,)) if is_key(after) else (ALL_USERS, ())
         async for rows in self._cassandra.pages(cql, *values, page_size=USERS_PER_PAGE):
             for user in (user_in(row) for row in rows if row["record"] is not None):
                 looked_at += 1
-                if wanted in user.username.lower() or wanted in user.display_name.lower():
+                if is_found_by(wanted, user.username, user.display_name):
                     found.append(user)
                 if len(found) == limit or looked_at == USERS_LOOKED_AT_MAX:
                     return UserPage(found, user.user_id)

@@ -81,8 +81,9 @@ class DeadLetters(Protocol):
     async def queue(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
         """Those selected that are pending and not queued wait for their replay, with retry count 0.
 
-        Durable before it returns; returns how many. `event` is added to their history. If it fails, some may
-        be queued: those of a chat that come first. It may be repeated, and queues each once at most.
+        Durable before it returns; returns how many. `event` is added to their history, which keeps its first
+        event and the latest ones, `HISTORY_EVENTS_MAX` in all. If it fails, some may be queued: those of a
+        chat that come first. It may be repeated, and queues each once at most.
         """
         ...
 

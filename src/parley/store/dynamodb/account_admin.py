@@ -52,7 +52,7 @@ from parley.store.dynamodb.schema import (
     item_count,
 )
 from parley.store.rows import StoreCounts
-from parley.store.rules import USERS_LOOKED_AT_MAX, emptied
+from parley.store.rules import USERS_LOOKED_AT_MAX, emptied, folded, is_found_by
 
 ATTEMPTS_MAX = 10
 FENCES_AT_ONCE_MAX = 16
@@ -86,12 +86,12 @@ class DynamoAccountAdmin:
     # People
 
     async def find_users(self, query: str, after: str, limit: int) -> UserPage:
-        wanted, found, looked_at = query.lower(), list[User](), 0
+        wanted, found, looked_at = folded(query), list[User](), 0
         start: Item | None = {"user_id": after} if is_valid_key(after) else None
         while looked_at < USERS_LOOKED_AT_MAX:
             page = await self._dynamo.scan(USERS, start=start, limit=USERS_PER_SCAN)
             for user in map(user_in, page.items):
-                if wanted in user.username.lower() or wanted in user.display_name.lower():
+                if is_found_by(wanted, user.username, user.display_name):
                     found.append(user)
                 if len(found) == limit:
                     return UserPage(found, user.user_id)

@@ -65,11 +65,13 @@ class DynamoAccounts:
         ]
         try:
             await self._transact(actions)
-        except (TransactionCanceled, OutcomeUnknown) as error:
+        except TransactionCanceled:
+            return False  # an attempt whose answer was lost is answered again, by its token
+        except OutcomeUnknown:
             owner = await self._user_id_of(user.username)
-            if owner is None and isinstance(error, OutcomeUnknown):
+            if owner is None:
                 raise
-            return owner == user.user_id  # equal: an attempt whose response was lost created it
+            return owner == user.user_id
         return True
 
     async def _transact(self, actions: list[Action]) -> None:

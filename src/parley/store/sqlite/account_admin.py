@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from msgspec.structs import replace
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 from parley.errors import LAST_OPERATOR, NO_SUCH_USER, Refused
 from parley.model import AccountDeletion, AccountState, AuditRecord, User, UserPage
 from parley.store.rows import StoreCounts
-from parley.store.rules import USERS_LOOKED_AT_MAX, emptied
+from parley.store.rules import USERS_LOOKED_AT_MAX, emptied, folded, is_found_by
 from parley.store.sqlite.accounts import USER, user_of
 from parley.store.sqlite.chat_state import SqliteChatStates
 from parley.store.sqlite.reads import Reads
@@ -17,12 +18,10 @@ from parley.store.sqlite.writer import Transaction, Writer
 
 SESSIONS_PER_STEP = 500
 
-PAGE = f"""
-SELECT * FROM ({USER} WHERE user_id > ?1 ORDER BY user_id LIMIT ?4)
-WHERE instr(lower(username), ?2) OR instr(lower(display_name), ?2) OR ?2 = ''
-ORDER BY user_id LIMIT ?3
-"""
-LAST_LOOKED_AT = "SELECT user_id FROM users WHERE user_id > ? ORDER BY user_id LIMIT 1 OFFSET ?"
+USERS_PER_READ = 500
+"""So many are looked at without giving way to others."""
+
+AFTER = f"{USER} WHERE user_id > ? ORDER BY user_id LIMIT {USERS_PER_READ}"
 EXPIRED = f"SELECT session_id FROM sessions WHERE expires_at_ms <= ? LIMIT {SESSIONS_PER_STEP}"
 COUNTS = "SELECT (SELECT count(*) FROM users), (SELECT count(*) FROM chats)"
 WITNESS = "SELECT 1 FROM users WHERE user_id = ? AND is_operator AND account_state = 'active'"
@@ -51,12 +50,19 @@ class SqliteAccountAdmin:
         self._states = states
 
     async def find_users(self, query: str, after: str, limit: int) -> UserPage:
-        found = self._reads.rows(PAGE, (after, query.lower(), limit, USERS_LOOKED_AT_MAX))
-        users = [user_of(row) for row in found]
-        if len(users) == limit:
-            return UserPage(users, users[-1].user_id)
-        last = self._reads.row(LAST_LOOKED_AT, (after, USERS_LOOKED_AT_MAX - 1))
-        return UserPage(users, last[0] if last else None)
+        wanted, found = folded(query), list[User]()
+        for _ in range(USERS_LOOKED_AT_MAX // USERS_PER_READ):
+            rows = self._reads.rows(AFTER, (after,))
+            for user in map(user_of, rows):
+                if is_found_by(wanted, user.username, user.display_name):
+                    found.append(user)
+                if len(found) == limit:
+                    return UserPage(found, user.user_id)
+                after = user.user_id
+            if len(rows) < USERS_PER_READ:
+                return UserPage(found, None)
+            await asyncio.sleep(0)
+        return UserPage(found, after)
 
     async def set_state(self, user_id: str, state: AccountState, witness_id: str) -> User:
         def work(tx: Transaction) -> User:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, cast
 
 import msgspec
 
@@ -15,6 +16,8 @@ from parley.store.delivery.rows import (
     LetterStatus,
     Selection,
     Webhook,
+    discarded_letter,
+    queued_letter,
 )
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
@@ -50,16 +53,8 @@ SETTLE = (
     f"UPDATE dead_letters SET {', '.join(f'{name} = ?' for name in SETTLED)}, version = version + 1"
     " WHERE dlq_id = ? AND version = ?"
 )
-QUEUE = (
-    "UPDATE dead_letters SET is_queued = 1, due_ms = 0, retry_count = 0, crashes = 0, job_id = ?,"
-    " version = version + 1, history = json_insert(history, '$[#]', json(?))"
-    " WHERE status = 'pending' AND NOT is_queued AND {where}"
-)
-DISCARD = (
-    "UPDATE dead_letters SET is_queued = 0, status = 'permanently_failed', changed_ms = ?, job_id = ?,"
-    " version = version + 1, history = json_insert(history, '$[#]', json(?))"
-    " WHERE status = 'pending' AND {where}"
-)
+PENDING = "SELECT dlq_id FROM dead_letters WHERE status = 'pending'"
+IN_ORDER = "ORDER BY recipient, chat_id, sequence"
 FRONTS = (
     f"SELECT {', '.join(COLUMNS)} FROM (SELECT *, row_number() OVER"
     " (PARTITION BY recipient, chat_id ORDER BY sequence) AS place FROM dead_letters"
@@ -69,6 +64,9 @@ EXPIRE = (
     "DELETE FROM dead_letters WHERE dlq_id IN (SELECT dlq_id FROM dead_letters"
     f" WHERE changed_ms < ? AND NOT is_queued LIMIT {EXPIRED_PER_STEP})"
 )
+
+
+Change = Callable[[DeadLetter], DeadLetter]
 
 
 class SqliteDeliveries:
@@ -188,20 +186,30 @@ class SqliteDeadLetters:
 
     async def queue(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
         where, values = _where(selection)
-        row = (job_id, encode(event).decode(), *values)
-        return await self._writer.run(lambda tx: _changes(tx, QUEUE.format(where=where), row))
+        change = partial(queued_letter, job_id=job_id, event=event)
+        return await self._change(f"NOT is_queued AND {where}", values, change)
 
     async def discard(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
         where, values = _where(selection)
-        row = (event.at_ms, job_id, encode(event).decode(), *values)
-        return await self._writer.run(lambda tx: _changes(tx, DISCARD.format(where=where), row))
+        return await self._change(where, values, partial(discarded_letter, job_id=job_id, event=event))
+
+    async def _change(self, where: str, values: Sequence[Any], change: Change) -> int:
+        """All of them, or none."""
+
+        def work(tx: Transaction) -> int:
+            chosen = tx.execute(f"{PENDING} AND {where} {IN_ORDER}", tuple(values)).fetchall()
+            for one in chosen:
+                letter = _letter(cast(Row, tx.execute(f"{LETTER} WHERE dlq_id = ?", one).fetchone()))
+                tx.execute(SETTLE, (*_settled(change(letter)), letter.dlq_id, letter.version))
+            return len(chosen)
+
+        return await self._writer.run(work)
 
     async def queued(self, prefix: str, limit: int) -> list[DeadLetter]:
         return [_letter(row) for row in self._reads.rows(FRONTS, (prefix, limit))]
 
     async def settle(self, letter: DeadLetter) -> bool:
-        values = [value for name, value in zip(COLUMNS, _row_of(letter), strict=True) if name != "version"]
-        row = (*values, letter.dlq_id, letter.version)
+        row = (*_settled(letter), letter.dlq_id, letter.version)
         return await self._writer.run(lambda tx: _changes(tx, SETTLE, row) == 1)
 
     async def expire(self, before_ms: int) -> int:
@@ -276,6 +284,10 @@ def _row_of(letter: DeadLetter) -> tuple[Any, ...]:
         "history": encode(letter.history).decode(),
     }
     return tuple(values.values())
+
+
+def _settled(letter: DeadLetter) -> list[Any]:
+    return [value for name, value in zip(COLUMNS, _row_of(letter), strict=True) if name != "version"]
 
 
 def _letter(row: Row) -> DeadLetter:

@@ -57,6 +57,7 @@ class SqliteMemberStates:
 
     async def muted_until(self, user_id: str, chat_id: str) -> str | None:
         row = self._reads.row(
-            "SELECT muted_until FROM delivery_state WHERE user_id = ? AND chat_id = ?", (user_id, chat_id)
+            "SELECT muted_until FROM delivery_state WHERE user_id = ? AND chat_id = ? AND NOT has_left",
+            (user_id, chat_id),
         )
         return row[0] if row else None

@@ -30,7 +30,8 @@ SELECT latest, chats.chat_no, d.chat_id, chats.chat_type, chats.epoch,
         )
     END,
     d.has_left, coalesce(u.last_acked_sequence, 0), d.read_up_to,
-    CASE WHEN d.has_left THEN NULL ELSE chats.name END, chats.direct_key, d.muted_until
+    CASE WHEN d.has_left THEN NULL ELSE chats.name END, chats.direct_key,
+    CASE WHEN d.has_left THEN NULL ELSE d.muted_until END
 FROM (
     SELECT chats.chat_no, d.chat_id,
         CASE
