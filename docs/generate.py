@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,7 @@ from parley.errors import Refusal
 from parley.gateway import server
 from parley.gateway.api import ROUTES
 from parley.gateway.routes import Route
+from parley.gateway.system import OPERATIONS
 from parley.telemetry import Metrics
 from parley.wire import codes, frames, limits
 from parley.wire.bodies import Problem
@@ -42,6 +44,7 @@ PAGES = (
     "docs/OPERATING.md",
     "docs/ARCHITECTURE.md",
     "docs/adding-an-engine.md",
+    "docs/cluster.md",
     "docs/jobs.md",
 )
 VECTORS = ROOT / "tests/wire_vectors"
@@ -49,6 +52,7 @@ PART = re.compile(
     r"<!-- generated: (?P<name>[\w.]+) \(make docs\) -->\n.*?<!-- end of (?P=name) -->", re.DOTALL
 )
 
+TOKENS = {"nothing": "no", "token": "yes", "operator": "an operator's"}
 CHAT_NAMES = ("chat_id", "conversation_id", "conv_id")
 ENVELOPE = ("id", "re")
 TOLD_ELSEWHERE = {frames.Entry}
@@ -184,6 +188,27 @@ CONFIGURATION = {
     " plain http only there.",
     "log.level": "`debug` has a line per message.",
     "log.format": "`json` is one object per line, `text` is for people.",
+}
+ROLES = {
+    "gateway": "accepts clients' connections and requests, delivers live",
+    "ingest": "appends drafts, its own and those of other nodes",
+    "delivery": "[routes](fan-out.md#routing) entries to the nodes whose clients hear them; delivers to"
+    " [webhooks](delivery.md); publishes events that a dead node left unpublished",
+    "push": "[rings](push.md) devices of people who are away",
+    "archiver": "moves old entries to the [cold tier](cold-tier.md), and [removes bodies](retention.md)",
+    "search": "keeps the [index](search.md) of a share of the chats, and answers searches of them",
+    "sequencer": "allocates numbers of `two_phase` for other nodes: the [Sequence Service](sequencing.md)",
+}
+EXTRAS = {
+    "server": "the embedded server and every command on its data folder",
+    "cassandra": "the server, and Cassandra as its store",
+    "dynamodb": "the server, and DynamoDB as its store",
+    "kafka": "the server, and Kafka as its bus",
+    "jwt": "the server, and [people of your own login](your-users.md)",
+    "push": "the server, and [push](push.md) by APNs, FCM and Web Push; signed webhooks need none of it",
+    "redis": "the server, and Redis for what nodes share and may lose",
+    "s3": "the server, and backups in an object store",
+    "all": "all of it",
 }
 RATES = {
     "MESSAGES_PER_USER": "messages sent, per user",
@@ -393,6 +418,15 @@ def routes() -> str:
     )
 
 
+def operations() -> str:
+    """What is served beside the table of requests: bytes of files, the WebSocket, pages, health."""
+    rows = [
+        (code(f"{one.method} {one.path}"), one.summary, TOKENS[one.needs], str(one.cost))
+        for one in OPERATIONS
+    ]
+    return table(("request", "what it does", "token", "cost"), rows)
+
+
 def route_row(route: Route) -> Sequence[str]:
     path = route.path + ("?" + "&".join(f"{one.name}=" for one in route.query) if route.query else "")
     status, answer = next(iter(route.answers.items()))
@@ -470,6 +504,24 @@ def configuration() -> str:
     return table(("key", "in the environment", "type", "default", "meaning"), rows)
 
 
+def roles() -> str:
+    assert set(config.ROLES) == set(ROLES), "every role has its words in ROLES, and no other"
+    rows = [(code(role), ROLES[role], "yes" if role in config.ROLES_DEFAULT else "") for role in config.ROLES]
+    return table(("role", "what the node does", "by default"), rows)
+
+
+def extras() -> str:
+    """What can be installed with pip, and the packages that each extra adds to the server."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found = {name: needs for name, needs in project["optional-dependencies"].items() if name != "dev"}
+    assert set(found) == set(EXTRAS), "every extra has its words in EXTRAS, and no other"
+    rows = [
+        (code("parley-chat"), "the [SDK](sdk-python.md), and the commands that talk to a server elsewhere")
+    ]
+    rows += [(code(f"parley-chat[{name}]"), EXTRAS[name]) for name in found]
+    return table(("install", "for"), rows)
+
+
 def metric_table() -> str:
     """Every metric of the server's own, as `/metrics` names it; those of the process depend on the system."""
     rows = []
@@ -507,6 +559,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "limits": limit_table,
     "routes": routes,
     "bodies": bodies,
+    "operations": operations,
+    "roles": roles,
+    "extras": extras,
     "configuration": configuration,
     "rates": rate_table,
     "metrics": metric_table,

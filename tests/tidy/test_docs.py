@@ -7,8 +7,9 @@ from msgspec import structs
 
 from docs import generate
 from docs.job_table import Place, table_of
-from parley import config
+from parley import config, model
 from parley.core.jobs import Job
+from parley.core.message_life import EDIT_WINDOW
 from tests.tidy.repository import ROOT, python_sources
 
 
@@ -78,6 +79,13 @@ def test_an_undefined_type_is_caught() -> None:
     """A type in a list, in a choice, or the body of a request counts as named; one with fields is defined."""
     text = "| `POST /v1/teas` | makes tea | `NewTea` | 201 `Tea` |\n| `NewTea` | `cups` list of `Cup` |\n"
     assert undefined_types(text) == {"Tea", "Cup"}
+
+
+def test_every_kind_and_change_is_told() -> None:
+    """A client finds each kind of entry, and each action that the content of a change can have."""
+    entry = page("docs/PROTOCOL.md").partition("### The entry")[2].partition("\n### ")[0]
+    words = {*model.Kind, *model.Action, EDIT_WINDOW}
+    assert not {word for word in words if f"`{word}`" not in entry and f'"action": "{word}"' not in entry}
 
 
 async def _nothing() -> None:
