@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
@@ -28,7 +29,7 @@ from docs.engine_contract import contract_suites, engine_importers, engine_ports
 from docs.job_table import jobs
 from docs.tables import code, table
 from parley import config, errors
-from parley.core import rates
+from parley.core import append, rates
 from parley.errors import Refusal
 from parley.gateway import server
 from parley.gateway.api import ROUTES
@@ -299,7 +300,7 @@ def asked(kind: type[Struct]) -> str:
     rows = [
         (" or ".join(map(code, CHAT_NAMES)), "string", "one is required")
         if field.name == "chat_id" and issubclass(kind, frames.ChatFrame)
-        else (code(field.name), type_name(field.type), default_of(field))
+        else (code(field.encode_name), type_name(field.type), default_of(field))
         for field in fields_of(kind)
         if not is_told_elsewhere(field.name, kind)
     ]
@@ -309,7 +310,7 @@ def asked(kind: type[Struct]) -> str:
 def said(kind: type[Struct]) -> str:
     """The fields of what the server says."""
     rows = [
-        (code(field.name), type_name(field.type), presence_of(field))
+        (code(field.encode_name), type_name(field.type), presence_of(field))
         for field in fields_of(kind)
         if not is_told_elsewhere(field.name, kind)
     ]
@@ -374,6 +375,13 @@ def refusals() -> str:
         (code(name), str(r.status), "yes" if r.temporary else "no", r.reason) for name, r in by_code.items()
     ]
     return table(("code", "HTTP status", "temporary", "reason"), rows)
+
+
+def append_order() -> str:
+    """The steps in which a send is answered, as the one function that decides it says them."""
+    assert append.__doc__ is not None
+    steps = append.__doc__.split("\n\n")[1]
+    return f"```text\n{textwrap.dedent(steps)}\n```"
 
 
 def closes() -> str:
@@ -458,13 +466,14 @@ def by_name(kinds: Iterable[Any]) -> list[Any]:
 
 def body_fields(kind: type[Struct], is_asked: bool) -> str:
     return "<br>".join(
-        f"{code(field.name)} {type_name(field.type)}{_note(default_of(field), presence_of(field), is_asked)}"
+        f"{code(field.encode_name)} {type_name(field.type)}{_note(field, is_asked)}"
         for field in fields_of(kind)
         if field.name not in ENVELOPE
     )
 
 
-def _note(default: str, presence: str, is_asked: bool) -> str:
+def _note(field: inspect.Field, is_asked: bool) -> str:
+    default, presence = default_of(field), presence_of(field)
     if is_asked:
         return "" if default == "required" else f", else {default}"
     return "" if presence == "always" else f", {presence}"
@@ -556,6 +565,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "presence_view": presence_view,
     "refusals": refusals,
     "closes": closes,
+    "append_order": append_order,
     "limits": limit_table,
     "routes": routes,
     "bodies": bodies,

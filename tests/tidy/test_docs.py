@@ -81,6 +81,13 @@ def test_an_undefined_type_is_caught() -> None:
     assert undefined_types(text) == {"Tea", "Cup"}
 
 
+def test_a_field_is_called_as_on_the_wire() -> None:
+    """A field that the code calls differently stands in the tables by the name that travels."""
+    row = generate.body_fields(model.QuietHours, is_asked=True)
+    assert "`from` string" in row
+    assert "starts" not in row
+
+
 def test_every_kind_and_change_is_told() -> None:
     """A client finds each kind of entry, and each action that the content of a change can have."""
     entry = page("docs/PROTOCOL.md").partition("### The entry")[2].partition("\n### ")[0]
