@@ -94,6 +94,9 @@ OUT_OF_TURN = Refusal(
 )
 AHEAD_OF_LOG = Refusal("ahead_of_log", "this position is beyond the end of the log", status=409)
 TOO_LARGE = Refusal("too_large", "this is larger than the limit", status=413)
+REQUEST_TIMEOUT = Refusal(
+    "request_timeout", "the body did not arrive in time; send it again", True, status=408
+)
 UNSUPPORTED_MEDIA = Refusal("unsupported_media_type", "send JSON as application/json", status=415)
 RATE_LIMITED = Refusal("rate_limited", "too fast; wait and try again", True, 1000, status=429)
 COUNTER_MISSING = Refusal(

@@ -7,6 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from parley.http_server import SERVER_NAME
+from tests.harness.clients import PASSWORD
 from tests.integration.gateway.serving import Place
 from tests.tidy.repository import python_sources
 
@@ -96,3 +97,19 @@ def test_every_server_of_ours_is_as_silent() -> None:
     """The ports of nodes and of sequences run on `HttpRunner` too."""
     plain = [source.path for source in python_sources("src") if "web.AppRunner" in source.text]
     assert plain == ["src/parley/http_server.py"]
+
+
+async def test_no_answer_of_the_api_is_kept_by_a_cache(place: Place) -> None:
+    """Sessions, tokens, private answers and refusals; a file of the documentation may be kept."""
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        body = {"username": "ann", "password": PASSWORD, "device_id": "pad"}
+        answers = [
+            await served.http.post("/v1/sessions", body),
+            await served.as_(ann).get("/v1/me"),
+            await served.as_(ann).get("/v1/chats"),
+            await served.http.get("/v1/me"),
+            await served.http.get("/metrics"),
+        ]
+        assert {answer.headers["Cache-Control"] for answer in answers} == {"no-store"}
+        assert "no-store" not in (await served.http.get("/docs")).headers["Cache-Control"]

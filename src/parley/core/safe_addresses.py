@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ipaddress import IPv6Address, IPv6Network
-from urllib.parse import urlsplit
+
+from yarl import URL
 
 from parley.core.client_address import Address, Network, is_in, parse_address
 
@@ -36,21 +37,28 @@ def _is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
+def parse_url(url: str) -> URL | None:
+    """As the HTTP client reads it, so that what is checked is what it connects to; None if it is none."""
+    try:
+        return URL(url)
+    except ValueError:
+        return None
+
+
 def url_problem(url: str, allowed: Sequence[Network], setting: str = FOR_WEBHOOKS) -> str | None:
     """Why a webhook cannot have this address, as far as the text says it; None if it can.
 
     `setting`: what operators call the networks that are allowed.
     """
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
+    parts = parse_url(url)
+    if parts is None:
         return "url is not a valid address"
+    host = parts.raw_host
     if len(url) > URL_LETTERS_MAX or not url.isascii() or any(letter.isspace() for letter in url):
         return f"url must be ASCII without spaces, at most {URL_LETTERS_MAX} characters"
     if parts.scheme not in ("http", "https") or not host:
         return "url must begin with https:// and name a host"
-    if parts.username is not None or parts.password is not None or parts.fragment:
+    if parts.raw_user is not None or parts.raw_password is not None or parts.raw_fragment:
         return "url must have no user, password or fragment"
     is_plain = parts.scheme == "http"
     if is_plain and not allowed:

@@ -6,15 +6,16 @@ import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.connector import AddrInfoType
 from msgspec import Struct
+from yarl import URL
 
 from parley.core.client_address import Network, parse_address
 from parley.core.retry import DeliveryFailure, Fault
-from parley.core.safe_addresses import FOR_WEBHOOKS, is_safe
+from parley.core.safe_addresses import FOR_WEBHOOKS, is_safe, parse_url
 
 ATTEMPT_SECONDS_MAX = 10.0
 CONNECTIONS_MAX = 32
@@ -91,6 +92,12 @@ class GuardedResolver(AbstractResolver):
         if address is None or not is_safe(address, self._allowed, is_plain=self._is_plain):
             raise ForbiddenAddress(f"{text} is not a public address, and not in {self._setting}")
 
+    def socket(self, address: AddrInfoType) -> socket.socket:
+        """For a connection to exactly this address, also where a URL names one and nothing is resolved."""
+        family, kind, protocol, _, place = address
+        self.check(str(place[0]))
+        return socket.socket(family, kind, protocol)
+
     async def close(self) -> None:
         """It holds nothing."""
 
@@ -138,7 +145,8 @@ class GuardedHttp:
         return await _guarded(self._get(url, bytes_max))
 
     async def _get(self, url: str, bytes_max: int) -> bytes | DeliveryFailure:
-        async with self._checked(url).get(url, allow_redirects=False) as response:
+        parsed = _parsed(url)
+        async with self._session(parsed.scheme).get(parsed, allow_redirects=False) as response:
             if response.status != 200:
                 return DeliveryFailure(Fault.REFUSED, f"HTTP status {response.status}")
             body = b""
@@ -149,27 +157,20 @@ class GuardedHttp:
             return body
 
     async def _post(self, url: str, body: bytes, headers: dict[str, str]) -> HttpAnswer:
-        async with self._checked(url).post(
-            url, data=body, headers=headers, allow_redirects=False
+        parsed = _parsed(url)
+        async with self._session(parsed.scheme).post(
+            parsed, data=body, headers=headers, allow_redirects=False
         ) as response:
             text = (await response.content.read(ANSWER_BYTES_MAX)).decode("utf-8", "replace")
             return HttpAnswer(response.status, response.headers.get("Retry-After", ""), text)
-
-    def _checked(self, url: str) -> aiohttp.ClientSession:
-        parts = urlsplit(url)
-        if parts.scheme not in self._guards:
-            raise aiohttp.InvalidURL(url)
-        if parse_address(parts.hostname or "") is not None:
-            # The connector does not ask the resolver for an address.
-            self._guards[parts.scheme].check(parts.hostname or "")
-        return self._session(parts.scheme)
 
     def _session(self, scheme: str) -> aiohttp.ClientSession:
         """One for each scheme, because their addresses are checked differently."""
         session = self._sessions.get(scheme)
         if session is None:
+            guard = self._guards[scheme]
             connector = aiohttp.TCPConnector(
-                resolver=self._guards[scheme], use_dns_cache=False, limit=CONNECTIONS_MAX
+                resolver=guard, socket_factory=guard.socket, use_dns_cache=False, limit=CONNECTIONS_MAX
             )
             session = self._sessions[scheme] = aiohttp.ClientSession(
                 connector=connector,
@@ -185,3 +186,11 @@ class GuardedHttp:
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             await session.close()
+
+
+def _parsed(url: str) -> URL:
+    """Parsed once: what is checked and what is connected to come from the same reading."""
+    parsed = parse_url(url)
+    if parsed is None or parsed.scheme not in ("http", "https") or not parsed.raw_host:
+        raise aiohttp.InvalidURL(url)
+    return parsed

@@ -16,6 +16,7 @@ from parley.errors import (
     BAD_REQUEST,
     FORBIDDEN,
     RATE_LIMITED,
+    REQUEST_TIMEOUT,
     TOO_LARGE,
     UNAUTHENTICATED,
     UNSUPPORTED_MEDIA,
@@ -125,9 +126,16 @@ class Call:
             raise Refused(BAD_REQUEST.because(str(error))) from error
 
     async def _read(self) -> bytes:
-        """As fast as the client sends it: the time to answer begins after it."""
-        self._answer_by = _now() + BODY_SECONDS_MAX
-        body = await self.request.read()
+        """As fast as the client sends it: the time to answer begins after it.
+
+        Nothing reads on when its time is over: aiohttp itself reads the rest, and two readers are an error.
+        """
+        self._answer_by = _now() + BODY_SECONDS_MAX + self._seconds_max
+        try:
+            async with asyncio.timeout(BODY_SECONDS_MAX):
+                body = await self.request.read()
+        except TimeoutError as error:
+            raise Refused(REQUEST_TIMEOUT) from error
         self._answer_by = _now() + self._seconds_max
         return body
 

@@ -18,6 +18,7 @@ from parley.errors import (
     INTERNAL,
     OUTCOME_UNKNOWN,
     RATE_LIMITED,
+    REQUEST_TIMEOUT,
     SHUTTING_DOWN,
     STORE_UNAVAILABLE,
     TOO_LARGE,
@@ -92,7 +93,7 @@ class Operation(Struct, frozen=True, kw_only=True):
         if self.needs != "nothing":
             found.append(UNAUTHENTICATED)
         if self.body is not None:
-            found += [TOO_LARGE, UNSUPPORTED_MEDIA]
+            found += [TOO_LARGE, UNSUPPORTED_MEDIA, REQUEST_TIMEOUT]
         if self.method != "GET":
             found.append(OUTCOME_UNKNOWN)
         return found

@@ -24,6 +24,7 @@ from parley.errors import (
     NOT_FOUND,
     OUTCOME_UNKNOWN,
     RATE_LIMITED,
+    REQUEST_TIMEOUT,
     SHUTTING_DOWN,
     STORE_UNAVAILABLE,
     TOO_MANY_CONNECTIONS,
@@ -302,6 +303,7 @@ class Gateway:
         self._metrics.requests.labels(_route_of(request), str(response.status)).inc()
         if not response.prepared:
             response.headers["X-Request-Id"] = request[REQUEST_ID]
+            response.headers.setdefault("Cache-Control", "no-store")
             response.headers.update(cors.headers_for(origin, self._config.server.origins))
 
     def _check_host(self, request: web.Request) -> None:
@@ -329,6 +331,8 @@ class Gateway:
             refusal.code, refusal.reason, refusal.temporary, UNSET if retry is None else retry
         )
         response = json_response(refusal.status, problem)
+        if refusal.status == REQUEST_TIMEOUT.status:
+            response.force_close()
         if retry is not None:
             response.headers["Retry-After"] = str(-(-retry // 1000))
         return response

@@ -73,6 +73,8 @@ def test_an_allowed_network_is_within_reach(text: str) -> None:
         "https://example.com/#part",
         "https://example.com:99999/",
         "https://exa mple.com/",
+        "https://example.com\\@example.org/",
+        "https://[::1]example.com/",
         "https://127.0.0.1/",
         "https://[::1]/",
         "https://[::ffff:10.0.0.1]/",
