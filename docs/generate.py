@@ -31,10 +31,11 @@ from docs.tables import code, table
 from parley import config, errors
 from parley.core import append, rates
 from parley.errors import Refusal
-from parley.gateway import server
+from parley.gateway import scopes, server
 from parley.gateway.api import ROUTES
 from parley.gateway.routes import Route
 from parley.gateway.system import OPERATIONS
+from parley.model import Scope
 from parley.telemetry import Metrics
 from parley.wire import codes, frames, limits
 from parley.wire.bodies import Problem
@@ -47,6 +48,7 @@ PAGES = (
     "docs/adding-an-engine.md",
     "docs/cluster.md",
     "docs/jobs.md",
+    "docs/post-from-your-backend.md",
 )
 VECTORS = ROOT / "tests/wire_vectors"
 PART = re.compile(
@@ -421,7 +423,7 @@ def _per(per_second: float) -> str:
 
 def routes() -> str:
     return table(
-        ("request", "what it does", "body", "answer", "token", "cost"),
+        ("request", "what it does", "body", "answer", "scope", "cost"),
         [route_row(route) for route in ROUTES],
     )
 
@@ -443,9 +445,23 @@ def route_row(route: Route) -> Sequence[str]:
         route.summary,
         code(route.body.__name__) if route.body is not None else "",
         f"{status} {code(answer.__name__)}" if answer is not None else str(status),
-        "no" if route.needs == "nothing" else "yes",
+        code(route.scope.value) if route.scope is not None else "no token",
         str(route.cost),
     )
+
+
+def scope_table() -> str:
+    """Every frame in both directions, for each scope alone and for the two that are made to be combined."""
+    columns = [[Scope.READ], [Scope.SEND], [Scope.READ, Scope.SEND], [Scope.ADMIN]]
+    asked = [(f"{code(tag_of(kind))} is taken", needed) for kind, needed in scopes.REQUESTS.items()]
+    pushed = [(f"{code(tag_of(kind))} is sent unasked", needed) for kind, needed in scopes.PUSHES.items()]
+    others = [("`heads` in `heartbeat_ack`", scopes.HEADS), ("the person is online", scopes.ONLINE)]
+    rows = [
+        (says, *("yes" if scopes.allows(set(column), needed) else "no" for column in columns))
+        for says, needed in [*asked, *pushed, *others]
+    ]
+    head = [" and ".join(code(scope.value) for scope in column) for column in columns]
+    return table(("on a socket", *head), rows)
 
 
 def bodies() -> str:
@@ -568,6 +584,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "append_order": append_order,
     "limits": limit_table,
     "routes": routes,
+    "scopes": scope_table,
     "bodies": bodies,
     "operations": operations,
     "roles": roles,

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from parley.gateway.subscribers import LiveChat
+from parley.model import Scope
 from parley.wire.codec import JSON, Codec
 from parley.wire.codes import Close
 from tests.contracts.acting import (
@@ -48,6 +49,7 @@ class Ear:
     def __init__(self, user_id: str) -> None:
         self.user_id, self.session_id, self.live = user_id, "ses_1", True
         self.device_id, self.heard_from_ms = "phone", 0
+        self.scopes: frozenset[Scope] | None = None
         self.codec: Codec = JSON
         self.chats: dict[str, LiveChat] = {}
         self.heard: list[int] = []

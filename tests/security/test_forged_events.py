@@ -14,7 +14,7 @@ from parley.bus.events import PROOF, Headers, Record
 from parley.bus.kafka.records import RecordReader
 from parley.core.cluster_keys import EVENTS, SIGNALS, ClusterKeys
 from parley.gateway import hub as hub_module
-from parley.model import Action, Change, ChatMember, Kind, Role, StoredEntry
+from parley.model import Action, Change, ChatMember, Kind, Role, Scope, StoredEntry
 from parley.telemetry import Metrics
 from parley.wire.codec import JSON, Codec
 from parley.wire.codes import Close
@@ -33,6 +33,7 @@ class Victim:
 
     def __init__(self, user_id: str) -> None:
         self.user_id, self.session_id, self.live = user_id, "ses_1", True
+        self.scopes: frozenset[Scope] | None = None
         self.codec: Codec = JSON
         self.chats: dict[str, object] = {}
         self.frames: list[dict[str, object]] = []

@@ -16,7 +16,7 @@ from parley.cluster.router import Router
 from parley.ephemeral.local_interests import LocalInterests
 from parley.gateway.interests import InterestKeeper
 from parley.gateway.subscribers import LiveChat, Subscribers
-from parley.model import Persisted
+from parley.model import Persisted, Scope
 from parley.telemetry import Metrics
 from parley.wire.codec import JSON, Codec
 from parley.wire.codes import Close
@@ -45,6 +45,7 @@ class Ear:
     def __init__(self, user_id: str) -> None:
         self.user_id, self.session_id, self.live = user_id, "ses_1", True
         self.device_id, self.heard_from_ms = "phone", 0
+        self.scopes: frozenset[Scope] | None = None
         self.codec: Codec = JSON
         self.chats: dict[str, LiveChat] = {}
         self.heard: dict[str, list[int]] = defaultdict(list)

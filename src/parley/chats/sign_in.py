@@ -38,3 +38,7 @@ class SignIn:
             return await self._jwt.authenticate(token, is_recheck=is_recheck)
         session = await self._accounts.authenticate(token, is_recheck=is_recheck)
         return Access(session=session, ends_at_ms=None if is_prolonged(session) else session.expires_at_ms)
+
+    async def has_device(self, user_id: str, device_id: str) -> bool:
+        """Whether the person is logged in on a device with this id."""
+        return any(one.device_id == device_id for one in await self._accounts.sessions(user_id))

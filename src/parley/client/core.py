@@ -44,7 +44,7 @@ from parley.client.storage import Cursor, MessageKey, OutgoingMessage, SavedStat
 from parley.client.sync import LogSync, OverviewRounds
 from parley.client.timing import RateLimitPause, Timers, Timing, backoff_ms
 from parley.clock import MS_PER_SECOND, iso
-from parley.errors import BAD_REQUEST, NOT_A_MEMBER, Refusal
+from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_A_MEMBER, Refusal
 from parley.model import Kind
 from parley.wire import limits
 from parley.wire.codec import ClientCodec
@@ -508,7 +508,8 @@ class ClientCore:
         elif (number := self.read_marks.refused(request_id, refusal, now_ms)) is not None:
             self._events.append(ReadMarkDone(number, refusal))
         elif (chat_id := self.cursors.refused(request_id, refusal, now_ms)) is not None:
-            self.sync.recheck(self.chat(chat_id))
+            if refusal.code != FORBIDDEN.code:  # that is about the token, not the position
+                self.sync.recheck(self.chat(chat_id))
         elif request_id == self._heartbeat_id:
             self._heartbeat_id = None
             self._timers.cancel(SILENCE)

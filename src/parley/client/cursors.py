@@ -15,7 +15,7 @@ from parley.client.errors import OutboxFull
 from parley.client.storage import Cursor
 from parley.client.timing import RateLimitPause, Timers, Timing, backoff_ms
 from parley.clock import MS_PER_SECOND
-from parley.errors import Refusal
+from parley.errors import FORBIDDEN, Refusal
 from parley.wire.frames import AckPosition, Heartbeat, ReadReceipt, Request
 
 ACKS_IN_FLIGHT_MAX = 1_024
@@ -49,6 +49,8 @@ class DeviceCursors:
         self._acked_before_heartbeat: dict[str, int] = {}
         self._chat_of_ack: dict[int, str] = {}
         self._acks_this_second = 0
+        self._is_forbidden = False
+        """Whether the token of this connection moves no position."""
 
     def restore(self, saved: dict[str, Cursor]) -> None:
         self._cursors = saved
@@ -84,7 +86,7 @@ class DeviceCursors:
 
     def acks(self, now_ms: int) -> list[AckPosition]:
         """As many as may be sent now; a timer wakes the client for the others."""
-        if not self._to_ack or self._pause.is_on:
+        if not self._to_ack or self._pause.is_on or self._is_forbidden:
             return []
         if not self._timers.pending(ACK_SECOND):
             self._timers.set(ACK_SECOND, now_ms + MS_PER_SECOND)
@@ -95,7 +97,7 @@ class DeviceCursors:
 
     def last_acks(self) -> list[AckPosition]:
         """All remaining acks, before the connection is closed."""
-        return [self._ack(chat_id) for chat_id in list(self._to_ack)]
+        return [] if self._is_forbidden else [self._ack(chat_id) for chat_id in list(self._to_ack)]
 
     def ack_again(self, chat_id: str) -> None:
         """The person joined the chat (again): the server may have refused an earlier ack."""
@@ -104,8 +106,12 @@ class DeviceCursors:
             self._to_ack.setdefault(chat_id, cursor.sequence)
 
     def refused(self, request_id: int, refusal: Refusal, now_ms: int) -> str | None:
-        """Retry after a temporary refusal; after a permanent one, return the chat of the ack."""
+        """Retry after a temporary refusal; after a permanent one, return the chat of the ack.
+
+        A program whose token does not move positions keeps them to itself for the rest of the connection.
+        """
         chat_id = self._chat_of_ack.pop(request_id, None)
+        self._is_forbidden |= chat_id is not None and refusal.code == FORBIDDEN.code
         if chat_id is None or not refusal.temporary:
             return chat_id
         self._pause.refused(refusal, now_ms)
@@ -126,6 +132,7 @@ class DeviceCursors:
         self._to_ack = self._acked_before_heartbeat | self._acked_since_heartbeat | self._to_ack
         self._acked_before_heartbeat, self._acked_since_heartbeat = {}, {}
         self._chat_of_ack.clear()
+        self._is_forbidden = False
         self._timers.cancel(ACK_SECOND)
         self._retry(0)
 

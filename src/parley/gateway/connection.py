@@ -47,7 +47,7 @@ from parley.errors import (
 from parley.gateway.answers import ack_of, batch_of, work_in
 from parley.gateway.client_protocol import ClientProtocol, FrameReader
 from parley.gateway.outbox import ConnectionOutbox, closing, framed, pong
-from parley.gateway.scopes import check_frame
+from parley.gateway.scopes import HEADS, ONLINE, REQUESTS, allows, check_frame, is_foreign
 from parley.gateway.services import ConnectionServices
 from parley.gateway.subscribers import LiveChat
 from parley.gateway.turns import CONNECT_SECONDS, SLICE_SECONDS, LoopShare
@@ -120,7 +120,7 @@ class Connection:
         "_in_flight",
         "_in_flight_letters",
         "_is_ended",
-        "_is_listed",
+        "_is_foreign_device",
         "_is_released",
         "_loop",
         "_noted",
@@ -131,7 +131,6 @@ class Connection:
         "_reader",
         "_refused_frames",
         "_room",
-        "_scopes",
         "_services",
         "_session",
         "_share",
@@ -144,11 +143,13 @@ class Connection:
         "connection_id",
         "device_id",
         "heard_from_ms",
+        "is_listed",
         "last_heard",
         "last_verified",
         "limited",
         "live",
         "renewed_at",
+        "scopes",
         "session_id",
         "token",
         "user_id",
@@ -178,7 +179,7 @@ class Connection:
         self._session = ConnectionProtocol(codec)
         self._in_flight = self._in_flight_letters = 0
         self._is_released = False
-        self._is_listed = False
+        self.is_listed = False
         """Whether the device counts as connected."""
         self._noted = False
         """Whether positions were noted that may not be durable yet."""
@@ -191,7 +192,10 @@ class Connection:
         """Until hello comes; later, until a close goes on without waiting any longer."""
         self._expiry: asyncio.TimerHandle | None = None
         """Until the token ends, if it ends at a fixed time."""
-        self._scopes: frozenset[Scope] | None = None
+        self.scopes: frozenset[Scope] | None = None
+        """Those of an API token; None for all that the person may do."""
+        self._is_foreign_device = False
+        """Whether a program names a device that the person is logged in on."""
         self._rate_key = address
         """What its frames are counted by: all that come from an address, until it is known who speaks."""
         self._frame_count = 0
@@ -310,8 +314,8 @@ class Connection:
         self._forget_expiry()
         services.hub.unsubscribe(self)
         services.presence.unsubscribe(self)
-        if self._is_listed:
-            self._is_listed = False
+        if self.is_listed:
+            self.is_listed = False
             services.devices.left(self.user_id, self.device_id, clean=self._is_released)
         services.turns.owe(self._share, began)
 
@@ -363,7 +367,7 @@ class Connection:
         request = self._session.receive(data)
         if self.limited and not self._is_within_rate(request):
             return None
-        if self._scopes is not None and not self._is_in_scope(request):
+        if self.scopes is not None and not self._is_in_scope(request):
             return None
         if type(request) is frames.SendMessage and request.reply_to is None and not request.attachments:
             if self._noted and not self._services.reader.rides_with_sends:
@@ -401,9 +405,9 @@ class Connection:
 
     def _is_in_scope(self, request: frames.Request | InvalidFrame | Close) -> bool:
         """Whether an API token allows this frame; one that it does not allow is refused."""
-        if isinstance(request, InvalidFrame | Close) or self._scopes is None:
+        if isinstance(request, InvalidFrame | Close) or self.scopes is None:
             return True
-        refusal = check_frame(self._scopes, request)
+        refusal = check_frame(self.scopes, request, self._is_foreign_device)
         if refusal is not None:
             self._refuse(refusal, request.id)
         return refusal is None
@@ -604,7 +608,7 @@ class Connection:
     async def _hello(self, request: frames.Hello) -> None:
         services = self._services
         try:
-            access = await self._access(request.token, request.device_id)
+            access, is_foreign_device = await self._access(request.token, request.device_id)
         except Refused as error:
             self._refuse(error.refusal, request.id)
             self.close(codes.INTERNAL if error.refusal.temporary else codes.UNAUTHENTICATED)
@@ -616,13 +620,11 @@ class Connection:
             self.close(codes.TOO_MANY_CONNECTIONS)
             return
         self.user_id, self.device_id, self.live = session.user_id, request.device_id, request.live
-        self._take(access, request.token)
+        self._take(access, request.token, is_foreign_device)
         self._rate_key = self.connection_id
-        self._is_listed = True
         group = self._outbox.group = services.users.join(self.user_id, self)
         self.charge(group.share)
-        services.devices.arrived(self.user_id, self.device_id)
-        services.arrived(self.user_id)
+        self._show_presence()
         self._outbox.hold()
         if not services.turns.enters_now(group.share, CONNECT_SECONDS):
             await self._protocol.unless_lost(services.turns.give_way(group.share))
@@ -641,8 +643,8 @@ class Connection:
         self._outbox.begin(framed(self.codec.encode(welcome), self.codec.binary))
         self._expire_at(access.ends_at_ms)
 
-    async def _access(self, token: str, device_id: str) -> Access:
-        """What a token allows on this device; Refused if nothing."""
+    async def _access(self, token: str, device_id: str) -> tuple[Access, bool]:
+        """What a token allows on this device, and whether that is a foreign one; Refused if nothing."""
         access = await self._services.sign_in.authenticate(token)
         if access.chat_id:
             raise Refused(BOUND_TO_CHAT)
@@ -650,10 +652,21 @@ class Connection:
             check_device(device_id)
         elif access.session.device_id != device_id:
             raise Refused(WRONG_DEVICE)
-        return access
+        return access, await is_foreign(self._services.sign_in, access, device_id)
 
-    def _take(self, access: Access, token: str) -> None:
-        self.token, self.session_id, self._scopes = token, access.session.session_id, access.scopes
+    def _take(self, access: Access, token: str, is_foreign_device: bool) -> None:
+        self.token, self.session_id, self.scopes = token, access.session.session_id, access.scopes
+        self._is_foreign_device = is_foreign_device
+
+    def _show_presence(self) -> None:
+        """The person is online while a token lets somebody read and answer here."""
+        services, is_shown = self._services, allows(self.scopes, ONLINE)
+        if is_shown and not self.is_listed:
+            services.devices.arrived(self.user_id, self.device_id)
+            services.arrived(self.user_id)
+        elif self.is_listed and not is_shown:
+            services.devices.left(self.user_id, self.device_id, clean=True)
+        self.is_listed = is_shown
 
     def _welcome(self) -> frames.Welcome:
         return frames.Welcome(
@@ -667,11 +680,16 @@ class Connection:
 
     async def _refresh(self, request: frames.Refresh) -> ServerFrame:
         """Go on with another token of the same person. A token that is refused changes nothing."""
-        access = await self._access(request.token, self.device_id)
+        access, is_foreign_device = await self._access(request.token, self.device_id)
         if access.session.user_id != self.user_id:
             raise Refused(OTHER_PERSON)
         self.last_verified = self._loop.time()
-        self._take(access, request.token)
+        self._take(access, request.token, is_foreign_device)
+        self._services.hub.change_scopes(self, access.scopes)
+        if not allows(self.scopes, REQUESTS[frames.PresenceSubscribe]):
+            self._services.presence.unsubscribe(self)
+        if self._closing is None:
+            self._show_presence()
         self._expire_at(access.ends_at_ms)
         return self._welcome()
 
@@ -696,7 +714,7 @@ class Connection:
     async def _heartbeat(self) -> ServerFrame:
         """Re-reads the session: a revocation that was missed ends the connection here."""
         await self.verify()
-        beyond = self._services.hub.heads_beyond(self, self._told_heads)
+        beyond = self._services.hub.heads_beyond(self, self._told_heads) if allows(self.scopes, HEADS) else {}
         if self._told_heads is not None:
             self._told_heads.update(beyond)
         answer = frames.HeartbeatAck(server_time=iso(self._services.clock()))

@@ -26,8 +26,8 @@ from parley.core.changes import positions_of
 from parley.errors import Refused, StoreError
 from parley.gateway.interests import Interest
 from parley.gateway.outbox import framed
-from parley.gateway.subscribers import LiveChat, Subscriber, Subscribers
-from parley.model import Action, Change, Head, Persisted, Role, StoredEntry
+from parley.gateway.subscribers import LiveChat, Subscriber, Subscribers, hears
+from parley.model import Action, Change, Head, Persisted, Role, Scope, StoredEntry
 from parley.store.ports import Directory, Log
 from parley.telemetry import Metrics
 from parley.wire import codes
@@ -89,7 +89,7 @@ class Hub:
         await self._interest.hold([subscriber.user_id])
         chat_ids = await self._directory.chat_ids_of(subscriber.user_id)
         chats = [self._subscribers.join_chat(subscriber, chat_id) for chat_id in chat_ids]
-        subscriber.heard_from_ms = self._recorder.now_ms()
+        self._note_hearing(subscriber)
         await self._interest.hold(chat_ids)
         unknown = [chat for chat in chats if chat.sent_through < 0]
         if unknown:
@@ -97,7 +97,22 @@ class Hub:
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
         self._subscribers.remove(subscriber)
-        if subscriber.live and subscriber.heard_from_ms:
+        self._note_deaf(subscriber)
+
+    def change_scopes(self, subscriber: Subscriber, scopes: frozenset[Scope] | None) -> None:
+        """Its token is another one. What it did not hear meanwhile it has to ask for."""
+        self._subscribers.change_scopes(subscriber, scopes)
+        if not hears(subscriber):
+            self._note_deaf(subscriber)
+        elif not subscriber.heard_from_ms:
+            self._note_hearing(subscriber)
+
+    def _note_hearing(self, subscriber: Subscriber) -> None:
+        if hears(subscriber):
+            subscriber.heard_from_ms = self._recorder.now_ms()
+
+    def _note_deaf(self, subscriber: Subscriber) -> None:
+        if subscriber.heard_from_ms:
             self._recorder.ended(subscriber.user_id, subscriber.device_id, subscriber.heard_from_ms)
             subscriber.heard_from_ms = 0
 

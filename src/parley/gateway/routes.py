@@ -101,11 +101,11 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 class Route(Operation, frozen=True, kw_only=True):
     """An operation with its handler. `hashes`: it waits for its turn to hash a password. `scope`: what an API
-    token must have for it, if it does not need an operator."""
+    token must have for it; None where no token is asked for."""
 
     handler: Handler
     hashes: bool = False
-    scope: Scope = Scope.ADMIN
+    scope: Scope | None = None
 
 
 class Routes:
@@ -131,8 +131,11 @@ class Routes:
         cost: int = 1,
         scope: Scope | None = None,
     ) -> Callable[[Handler], Handler]:
-        """Declare the route of the handler below. Without a scope, looking needs `read`, the rest `admin`."""
-        needed = scope or (Scope.READ if method == "GET" else Scope.ADMIN)
+        """Declare the route of the handler below. One for a token names a scope; an operator's: `admin`."""
+        if needs == "operator":
+            scope = Scope.ADMIN
+        if needs == "token" and scope is None:
+            raise TypeError(f"{method} {path} names no scope")
 
         def declare(handler: Handler) -> Handler:
             declared = Route(
@@ -151,7 +154,7 @@ class Routes:
                 cost=cost,
                 handler=handler,
                 hashes=hashes,
-                scope=needed,
+                scope=scope,
             )
             self.declared.append(declared)
             return handler

@@ -244,7 +244,7 @@ class Gateway:
     async def _sweep_idle(self) -> None:
         now = asyncio.get_running_loop().time()
         for connection in () if self._draining else list(self.connections):
-            if connection.token and connection.last_heard - connection.renewed_at >= RENEWED_SECONDS_MIN:
+            if connection.is_listed and connection.last_heard - connection.renewed_at >= RENEWED_SECONDS_MIN:
                 connection.renewed_at = connection.last_heard
                 self._devices.heard(connection.user_id, connection.device_id)
             if connection.idle_seconds > limits.IDLE_SECONDS_MAX:
@@ -401,7 +401,7 @@ class Gateway:
         if call.access is not None:
             if route.needs == "operator":
                 await check_operator(call.access, self._api)
-            else:
+            elif route.scope is not None:
                 check_scope(call.access, route.scope, call.request.match_info.get("chat_id"))
         share = self._live.users.share_of(call.session.user_id) if call.session is not None else LoopShare()
         await self._live.turns.enter(share, REQUEST_SECONDS)

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from parley.gateway.outbox import framed
-from parley.model import StoredEntry
+from parley.gateway.scopes import may_be_sent
+from parley.model import Scope, StoredEntry
 from parley.wire.codec import Codec
 from parley.wire.codes import Close
-from parley.wire.frames import ServerFrame
+from parley.wire.frames import Messages, ServerFrame
 
 
 class Subscriber(Protocol):
@@ -24,6 +25,9 @@ class Subscriber(Protocol):
     device_id: str
     session_id: str
     live: bool
+    """Whether the client asked for what happens in its chats."""
+    scopes: frozenset[Scope] | None
+    """Those of an API token; None for all that the person may do."""
     heard_from_ms: int
     """Since when it hears its chats; 0 before that."""
     codec: Codec
@@ -70,6 +74,13 @@ class LiveChat:
         self.holders = 0
         self.listeners: dict[Codec, set[Subscriber]] = {}
 
+    def stop_listening(self, subscriber: Subscriber) -> None:
+        listeners = self.listeners.get(subscriber.codec)
+        if listeners is not None:
+            listeners.discard(subscriber)
+            if not listeners:
+                del self.listeners[subscriber.codec]
+
 
 class Subscribers:
     """The connections of this node, by user and by chat."""
@@ -102,20 +113,25 @@ class Subscribers:
         if chat_id not in subscriber.chats:
             subscriber.chats[chat_id] = chat
             chat.holders += 1
-            if subscriber.live:
+            if hears(subscriber):
                 chat.listeners.setdefault(subscriber.codec, set()).add(subscriber)
         return chat
+
+    def change_scopes(self, subscriber: Subscriber, scopes: frozenset[Scope] | None) -> None:
+        """Its token is another one: from now on it hears its chats, or no longer."""
+        subscriber.scopes = scopes
+        for chat in subscriber.chats.values():
+            if hears(subscriber):
+                chat.listeners.setdefault(subscriber.codec, set()).add(subscriber)
+            else:
+                chat.stop_listening(subscriber)
 
     def leave_chat(self, subscriber: Subscriber, chat_id: str) -> None:
         chat = subscriber.chats.pop(chat_id, None)
         if chat is None:
             return
         chat.holders -= 1
-        listeners = chat.listeners.get(subscriber.codec)
-        if listeners is not None:
-            listeners.discard(subscriber)
-            if not listeners:
-                del chat.listeners[subscriber.codec]
+        chat.stop_listening(subscriber)
         if not chat.holders and self.chats.get(chat_id) is chat:
             del self.chats[chat_id]
             self.unheard(chat_id)
@@ -160,11 +176,18 @@ class Subscribers:
 
     @staticmethod
     def tell_some(subscribers: Iterable[Subscriber], frame: ServerFrame) -> None:
-        """One frame to these, encoded once per codec."""
+        """One frame to those of these whose tokens let them have it, encoded once per codec."""
         encoded: dict[Codec, bytes] = {}
         for subscriber in subscribers:
+            if not may_be_sent(subscriber.scopes, type(frame)):
+                continue
             codec = subscriber.codec
             data = encoded.get(codec)
             if data is None:
                 data = encoded[codec] = framed(codec.encode(frame), codec.binary)
             subscriber.offer(data)
+
+
+def hears(subscriber: Subscriber) -> bool:
+    """Whether it is sent what happens in its chats: it asked for it, and its token lets it see."""
+    return subscriber.live and may_be_sent(subscriber.scopes, Messages)

@@ -10,7 +10,7 @@ from parley.client.core import ClientCore
 from parley.client.events import MessageStored, OverviewComplete, ReadMarkDone, RequestFailed
 from parley.client.storage import Cursor, StateChanges
 from parley.client.timing import Timing
-from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, NOT_A_MEMBER, RATE_LIMITED, Refusal
+from parley.errors import AHEAD_OF_LOG, BAD_REQUEST, FORBIDDEN, NOT_A_MEMBER, RATE_LIMITED, Refusal
 from parley.wire.codec import CLIENT_CODECS, NotAFrame
 from parley.wire.frames import (
     AckPosition,
@@ -171,6 +171,23 @@ def test_an_ack_that_may_be_lost_is_repeated_after_a_reconnect() -> None:
     harness.core.disconnected()
     harness.connect()
     assert of(AckPosition, harness.frames()) == []
+
+
+def test_acks_that_are_forbidden_are_not_repeated() -> None:
+    """A program whose token moves no position reads on, and asks again on its next connection."""
+    harness = reading(head=2, acked=0)
+    harness.core.take(harness.core.chat(CHAT), 0)
+    harness.core.take(harness.core.chat(CHAT), 0)
+    (ack,) = of(AckPosition, harness.pass_time(100))
+    harness.receive(refused(FORBIDDEN, ack.id))
+    news = Messages(chat_id=CHAT, epoch=1, entries=[raw(make_entry(CHAT, 3))])
+    harness.receive(news)
+    assert harness.core.take(harness.core.chat(CHAT), harness.now_ms) is not None
+    harness.core.take(harness.core.chat(CHAT), harness.now_ms)
+    assert of(AckPosition, harness.pass_time(1_000)) == []
+    harness.core.disconnected()
+    harness.connect()
+    assert len(of(AckPosition, harness.frames())) == 1
 
 
 def test_an_ack_beyond_the_log_makes_the_position_doubtful() -> None:

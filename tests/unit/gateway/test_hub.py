@@ -8,7 +8,7 @@ from parley.chats.pending import PendingBatch, PendingSends
 from parley.gateway import hub as hub_module
 from parley.gateway.hub import Hub
 from parley.gateway.subscribers import LiveChat
-from parley.model import Page, Persisted, StoredEntry
+from parley.model import Page, Persisted, Scope, StoredEntry
 from parley.telemetry import Metrics
 from parley.wire import codes
 from parley.wire.codec import JSON, Codec
@@ -43,6 +43,7 @@ class Ear:
     def __init__(self, live: bool = True) -> None:
         self.user_id, self.session_id, self.live = "ann", "ses_1", live
         self.device_id, self.heard_from_ms = "phone", 0
+        self.scopes: frozenset[Scope] | None = None
         self.codec: Codec = JSON
         self.chats: dict[str, LiveChat] = {}
         self.frames: list[list[int]] = []

@@ -23,6 +23,7 @@ from parley.errors import (
 from parley.gateway.calls import Call, address_of, check_rate, is_limited, is_local
 from parley.gateway.routes import Answer, Routes
 from parley.gateway.shared_rates import RateBudget
+from parley.model import Scope
 from parley.wire import bodies
 
 REGISTRATION_CLOSED = FORBIDDEN.because(
@@ -116,7 +117,7 @@ async def limited_guesses(
             await call.services.rates.give_back(counted)
 
 
-@routes.route("GET", "/v1/sessions", "Your sessions", {200: bodies.SessionList})
+@routes.route("GET", "/v1/sessions", "Your sessions", {200: bodies.SessionList}, scope=Scope.READ)
 async def list_sessions(call: Call) -> Answer:
     """Every session of yours on any device."""
     found = [
@@ -133,14 +134,23 @@ async def list_sessions(call: Call) -> Answer:
     return 200, bodies.SessionList(found)
 
 
-@routes.route("DELETE", "/v1/sessions/{session_id}", "Revoke a session", {204: None}, refusals=(NOT_FOUND,))
+@routes.route(
+    "DELETE",
+    "/v1/sessions/{session_id}",
+    "Revoke a session",
+    {204: None},
+    refusals=(NOT_FOUND,),
+    scope=Scope.ADMIN,
+)
 async def end_session(call: Call) -> Answer:
     """Its token is refused from now on, and its sockets are closed at once."""
     await call.services.accounts.revoke(call.user_id, call.path("session_id"))
     return 204, None
 
 
-@routes.route("GET", "/v1/devices", "Your devices, last used first", {200: bodies.DeviceList})
+@routes.route(
+    "GET", "/v1/devices", "Your devices, last used first", {200: bodies.DeviceList}, scope=Scope.READ
+)
 async def list_devices(call: Call) -> Answer:
     """Every device with a session of yours."""
     found = [
@@ -163,6 +173,7 @@ async def list_devices(call: Call) -> Answer:
     {204: None},
     refusals=(NOT_FOUND,),
     cost=5,
+    scope=Scope.ADMIN,
 )
 async def remove_device(call: Call) -> Answer:
     """Log a device out everywhere. When it comes back it starts without positions."""
@@ -178,6 +189,7 @@ async def remove_device(call: Call) -> Answer:
     body=bodies.NewPassword,
     refusals=(WRONG_PASSWORD, BUSY),
     hashes=True,
+    scope=Scope.ADMIN,
 )
 async def change_password(call: Call) -> Answer:
     """This session stays; every other one is revoked."""

@@ -79,6 +79,7 @@ async def _upload(files: FileService, file: Attachment, received: int) -> Attach
     {200: AttachmentInfo},
     refusals=(NOT_A_MEMBER, NO_SUCH_ATTACHMENT),
     cost=2,
+    scope=Scope.READ,
 )
 async def get_attachment(call: Call) -> Answer:
     """For members, once a message refers to it; for its owner also before. `url` needs no token, and is valid

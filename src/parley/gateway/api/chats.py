@@ -78,6 +78,7 @@ async def create_chat(call: Call) -> Answer:
         limit_parameter(limits.OVERVIEW_CHATS_DEFAULT, limits.OVERVIEW_CHATS_MAX),
     ),
     cost=5,
+    scope=Scope.READ,
 )
 async def list_chats(call: Call) -> Answer:
     """The overview of this token's device, in pages: ask again with `changed_since` until `complete`."""
@@ -87,7 +88,7 @@ async def list_chats(call: Call) -> Answer:
     return 200, bodies.ChatList(listed.chats, listed.token, listed.complete)
 
 
-@routes.route("GET", CHAT, "One chat", {200: bodies.ChatInfo}, refusals=(NOT_A_MEMBER,))
+@routes.route("GET", CHAT, "One chat", {200: bodies.ChatInfo}, refusals=(NOT_A_MEMBER,), scope=Scope.READ)
 async def show_chat(call: Call) -> Answer:
     """A chat that you are in. One that does not exist is refused like one of others."""
     chat, role = await call.services.membership.chat_for(call.path("chat_id"), call.user_id)
@@ -101,6 +102,7 @@ async def show_chat(call: Call) -> Answer:
     {200: bodies.ChatInfo},
     body=bodies.ChatChange,
     refusals=(FORBIDDEN, *APPENDS),
+    scope=Scope.ADMIN,
 )
 async def change_chat(call: Call) -> Answer:
     """`title`, `read_receipts`, `edit_window_seconds`, `announcement_only` and `slow_mode_seconds` are for
@@ -167,6 +169,7 @@ async def _chat_info(call: Call, chat: StoredChat, role: Role) -> bodies.ChatInf
     {200: bodies.MemberList},
     query=page_parameters("members"),
     refusals=(NOT_A_MEMBER,),
+    scope=Scope.READ,
 )
 async def list_members(call: Call) -> Answer:
     """In pages, ordered by `user_id`. Presence and `last_seen` are there as far as you may see them."""
@@ -200,6 +203,7 @@ def _member_info(member: ChatMember, person: UserView) -> bodies.MemberInfo:
     {201: bodies.MembersAdded, 202: bodies.MembersAdded},
     body=bodies.NewMember,
     refusals=(FORBIDDEN, BLOCKED, NO_SUCH_USER, *APPENDS),
+    scope=Scope.ADMIN,
 )
 async def add_member(call: Call) -> Answer:
     """Each person is an entry of the log; the answer names the last. Name yourself to join an open group.
@@ -231,6 +235,7 @@ async def add_member(call: Call) -> Answer:
     {200: bodies.AppendedChange},
     body=bodies.MemberChange,
     refusals=(FORBIDDEN, NOT_FOUND, *APPENDS),
+    scope=Scope.ADMIN,
 )
 async def change_member(call: Call) -> Answer:
     """For owners. The last owner makes another member owner first."""
@@ -247,6 +252,7 @@ async def change_member(call: Call) -> Answer:
     "Remove a member, or leave",
     {200: bodies.AppendedChange},
     refusals=(FORBIDDEN, NOT_FOUND, *APPENDS),
+    scope=Scope.ADMIN,
 )
 async def remove_member(call: Call) -> Answer:
     """Name yourself to leave. Owners remove anyone, admins remove members."""

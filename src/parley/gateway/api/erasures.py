@@ -8,7 +8,7 @@ from parley.gateway.api.accounts import limited_guesses
 from parley.gateway.api.admin import ERASE, erases
 from parley.gateway.calls import REQUEST_ID, Call, address_of
 from parley.gateway.routes import Answer, Routes
-from parley.model import ErasureReport
+from parley.model import ErasureReport, Scope
 from parley.wire import people_bodies as bodies
 
 routes = Routes("Accounts")
@@ -24,6 +24,7 @@ operator_routes = Routes("Operators")
     query=(ERASE,),
     refusals=(WRONG_PASSWORD, LAST_OPERATOR, BUSY),
     hashes=True,
+    scope=Scope.ADMIN,
 )
 async def delete_me(call: Call) -> Answer:
     """With your password; people who sign in elsewhere have none here, and need no body. From the answer on

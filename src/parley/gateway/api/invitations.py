@@ -8,6 +8,7 @@ from parley.errors import FORBIDDEN, NOT_A_MEMBER
 from parley.gateway.api.chats import APPENDS, CHAT, appended_change, count_member_changes
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Routes, page_parameters
+from parley.model import Scope
 from parley.wire import bodies, limits
 
 MINE, ONE = "/v1/invitations", "/v1/invitations/{chat_id}"
@@ -17,7 +18,12 @@ routes = Routes("Chats")
 
 
 @routes.route(
-    "GET", MINE, "Your invitations", {200: bodies.InvitationList}, query=page_parameters("invitations")
+    "GET",
+    MINE,
+    "Your invitations",
+    {200: bodies.InvitationList},
+    query=page_parameters("invitations"),
+    scope=Scope.READ,
 )
 async def list_invitations(call: Call) -> Answer:
     """Chats that a member wanted to add you to but may not. In pages, ordered by `chat_id`."""
@@ -33,6 +39,7 @@ async def list_invitations(call: Call) -> Answer:
     "Accept an invitation",
     {201: bodies.AppendedChange},
     refusals=(NO_INVITATION, *APPENDS),
+    scope=Scope.ADMIN,
 )
 async def accept_invitation(call: Call) -> Answer:
     """You join the chat with the role that was offered."""
@@ -42,7 +49,9 @@ async def accept_invitation(call: Call) -> Answer:
     return 201, appended_change(chat_id, appended, call.user_id)
 
 
-@routes.route("DELETE", ONE, "Decline an invitation", {204: None}, refusals=(NO_INVITATION,))
+@routes.route(
+    "DELETE", ONE, "Decline an invitation", {204: None}, refusals=(NO_INVITATION,), scope=Scope.ADMIN
+)
 async def decline_invitation(call: Call) -> Answer:
     """The inviter is not told."""
     await count_member_changes(call, 1)
@@ -57,6 +66,7 @@ async def decline_invitation(call: Call) -> Answer:
     {200: bodies.InvitationList},
     query=page_parameters("invitations"),
     refusals=(FORBIDDEN, NOT_A_MEMBER),
+    scope=Scope.READ,
 )
 async def list_chat_invitations(call: Call) -> Answer:
     """For owners and admins. In pages, ordered by `user_id`."""
@@ -74,6 +84,7 @@ async def list_chat_invitations(call: Call) -> Answer:
     "Withdraw an invitation",
     {204: None},
     refusals=(FORBIDDEN, NOT_A_MEMBER, NO_INVITATION),
+    scope=Scope.ADMIN,
 )
 async def withdraw_invitation(call: Call) -> Answer:
     """For those who could remove the person as a member."""

@@ -151,6 +151,7 @@ def _receipt(draft: Draft, appended: Appended) -> Receipt:
         ),
     ),
     refusals=(NOT_A_MEMBER,),
+    scope=Scope.READ,
 )
 async def list_messages(call: Call) -> Answer:
     """Every number from `from_sequence` to `to_sequence` is an entry or in `voids`. `after` catches up like
@@ -182,6 +183,7 @@ def _batch(page: Page) -> Batch[Raw]:
     {200: bodies.OneMessage},
     refusals=(NOT_A_MEMBER, NOT_FOUND),
     cost=2,
+    scope=Scope.READ,
 )
 async def get_message(call: Call) -> Answer:
     """With its newest content, or none if it was deleted; who reacted to it, and how many replies it has."""
@@ -206,6 +208,7 @@ async def get_message(call: Call) -> Answer:
     {200: bodies.Receipts},
     refusals=(NOT_A_MEMBER, NOT_FOUND, AHEAD_OF_LOG),
     cost=10,
+    scope=Scope.READ,
 )
 async def list_receipts(call: Call) -> Answer:
     """With times, as far as you may see them. `status` is `delivered` or `read` once all members it was for
@@ -231,6 +234,7 @@ async def list_receipts(call: Call) -> Answer:
     {200: bodies.ChatMarks},
     refusals=(NOT_A_MEMBER,),
     cost=2,
+    scope=Scope.READ,
 )
 async def list_marks(call: Call) -> Answer:
     """The receipts of any message follow from it. A larger chat is refused as `bad_request`."""
@@ -244,6 +248,7 @@ async def list_marks(call: Call) -> Answer:
     "What became of a message of yours",
     {200: bodies.SendFound},
     refusals=(NOT_FOUND,),
+    scope=Scope.READ,
 )
 async def find_send(call: Call) -> Answer:
     """For a send without an answer. `not_found`: it is not stored, so send it again with the same id."""

@@ -12,7 +12,7 @@ from parley.errors import BAD_REQUEST, NO_SUCH_USER, Refused
 from parley.gateway.calls import Call
 from parley.gateway.fields import OTHER_ID
 from parley.gateway.routes import Answer, Parameter, Routes, page_parameters
-from parley.model import QuietHours, Relation, User
+from parley.model import QuietHours, Relation, Scope, User
 from parley.people.contacts import RelatedProfile
 from parley.wire import bodies, limits
 
@@ -31,13 +31,20 @@ routes = Routes("People")
 # Profiles
 
 
-@routes.route("GET", "/v1/me", "Your profile and settings", {200: bodies.Me})
+@routes.route("GET", "/v1/me", "Your profile and settings", {200: bodies.Me}, scope=Scope.READ)
 async def show_me(call: Call) -> Answer:
     """At first `last_seen_privacy` and `who_may_add` are `everyone`, and `send_read_receipts` is true."""
     return 200, _me(await call.services.accounts.user(call.user_id))
 
 
-@routes.route("PATCH", "/v1/me", "Change profile or settings", {200: bodies.Me}, body=bodies.ProfileChange)
+@routes.route(
+    "PATCH",
+    "/v1/me",
+    "Change profile or settings",
+    {200: bodies.Me},
+    body=bodies.ProfileChange,
+    scope=Scope.ADMIN,
+)
 async def change_me(call: Call) -> Answer:
     """Only the fields that you name change."""
     wanted = await call.body(bodies.ProfileChange)
@@ -86,6 +93,7 @@ def _me(user: User) -> bodies.Me:
     {200: bodies.Profile},
     query=(Parameter("username", str, "The whole username.", "ben", is_required=True),),
     refusals=(NO_SUCH_USER,),
+    scope=Scope.READ,
 )
 async def find_user(call: Call) -> Answer:
     """There is no search by parts of a name."""
@@ -96,7 +104,12 @@ async def find_user(call: Call) -> Answer:
 
 
 @routes.route(
-    "GET", "/v1/users/{user_id}", "A person's profile", {200: bodies.Profile}, refusals=(NO_SUCH_USER,)
+    "GET",
+    "/v1/users/{user_id}",
+    "A person's profile",
+    {200: bodies.Profile},
+    refusals=(NO_SUCH_USER,),
+    scope=Scope.READ,
 )
 async def show_user(call: Call) -> Answer:
     """Presence and `last_seen` are there as far as you may see them."""
@@ -129,6 +142,7 @@ async def _profile(call: Call, user: User) -> bodies.Profile:
             [OTHER_ID],
         ),
     ),
+    scope=Scope.READ,
 )
 async def show_presences(call: Call) -> Answer:
     """A person whom you do not know, or who hides from you, is offline and "unavailable"."""
@@ -141,7 +155,14 @@ async def show_presences(call: Call) -> Answer:
 # Contacts and blocks
 
 
-@routes.route("GET", CONTACTS, "Your contacts", {200: bodies.ContactList}, query=page_parameters("contacts"))
+@routes.route(
+    "GET",
+    CONTACTS,
+    "Your contacts",
+    {200: bodies.ContactList},
+    query=page_parameters("contacts"),
+    scope=Scope.READ,
+)
 async def list_contacts(call: Call) -> Answer:
     """In pages. Only you see them."""
     found, next_after = await _listed(call, Relation.CONTACT)
@@ -155,19 +176,22 @@ async def list_contacts(call: Call) -> Answer:
     {201: bodies.Related},
     body=bodies.NewRelation,
     refusals=(NO_SUCH_USER,),
+    scope=Scope.ADMIN,
 )
 async def name_contact(call: Call) -> Answer:
     """May be repeated. The person is not told."""
     return 201, await _add(call, Relation.CONTACT, (await call.body(bodies.NewRelation)).user_id)
 
 
-@routes.route("PUT", CONTACT, "Add a contact", {200: bodies.Related}, refusals=(NO_SUCH_USER,))
+@routes.route(
+    "PUT", CONTACT, "Add a contact", {200: bodies.Related}, refusals=(NO_SUCH_USER,), scope=Scope.ADMIN
+)
 async def add_contact(call: Call) -> Answer:
     """The same as `POST /v1/contacts`, without a body."""
     return 200, await _add(call, Relation.CONTACT, call.path("user_id"))
 
 
-@routes.route("DELETE", CONTACT, "Remove a contact", {204: None})
+@routes.route("DELETE", CONTACT, "Remove a contact", {204: None}, scope=Scope.ADMIN)
 async def remove_contact(call: Call) -> Answer:
     """The person is not told."""
     await call.services.contacts.remove(call.user_id, call.path("user_id"), Relation.CONTACT)
@@ -175,7 +199,12 @@ async def remove_contact(call: Call) -> Answer:
 
 
 @routes.route(
-    "GET", BLOCKS, "The people you have blocked", {200: bodies.BlockList}, query=page_parameters("people")
+    "GET",
+    BLOCKS,
+    "The people you have blocked",
+    {200: bodies.BlockList},
+    query=page_parameters("people"),
+    scope=Scope.READ,
 )
 async def list_blocks(call: Call) -> Answer:
     """In pages. Only you see them."""
@@ -190,6 +219,7 @@ async def list_blocks(call: Call) -> Answer:
     {201: bodies.Related},
     body=bodies.NewRelation,
     refusals=(NO_SUCH_USER,),
+    scope=Scope.ADMIN,
 )
 async def name_block(call: Call) -> Answer:
     """A person you block can neither open the direct chat with you nor write to it, cannot add you to chats
@@ -199,13 +229,15 @@ async def name_block(call: Call) -> Answer:
     return 201, await _add(call, Relation.BLOCK, (await call.body(bodies.NewRelation)).user_id)
 
 
-@routes.route("PUT", BLOCK, "Block a person", {200: bodies.Related}, refusals=(NO_SUCH_USER,))
+@routes.route(
+    "PUT", BLOCK, "Block a person", {200: bodies.Related}, refusals=(NO_SUCH_USER,), scope=Scope.ADMIN
+)
 async def add_block(call: Call) -> Answer:
     """The same as `POST /v1/blocks`, without a body."""
     return 200, await _add(call, Relation.BLOCK, call.path("user_id"))
 
 
-@routes.route("DELETE", BLOCK, "Unblock a person", {204: None})
+@routes.route("DELETE", BLOCK, "Unblock a person", {204: None}, scope=Scope.ADMIN)
 async def remove_block(call: Call) -> Answer:
     """The person is not told."""
     await call.services.contacts.remove(call.user_id, call.path("user_id"), Relation.BLOCK)

@@ -9,6 +9,7 @@ from parley.clock import iso
 from parley.errors import FORBIDDEN, NOT_FOUND
 from parley.gateway.calls import REQUEST_ID, Call
 from parley.gateway.routes import Answer, Routes
+from parley.model import Scope
 from parley.push.fanout_admin import FanoutView
 from parley.store.push.rows import PushDevice
 from parley.wire import bodies
@@ -21,7 +22,7 @@ routes = Routes("Push")
 operator_routes = Routes("Operators")
 
 
-@routes.route("GET", DEVICES, "Your devices that ring", {200: bodies.PushDeviceList})
+@routes.route("GET", DEVICES, "Your devices that ring", {200: bodies.PushDeviceList}, scope=Scope.READ)
 async def list_push_devices(call: Call) -> Answer:
     """Without their tokens."""
     found = await call.services.push.listed(call.user_id)
@@ -34,6 +35,7 @@ async def list_push_devices(call: Call) -> Answer:
     "Let a device ring",
     {200: bodies.PushDeviceInfo},
     body=bodies.NewPushDevice,
+    scope=Scope.ADMIN,
 )
 async def register_push_device(call: Call) -> Answer:
     """A device of yours that is logged in. It rings for messages while none of your devices is connected,
@@ -45,20 +47,24 @@ async def register_push_device(call: Call) -> Answer:
     return 200, _info(device, secret)
 
 
-@routes.route("GET", DEVICE, "How a device rings", {200: bodies.PushDeviceInfo}, refusals=(NOT_FOUND,))
+@routes.route(
+    "GET", DEVICE, "How a device rings", {200: bodies.PushDeviceInfo}, refusals=(NOT_FOUND,), scope=Scope.READ
+)
 async def show_push_device(call: Call) -> Answer:
     """Without its token."""
     return 200, _info(await call.services.push.one(call.user_id, call.path("device_id")))
 
 
-@routes.route("DELETE", DEVICE, "Let a device not ring any more", {204: None}, refusals=(NOT_FOUND,))
+@routes.route(
+    "DELETE", DEVICE, "Let a device not ring any more", {204: None}, refusals=(NOT_FOUND,), scope=Scope.ADMIN
+)
 async def remove_push_device(call: Call) -> Answer:
     """It gets no more rings."""
     await call.services.push.remove(call.user_id, call.path("device_id"))
     return 204, None
 
 
-@routes.route("GET", "/v1/push/vapid", "The key for Web Push", {200: bodies.VapidPublicKey})
+@routes.route("GET", "/v1/push/vapid", "The key for Web Push", {200: bodies.VapidPublicKey}, scope=Scope.READ)
 async def show_vapid_key(call: Call) -> Answer:
     """The same on every node, for as long as the store lives or the configuration names it."""
     return 200, bodies.VapidPublicKey(await call.services.push.public_key())

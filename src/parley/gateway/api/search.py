@@ -11,6 +11,7 @@ from parley.errors import BUSY, NOT_A_MEMBER, SEARCH_BEHIND, SEARCH_OFF
 from parley.gateway.api.chats import CHAT
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
+from parley.model import Scope
 from parley.wire import limits, search_bodies
 from parley.wire.frames import Sequence as SequenceNumber
 
@@ -40,6 +41,7 @@ routes = Routes("Search")
     ),
     refusals=(NOT_A_MEMBER, *REFUSALS),
     cost=SEARCH_COST,
+    scope=Scope.READ,
 )
 async def search_chat(call: Call) -> Answer:
     """The newest messages with these words, as they are now; those of people whom you have blocked and
@@ -61,6 +63,7 @@ async def search_chat(call: Call) -> Answer:
     query=(TEXT, Parameter("before", str, "The `next` of the page before."), LIMIT),
     refusals=REFUSALS,
     cost=SEARCH_COST,
+    scope=Scope.READ,
 )
 async def search_everywhere(call: Call) -> Answer:
     """As in one chat, the newest of all chats first, by the time at which they were stored."""

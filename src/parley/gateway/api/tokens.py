@@ -106,6 +106,7 @@ async def revoke_api_token(call: Call) -> Answer:
     headers=(IDEMPOTENCY_KEY,),
     refusals=(UNAUTHENTICATED, FORBIDDEN, BLOCKED, DUPLICATE_ID, *POSTS, *APPENDS),
     needs="nothing",
+    scope=Scope.SEND,
 )
 async def post_by_hook(call: Call) -> Answer:
     """For programs that can only post `{"text": …}` to an address. The token must be bound to one chat and
