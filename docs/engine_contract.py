@@ -1,4 +1,4 @@
-"""What a storage engine must implement, by walking the port `Engine`, and the suites that check it."""
+"""What a storage engine must implement, the suites that check it, who may name one, and the tables of one."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 import inspect
 import tomllib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Protocol, get_args, get_origin, get_type_hints
@@ -14,6 +15,7 @@ from msgspec import Struct
 
 from docs.tables import code, table
 from parley.store import ports
+from parley.store.dynamodb import schema
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = ROOT / "tests/contracts"
@@ -136,3 +138,29 @@ def engine_importers() -> str:
 
 def _rooms(modules: Sequence[str]) -> str:
     return ", ".join(code(name.removeprefix("parley.")) for name in modules)
+
+
+# The tables of DynamoDB
+
+
+def dynamodb_tables() -> str:
+    """Every table with its key, and what the schema says of it."""
+    said = _said_of_tables(ast.parse(Path(schema.__file__).read_text(encoding="utf-8")))
+    rows = []
+    for name, made in schema.TABLES.items():
+        keys = [key for key in (made.hash_key, made.range_key) if key is not None]
+        rows.append((code(name), ", ".join(map(code, keys)), said[name]))
+    return table(("table", "key", "what"), rows)
+
+
+def _said_of_tables(tree: ast.Module) -> dict[str, str]:
+    """The string below each definition of a table."""
+    said = {}
+    for defined, below in pairwise(tree.body):
+        match defined, below:
+            case (
+                ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="_define"))),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                said[getattr(schema, name)] = " ".join(text.split()).removesuffix(".")
+    return said

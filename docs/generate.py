@@ -25,7 +25,7 @@ import yaml
 from msgspec import Struct, inspect
 
 from docs import materials
-from docs.engine_contract import contract_suites, engine_importers, engine_ports
+from docs.engine_contract import contract_suites, dynamodb_tables, engine_importers, engine_ports
 from docs.job_table import jobs
 from docs.tables import code, table
 from parley import config, errors
@@ -47,6 +47,7 @@ PAGES = (
     "docs/ARCHITECTURE.md",
     "docs/adding-an-engine.md",
     "docs/cluster.md",
+    "docs/the-log-on-dynamodb.md",
     "docs/jobs.md",
     "docs/post-from-your-backend.md",
 )
@@ -597,6 +598,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "engine_ports": engine_ports,
     "contract_suites": contract_suites,
     "engine_importers": engine_importers,
+    "dynamodb_tables": dynamodb_tables,
 }
 
 

@@ -115,6 +115,7 @@ DELIVERY = _define(Table("delivery_state", "user_id", "chat_id"))
 DEVICES = _define(Table("user_device_cursors", "user_id", "device_chat"))
 """How far each device has received each chat; see `device_key`."""
 USERS = _define(Table("users", "user_id"))
+"""People: profile, settings, the hash of the password."""
 USERNAMES = _define(Table("usernames", "username"))
 """Which person has a username."""
 DIRECT_CHATS = _define(Table("direct_chats", "direct_key"))
