@@ -51,6 +51,7 @@ REFUSED = {
     401: "A valid token, or the right password, is needed",
     403: "Not allowed",
     404: "There is nothing here, or it is not yours to see",
+    408: "The body did not arrive in time",
     409: "It does not fit the present state",
     410: "The link cannot be used any more",
     413: "Too large",
