@@ -101,3 +101,12 @@ def test_the_table_of_rooms_is_read() -> None:
     rooms = "## Rooms\n\n| room | holds |\n|---|---|\n| `model`, `ids` | `x` |\n"
     page = f"## Hops\n\n| `hop` | x |\n\n{rooms}\n## More\n\n| `y` | z |\n"
     assert described(page) == ["model", "ids"]
+
+
+def test_the_architecture_has_every_room() -> None:
+    """A reader finds each package and module of the house in the table of rooms, and no other."""
+    page = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
+    table = page.partition("| room | holds | may touch |\n")[2].partition("\n\n")[0]
+    told = {name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])}
+    house = (ROOT / "src/parley").iterdir()
+    assert told == {path.stem for path in house if path.suffix in ("", ".py") and path.name[0] not in "_."}
