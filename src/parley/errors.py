@@ -6,6 +6,7 @@
         ├── StoreBusy               the write lock was not free in time
         ├── StoreUnavailable        nothing was written; it may work later
         │   └── EntriesTrimmed      it is in the cold tier, not in this engine
+        ├── StoreDamaged            what is stored is not what was written; nothing was written now
         ├── OutcomeUnknown          a commit failed: perhaps written, perhaps not
         ├── CounterMissingError     a chat without its counter: an operator must act
         └── InconsistentCounterError  a counter behind its own log
@@ -114,6 +115,11 @@ COUNTER_INCONSISTENT = Refusal(
     status=503,
 )
 STORE_UNAVAILABLE = Refusal("store_unavailable", "nothing was stored; try again", True, 1000, status=503)
+STORE_DAMAGED = Refusal(
+    "store_damaged",
+    "what is stored here is damaged, and a retry does not help; nothing was stored; tell the operator",
+    status=500,
+)
 OUTCOME_UNKNOWN = Refusal(
     "outcome_unknown",
     "it may or may not be stored; retry with the same client_message_id",
@@ -180,6 +186,18 @@ class EntriesTrimmed(StoreUnavailable):
         self.places = places
 
 
+class StoreDamaged(StoreError):
+    """What is stored cannot be read as it was written. Nothing was written, and a retry meets it again.
+
+    `place`: the table, chat or range, as far as it is known; never what stands there.
+    """
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(f"the store is damaged: {place}: {problem}")
+        self.place = place
+        self.problem = problem
+
+
 class OutcomeUnknown(StoreError):
     """A commit failed. Its content may be stored: neither acknowledge nor refuse it."""
 
@@ -195,3 +213,14 @@ class InconsistentCounterError(StoreError):
         super().__init__(f"Counter exists with value {counter} but max message sequence is {max_sequence}")
         self.counter = counter
         self.max_sequence = max_sequence
+
+
+def refusal_of(error: StoreError) -> Refusal:
+    """What a caller is told when the store failed. Only what was certainly not stored is refused as such."""
+    match error:
+        case OutcomeUnknown():
+            return OUTCOME_UNKNOWN
+        case StoreDamaged():
+            return STORE_DAMAGED
+        case _:
+            return STORE_UNAVAILABLE

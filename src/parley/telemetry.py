@@ -17,6 +17,7 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from parley.clock import Clock
+from parley.core.damage import DamageRecord
 from parley.core.log_limits import LineLimit
 
 SECONDS_BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
@@ -174,6 +175,7 @@ class Metrics:
         self.now = now
         self.registry = CollectorRegistry()
         self.lines = LineLimit()
+        self.damage = DamageRecord()
         self._declare_sequencing(clock)
         ProcessCollector(registry=self.registry)
         self._declare_store(clock)
@@ -221,6 +223,11 @@ class Metrics:
         self._computed("parley_persist_seconds_p99", "Seconds, of recent batches", read=self.persist.p99)
         self.store_available = self._computed(
             "parley_store_available", "1 while the store can be used", initial=1
+        )
+        self._computed(
+            "parley_store_damaged",
+            "Tables and chats that were found damaged since the start, up to a thousand",
+            read=lambda: self.damage.count,
         )
         self.persist_seconds = self._histogram(
             "parley_persist_seconds", "Seconds from a batch's oldest draft to its durable positions"
@@ -293,7 +300,7 @@ class Metrics:
         self.archive_reads = self._counter("parley_archive_reads", "Requests that read from the cold store")
         self.archive_read_bytes = self._counter("parley_archive_read_bytes", "Bytes that they returned")
         self.archive_read_failures = self._counter(
-            "parley_archive_read_failures", "Reads of archived entries that failed, refused as temporary"
+            "parley_archive_read_failures", "Reads of archived entries that failed"
         )
         self.bodies_removed = self._counter(
             "parley_bodies_removed",

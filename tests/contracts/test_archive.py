@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from parley.archive.steps import ARCHIVE_LABELS
 from parley.clock import MS_PER_DAY
-from parley.errors import StoreUnavailable
+from parley.errors import StoreDamaged, StoreUnavailable
 from parley.model import Action
 from parley.store.dynamodb import scans
 from parley.store.rows import EVERYTHING
@@ -354,7 +354,7 @@ async def test_a_swapped_segment_is_named(tmp_path: Path) -> None:
         assert second.name in says
         assert "swapped" in says or "another" in says or "cut off" in says
         fresh = ColdWorld(store, tmp_path)
-        with pytest.raises(StoreUnavailable):
+        with pytest.raises(StoreDamaged, match=f"the archive of {chat}"):
             await synced(fresh.log, chat)
 
 

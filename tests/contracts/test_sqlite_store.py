@@ -10,7 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
-from parley.errors import Refused, StoreBusy, StoreUnavailable
+from parley.errors import Refused, StoreBusy, StoreDamaged, StoreUnavailable
 from parley.model import Action
 from parley.store.folder import DATABASE_NAME, lock_folder
 from parley.store.sqlite import chat_state
@@ -356,7 +356,7 @@ def test_a_newer_file_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
     """Something else under the store's name is told in one sentence."""
     (tmp_path / DATABASE_NAME).write_bytes(b"no database at all" * 1000)
-    with pytest.raises(StoreUnavailable, match="cannot open the store"):
+    with pytest.raises(StoreDamaged, match="file is not a database"):
         Database(tmp_path).open()
 
 

@@ -27,11 +27,13 @@ from parley.archive.segment import (
     BlockPlace,
     SegmentDamaged,
     SegmentIndex,
+    SegmentMissing,
     decode_index,
     decode_wires,
 )
-from parley.errors import StoreUnavailable
+from parley.errors import StoreDamaged, StoreUnavailable
 from parley.objects.ports import ObjectMissing, Objects
+from parley.store.damage import note_damage
 from parley.store.paging import Row
 from parley.store.rows import ArchiveMark
 from parley.telemetry import Metrics
@@ -140,7 +142,8 @@ class ArchiveReader:
     async def rows(self, chat_id: str, first: int, last: int) -> list[Row]:
         """Every archived position from `first` to `last`, in order. All of them, or an error.
 
-        StoreUnavailable: the object store does not answer, or what it holds is damaged.
+        StoreUnavailable: the object store does not answer, or lacks an object, as a folder does whose disk
+        is not mounted. StoreDamaged: it holds something else than was archived.
         """
         return await self._in_time(chat_id, lambda: self._rows(chat_id, first, last))
 
@@ -153,7 +156,7 @@ class ArchiveReader:
                 # What was rewritten meanwhile is deleted under its old name.
                 newer, forgets = await self._mark(chat_id)
                 if is_last or newer.version == mark.version:
-                    raise SegmentDamaged(f"{missing.key} is missing") from missing
+                    raise SegmentMissing(f"{missing.key} is missing") from missing
                 mark = newer
         raise AssertionError("the second round returns or raises")
 
@@ -196,7 +199,11 @@ class ArchiveReader:
             if (more := self._metrics.lines.admit(f"archive of {chat_id}", now)) is not None:
                 hint = f"run: parley archive verify {chat_id}"
                 log.critical("an archive is damaged", chat_id=chat_id, reason=str(error), hint=hint, **more)
-            raise StoreUnavailable(f"archived entries cannot be read: {error}") from error
+            if isinstance(error, SegmentMissing):
+                raise StoreUnavailable(f"archived entries cannot be read: {error}") from error
+            damage = StoreDamaged(f"the archive of {chat_id}", str(error))
+            note_damage(self._metrics, damage)
+            raise damage from error
         except StoreUnavailable:
             self._metrics.archive_read_failures.inc()
             raise

@@ -56,6 +56,10 @@ class SegmentDamaged(StoreError):
     """A segment is not what it was when it was written; the message says how."""
 
 
+class SegmentMissing(SegmentDamaged):
+    """An object is not where it was: lost, or the disk that it is on is not mounted now."""
+
+
 class ArchivedEntry(Struct, frozen=True, gc=False):
     """A position of a log. `wire` is the JSON of its entry; None is a void.
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from parley.archive.bulk import ArchivedLogs, TieredTransfer
 from parley.archive.reader import ArchiveReader
 from parley.core.jobs import Job
-from parley.errors import EntriesTrimmed, StoreUnavailable
+from parley.errors import EntriesTrimmed, StoreDamaged, StoreUnavailable
 from parley.model import (
     AppendResult,
     ChatSummary,
@@ -167,7 +167,7 @@ class TieredLog:
             return page  # it was shorter because of its size
         try:
             cold = await self._rows_before(page.chat_id, page.from_sequence - 1, limit - len(rows), room)
-        except StoreUnavailable:
+        except (StoreDamaged, StoreUnavailable):
             return page
         after = page.from_sequence - 1 - len(cold)
         return page_of(page.chat_id, page.epoch, cold + rows, after, page.head)
@@ -246,7 +246,7 @@ class TieredOverviews:
                 if page.to_sequence == position:
                     break
                 position = page.to_sequence
-        except StoreUnavailable:
+        except (StoreDamaged, StoreUnavailable):
             return replace(at, unread_more=True)
         return replace(at, unread=min(counted, UNREAD_MAX), unread_more=counted > UNREAD_MAX or is_cut)
 

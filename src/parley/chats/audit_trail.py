@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from parley import ids
 from parley.clock import Clock, iso
-from parley.errors import OUTCOME_UNKNOWN, STORE_UNAVAILABLE, OutcomeUnknown, Refused, StoreError
+from parley.errors import Refused, StoreError, refusal_of
 from parley.model import AuditRecord
 from parley.store.ports import AuditLog
 
@@ -64,8 +64,7 @@ class AuditTrail:
             outcome = error.refusal.code
             raise
         except StoreError as error:
-            unknown = isinstance(error, OutcomeUnknown)
-            outcome = (OUTCOME_UNKNOWN if unknown else STORE_UNAVAILABLE).code
+            outcome = refusal_of(error).code
             raise
         finally:
             try:

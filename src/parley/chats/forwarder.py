@@ -32,6 +32,7 @@ from parley.errors import (
     INTERNAL,
     OUTCOME_UNKNOWN,
     SHUTTING_DOWN,
+    STORE_DAMAGED,
     STORE_UNAVAILABLE,
     OutcomeUnknown,
     Refusal,
@@ -51,7 +52,9 @@ RETRY_WITHIN_SECONDS = 2.5
 """An older draft is not sent to another node: its sender must be answered in time."""
 TRIES_MAX = 5
 assert RETRY_WITHIN_SECONDS < SEND_SECONDS_MAX, "what is sent elsewhere can still be answered in time"
-NOTHING_LOOKED_UP = frozenset(refusal.code for refusal in (BUSY, INTERNAL, SHUTTING_DOWN, STORE_UNAVAILABLE))
+NOTHING_LOOKED_UP = frozenset(
+    refusal.code for refusal in (BUSY, INTERNAL, SHUTTING_DOWN, STORE_DAMAGED, STORE_UNAVAILABLE)
+)
 """Refusals given without looking whether an earlier try was stored."""
 
 log = structlog.get_logger("parley.forwarding")

@@ -18,7 +18,7 @@ from parley.chats.audit_trail import AuditTrail, OperatorCall
 from parley.clock import MS_PER_DAY, MS_PER_SECOND, Clock
 from parley.core.links import LinkState, decide_use, state_of
 from parley.core.shown_text import shown_text
-from parley.errors import BAD_REQUEST, NO_SUCH_LINK, NOT_FOUND, Refused, StoreUnavailable
+from parley.errors import BAD_REQUEST, NO_SUCH_LINK, NOT_FOUND, Refused, StoreDamaged, StoreUnavailable
 from parley.model import AccountState, Link, LinkPurpose, User
 from parley.store.books import Book
 from parley.wire.limits import LINK_SECONDS_MAX, LINK_USES_MAX
@@ -160,7 +160,7 @@ class LinkService:
             link = await self._take(token, LinkPurpose.INVITE, user_id)
             try:
                 yield
-            except (Refused, StoreUnavailable):  # nothing was stored
+            except (Refused, StoreDamaged, StoreUnavailable):  # nothing was stored
                 await self._give_back(link.link_id, user_id)
                 raise
 

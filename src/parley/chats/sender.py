@@ -32,6 +32,7 @@ from parley.errors import (
     Refusal,
     Refused,
     StoreError,
+    refusal_of,
 )
 from parley.model import Appended, AppendResult, Draft, Outcome
 from parley.store.ports import APPEND_SECONDS_MAX, DRAFTS_PER_APPEND_MAX, Batching, Log
@@ -265,7 +266,7 @@ class LocalSender(Sender):
         except OutcomeUnknown:
             refusal = OUTCOME_UNKNOWN
         except StoreError as error:
-            refusal = STORE_UNAVAILABLE
+            refusal = refusal_of(error)
             more = self._metrics.lines.admit(f"batch refused: {error}", asyncio.get_running_loop().time())
             if more is not None:
                 log.warning("batch refused", drafts=len(drafts), error=str(error), **more)

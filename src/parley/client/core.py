@@ -503,7 +503,8 @@ class ClientCore:
         request_id = int(frame.re or 0)
         failed = self.outbox.refused(request_id, refusal, now_ms)
         if failed is not None:
-            self._forget_message(failed.message.key, now_ms)
+            if not self.outbox.is_kept(failed.message.key):
+                self._forget_message(failed.message.key, now_ms)
             self._events.append(MessageRefused(failed.message.key, refusal))
         elif (number := self.read_marks.refused(request_id, refusal, now_ms)) is not None:
             self._events.append(ReadMarkDone(number, refusal))

@@ -17,7 +17,7 @@ class MessageStored(Struct, frozen=True):
 
 
 class MessageRefused(Struct, frozen=True):
-    """A message was refused for good."""
+    """A message was refused for good; after `store_damaged` it is kept, and sent with the next connection."""
 
     key: MessageKey
     refusal: Refusal

@@ -88,6 +88,8 @@ class ClientOutbox:
         self._queues: dict[str, ChatSendQueue] = {}
         self._pending: dict[MessageKey, PendingMessage] = {}
         self._by_request: dict[int, PendingMessage] = {}
+        self._set_aside: dict[MessageKey, PendingMessage] = {}
+        """Refused for good on this connection; the next one tries again."""
         self._sendable: dict[str, None] = {}
         """The chats that may have a message to send."""
         self._resends: list[OutgoingFrame] = []
@@ -102,6 +104,10 @@ class ClientOutbox:
     def __contains__(self, key: MessageKey) -> bool:
         return key in self._pending
 
+    def is_kept(self, key: MessageKey) -> bool:
+        """Whether it was refused for good and is tried once more with the next connection."""
+        return key in self._set_aside
+
     def is_queued(self, key: MessageKey) -> bool:
         """Whether it waits, rather than being in flight with quick retries left."""
         pending = self._pending.get(key)
@@ -112,13 +118,19 @@ class ClientOutbox:
     def add(self, message: OutgoingMessage, *, saved: bool) -> None:
         """Queue a message; it is sent once it is `saved`. OutboxFull if there is no room."""
         size = len(message.content.encode())
-        if len(self._pending) >= OUTBOX_MESSAGES_MAX or self._bytes + size > OUTBOX_BYTES_MAX:
+        if (
+            len(self._pending) + len(self._set_aside) >= OUTBOX_MESSAGES_MAX
+            or self._bytes + size > OUTBOX_BYTES_MAX
+        ):
             raise OutboxFull(f"{len(self._pending)} messages are waiting to be sent; wait for some of them")
-        pending = PendingMessage(message, size, saved, message.created_at_ms)
-        self._pending[message.key] = pending
-        self._bytes += size
-        self._queues.setdefault(message.chat_id, ChatSendQueue()).waiting.append(pending)
-        self._sendable[message.chat_id] = None
+        self._queue(PendingMessage(message, size, saved, message.created_at_ms))
+
+    def _queue(self, pending: PendingMessage) -> None:
+        chat_id = pending.message.chat_id
+        self._pending[pending.message.key] = pending
+        self._bytes += pending.size
+        self._queues.setdefault(chat_id, ChatSendQueue()).waiting.append(pending)
+        self._sendable[chat_id] = None
 
     def saved(self, keys: Iterable[MessageKey]) -> None:
         """These are durable now and may be sent."""
@@ -134,6 +146,9 @@ class ClientOutbox:
         self._resends.clear()
         self._pause.end()
         self._window = WINDOW_START
+        set_aside, self._set_aside = self._set_aside, {}
+        for pending in set_aside.values():
+            self._queue(pending)
         for chat_id, queue in self._queues.items():
             head = queue.head()
             if head is not None:
@@ -172,7 +187,8 @@ class ClientOutbox:
     def refused(self, request_id: int, refusal: Refusal, now_ms: int) -> PendingMessage | None:
         """Resend from this message on if that can help; otherwise remove it and return it.
 
-        A refusal of a transmission that a newer one has replaced is ignored.
+        A refusal of a transmission that a newer one has replaced is ignored. A message that `is_kept` comes
+        back with the next connection, behind those that wait then.
         """
         pending = self._by_request.get(request_id)
         if pending is None:
@@ -182,6 +198,8 @@ class ClientOutbox:
         self._take_back(self._queues[chat_id], pending)
         if isinstance(decision, Fail):
             self._remove(pending, now_ms)
+            if decision.kept:
+                self._set_aside[pending.message.key] = pending
             return pending
         self._window = max(1, self._window // 2)
         self._pause.refused(refusal, now_ms)

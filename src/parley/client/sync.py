@@ -13,7 +13,7 @@ from parley.client.cursors import DeviceCursors
 from parley.client.inbox import Budget, Inbox, Slot
 from parley.client.storage import Cursor
 from parley.client.timing import RateLimitPause, Timers, Timing, backoff_ms
-from parley.errors import Refusal
+from parley.errors import STORE_DAMAGED, Refusal
 from parley.wire.frames import Entry, MessageBatch, Overview, OverviewChat, SyncOverview, SyncRequest
 from parley.wire.limits import HASHES_STORED_EVERY, OVERVIEW_CHATS_MAX
 
@@ -99,9 +99,11 @@ class OverviewRounds:
         if request_id != self._request_id:
             return False
         self._request_id = None
-        if not refusal.temporary:
-            self._token = None
         pause_ms = refusal.retry_after_ms or self._timing.backoff_base_ms
+        if refusal.code == STORE_DAMAGED.code:
+            pause_ms = self._timing.backoff_max_ms
+        elif not refusal.temporary:
+            self._token = None
         self._timers.set(OVERVIEW, now_ms + pause_ms, self._ask_anew)
         return True
 

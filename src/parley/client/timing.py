@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from parley.clock import MS_PER_DAY
 from parley.core.backoff import backoff
-from parley.errors import RATE_LIMITED, Refusal
+from parley.errors import RATE_LIMITED, STORE_DAMAGED, Refusal
 from parley.wire.limits import IDEMPOTENCY_DAYS
 
 CHECK_MARGIN_MS = 60 * 60 * 1000
@@ -45,9 +45,10 @@ class Resend(Struct, frozen=True):
 
 
 class Fail(Struct, frozen=True):
-    """A retry cannot help."""
+    """A retry cannot help now. `kept`: it may on a later connection, when an operator has done something."""
 
     refusal: Refusal
+    kept: bool = False
 
 
 def backoff_ms(attempt: int, timing: Timing, chance: float) -> int:
@@ -62,7 +63,7 @@ def decide_resend(attempts: int, refusal: Refusal | None, timing: Timing, chance
         late = attempts - timing.resends_max - 1
         return Resend(backoff_ms(late, timing, chance) if queued else 0, queued)
     if not refusal.temporary:
-        return Fail(refusal)
+        return Fail(refusal, kept=refusal.code == STORE_DAMAGED.code)
     delay = max(refusal.retry_after_ms or 0, backoff_ms(attempts - 1, timing, chance))
     return Resend(delay, queued)
 

@@ -36,13 +36,15 @@ from parley.errors import (
     NOT_A_MEMBER,
     OUTCOME_UNKNOWN,
     RATE_LIMITED,
+    STORE_DAMAGED,
     STORE_UNAVAILABLE,
     TOO_MANY_CONNECTIONS,
     UNAUTHENTICATED,
-    OutcomeUnknown,
     Refusal,
     Refused,
+    StoreDamaged,
     StoreError,
+    refusal_of,
 )
 from parley.gateway.answers import ack_of, batch_of, work_in
 from parley.gateway.client_protocol import ClientProtocol, FrameReader
@@ -52,6 +54,7 @@ from parley.gateway.services import ConnectionServices
 from parley.gateway.subscribers import LiveChat
 from parley.gateway.turns import CONNECT_SECONDS, SLICE_SECONDS, LoopShare
 from parley.model import Draft, Outcome, Scope
+from parley.store.damage import note_damage
 from parley.wire import codes, frames, limits
 from parley.wire.codec import Codec, InvalidFrame
 from parley.wire.codes import Close
@@ -433,8 +436,12 @@ class Connection:
         try:
             async with asyncio.timeout(FLUSH_SECONDS_MAX):
                 await self._services.reader.flush(self.user_id)
-        except (StoreError, TimeoutError):
+        except TimeoutError:
             self._refuse(STORE_UNAVAILABLE, request.id)
+            return
+        except StoreError as error:  # of the position: what is sent did not reach the store
+            damaged = isinstance(error, StoreDamaged)
+            self._refuse(STORE_DAMAGED if damaged else STORE_UNAVAILABLE, request.id)
             return
         self._noted = False
         self._send_message(request)
@@ -491,9 +498,8 @@ class Connection:
         except Refused as error:
             self._refuse(error.refusal, request.id)
         except StoreError as error:
-            self._refuse(
-                OUTCOME_UNKNOWN if isinstance(error, OutcomeUnknown) else STORE_UNAVAILABLE, request.id
-            )
+            note_damage(self._services.metrics, error, by_write=type(request) in AMENDING)
+            self._refuse(refusal_of(error), request.id)
         except Exception:
             log.exception("request failed", connection=self.connection_id, request=type(request).__name__)
             self._refuse(INTERNAL, request.id)

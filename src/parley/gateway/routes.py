@@ -20,6 +20,7 @@ from parley.errors import (
     RATE_LIMITED,
     REQUEST_TIMEOUT,
     SHUTTING_DOWN,
+    STORE_DAMAGED,
     STORE_UNAVAILABLE,
     TOO_LARGE,
     UNAUTHENTICATED,
@@ -87,7 +88,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     @property
     def all_refusals(self) -> list[Refusal]:
         """Its own refusals and those of every request like it."""
-        found = [BAD_REQUEST, *self.refusals, INTERNAL, STORE_UNAVAILABLE, SHUTTING_DOWN]
+        found = [BAD_REQUEST, *self.refusals, INTERNAL, STORE_UNAVAILABLE, STORE_DAMAGED, SHUTTING_DOWN]
         if self.cost:
             found.append(RATE_LIMITED)
         if self.needs != "nothing":

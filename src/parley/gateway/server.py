@@ -26,14 +26,13 @@ from parley.errors import (
     RATE_LIMITED,
     REQUEST_TIMEOUT,
     SHUTTING_DOWN,
-    STORE_UNAVAILABLE,
     TOO_MANY_CONNECTIONS,
     ConfigError,
-    OutcomeUnknown,
     Refusal,
     Refused,
     StoreError,
     StoreUnavailable,
+    refusal_of,
 )
 from parley.gateway import cors
 from parley.gateway.api import ROUTES
@@ -63,6 +62,7 @@ from parley.gateway.socket_groups import SocketGroups
 from parley.gateway.system import WEBSOCKET, Serve, System, json_response
 from parley.gateway.turns import REQUEST_SECONDS, SLICE_SECONDS, LoopShare
 from parley.http_server import HttpRunner
+from parley.store.damage import note_damage
 from parley.telemetry import Metrics
 from parley.wire import bodies, codes, limits
 from parley.wire.codec import CODECS, JSON_PROTOCOL
@@ -224,6 +224,8 @@ class Gateway:
     def _why_not_ready(self) -> str | None:
         if self._draining:
             return "draining"
+        if self._metrics.damage.stops_writes(self._metrics.now()):
+            return "the store is damaged, and writes meet it"
         return None if self._is_ready() else "the store is not available"
 
     async def _end_leases(self) -> None:
@@ -275,10 +277,9 @@ class Gateway:
                 response = await handler(request)
         except Refused as error:
             response = self._refuse(error.refusal)
-        except OutcomeUnknown:
-            response = self._refuse(OUTCOME_UNKNOWN)
-        except StoreError:
-            response = self._refuse(STORE_UNAVAILABLE)
+        except StoreError as error:
+            note_damage(self._metrics, error, by_write=request.method != "GET")
+            response = self._refuse(refusal_of(error))
         except TimeoutError:
             response = self._refuse(TOO_SLOW)
         except web.HTTPNotFound:

@@ -64,7 +64,7 @@ READYZ = Operation(
     tag="Server",
     name="readyz",
     summary="Whether the server takes requests",
-    description="503 while the store is not available or the server is draining.",
+    description="503 while the store is not available, writes find it damaged, or the server is draining.",
     answers={200: bodies.Health, 503: bodies.Health},
     needs="nothing",
 )

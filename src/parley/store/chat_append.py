@@ -18,8 +18,16 @@ from msgspec import Struct, field
 
 from parley.concurrency import map_concurrently
 from parley.core.append import NO_CHAT, Decision, Verdict, answer_again, decide_append
-from parley.errors import OUTCOME_UNKNOWN, STORE_UNAVAILABLE, OutcomeUnknown, Refusal, StoreError
+from parley.errors import (
+    OUTCOME_UNKNOWN,
+    STORE_UNAVAILABLE,
+    OutcomeUnknown,
+    Refusal,
+    StoreError,
+    refusal_of,
+)
 from parley.model import Action, Appended, AppendResult, Draft, Outcome, Persisted, Role, StoredEntry
+from parley.store.damage import note_damage
 from parley.store.recent_sends import RecentSends
 from parley.telemetry import Metrics
 from parley.wire.codec import encode_entry
@@ -162,9 +170,10 @@ async def append_by_chat(
         except OutcomeUnknown:  # what is in doubt has its outcome by now: nothing else was sent
             metrics.commit_failures.inc()
             append.refuse_rest(STORE_UNAVAILABLE)
-        except StoreError:
+        except StoreError as error:
             metrics.sequence_allocation_errors.inc()
-            append.refuse_rest(STORE_UNAVAILABLE)
+            note_damage(metrics, error, by_write=True)
+            append.refuse_rest(refusal_of(error))
 
     by_chat: dict[str, list[int]] = {}
     for index, draft in enumerate(drafts):

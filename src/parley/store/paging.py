@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from parley.errors import StoreDamaged
 from parley.model import Page
+from parley.wire.codec import MALFORMED, decode_entry
+from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_BYTES_MAX
 
 Row = tuple[int, bytes | None]
@@ -29,6 +32,33 @@ def contiguous(rows: list[Row], after: int) -> list[Row]:
 def contiguous_down(rows: list[Row], end: int) -> list[Row]:
     """The same for rows that descend from just below `end`."""
     return [row for index, row in enumerate(rows) if row[0] == end - 1 - index]
+
+
+def stored_entry(chat_id: str, wire: bytes, sequence: int = 0) -> Entry:
+    """The entry of a row. StoreDamaged if it does not decode, without a word of what stands there."""
+    try:
+        return decode_entry(wire)
+    except (*MALFORMED, TypeError) as error:
+        where = f"position {sequence}" if sequence else "an entry"
+        raise StoreDamaged(chat_id, f"{where} does not decode ({type(error).__name__})") from error
+
+
+def readable(chat_id: str, rows: list[Row]) -> list[Row]:
+    """The rows before the first that does not decode; StoreDamaged if that is the first of all."""
+    for count, (sequence, wire) in enumerate(rows):
+        try:
+            if wire is not None:
+                stored_entry(chat_id, wire, sequence)
+        except StoreDamaged:
+            if not count:
+                raise
+            return rows[:count]
+    return rows
+
+
+def hole(chat_id: str, sequence: int) -> StoreDamaged:
+    """Nothing is at a position that the log has."""
+    return StoreDamaged(chat_id, f"position {sequence}: nothing is there")
 
 
 def page_of(chat_id: str, epoch: int, rows: list[Row], after: int, head: int) -> Page:

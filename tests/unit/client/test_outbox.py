@@ -14,7 +14,7 @@ from parley.client.outbox import (
 )
 from parley.client.storage import OutgoingMessage
 from parley.client.timing import SAFE_RESEND_MS_MAX, Timers, Timing
-from parley.errors import NOT_A_MEMBER, OUT_OF_TURN, OUTCOME_UNKNOWN, RATE_LIMITED
+from parley.errors import NOT_A_MEMBER, OUT_OF_TURN, OUTCOME_UNKNOWN, RATE_LIMITED, STORE_DAMAGED
 from parley.model import Kind
 from parley.wire.frames import EditMessage, SendMessage
 
@@ -330,3 +330,20 @@ def test_an_edit_waits_for_what_was_sent_before_it(sender: Sender) -> None:
     assert [type(frame) for frame in frames] == [EditMessage, SendMessage]
     assert isinstance(frames[1], SendMessage)
     assert frames[1].after_client_message_id == "edit"
+
+
+def test_a_message_that_met_damage_is_kept_for_the_next_connection(sender: Sender) -> None:
+    """The application is told, later messages go out, and it is sent once more after the next connect."""
+    sender.add("a", "b")
+    first, _ = sender.transmit()
+    failed = sender.outbox.refused(request_id(first), STORE_DAMAGED, sender.now_ms)
+    assert failed is not None
+    assert failed.message.client_message_id == "a"
+    assert sender.outbox.is_kept((CHAT, "a"))
+    for _ in range(3):
+        sender.pass_time(60_000)
+        assert {name for name, _ in sender.transmitted()} <= {"b"}
+    sender.acknowledge("b")
+    sender.outbox.disconnected()
+    assert sender.transmitted() == [("a", None)]
+    assert not sender.outbox.is_kept((CHAT, "a"))

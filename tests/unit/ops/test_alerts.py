@@ -140,6 +140,9 @@ CASES = [
     ),
     Case("ParleyDown", instead(up=1), instead(up=0)),
     Case("ParleyStoreUnavailable", store_available(True), store_available(False)),
+    Case(
+        "ParleyStoreDamaged", lambda scene: None, lambda scene: scene.metrics.damage.met("table entries", 0)
+    ),
     Case("ParleyEphemeralUnavailable", ephemeral_available(True), ephemeral_available(False)),
     Case("ParleyEntriesNotRouted", in_doubt(False), in_doubt(True)),
     Case("ParleyPublishStalled", stalled(30), stalled(30.1)),

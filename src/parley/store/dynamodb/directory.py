@@ -29,6 +29,7 @@ from parley.errors import (
     BLOCKED,
     OutcomeUnknown,
     Refused,
+    StoreDamaged,
     StoreError,
     StoreUnavailable,
 )
@@ -96,7 +97,7 @@ class DynamoDirectory:
         try:
             if await self._write_early(chat, early):
                 made = await self._commit(chat, self._actions(chat, direct, last, len(people)), direct)
-        except (Refused, StoreUnavailable):
+        except (Refused, StoreDamaged, StoreUnavailable):
             await self._delete_early(chat, early)
             raise
         if made is None:

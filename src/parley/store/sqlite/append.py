@@ -29,10 +29,11 @@ from parley.core.append import (
 from parley.errors import Refusal
 from parley.model import Appended, AppendResult, Draft, Kind, Outcome, Persisted, StoredEntry
 from parley.store.entries import entry_of
+from parley.store.paging import stored_entry
 from parley.store.sqlite import changes, schema
 from parley.store.sqlite.chat_state import SqliteChatState, SqliteChatStates, user_no
 from parley.store.sqlite.writer import Transaction
-from parley.wire.codec import decode_entry, encode_entry
+from parley.wire.codec import encode_entry
 from parley.wire.frames import Entry
 
 INSERT = (
@@ -186,7 +187,7 @@ class AppendBatch:
             if row:
                 wire = self._by_key[state.chat_no, key] = row[0]
         if wire is not None:
-            return decode_entry(wire)
+            return stored_entry(draft.chat_id, wire)
         if state.has_archived_keys:
             archived: Any = self.execute(FIND_ARCHIVED_KEY, (state.chat_no, key)).fetchone()
             if archived:

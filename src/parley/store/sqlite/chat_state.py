@@ -7,6 +7,7 @@ itself compares them with the rows, so a stale memory can refuse, never corrupt.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import apsw
@@ -19,6 +20,8 @@ from parley.store.recent_sends import LONG_AGO_MS, LOOKED_AT_MAX
 from parley.store.rules import STRAY_POSITIONS_MAX
 
 Execute = Callable[..., apsw.Cursor]
+About = Callable[[str], AbstractContextManager[None]]
+"""What is read inside is about a chat: damage is told with its name."""
 Row = tuple[Any, ...]
 
 CHATS_REMEMBERED_MAX = 20_000
@@ -145,8 +148,9 @@ class SqliteChatState:
 class SqliteChatStates:
     """The chats that are remembered. Forgetting all of them is always right."""
 
-    def __init__(self, read: Execute) -> None:
+    def __init__(self, read: Execute, about: About) -> None:
         self._read = read
+        self._about = about
         self._states: dict[str, SqliteChatState] = {}
         self._touched: set[str] = set()
 
@@ -179,10 +183,14 @@ class SqliteChatStates:
         """The chat as committed; None for one that does not exist."""
         state = self._states.get(chat_id)
         if state is None:
-            state = load(self._read, chat_id)
+            state = self._committed(chat_id)
             if state is not None:
                 self._states[chat_id] = state
         return state
+
+    def _committed(self, chat_id: str) -> SqliteChatState | None:
+        with self._about(chat_id):
+            return load(self._read, chat_id)
 
     def within(self, execute: Execute, chat_id: str) -> SqliteChatState | None:
         """The chat as the open transaction sees it; its head stays what is committed."""
@@ -191,7 +199,7 @@ class SqliteChatStates:
         if state is None:
             state = load(execute, chat_id)
             if state is not None:
-                committed = load(self._read, chat_id)
+                committed = self._committed(chat_id)
                 state.head = committed.head if committed is not None else 0
                 self._states[chat_id] = state
         return state

@@ -9,7 +9,7 @@ from typing import Any
 import structlog
 
 from parley.clock import MS_PER_DAY, iso
-from parley.errors import StoreError
+from parley.errors import StoreDamaged, StoreError
 from parley.model import CursorMove, ReceiptKind
 from parley.store.notes import NOTHING, Mark, Notes
 from parley.store.sqlite.reads import Reads
@@ -63,6 +63,8 @@ class SqliteCursors:
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._closed = False
+        self._damage: StoreDamaged | None = None
+        """What the last transaction met, so that these notes are not in it."""
         writer.add_piggyback(self)
 
     def subscribe(self, notify: Callable[[list[CursorMove]], None]) -> None:
@@ -88,6 +90,8 @@ class SqliteCursors:
         """One commit writes the notes of all people."""
         if self._notes or self._in_commit:
             await self._writer.run(lambda _: None)
+            if self._damage is not None:
+                raise StoreDamaged(self._damage.place, self._damage.problem)
 
     async def forget_device(self, user_id: str, device_id: str) -> None:
         """Flush the device's notes, which also count for its person; then delete its positions.
@@ -132,6 +136,7 @@ class SqliteCursors:
             self._flush_soon()  # still in memory, and not yet said to be durable
 
     def write_pending(self, transaction: Transaction) -> None:
+        self._damage = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -158,8 +163,9 @@ class SqliteCursors:
             except Exception:
                 log.exception("a listener failed on moved positions", positions=len(rising))
 
-    def failed(self) -> None:
+    def failed(self, damage: StoreDamaged | None = None) -> None:
         """Positions only rise, so what was noted since and what comes back merge by their maximum."""
+        self._damage = damage
         if self._in_commit is None:
             return
         self._unnotified, self._rising = self._rising, []

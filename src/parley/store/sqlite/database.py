@@ -12,9 +12,10 @@ from pathlib import Path
 
 import apsw
 
-from parley.errors import StoreBusy, StoreUnavailable
+from parley.errors import StoreBusy, StoreDamaged, StoreError, StoreUnavailable
 from parley.store.folder import DATABASE_NAME, FOLDER_MODE, create_private
 from parley.store.sqlite import schema
+from parley.store.sqlite.damage import REMEDY, check_roots, store_error
 
 PAGE_CACHE_KIB = 64 * 1024
 WAL_PAGES_PER_CHECKPOINT = 8_000
@@ -42,7 +43,8 @@ class Database:
         """Open, migrate, and make durable what a crash left in the write-ahead log.
 
         A process that died may have left commits that are not on the disk yet: without this, the server
-        would answer a retry from them, and a power cut could lose them.
+        would answer a retry from them, and a power cut could lose them. StoreDamaged if a table cannot be
+        found or added to.
         """
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=FOLDER_MODE)
@@ -55,9 +57,19 @@ class Database:
             self.writer.set_busy_timeout(0)
             self.reader = self._connect()
             self.reader.pragma("query_only", True)
-        except (apsw.Error, OSError) as error:
+            check_roots(self.reader)
+        except (apsw.Error, OSError, StoreDamaged) as error:
             self.close()
-            raise StoreUnavailable(f"cannot open the store {self.path}: {error}") from error
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: apsw.Error | OSError | StoreDamaged) -> StoreError:
+        failure: StoreError = StoreUnavailable(f"cannot open the store {self.path}: {error}")
+        if isinstance(error, apsw.Error):
+            failure = store_error(error, f"cannot open the store {self.path}")
+        damage = error if isinstance(error, StoreDamaged) else failure
+        if isinstance(damage, StoreDamaged):
+            return StoreDamaged(damage.place, f"{damage.problem}, in {self.path}; {REMEDY}")
+        return failure
 
     def make_durable(self) -> None:
         """Every commit so far is in the main file and synced when this returns."""
@@ -80,7 +92,7 @@ class Database:
             self.make_durable()
         except apsw.Error as error:
             self.close()
-            raise StoreUnavailable(f"cannot write the store {self.path}: {error}") from error
+            raise store_error(error, f"cannot write the store {self.path}") from error
 
     def rewrite(self) -> None:
         """Everything that was deleted is in neither file when this returns. Others cannot write meanwhile.

@@ -14,7 +14,7 @@ import structlog
 
 from parley.core.backoff import JITTER_SHARE, backoff
 from parley.core.changes import change_in
-from parley.errors import StoreError
+from parley.errors import StoreDamaged, StoreError
 from parley.model import Change, Persisted, StoredEntry
 from parley.store.ports import Handle
 from parley.store.sqlite import schema
@@ -164,7 +164,9 @@ class SqliteFeed:
                     group.done_through, is_begun = self._offsets.of(group.name), True
                 news, reached = self._rows.after(group.done_through)
             except StoreError as error:
-                log.warning("entries cannot be read", group=group.name, error=str(error))
+                now = asyncio.get_running_loop().time()
+                if (more := self._metrics.lines.admit(f"entries of {group.name}", now)) is not None:
+                    log.warning("entries cannot be read", group=group.name, error=str(error), **more)
                 await asyncio.sleep(STORE_RETRY_SECONDS)
                 continue
             if reached == group.done_through:
@@ -267,6 +269,8 @@ class Offsets:
         self._in_commit: dict[str, int] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._flushing: asyncio.Task[None] | None = None
+        self._damage: StoreDamaged | None = None
+        """What the last transaction met, so that these notes are not in it."""
         writer.add_piggyback(self)
 
     def of(self, group: str) -> int:
@@ -287,6 +291,8 @@ class Offsets:
         """Everything noted before the call is durable when it returns."""
         if self._noted or self._in_commit:
             await self._writer.run(lambda _: None)
+            if self._damage is not None:
+                raise StoreDamaged(self._damage.place, self._damage.problem)
 
     def _flush_soon(self) -> None:
         if self._timer is None and not self._in_commit:
@@ -305,6 +311,7 @@ class Offsets:
             self._flush_soon()  # until it is durable, a crash hands the same entries out again
 
     def write_pending(self, transaction: Transaction) -> None:
+        self._damage = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -318,7 +325,8 @@ class Offsets:
             self._flush_soon()
         self._on_commit()
 
-    def failed(self) -> None:
+    def failed(self, damage: StoreDamaged | None = None) -> None:
+        self._damage = damage
         self._noted = self._in_commit | self._noted
         self._in_commit = {}
         if self._noted:

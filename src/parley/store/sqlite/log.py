@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 
 import apsw
-import structlog
 
 from parley import ids
 from parley.clock import Clock
 from parley.errors import (
-    OUTCOME_UNKNOWN,
     STORE_UNAVAILABLE,
     EntriesTrimmed,
-    OutcomeUnknown,
+    StoreDamaged,
     StoreError,
     StoreUnavailable,
+    refusal_of,
 )
 from parley.model import AppendResult, ChatType, Draft, Head, Outcome, Page, Persisted
 from parley.store.log_telemetry import (
@@ -28,10 +27,11 @@ from parley.store.log_telemetry import (
     trace_heads,
     trace_races,
 )
-from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
+from parley.store.paging import Row, contiguous, contiguous_down, fitting, hole, page_of, readable
 from parley.store.sqlite import two_phase
 from parley.store.sqlite.append import FIND_ARCHIVED_KEY, FIND_KEY, append_atomic
 from parley.store.sqlite.chat_state import SqliteChatState, SqliteChatStates
+from parley.store.sqlite.damage import DAMAGE, note
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.writer import Reach, Writer
 from parley.store.two_phase import Hold
@@ -45,8 +45,6 @@ ROWS_PER_LOOK = 64
 HEADS_PER_SLICE = 32
 """So many are looked up without giving way to others; those that are not in memory take 20 µs each."""
 FOREVER_MS = 2**62
-
-log = structlog.get_logger("parley.store")
 
 AFTER = (
     "SELECT sequence, wire FROM entries WHERE chat_no = ? AND sequence > ? AND sequence <= ?"
@@ -91,6 +89,11 @@ class SqliteLog:
         heads = trace_heads(drafts, self._known_head) if self._is_atomic else NOT_TRACED
         try:
             result = await self._append(list(drafts))
+        except StoreDamaged:
+            self._metrics.sequence_allocation_errors.inc()
+            if len(drafts) == 1:
+                raise
+            result = await self._append_apart(list(drafts))
         except StoreError:
             self._metrics.sequence_allocation_errors.inc()
             raise
@@ -101,6 +104,18 @@ class SqliteLog:
         state = self._states.known(chat_id)
         return None if state is None else state.head
 
+    async def _append_apart(self, drafts: list[Draft]) -> AppendResult:
+        """One by one, in their order: only what meets the damage is refused."""
+        whole = AppendResult([], [])
+        for draft in drafts:
+            try:
+                result = await self._append([draft])
+            except StoreError as error:
+                result = AppendResult([refusal_of(error)], [])
+            whole.outcomes += result.outcomes
+            whole.persisted += result.persisted
+        return whole
+
     async def _append_atomic(self, drafts: list[Draft]) -> AppendResult:
         now_ms = self._clock()
         first = self._ids.reserve(now_ms, len(drafts))
@@ -108,6 +123,7 @@ class SqliteLog:
         result = await self._writer.run(
             lambda tx: append_atomic(tx, self._states, drafts, now_ms, first),
             lambda done: self._settle(done.persisted),
+            _chats_of(drafts),
         )
         if result.persisted:
             self._metrics.time_allocation(self._metrics.now() - started)
@@ -126,7 +142,7 @@ class SqliteLog:
             except StoreError as error:
                 if not persisted:
                     raise
-                refusal = OUTCOME_UNKNOWN if isinstance(error, OutcomeUnknown) else STORE_UNAVAILABLE
+                refusal = refusal_of(error)
                 break
             persisted += written.result.persisted
             for place, index in enumerate(left):
@@ -147,6 +163,7 @@ class SqliteLog:
         allocated = await self._writer.run(
             lambda tx: two_phase.allocate(tx, self._states, drafts, now_ms, self._under_way, take),
             lambda done: self._settle(done.sealed),
+            _chats_of(drafts),
         )
         taken = sum(1 for sequence in allocated.sequences if sequence)
         if taken:
@@ -160,6 +177,7 @@ class SqliteLog:
         written = await self._writer.run(
             lambda tx: two_phase.write(tx, self._states, drafts, allocated, self._clock(), first),
             lambda done: self._settle(done.result.persisted, are_voids_sealed=False),
+            _chats_of(drafts),
         )
         trace_races(drafts, allocated.sequences, written.result.outcomes)
         stored = sum(
@@ -194,22 +212,22 @@ class SqliteLog:
             return self._page(state, [], after)
         if after < state.trimmed:
             raise EntriesTrimmed((chat_id, after + 1))
-        rows = self._bounded(self._reads.execute(AFTER, (state.chat_no, after, state.head, limit)))
+        rows = self._bounded(chat_id, after + 1, AFTER, (state.chat_no, after, state.head, limit))
         whole = contiguous(rows, after)
-        if len(whole) < len(rows):
-            now = asyncio.get_running_loop().time()
-            if (more := self._metrics.lines.admit(f"hole in {chat_id}", now)) is not None:
-                hint = "run: parley check"
-                log.critical("the log has a hole", chat_id=chat_id, after=after, hint=hint, **more)
-        return self._page(state, whole, after)
+        if limit > 0 and not whole:
+            raise self._missing(chat_id, after + 1)
+        return self._page(state, self._readable(chat_id, whole), after)
 
     async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
         state = self._state(chat_id)
         end = max(1, min(before, state.head + 1))
         if 1 < end <= state.trimmed + 1:
             raise EntriesTrimmed((chat_id, end - 1))
-        rows = self._bounded(self._reads.execute(BEFORE, (state.chat_no, end, limit)))
+        rows = self._bounded(chat_id, end - 1, BEFORE, (state.chat_no, end, limit))
         rows = contiguous_down(rows, end)
+        if limit > 0 and end > 1 and not rows:
+            raise self._missing(chat_id, end - 1)
+        rows = self._readable(chat_id, rows)
         rows.reverse()
         return self._page(state, rows, end - 1 - len(rows))
 
@@ -242,24 +260,53 @@ class SqliteLog:
     def _state(self, chat_id: str) -> SqliteChatState:
         return self._states.get(chat_id) or _NOWHERE
 
-    @staticmethod
-    def _bounded(cursor: Iterable[Row]) -> list[Row]:
-        """The rows that fit into one page; at least one, however large."""
+    def _bounded(self, chat_id: str, first: int, sql: str, values: tuple[int, ...]) -> list[Row]:
+        """The rows that fit into one page; at least one, however large. Those before damage are read."""
         rows: list[Row] = []
-        size, left = 0, iter(cursor)
+        size = seen = 0
         try:
-            while chunk := list(islice(left, ROWS_PER_LOOK)):
-                rows += chunk
-                size += sum([len(wire) for _, wire in chunk if wire is not None])
-                if size > PAGE_BYTES_MAX:
-                    return fitting(rows)
+            left = self._reads.execute(sql, values)
+            while True:
+                rows.extend(islice(left, ROWS_PER_LOOK))
+                size += sum([len(wire) for _, wire in rows[seen:] if wire is not None])
+                if len(rows) == seen or size > PAGE_BYTES_MAX:
+                    break
+                seen = len(rows)
         except apsw.Error as error:
-            raise StoreUnavailable(f"the store cannot be read: {error}") from error
-        return rows
+            if not rows or not isinstance(error, DAMAGE):
+                with self._reads.about(chat_id, f"position {first}"):
+                    raise
+        return fitting(rows)
+
+    def _readable(self, chat_id: str, rows: list[Row]) -> list[Row]:
+        try:
+            return readable(chat_id, rows)
+        except StoreDamaged as error:
+            raise self._noted(error) from error
+
+    def _missing(self, chat_id: str, sequence: int) -> StoreError:
+        """Nothing is at a position that memory knows: another program has moved it, or it is lost."""
+        self._states.forget_all()
+        state = self._state(chat_id)
+        if sequence <= state.trimmed:
+            return EntriesTrimmed((chat_id, sequence))
+        if sequence > state.head:
+            return StoreUnavailable(f"another program has changed the log of {chat_id}")
+        return self._noted(hole(chat_id, sequence))
+
+    def _noted(self, error: StoreDamaged) -> StoreDamaged:
+        note(self._metrics, error)
+        return error
 
     @staticmethod
     def _page(state: SqliteChatState, rows: list[Row], after: int) -> Page:
         return page_of(state.chat_id, state.epoch, rows, after, state.head)
+
+
+def _chats_of(drafts: Sequence[Draft]) -> str:
+    """As the place of damage: a batch of several chats is tried again chat by chat."""
+    chat_ids = {draft.chat_id for draft in drafts}
+    return next(iter(chat_ids)) if len(chat_ids) == 1 else ""
 
 
 _NOWHERE = SqliteChatState("", -1, 0, ChatType.GROUP, False)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import apsw
 
-from parley.errors import StoreUnavailable
+from parley.errors import StoreError
+from parley.store.sqlite.damage import note, store_error, tables_of
 from parley.store.sqlite.database import Database
 from parley.store.sqlite.writer import Writer
 
@@ -19,19 +22,32 @@ class Reads:
         self._writer = writer
 
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> apsw.Cursor:
-        """A cursor over committed rows; StoreUnavailable while the file cannot be trusted."""
+        """A cursor over committed rows; StoreUnavailable while the file cannot be trusted.
+
+        Only inside `about`, which maps the errors of its later rows.
+        """
         if not self._writer.available:
-            raise StoreUnavailable("the store is being reopened after a failed write")
+            raise self._writer.why_unavailable()
+        return self._database.reader.execute(sql, values)
+
+    @contextlib.contextmanager
+    def about(self, place: str, what: str = "") -> Iterator[None]:
+        """What is read inside is about this place, such as a chat: damage is told with its name."""
         try:
-            return self._database.reader.execute(sql, values)
+            yield
         except apsw.Error as error:
-            raise StoreUnavailable(f"the store cannot be read: {error}") from error
+            raise self._failed(error, place, what) from error
 
     def rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[Row]:
         try:
             return self.execute(sql, values).fetchall()
         except apsw.Error as error:
-            raise StoreUnavailable(f"the store cannot be read: {error}") from error
+            raise self._failed(error, tables_of(sql)) from error
+
+    def _failed(self, error: apsw.Error, place: str, what: str = "") -> StoreError:
+        failure = store_error(error, "the store cannot be read", place, what)
+        note(self._writer.metrics, failure)
+        return failure
 
     def row(self, sql: str, values: tuple[Any, ...] = ()) -> Row | None:
         rows = self.rows(sql, values)

@@ -87,7 +87,7 @@ class SqliteStore:
         self.database = Database(folder, vfs, beside=beside)
         self.writer = Writer(self.database, metrics, reach)
         reads = Reads(self.database, self.writer)
-        states = SqliteChatStates(reads.execute)
+        states = SqliteChatStates(reads.execute, reads.about)
         self.writer.on_foreign_write(states.forget_all)
         self.writer.on_undo(states.forget_touched)
         self.log = SqliteLog(reads, self.writer, states, clock, ids, metrics, sequencing, reach, hold)

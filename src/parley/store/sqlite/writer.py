@@ -20,8 +20,17 @@ import apsw
 import structlog
 from msgspec import Struct
 
-from parley.errors import OutcomeUnknown, ParleyError, Refused, StoreBusy, StoreUnavailable
+from parley.errors import (
+    OutcomeUnknown,
+    ParleyError,
+    Refused,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreUnavailable,
+)
 from parley.store.ports import APPEND_SECONDS_MAX
+from parley.store.sqlite.damage import DAMAGE, note, store_error, tables_of
 from parley.store.sqlite.database import Database
 from parley.telemetry import Metrics
 
@@ -40,18 +49,30 @@ log = structlog.get_logger("parley.store")
 class Transaction:
     """What a job may touch. `change` is the number of this commit; it is taken when it is first asked for.
 
-    `is_careful`: the jobs have failed once without lookups; now they look everything up. A job may run twice,
-    so it must leave nothing behind but rows.
+    `is_careful`: the jobs have failed once without lookups; now they look everything up, and `tables` names
+    those of the last statement. A job may run twice, so it must leave nothing behind but rows.
     """
 
-    __slots__ = ("_change", "connection", "execute", "executemany", "is_careful")
+    __slots__ = ("_change", "_last", "connection", "execute", "executemany", "is_careful")
 
     def __init__(self, connection: apsw.Connection, is_careful: bool) -> None:
         self.connection = connection
         self.is_careful = is_careful
-        self.execute = connection.execute
-        self.executemany = connection.executemany
+        self.execute = self._noted(connection.execute) if is_careful else connection.execute
+        self.executemany = self._noted(connection.executemany) if is_careful else connection.executemany
         self._change = 0
+        self._last = ""
+
+    def _noted(self, execute: Callable[..., apsw.Cursor]) -> Callable[..., apsw.Cursor]:
+        def noted(sql: str, *values: object) -> apsw.Cursor:
+            self._last = sql
+            return execute(sql, *values)
+
+        return noted
+
+    @property
+    def tables(self) -> str:
+        return tables_of(self._last)
 
     @property
     def change(self) -> int:
@@ -74,20 +95,21 @@ class Piggyback(Protocol):
         ...
 
     def committed(self) -> None:
-        """What was written is durable."""
+        """What was written, and has not failed, is durable."""
         ...
 
-    def failed(self) -> None:
-        """What was written may be lost: write it again with the next transaction."""
+    def failed(self, damage: StoreDamaged | None = None) -> None:
+        """What was written may be lost: write it again with the next transaction. `damage`: it met some."""
         ...
 
 
 class WriteJob(Struct, eq=False):
-    """One part of a transaction, and the future that its caller awaits."""
+    """One part of a transaction, and the future that its caller awaits. `place`: what it is about."""
 
     work: Callable[[Transaction], object]
     committed: Callable[[Any], None] | None
     done: asyncio.Future[object]
+    place: str = ""
     result: object = None
     error: Exception | None = None
 
@@ -97,11 +119,13 @@ class Writer:
 
     def __init__(self, database: Database, metrics: Metrics, reach: Reach) -> None:
         self._database = database
-        self._metrics = metrics
+        self.metrics = metrics
         self._reach = reach
         self._queued: list[WriteJob] = []
         self._committing: list[WriteJob] | None = None
         self._piggybacks: list[Piggyback] = []
+        self._failure: StoreError | None = None
+        """Why the store is being reopened."""
         self._forget: list[Callable[[], None]] = []
         self._undo: list[Callable[[], None]] = []
         self._data_version = 0
@@ -132,14 +156,26 @@ class Writer:
         """Call `undo` when the open transaction was undone, so that memory follows."""
         self._undo.append(undo)
 
-    async def run(self, work: Callable[[Transaction], T], committed: Callable[[T], None] | None = None) -> T:
+    def why_unavailable(self) -> StoreError:
+        """Damage is told as such: a file does not heal by being opened again."""
+        if isinstance(self._failure, StoreDamaged):
+            return StoreDamaged(self._failure.place, self._failure.problem)
+        return StoreUnavailable("the store is being reopened after a failed write")
+
+    async def run(
+        self,
+        work: Callable[[Transaction], T],
+        committed: Callable[[T], None] | None = None,
+        place: str = "",
+    ) -> T:
         """The result of `work`, once it is durable. If `work` raises, only its own writes are undone.
 
         `committed` is called with the result before anything else happens, so that memory follows the file.
+        `place`: what to name if it meets damage, such as a chat.
         """
         if not self.available:
-            raise StoreUnavailable("the store is being reopened after a failed write")
-        job = WriteJob(work, committed, self._loop.create_future())
+            raise self.why_unavailable()
+        job = WriteJob(work, committed, self._loop.create_future(), place)
         self._queued.append(job)
         self._begin_if_idle()
         return cast(T, await job.done)
@@ -175,7 +211,7 @@ class Writer:
             self._roll_back(error)
             return
         self._reach("after_write_before_commit")
-        self._metrics.commit_jobs.observe(len(jobs))
+        self.metrics.commit_jobs.observe(len(jobs))
         self._commits.put(True)
 
     def _run_jobs(self, connection: apsw.Connection, jobs: list[WriteJob]) -> None:
@@ -187,20 +223,52 @@ class Writer:
             transaction = Transaction(connection, is_careful=False)
             for job in jobs:
                 job.result = job.work(transaction)
+            for piggyback in self._piggybacks:
+                piggyback.write_pending(transaction)
         except (apsw.FullError, apsw.IOError, apsw.BusyError):
             raise
         except Exception:
-            connection.execute("ROLLBACK")
-            _call(self._undo)
-            connection.execute("BEGIN IMMEDIATE")
-            self._check_foreign_writes(connection)
-            transaction = Transaction(connection, is_careful=True)
-            for job in jobs:
+            left, piggybacks = list(jobs), list(self._piggybacks)
+            while not self._run_apart(connection, left, piggybacks):
+                pass
+
+    def _run_apart(
+        self, connection: apsw.Connection, jobs: list[WriteJob], piggybacks: list[Piggyback]
+    ) -> bool:
+        """Each by itself, in a new transaction. False: one met damage, and was removed from its list.
+
+        SQLite does not commit a transaction that met damage, so all others are to be run once more.
+        """
+        connection.execute("ROLLBACK")
+        _call(self._undo)
+        for piggyback in piggybacks:
+            piggyback.failed()
+        connection.execute("BEGIN IMMEDIATE")
+        self._check_foreign_writes(connection)
+        transaction = Transaction(connection, is_careful=True)
+        for job in jobs:
+            try:
                 self._run_alone(job, transaction)
-        for piggyback in self._piggybacks:
-            piggyback.write_pending(transaction)
+            except DAMAGE as error:
+                job.error = self._damaged(error, transaction.tables, job.place)
+                jobs.remove(job)
+                return False
+        for piggyback in piggybacks:
+            try:
+                piggyback.write_pending(transaction)
+            except DAMAGE as error:
+                piggyback.failed(self._damaged(error, transaction.tables))
+                piggybacks.remove(piggyback)
+                return False
+        return True
+
+    def _damaged(self, error: apsw.Error, tables: str, place: str = "") -> StoreDamaged:
+        damage = StoreDamaged(place or tables, f"{tables}: {error}" if place else str(error))
+        note(self.metrics, damage, by_write=True)
+        return damage
 
     def _run_alone(self, job: WriteJob, transaction: Transaction) -> None:
+        job.error = None
         transaction.execute("SAVEPOINT job")
         try:
             job.result = job.work(transaction)
@@ -210,6 +278,7 @@ class Writer:
             job.error = refused
             transaction.undo_to("job")
         except Exception as error:
+            note(self.metrics, error, by_write=True)
             job.error = error
             transaction.undo_to("job")
             _call(self._undo)
@@ -241,13 +310,13 @@ class Writer:
     def _run_commits(self) -> None:
         """In the thread: commit whenever asked to, wait for the disk, and tell the loop."""
         while self._commits.get():
-            started = self._metrics.now()
+            started = self.metrics.now()
             error: Exception | None = None
             try:
                 self._database.writer.execute("COMMIT")
             except apsw.Error as failure:
                 error = failure
-            seconds = self._metrics.now() - started
+            seconds = self.metrics.now() - started
             with contextlib.suppress(RuntimeError):  # the loop has ended, and with it every caller
                 self._loop.call_soon_threadsafe(self._committed, error, seconds)
 
@@ -257,7 +326,7 @@ class Writer:
             self._lose(jobs, error)
             return
         self._reach("after_commit_before_ack")
-        self._metrics.commit_seconds.observe(seconds)
+        self.metrics.commit_seconds.observe(seconds)
         for piggyback in self._piggybacks:
             piggyback.committed()
         if any(job.error is not None and not isinstance(job.error, Refused) for job in jobs):
@@ -271,13 +340,13 @@ class Writer:
     def _roll_back(self, error: apsw.Error) -> None:
         """A statement failed before COMMIT: nothing was written, and every caller may try again."""
         jobs, self._committing = self._committing or [], None
-        if (more := self._metrics.lines.admit("store write failed", self._loop.time())) is not None:
+        if (more := self.metrics.lines.admit("store write failed", self._loop.time())) is not None:
             log.error("store write failed", error=str(error), **more)
         _call(self._forget)
         for piggyback in self._piggybacks:
             piggyback.failed()
         for job in jobs:
-            _settle(job.done, None, StoreUnavailable(f"the store cannot write: {error}"))
+            _settle(job.done, None, store_error(error, "the store cannot write"))
         try:
             if self._database.writer.in_transaction:
                 self._database.writer.execute("ROLLBACK")
@@ -292,16 +361,24 @@ class Writer:
     def _lose(self, jobs: list[WriteJob], error: Exception) -> None:
         """COMMIT failed, and may have written: say so, and use nothing until the store is reopened."""
         log.critical("commit failed, outcome unknown", error=str(error), jobs=len(jobs))
-        self._metrics.commit_failures.inc()
+        self.metrics.commit_failures.inc()
         for piggyback in self._piggybacks:
             piggyback.failed()
         for job in jobs:
             _settle(job.done, None, OutcomeUnknown(f"the commit failed: {error}"))
         self._give_up(error)
 
+    def _failure_of(self, error: Exception) -> StoreError:
+        failure = error
+        if isinstance(error, apsw.Error):
+            failure = store_error(error, "the store cannot write")
+        note(self.metrics, failure, by_write=True)
+        return failure if isinstance(failure, StoreError) else StoreUnavailable(str(error))
+
     def _give_up(self, error: Exception) -> None:
         """Refuse what is queued, and try to reopen the store until that works."""
-        self._fail_queued(StoreUnavailable(f"the store cannot write: {error}"))
+        self._failure = self._failure_of(error)
+        self._fail_queued(self._failure)
         if self._reopening is None and not self._closed:
             self._reopening = self._loop.create_task(self._reopen())
 
@@ -311,13 +388,15 @@ class Writer:
             try:
                 await self._loop.run_in_executor(None, self._database.reopen)
                 break
+            except StoreDamaged as error:
+                self._failure = self._failure_of(error)
             except ParleyError as error:
                 log.error("store still unavailable", error=str(error))
             await asyncio.sleep(pause)
             pause = min(2 * pause, REOPEN_SECONDS_MAX)
         self._data_version = 0
         _call(self._forget)
-        self._reopening = None
+        self._reopening = self._failure = None
         log.warning("store reopened")
         self._begin_if_idle()
 
