@@ -12,8 +12,10 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable
 from functools import cache
+from typing import Any
 
 import pytest
+from _pytest.mark import ParameterSet
 
 from tests.mutants.faults import all_faults
 
@@ -21,6 +23,11 @@ MARKER = "thorough"
 OPTION = "--short"
 EVERYTHING = "tests"
 """The folder that a whole run is asked for."""
+
+
+def thorough(value: Any, why: str) -> ParameterSet:
+    """One parameter of a test that is left to `make test-all`."""
+    return pytest.param(value, marks=pytest.mark.thorough(why))
 
 
 def is_short(config: pytest.Config) -> bool:

@@ -23,6 +23,7 @@ from tests.clusters import ATOMIC, MODES, metric, nodes_on_shared_services, redi
 from tests.harness.clients import RawClient
 from tests.harness.cluster import ClusterProcess
 from tests.harness.proxy import Chaos, ChaosProxy
+from tests.selection import thorough
 
 NAMES = ("n1", "n2")
 WRITERS = 100
@@ -47,7 +48,7 @@ def two_phase_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clus
         yield started
 
 
-@pytest.fixture(params=["cluster", "two_phase_cluster"])
+@pytest.fixture(params=["cluster", thorough("two_phase_cluster", "the same in the other mode")])
 def either(request: pytest.FixtureRequest) -> ClusterProcess:
     """Two nodes in each sequencing mode."""
     nodes: ClusterProcess = request.getfixturevalue(request.param)

@@ -7,6 +7,7 @@ and Redis on two nodes: there Ann is connected to one node, and Ben to the other
 import asyncio
 from collections.abc import Iterator
 from itertools import cycle, islice
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.acceptance.flow_world import (
     sqlite_deployment,
 )
 from tests.harness.clients import Frame, Person, RawClient
+from tests.selection import thorough
 from tests.waiting import eventually
 
 CONNECTIONS = 6
@@ -29,7 +31,23 @@ FAR_FUTURE = "2099-01-01T00:00:00.000Z"
 pytestmark = pytest.mark.timeout(180)  # Kafka and DynamoDB may have to be started first
 
 
-@pytest.fixture(scope="module", params=[sqlite_deployment, cluster_deployment], ids=["sqlite", "cluster"])
+ON_A_CLUSTER = (
+    "test_flow_1_case_1_both_users_online",
+    "test_flow_1_case_2_user_b_offline",
+    "test_flow_2_steps_2_to_5_fan_out_and_store_once",
+)
+"""Where it matters on which node somebody is, in every run."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    cluster: Any = cluster_deployment
+    if metafunc.function.__name__ not in ON_A_CLUSTER:
+        cluster = thorough(cluster, "other flows show what differs between nodes")
+    deployments = [sqlite_deployment, cluster]
+    metafunc.parametrize("deployment", deployments, ids=["sqlite", "cluster"], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def deployment(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Deployment]:

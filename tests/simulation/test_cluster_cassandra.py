@@ -43,6 +43,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServices]:
         yield own
 
 
+@pytest.mark.thorough("test_cluster_faults has the same faults on other services")
 @pytest.mark.timeout(START_SECONDS_MAX + TURNS * (3 + len(ALL)) * FAULT_SECONDS_MAX)
 @pytest.mark.parametrize("mode", LONG if IS_LONG else ["atomic"])
 async def test_nothing_is_lost_on_three_replicas(mode: str, services: OwnServices, tmp_path: Path) -> None:

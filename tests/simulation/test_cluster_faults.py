@@ -20,6 +20,7 @@ from tests.harness.history import check
 from tests.harness.server import ServerProcess
 from tests.harness.tables import tables_of
 from tests.seeds import ROUNDS, SEED
+from tests.selection import thorough
 from tests.services import OwnServices
 from tests.simulation.cluster_crowd import ClusterCrowd, gathered
 from tests.simulation.receiving_end import logs_of
@@ -55,6 +56,7 @@ SHORT = {
     "redis": (CRASH_BETWEEN_PHASES, "kill redis"),
     "sequencer": (CRASH_BETWEEN_PHASES, "kill s1"),
 }
+OTHER_MODES = [thorough(mode, "atomic meets the same faults") for mode in SHORT if mode != "atomic"]
 LONG = {
     "atomic": FAULTS,
     "dynamodb": (CRASH_BETWEEN_PHASES, *FAULTS),
@@ -71,7 +73,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OwnServices]:
 
 
 @pytest.mark.timeout(120 + TURNS * (3 + len(FAULTS)) * FAULT_SECONDS_MAX)
-@pytest.mark.parametrize("mode", SHORT)
+@pytest.mark.parametrize("mode", ["atomic", *OTHER_MODES])
 async def test_nothing_is_lost_doubled_reordered_or_skipped(
     mode: str, services: OwnServices, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from ops.local_services.ports import free_ports
 from tests.clusters import MODES, nodes_on_shared_services, running
 from tests.harness.proxy import Chaos, ChaosProxy
 from tests.seeds import ROUNDS, SEED
+from tests.selection import thorough
 from tests.simulation.cluster_crowd import gathered
 from tests.simulation.test_cluster_faults import assert_promise_kept
 
@@ -29,7 +30,7 @@ TROUBLES = {
 
 
 @pytest.mark.timeout(210 + TURNS * TURN_SECONDS_MAX)
-@pytest.mark.parametrize("mode", ["atomic", "dynamodb"])
+@pytest.mark.parametrize("mode", ["atomic", thorough("dynamodb", "the same in the other mode")])
 async def test_two_nodes_that_both_believe_to_have_a_chat_stay_correct(mode: str, tmp_path: Path) -> None:
     """However badly nodes reach each other, sends go on, and nothing is lost, doubled or reordered."""
     random = Random(f"{SEED} partition {mode}")

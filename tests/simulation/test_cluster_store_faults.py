@@ -9,6 +9,7 @@ from aiohttp import ClientSession
 from parley.testing.dynamodb_faults import VARIABLE
 from tests.clusters import MODES, nodes_on_shared_services, running
 from tests.seeds import ROUNDS, SEED
+from tests.selection import thorough
 from tests.simulation.cluster_crowd import gathered
 from tests.simulation.test_cluster_faults import assert_promise_kept
 
@@ -22,7 +23,7 @@ SHARES = (
 
 
 @pytest.mark.timeout(120 + ROUNDS * ROUND_SECONDS_MAX)
-@pytest.mark.parametrize("mode", ["atomic", "dynamodb"])
+@pytest.mark.parametrize("mode", ["atomic", thorough("dynamodb", "the same in the other mode")])
 async def test_no_ack_is_false_whatever_the_store_answers(mode: str, tmp_path: Path) -> None:
     """Refusals are temporary and acks are true, on nodes where every third request or so goes wrong."""
     faults = {name: {VARIABLE: f"{SHARES},seed:{SEED + n}"} for n, name in enumerate(NAMES) if n}

@@ -16,6 +16,7 @@ from parley.testing import faults
 from tests.harness.clients import Frame, HttpClient, Person, RawClient, Unexpected
 from tests.harness.server import ServerProcess, run_parley
 from tests.seeds import ROUNDS, SEED
+from tests.selection import thorough
 from tests.simulation.crowd import Crowd, Member
 from tests.simulation.test_kill_minus_nine import AT_RANDOM, MOMENTS, ROUND_SECONDS_MAX, die
 
@@ -170,7 +171,7 @@ class Mover(Member):
 
 
 @pytest.mark.timeout(60 + ROUNDS * ROUND_SECONDS_MAX)
-@pytest.mark.parametrize("mode", MOMENTS)
+@pytest.mark.parametrize("mode", ["atomic", thorough("two_phase", "the same in the other mode")])
 async def test_answered_positions_survive(mode: str, tmp_path: Path) -> None:
     """However often and wherever the server is killed, no position goes back, nor beyond its log."""
     random = Random(f"{SEED} {mode} positions")
