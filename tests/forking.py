@@ -3,7 +3,8 @@
 A test starts hundreds of servers and commands, and most of what a start costs is imports. Per process of the
 run there is one nursery: a fresh interpreter that imports what a server may need, opens nothing, and forks
 when it is told to. What comes out is a process like any other: with its own id, environment, streams and exit
-status, to be killed or stopped. Its interpreter also ends like any other.
+status, to be killed or stopped. When it ends by itself it does not free its memory piece by piece, which would
+take longer than most commands.
 
 What starts from the shell, on a terminal, or in an environment that an import may depend on, starts as usual.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -23,7 +25,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, cast
@@ -37,7 +39,13 @@ REQUEST_BYTES_MAX = 128 * 1024
 STREAMS = ("stdin", "stdout", "stderr")
 HARMLESS = ("PARLEY_", "AWS_", "HOME", "XDG_", "PYTEST_", "COV")
 """Variables that are read when a command runs, never by an import."""
-PROGRAM = "import sys; from tests.forking import nurse; nurse(int(sys.argv[1])); " + parley_command()[-1]
+PROGRAM = f"""
+import sys
+from tests.forking import ending, nurse
+nurse(int(sys.argv[1]))
+with ending():
+    {parley_command()[-1]}
+"""
 NOT_PRELOADED = ("tests.harness.", "parley.__main__")
 
 
@@ -183,12 +191,45 @@ def nurse(line: int) -> None:
     for module in pkgutil.walk_packages(parley.__path__, "parley."):
         if not module.name.startswith(NOT_PRELOADED):
             importlib.import_module(module.name)
+    warm_up()
+    gc.collect()
+    gc.freeze()  # else each child looks through all of this, and copies it
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     family = Family(socket.socket(fileno=line))
     while (request := family.next_request()) is not None:
         if family.fork(*request):
             return
     os._exit(0)
+
+
+def warm_up() -> None:
+    """What the first command imports while it reads its arguments."""
+    from parley.cli.commands import app
+
+    with contextlib.suppress(SystemExit):
+        app(["user", "list", "--help"], prog_name="parley")
+
+
+@contextlib.contextmanager
+def ending() -> Iterator[None]:
+    """Around a command that ends by itself: what it registered for its end is done, and nothing after it."""
+    status: int | None = 0
+
+    def leave() -> None:
+        if status is not None:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(status)
+
+    atexit.register(leave)
+    try:
+        yield
+    except SystemExit as end:
+        status = end.code if isinstance(end.code, int) else 0 if end.code is None else None
+        raise
+    except BaseException:
+        status = None
+        raise
 
 
 class Family:
