@@ -3,7 +3,7 @@
 A test starts hundreds of servers and commands, and most of what a start costs is imports. Per process of the
 run there is one nursery: a fresh interpreter that imports what a server may need, opens nothing, and forks
 when it is told to. What comes out is a process like any other: with its own id, environment, streams and exit
-status, to be killed or stopped. When it ends by itself it does not free its memory piece by piece, which would
+status, to be killed or stopped. When it ends by itself it does not free its memory piece by piece: that would
 take longer than most commands.
 
 What starts from the shell, on a terminal, or in an environment that an import may depend on, starts as usual.
@@ -30,12 +30,17 @@ from functools import cache
 from pathlib import Path
 from typing import IO, Any, cast
 
+import argon2
+
 import parley
+from parley.chats import accounts
 from tests.harness import server
 from tests.harness.server import Process, parley_command
 
 ROOT = Path(__file__).resolve().parents[1]
 REQUEST_BYTES_MAX = 128 * 1024
+CHEAP_HASHER = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
+"""Passwords cost next to nothing where their hash is not what is tested."""
 STREAMS = ("stdin", "stdout", "stderr")
 HARMLESS = ("PARLEY_", "AWS_", "HOME", "XDG_", "PYTEST_", "COV")
 """Variables that are read when a command runs, never by an import."""
@@ -191,6 +196,7 @@ def nurse(line: int) -> None:
     for module in pkgutil.walk_packages(parley.__path__, "parley."):
         if not module.name.startswith(NOT_PRELOADED):
             importlib.import_module(module.name)
+    accounts.HASHER = CHEAP_HASHER
     warm_up()
     gc.collect()
     gc.freeze()  # else each child looks through all of this, and copies it

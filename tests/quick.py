@@ -88,7 +88,7 @@ def tests_for(changed: Collection[str]) -> list[str]:
     importers = {module_of(name) for name in changed if name.endswith(".py")}
     found = dict.fromkeys(name for name in changed if is_test_file(name) and (ROOT / name).exists())
     found |= dict.fromkeys(path for path, _ in tests_of_faults(changed))
-    found |= dict.fromkeys(path for path in test_files() if importers & imported_by(path))
+    found |= dict.fromkeys(path for path in files_with_tests() if importers & imported_by(path))
     return sorted(found, key=lambda path: (path not in changed, layer_of(path)))
 
 
@@ -103,7 +103,7 @@ def is_test_file(name: str) -> bool:
     return name.startswith("tests/") and name.rpartition("/")[2].startswith("test_") and name.endswith(".py")
 
 
-def test_files() -> list[str]:
+def files_with_tests() -> list[str]:
     names = git("ls-files", "tests")
     return [name for name in names if is_test_file(name) and layer_of(name) < len(LAYERS)]
 

@@ -1,16 +1,15 @@
 """A server in the test's own process, on a free port; see `serving`."""
 
-import argon2
 import pytest
 
+from tests.forking import CHEAP_HASHER
 from tests.integration.gateway.serving import Place
 
 
 @pytest.fixture(autouse=True)
 def cheap_hashing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passwords cost next to nothing here: what their hash is worth is tested elsewhere."""
-    hasher = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    monkeypatch.setattr("parley.chats.accounts.HASHER", hasher)
+    monkeypatch.setattr("parley.chats.accounts.HASHER", CHEAP_HASHER)
 
 
 @pytest.fixture(params=["atomic", "two_phase"])
