@@ -169,7 +169,12 @@ class DynamoOpenStore(PortsOfStore):
         port = await sequencer.start()
         calls = SignedCalls(KEYS, clock=wall_clock, random_bytes=random.randbytes)
         self._closing.append(sequencer.stop)
-        return RemoteAllocator([f"http://127.0.0.1:{port}"], calls)
+        return RemoteAllocator(
+            [f"http://127.0.0.1:{port}"],
+            calls,
+            answer_seconds=APPEND_SECONDS,
+            deadline_seconds=APPEND_SECONDS,
+        )
 
     async def close(self) -> None:
         await self.store.close()

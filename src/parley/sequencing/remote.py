@@ -31,6 +31,7 @@ class RemoteAllocator:
 
     It keeps asking the service that answers, and the next one when that fails. If an answer is lost, so are
     its numbers, and others are allocated. `first`: the service to start with, so that nodes spread the load.
+    `answer_seconds`: how long it waits for one service, `deadline_seconds`: for all that it asks.
     """
 
     def __init__(
@@ -40,12 +41,14 @@ class RemoteAllocator:
         *,
         first: int = 0,
         answer_seconds: float = ANSWER_SECONDS_MAX,
+        deadline_seconds: float = DEADLINE_SECONDS,
     ) -> None:
         self._urls = [check_url(url) for url in urls]
         if not self._urls:
             raise ConfigError("store.allocator is sequencer: cluster.sequencers must name one at least")
         self._calls = calls
         self._answer_seconds = answer_seconds
+        self._deadline_seconds = deadline_seconds
         self._current = first % len(self._urls)
         self._lines = LineLimit()
         self._batcher = AllocationBatcher(
@@ -87,7 +90,7 @@ class RemoteAllocator:
         """The answer of the first service that gives one; each is asked once."""
         encoded = msgspec.json.encode(body)
         time = asyncio.get_running_loop().time
-        give_up_at = time() + DEADLINE_SECONDS
+        give_up_at = time() + self._deadline_seconds
         problem: Exception | None = None
         for index in self._order():
             url = self._urls[index]
