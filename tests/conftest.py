@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 import structlog
 
-pytest_plugins = ["tests.services", "tests.seeds", "tests.forking", "tests.selection"]
+pytest_plugins = ["tests.services", "tests.seeds", "tests.forking", "tests.scratch", "tests.selection"]
 
 GUARD_SHARE = 0.9
 """The guard fires at this share of the test's timeout, so that it always comes before pytest-timeout."""
