@@ -1,6 +1,6 @@
 """Where tests keep their data: in memory, if there is enough. Half of the time they waited for a disk.
 
-What is promised of a disk is tested with faults that are injected, so that nothing depends on a real one. What
+What is promised of a disk is tested with faults that are injected: nothing depends on a real one. What
 tests that failed have left is kept, and the end of the run says where.
 """
 
