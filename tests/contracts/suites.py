@@ -11,20 +11,21 @@ from collections.abc import Collection
 
 from tests.selection import parameters_of_faults
 
-NUMBERS = ("test_log_counters", "test_log_sealing", "test_log_appending", "test_log_decisions")
-LOG = (*NUMBERS, "test_log_idempotency", "test_log_membership", "test_log_reading")
+NUMBERS = ("test_log_counters", "test_log_sealing", "test_log_appending")
+LOG = (*NUMBERS, "test_log_decisions", "test_log_idempotency", "test_log_membership", "test_log_reading")
+LOG_OF_TWO_PHASES = (*NUMBERS, "test_log_idempotency", "test_log_hashes", "test_log_telemetry")
 MODELS = ("test_store_model",)
 
 WHOLE: dict[str, tuple[str, ...]] = {
     "memory-atomic": ("test_",),
     "memory-two_phase": ("test_log_", "test_repairs", *MODELS),
     "sqlite-atomic": ("test_",),
-    "sqlite-two_phase": ("test_log_", "test_repairs", "test_posting", *MODELS),
+    "sqlite-two_phase": (*LOG_OF_TWO_PHASES, "test_repairs", "test_posting", *MODELS),
     "cassandra-atomic": (*LOG, *MODELS),
     "cassandra-two_phase": (*NUMBERS, *MODELS),
     "cassandra-redis": ("test_log_counters", "test_log_sealing"),
     "dynamodb-atomic": (*LOG, *MODELS),
-    "dynamodb-two_phase": (*NUMBERS, *MODELS),
+    "dynamodb-two_phase": (*NUMBERS, "test_log_decisions", *MODELS),
     "dynamodb-redis": ("test_log_counters", "test_log_sealing"),
     "dynamodb-sequencer": ("test_log_counters",),
 }
