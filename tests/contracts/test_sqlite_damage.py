@@ -1,6 +1,7 @@
 """A damaged file: what it refuses, and whom it does not."""
 
 import contextlib
+import itertools
 from pathlib import Path
 
 import apsw
@@ -8,12 +9,18 @@ import pytest
 
 from parley.errors import STORE_DAMAGED, StoreDamaged
 from parley.model import Appended
+from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite import schema
 from parley.store.sqlite.damage import check_roots
+from parley.store.sqlite.diagnosis import LOOK_SECONDS_MAX, find_damage
 from tests.contracts.acting import add_group, add_people, contents, message, read_all, said
 from tests.contracts.engines import SqliteEngine, SqliteOpenStore
 from tests.harness.damage import JUNK, overwrite, pages_of, root_of
 
+MANY_KEYS = (
+    "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)"
+    " INSERT INTO server_keys (name, value) SELECT 'name ' || i, 'value ' || i FROM n"
+)
 LONG = "long enough for a page of its own " * 150
 
 
@@ -135,3 +142,29 @@ async def test_a_server_with_a_damaged_root_page_does_not_start(embedded: Sqlite
         with pytest.raises(StoreDamaged, match=r"table chats: .*parley\.db; stop the server.*backup"):
             await store.reopen()
         assert pages_of(folder, "users")
+
+
+def test_a_short_look_finds_a_damaged_leaf(tmp_path: Path) -> None:
+    """A page that no root leads past at the start is named with its table; a sound file is told as such."""
+    path = tmp_path / DATABASE_NAME
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        connection.pragma("journal_mode", "wal")
+        schema.migrate(connection)
+        connection.execute(MANY_KEYS)
+        assert [finding.state for finding in find_damage(connection, lambda: 0.0)] == ["ok"]
+    overwrite(tmp_path, pages_of(tmp_path, "server_keys")[2])
+    with contextlib.closing(apsw.Connection(str(path))) as connection:
+        (found,) = find_damage(connection, lambda: 0.0)
+    assert found.state == "wrong"
+    assert "table server_keys" in found.says
+
+
+def test_a_short_look_ends_in_time() -> None:
+    """Of a large file it says how much it has seen, and who reads all of it."""
+    connection = apsw.Connection(":memory:")
+    schema.migrate(connection)
+    connection.execute(MANY_KEYS)
+    times = itertools.count(step=LOOK_SECONDS_MAX)
+    (found,) = find_damage(connection, lambda: next(times))
+    assert found.state == "ok"
+    assert "parley check reads all" in found.says

@@ -19,7 +19,7 @@ import aiohttp
 
 from parley import __version__
 from parley.cli.offline import make_offline_engine
-from parley.cli.output import print_json
+from parley.cli.output import print_json, printable
 from parley.cli.places import Place
 from parley.cli.problems import explain, user_name
 from parley.client.api import open_http
@@ -43,6 +43,9 @@ CLOCK_YEAR_MIN_MS = 1_735_689_600_000
 """The start of 2025: a clock before that was never set."""
 ANSWER_SECONDS_MAX = 5
 MIB = 1024 * 1024
+REASON_LETTERS_MAX = 200
+STORE_DAMAGED = "parley_store_damaged"
+MEND = "see the runbook of ParleyStoreDamaged in docs/OPERATING.md"
 OVERDUE, FAILING = "parley_job_overdue", "parley_job_failing_runs"
 UNUSABLE = "nothing can be stored until this is right; if a file is damaged, restore a backup"
 MARKS: dict[Health, str] = {"ok": "✓", "look": "!", "wrong": "✗"}
@@ -247,13 +250,25 @@ async def _ask(url: str, ca: str | None) -> list[Finding]:
     try:
         async with open_http(ca, ANSWER_SECONDS_MAX) as http:
             async with http.get(f"{url}/readyz") as answer:
-                findings = [_readiness(url, answer.status), *_clock_of(answer.headers.get("Date"))]
+                why = "" if answer.status == 200 else await answer.text()
+                findings = [_readiness(url, answer.status, why), *_clock_of(answer.headers.get("Date"))]
             async with http.get(f"{url}/metrics") as answer:
                 is_told = answer.status == 200  # to this machine, unless the server is exposed
-                return [*findings, *(_jobs_in(await answer.text()) if is_told else ())]
+                metrics = await answer.text() if is_told else ""
+                return [*findings, *damage_in(metrics), *_jobs_in(metrics)]
     except (aiohttp.ClientError, OSError, ValueError) as error:
         says = f"{url} does not answer: {str(error) or type(error).__name__}"
         return [Finding("wrong", "address", says, "check --url, and firewalls in between")]
+
+
+def damage_in(metrics: str) -> Iterator[Finding]:
+    """Places that one server has found damaged since its start, by its metrics."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    for family in text_string_to_metric_families(metrics):
+        if family.name == STORE_DAMAGED and (count := sum(sample.value for sample in family.samples)):
+            says = f"the server met damage in {count:.0f} places; its log names them"
+            yield Finding("wrong", "damage", says, MEND)
 
 
 def _jobs_in(metrics: str) -> Iterator[Finding]:
@@ -283,10 +298,11 @@ def job_findings(count: int, overdue: list[str], failing: list[str]) -> Iterator
         yield Finding("ok", "jobs", f"{count} run, none fails")
 
 
-def _readiness(url: str, status: int) -> Finding:
+def _readiness(url: str, status: int, why: str) -> Finding:
     if status == 200:
         return Finding("ok", "address", f"{url} is ready")
-    return Finding("wrong", "address", f"{url} is not ready (HTTP status {status})", "its log says why")
+    says = f"{url} is not ready (HTTP status {status}) {printable(why)[:REASON_LETTERS_MAX]}".rstrip()
+    return Finding("wrong", "address", says, "its log says why")
 
 
 def _clock_of(date: str | None) -> Iterator[Finding]:

@@ -11,12 +11,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from parley import ids
 from parley.clock import from_iso
 from parley.core import log_hash
 from parley.core.log_hash import LogHash
-from parley.errors import InconsistentCounterError, StoreUnavailable
+from parley.errors import InconsistentCounterError, StoreDamaged, StoreUnavailable
 from parley.model import ChatType, Role
 from parley.store.invariants import (
     Breach,
@@ -87,7 +88,10 @@ async def check(
 
     async def check_one(chat: ChatRow) -> None:
         async with slots:
-            await check_chat(inspection, chat, findings, report, archived)
+            try:
+                await check_chat(inspection, chat, findings, report, archived)
+            except StoreUnreadable as error:  # another chat may be on sound pages
+                findings.add(replace(error.breach, chat_id=chat.chat_id))
             report()
 
     slots = asyncio.Semaphore(inspection.chats_at_once_max)
@@ -228,7 +232,7 @@ class LogHashCheck:
             async for page in pages:
                 for _, wire in page:
                     await self._advance(_archived_row(self._at + 1, wire))
-        except StoreUnavailable as error:
+        except (StoreDamaged, StoreUnavailable) as error:
             chat_id = self._chat.chat_id
             remedy = LOST_ARCHIVE.format(chat=chat_id)
             self._findings.add(Breach("sync_completeness", str(error), remedy, chat_id, self._at + 1))

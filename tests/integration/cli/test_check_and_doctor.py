@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from parley.store.invariants import INVARIANTS
+from tests.harness.damage import overwrite, pages_of
 from tests.harness.server import ServerProcess
 from tests.integration.cli.running import parley, succeed
 from tests.integration.cli.stores import change, one
@@ -45,8 +46,25 @@ def test_something_else_in_place_of_a_store_is_a_sentence(tmp_path: Path) -> Non
     (tmp_path / "parley.db").write_bytes(b"this is not a database, however long it is made to be" * 100)
     run = parley("check", data=tmp_path)
     assert run.status == 1
-    assert "file is not a database" in run.stderr
+    assert "✗ file_integrity" in run.stdout
+    assert "file is not a database" in run.stdout
     assert "Traceback" not in run.stderr
+
+
+def test_a_damaged_page_is_named_by_check_and_doctor(data: Path) -> None:
+    """Each says which table, and what to do; neither ends in a traceback."""
+    overwrite(data, pages_of(data, "entry_at")[0])
+    checked = parley("check", data=data)
+    assert (checked.status, checked.stderr) == (1, "")
+    assert "✗ file_integrity" in checked.stdout
+    assert "entries" in checked.stdout
+    assert "restore the last backup" in checked.stdout
+    told = parley("doctor", "--json", data=data)
+    assert told.status == 1
+    (pages,) = [finding for finding in told.json["findings"] if finding["what"] == "pages"]
+    assert pages["state"] == "wrong"
+    assert "entries" in pages["says"]
+    assert "restore the last backup" in pages["remedy"]
 
 
 def test_a_newer_store_is_left_alone(data: Path) -> None:

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from structlog.testing import capture_logs
 
+from parley.cli.doctor import damage_in
 from parley.errors import StoreDamaged
 from tests.harness.clients import Person
 from tests.harness.damage import overwrite, pages_of, root_of
@@ -68,7 +69,7 @@ async def test_a_damaged_page_is_refused_for_good(place: Place) -> None:
 
 
 async def test_damage_that_reads_met_is_told_and_the_server_stays_ready(place: Place) -> None:
-    """The log names the chat and the position once; the metric rises; sends go on."""
+    """The log names the chat and the position once; the metric rises, which doctor reads; sends go on."""
     async with serving(place) as hurt:
         overwrite(place.folder, pages_of(place.folder, "entries")[2])
         before = hurt.damaged
@@ -82,6 +83,8 @@ async def test_damage_that_reads_met_is_told_and_the_server_stays_ready(place: P
         assert f"position {last + 1}" in told[0]["problem"]
         assert "message that fills" not in repr(lines)
         assert (before, hurt.damaged) == (0, 1)
+        (finding,) = damage_in(hurt.served.app.metrics.text().decode())
+        assert finding.state == "wrong"
         assert await hurt.is_ready() == (200, "ready")
         assert await hurt.send(hurt.chat) == await hurt.send(hurt.other) == (201, "")
 

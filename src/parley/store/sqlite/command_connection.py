@@ -10,10 +10,11 @@ from typing import Any
 
 import apsw
 
-from parley.errors import StoreBusy, StoreUnavailable
+from parley.errors import StoreBusy, StoreDamaged, StoreUnavailable
 from parley.store.folder import DATABASE_NAME
 from parley.store.invariants import Breach, StoreUnreadable
 from parley.store.sqlite import schema
+from parley.store.sqlite.damage import DAMAGE, store_error, tables_of
 
 LOCK_POLL_SECONDS = 0.002
 LOCK_SECONDS_MAX = 15.0
@@ -31,7 +32,9 @@ def command_connection(folder: Path, *, read_only: bool) -> Iterator[apsw.Connec
     except apsw.BusyError as error:
         raise StoreBusy("another program holds the store's write lock; try again") from error
     except apsw.Error as error:
-        raise StoreUnavailable(f"cannot use the store {folder / DATABASE_NAME}: {error}") from error
+        path = folder / DATABASE_NAME
+        place = f"the file {path}"
+        raise store_error(error, f"cannot use the store {path}", place) from error
 
 
 def _connect(folder: Path, read_only: bool) -> apsw.Connection:
@@ -73,14 +76,16 @@ class CommandReader:
 
     def rows(self, sql: str, values: Row = ()) -> list[Row]:
         """StoreUnreadable when the file is damaged there."""
-        if self._connection is None:
-            opened = command_connection(self._folder, read_only=True)
-            self._connection = self._open.enter_context(opened)
         try:
+            if self._connection is None:
+                opened = command_connection(self._folder, read_only=True)
+                self._connection = self._open.enter_context(opened)
             return self._connection.execute(sql, values).fetchall()
-        except (apsw.CorruptError, apsw.NotADBError) as error:
-            problem = f"the check could not continue: {error}"
+        except DAMAGE as error:
+            problem = f"{tables_of(sql)} cannot be read: {error}"
             raise StoreUnreadable(Breach("file_integrity", problem, DAMAGED)) from error
+        except StoreDamaged as error:
+            raise StoreUnreadable(Breach("file_integrity", str(error), DAMAGED)) from error
         except apsw.Error as error:
             raise StoreUnavailable(f"the store cannot be read: {error}") from error
 
