@@ -141,7 +141,8 @@ CONFIGURATION = {
     " unless the server is [exposed](#an-exposed-server).",
     "limits.connections_per_user": "WebSocket connections of a user on one node, where rates hold.",
     "limits.connections_per_address": "WebSocket connections of an address on one node, where rates hold.",
-    "delivery.max_retries": "Retries of a [delivery](delivery.md#retries) before it is a dead letter.",
+    "delivery.max_retries": "Retries of a [ring](push.md#what-is-guaranteed), and of a replay, before it is a"
+    " dead letter.",
     "delivery.too_old_seconds": "Older messages are not delivered any more.",
     "delivery.write_below": "Chats with fewer members than this are fanned out on"
     " [write](push.md#strategies-by-size).",
@@ -190,6 +191,8 @@ CONFIGURATION = {
     " public addresses; plain http only there. Every person can make the server send requests there.",
     "webhooks.allowed_networks": "What [webhooks](delivery.md#webhooks) may reach beside public addresses;"
     " plain http only there.",
+    "webhooks.give_up_hours": "How long a delivery to a [webhook](delivery.md#retries) is retried before it"
+    " is a dead letter.",
     "log.level": "`debug` has a line per message.",
     "log.format": "`json` is one object per line, `text` is for people.",
 }

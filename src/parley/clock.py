@@ -10,6 +10,7 @@ Clock = Callable[[], int]
 """Milliseconds since 1970."""
 
 MS_PER_SECOND = 1000
+MS_PER_HOUR = 3_600_000
 MS_PER_DAY = 86_400_000
 SECOND_LETTERS = len("2026-01-01T00:00:00")
 CLOCK_MS_OFF_MAX = 2_500

@@ -234,9 +234,13 @@ class PushConfig(Struct, forbid_unknown_fields=True):
 
 
 class WebhooksConfig(Struct, forbid_unknown_fields=True):
-    """`allowed_networks`: what webhooks may reach beside public addresses; plain http only there."""
+    """`allowed_networks`: what webhooks may reach beside public addresses; plain http only there.
+
+    `give_up_hours`: how long a delivery is retried before it is a dead letter.
+    """
 
     allowed_networks: list[str] = field(default_factory=list)
+    give_up_hours: int = 24
 
 
 class ArchiveConfig(Struct, forbid_unknown_fields=True):
@@ -519,14 +523,23 @@ def _check_proxies(config: Config) -> None:
 
 
 def _check_webhooks(config: Config) -> None:
-    for section, networks in (
-        ("webhooks", config.webhooks.allowed_networks),
-        ("push", config.push.allowed_networks),
-    ):
-        try:
-            parse_networks(tuple(networks))
-        except ValueError as error:
-            raise ConfigError(f"{section}.allowed_networks: {error}") from error
+    _check_networks("webhooks", config.webhooks.allowed_networks)
+
+
+def _check_push(config: Config) -> None:
+    _check_networks("push", config.push.allowed_networks)
+
+
+def _check_networks(section: str, networks: list[str]) -> None:
+    try:
+        parse_networks(tuple(networks))
+    except ValueError as error:
+        raise ConfigError(f"{section}.allowed_networks: {error}") from error
+
+
+def _check_give_up(config: Config) -> None:
+    if config.webhooks.give_up_hours < 0:
+        raise ConfigError("webhooks.give_up_hours must be 0 or more")
 
 
 def _check_delivery(config: Config) -> None:
@@ -629,6 +642,8 @@ CHECKS = (
     ("cluster", "roles", check_roles),
     ("server", "proxies", _check_proxies),
     ("webhooks", "allowed_networks", _check_webhooks),
+    ("webhooks", "give_up_hours", _check_give_up),
+    ("push", "allowed_networks", _check_push),
     ("delivery", "max_retries", _check_delivery),
     ("delivery", "write_below", _check_fanout),
     ("push", "apns_key", _check_apns),

@@ -271,6 +271,9 @@ class Metrics:
             "outcome",
             watched=("delivered", "retried", "dead_lettered", "replayed"),
         )
+        self.webhooks_paused = self._gauge(
+            "parley_webhooks_paused", "Webhooks that are paused because they do not answer"
+        )
         self.push_outcomes = self._counter(
             "parley_push_outcomes",
             "Rings, by provider and by what became of them; unauthorized: the provider refuses this server",

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from parley.clock import Clock
 from parley.core.jobs import Job
 from parley.core.log_hash import LogHash
+from parley.core.recipient_health import RecipientHealth
 from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.model import ErasureReport, Link, MessageReport
-from parley.store.books import ERASURE_REPORTS, LINKS, REPORTS
+from parley.store.books import ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
 from parley.store.ports import Batching
 from parley.store.records import COPY_MARK, NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
@@ -97,6 +98,7 @@ class MemoryStore:
         self.links = MemoryBook(tables, LINKS, Link)
         self.reports = MemoryBook(tables, REPORTS, MessageReport)
         self.erasure_reports = MemoryBook(tables, ERASURE_REPORTS, ErasureReport)
+        self.failing_recipients = MemoryBook(tables, FAILING_RECIPIENTS, RecipientHealth)
         self.relations = MemoryRelations(tables)
         self.directory = MemoryDirectory(tables)
         self.invitations = MemoryInvitations(tables, clock)

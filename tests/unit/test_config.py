@@ -177,17 +177,21 @@ def test_deliveries_are_configured() -> None:
             "PARLEY_WEBHOOKS_ALLOWED_NETWORKS": "10.0.0.0/8, fd00::/8",
             "PARLEY_PUSH_ALLOWED_NETWORKS": "10.1.0.0/16",
             "PARLEY_DELIVERY_MAX_RETRIES": "5",
+            "PARLEY_WEBHOOKS_GIVE_UP_HOURS": "2",
             "PARLEY_DELIVERY_TOO_OLD_SECONDS": "60",
         },
     )
     assert config.webhooks.allowed_networks == ["10.0.0.0/8", "fd00::/8"]
     assert config.push.allowed_networks == ["10.1.0.0/16"]
+    assert config.webhooks.give_up_hours == 2
     assert (config.delivery.max_retries, config.delivery.too_old_seconds) == (5, 60)
     for section in ("webhooks", "push"):
         with pytest.raises(ConfigError, match=rf"{section}\.allowed_networks"):
             load(None, {f"PARLEY_{section.upper()}_ALLOWED_NETWORKS": "everything"})
     with pytest.raises(ConfigError, match=r"delivery\.max_retries"):
         load(None, {"PARLEY_DELIVERY_MAX_RETRIES": "-1"})
+    with pytest.raises(ConfigError, match=r"webhooks\.give_up_hours"):
+        load(None, {"PARLEY_WEBHOOKS_GIVE_UP_HOURS": "-1"})
 
 
 SHARED = {"PARLEY_STORE_ENGINE": "dynamodb", "PARLEY_KAFKA_BROKERS": "localhost:9092"}

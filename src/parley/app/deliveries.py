@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 
-from parley.clock import Clock
+from msgspec.structs import replace
+
+from parley.clock import MS_PER_HOUR, Clock
 from parley.config import Config
 from parley.core.client_address import parse_networks
 from parley.core.jobs import Job
@@ -14,11 +17,12 @@ from parley.delivery.admin import Audited, DeliveryAdmin
 from parley.delivery.attempts import LogSource
 from parley.delivery.events import EventSource
 from parley.delivery.ports import DeliveryTopics, Source
+from parley.delivery.recipients import FailingRecipients
 from parley.delivery.replays import LOOK_SECONDS as REPLAY_LOOK_SECONDS
 from parley.delivery.replays import Replays
 from parley.delivery.upkeep import DeadLetterUpkeep
 from parley.delivery.webhooks import WEBHOOK_DELIVERIES, WebhookChannel
-from parley.delivery.worker import DeliveryWorker
+from parley.delivery.worker import SHARED_LOOK_SECONDS, DeliveryWorker
 from parley.errors import StoreError
 from parley.ids import Ids
 from parley.model import JobScope
@@ -47,16 +51,26 @@ class Deliveries:
         metrics: Metrics,
     ) -> None:
         allowed = parse_networks(tuple(config.webhooks.allowed_networks))
-        policy = RetryPolicy(config.delivery.max_retries, config.delivery.too_old_seconds)
+        for_replays = RetryPolicy(config.delivery.max_retries, config.delivery.too_old_seconds)
+        policy = replace(for_replays, give_up_ms=config.webhooks.give_up_hours * MS_PER_HOUR)
         holder = f"{node_id}.{secrets.token_hex(HOLDER_BYTES)}"
         kind, source, kept = WEBHOOK_DELIVERIES, make_source(store, clock), store.deliveries
         self._feed = feed
         self._topics = topics
         self._webhooks = kept.webhooks
         self._channel = channel = WebhookChannel(kept.webhooks, allowed, clock)
-        self._worker = DeliveryWorker(kind, source, kept, channel, policy, clock, metrics, holder, topics)
+        recipients = FailingRecipients(
+            store.failing_recipients,
+            policy,
+            clock,
+            metrics,
+            refresh_seconds=math.inf if topics is None else SHARED_LOOK_SECONDS,
+        )
+        self._worker = DeliveryWorker(
+            kind, source, kept, channel, policy, clock, metrics, holder, topics, recipients=recipients
+        )
         replay_look = REPLAY_LOOK_SECONDS if topics is None else SHARED_REPLAY_LOOK_SECONDS
-        self._replays = Replays(kind, source, kept, channel, policy, clock, metrics, holder, replay_look)
+        self._replays = Replays(kind, source, kept, channel, for_replays, clock, metrics, holder, replay_look)
         self._upkeep = DeadLetterUpkeep(kept.dead_letters, store.audit, clock, make_ids, metrics)
 
     @property
@@ -83,7 +97,7 @@ class Deliveries:
     async def nudge(self, lane: Lane) -> None:
         """A lane was opened beside the feed, for any worker of the cluster."""
         if self._topics is None:
-            self._worker.look_soon()
+            self._worker.opened(lane)
         else:
             await self._topics.tell_retry(lane)
 
@@ -118,4 +132,6 @@ def make_delivery_admin(
     allowed = parse_networks(tuple(config.webhooks.allowed_networks))
     has_feed = store.feed is not None or bool(config.kafka.brokers)
     source = make_source(store, clock)
-    return DeliveryAdmin(store.deliveries, source, audited, allowed, clock, make_ids, has_feed)
+    return DeliveryAdmin(
+        store.deliveries, store.failing_recipients, source, audited, allowed, clock, make_ids, has_feed
+    )

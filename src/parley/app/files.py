@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from parley.chats.attaching import Attaching
-from parley.clock import MS_PER_SECOND, Clock
+from parley.clock import MS_PER_HOUR, MS_PER_SECOND, Clock
 from parley.config import Config
 from parley.core.attachments import AttachmentRules
 from parley.errors import ConfigError
@@ -26,7 +26,6 @@ from parley.testing import faults
 
 FOLDER = "attachments"
 """In the data folder of a server on one machine, if the configuration names no other place."""
-MS_PER_HOUR = 3_600 * MS_PER_SECOND
 KEY_BYTES = 32
 
 

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from parley.archive.bulk import ArchivedLogs, TieredTransfer
 from parley.archive.reader import ArchiveReader
 from parley.core.jobs import Job
+from parley.core.recipient_health import RecipientHealth
 from parley.errors import EntriesTrimmed, StoreDamaged, StoreUnavailable
 from parley.model import (
     AppendResult,
@@ -317,6 +318,10 @@ class TieredEngine:
     @property
     def erasure_reports(self) -> Book[ErasureReport]:
         return self._engine.erasure_reports
+
+    @property
+    def failing_recipients(self) -> Book[RecipientHealth]:
+        return self._engine.failing_recipients
 
     @property
     def relations(self) -> Relations:

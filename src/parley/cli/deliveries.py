@@ -221,24 +221,33 @@ def add_webhook(
 @webhook.command("list")
 def list_webhooks(data: Data = None, config: ConfigFile = None, json: AsJson = False) -> None:
     """List all webhooks, without their secrets."""
-    from parley.cli.output import print_json, print_table
-    from parley.clock import iso
+    import msgspec
 
-    found: list[dict[str, Any]] = [
-        {
-            "webhook_id": hook.webhook_id,
-            "url": hook.url,
-            "events": list(hook.events),
-            "chat_id": hook.chat_id or None,
-            "created_at": iso(hook.created_ms),
-        }
-        for hook in _with_admin(data, config, lambda admin, _: admin.webhooks())
-    ]
+    from parley.cli.output import print_json, print_table
+    from parley.delivery.admin import webhook_info
+
+    async def look(admin: DeliveryAdmin, _: Any) -> list[dict[str, Any]]:
+        failing = await admin.failing_webhooks()
+        hooks = [webhook_info(hook, failing.get(hook.webhook_id)) for hook in await admin.webhooks()]
+        return [msgspec.to_builtins(hook) for hook in hooks]
+
+    found = _with_admin(data, config, look)
     if json:
         print_json({"webhooks": found})
         return
-    rows = [[a["webhook_id"], a["url"], ",".join(a["events"]), a["chat_id"], a["created_at"]] for a in found]
-    print_table(["WEBHOOK", "URL", "EVENTS", "CHAT", "SINCE"], rows)
+    rows = [
+        [a["webhook_id"], a["url"], ",".join(a["events"]), a["chat_id"], a["created_at"], _how(a)]
+        for a in found
+    ]
+    print_table(["WEBHOOK", "URL", "EVENTS", "CHAT", "SINCE", "STATE"], rows)
+
+
+def _how(hook: dict[str, Any]) -> str:
+    """How a webhook is, in a few words."""
+    if hook["state"] == "working":
+        return "working"
+    until = f", paused until {hook['paused_until']}" if hook["paused_until"] else ""
+    return f"failing since {hook['failing_since']}{until}: {hook['last_error']}"
 
 
 @webhook.command("remove")

@@ -12,13 +12,17 @@ from msgspec.structs import replace
 
 from parley import ids
 from parley.chats.audit_trail import OperatorCall
-from parley.clock import Clock
+from parley.clock import Clock, iso
 from parley.core.client_address import Network
+from parley.core.recipient_health import RecipientHealth
 from parley.core.safe_addresses import url_problem
 from parley.delivery.ports import Source
+from parley.delivery.recipients import RECIPIENTS_MAX
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
+from parley.store.books import Book
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection, Webhook
+from parley.wire import bodies
 from parley.wire.codec import decode_entry
 
 SECRET_BYTES = 32
@@ -57,6 +61,7 @@ class DeliveryAdmin:
     def __init__(
         self,
         store: DeliveryStore,
+        failing: Book[RecipientHealth],
         source: Source,
         audited: Audited,
         allowed: Sequence[Network],
@@ -66,6 +71,7 @@ class DeliveryAdmin:
         random_text: Callable[[int], str] = secrets.token_urlsafe,
     ) -> None:
         self._store = store
+        self._failing = failing
         self._source = source
         self._audited = audited
         self._allowed = allowed
@@ -136,6 +142,10 @@ class DeliveryAdmin:
     async def webhooks(self) -> list[Webhook]:
         return await self._store.webhooks.all()
 
+    async def failing_webhooks(self) -> dict[str, RecipientHealth]:
+        """Those that do not answer, by id."""
+        return {health.recipient: health for health in await self._failing.page("", RECIPIENTS_MAX)}
+
     async def add_webhook(
         self, call: OperatorCall, url: str, events: Sequence[str], chat_id: str = ""
     ) -> Webhook:
@@ -167,6 +177,20 @@ class DeliveryAdmin:
             if not await store.webhooks.remove(webhook_id):
                 raise Refused(NO_SUCH_WEBHOOK)
             await store.lanes.forget(webhook_id)
+            await self._failing.remove(webhook_id)
+
+
+def webhook_info(hook: Webhook, health: RecipientHealth | None) -> bodies.WebhookInfo:
+    """As operators see it. `health`: None if it answers."""
+    info = bodies.WebhookInfo(
+        hook.webhook_id, hook.url, list(hook.events), hook.chat_id or None, iso(hook.created_ms)
+    )
+    if health is not None:
+        info.state = "paused" if health.is_paused else "failing"
+        info.failing_since = iso(health.failing_since_ms)
+        info.paused_until = iso(health.paused_until_ms) if health.is_paused else None
+        info.last_error, info.last_error_detail = health.error, health.detail
+    return info
 
 
 def _told(selection: Selection) -> str:

@@ -8,9 +8,11 @@ import traceback
 
 import msgspec
 import structlog
+from msgspec import Struct
 
 from parley import ids
 from parley.clock import Clock, from_iso, iso
+from parley.core.recipient_health import RecipientHealth
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_crash, is_too_old
 from parley.delivery.ports import Channel, Delivery, Source
 from parley.errors import StoreError
@@ -22,12 +24,20 @@ from parley.wire.frames import Entry
 COLLAPSED_LOOKED_AT_MAX = 200
 """How far back a lane that collapses looks for an entry that its recipient wants."""
 DETAIL_LETTERS_MAX = 4_000
-BEGAN, FAILED, DEAD_LETTERED = "began", "failed", "dead_lettered"
+BEGAN, FAILED, DEAD_LETTERED, HELD_BACK = "began", "failed", "dead_lettered", "held_back"
 """What is noted of an attempt. `began` is noted only where a process died before: after another death it
-says of which message."""
+says of which message. `held_back` is no attempt: since then those before it, or its recipient, failed.
+"""
 
 
 log = structlog.get_logger("parley.delivery")
+
+
+class Attempted(Struct, frozen=True):
+    """What came of trying a delivery. `was_made`: the recipient wants it, and was asked."""
+
+    failure: DeliveryFailure | None = None
+    was_made: bool = False
 
 
 class Attempts:
@@ -40,24 +50,32 @@ class Attempts:
 
     async def attempt(
         self, recipient: str, wire: bytes, crashes: int, *, is_replay: bool = False
-    ) -> DeliveryFailure | None:
+    ) -> Attempted:
         """`crashes`: how often this message has crashed before. A replay may deliver what is old."""
         try:
             entry = decode_entry(wire)
             created_ms = from_iso(entry.created_at)
         except (msgspec.DecodeError, ValueError) as error:
-            return DeliveryFailure(Fault.MALFORMED, _short(str(error)))
+            return Attempted(DeliveryFailure(Fault.MALFORMED, _short(str(error))))
         try:
             if not await self._channel.wants(recipient, entry):
-                return None
+                return Attempted()
             if not is_replay and is_too_old(created_ms, self._clock(), self._policy):
-                return DeliveryFailure(Fault.TOO_OLD, f"from {entry.created_at}")
-            return await self._channel.attempt(Delivery(recipient, entry, wire, event_id_of(entry)))
+                return Attempted(DeliveryFailure(Fault.TOO_OLD, f"from {entry.created_at}"))
+            delivery = Delivery(recipient, entry, wire, event_id_of(entry))
+            return Attempted(await self._channel.attempt(delivery), was_made=True)
         except StoreError:
             raise
         except Exception as error:
             log.error("a delivery crashed", recipient=recipient, chat_id=entry.chat_id, exc_info=error)
-            return after_crash(crashes + 1, _short("".join(traceback.format_exception(error))))
+            return Attempted(after_crash(crashes + 1, _short("".join(traceback.format_exception(error)))))
+
+    async def is_wanted(self, recipient: str, wire: bytes) -> bool:
+        """Whether an attempt would ask the recipient; also of what cannot be read."""
+        try:
+            return await self._channel.wants(recipient, decode_entry(wire))
+        except msgspec.DecodeError:
+            return True
 
 
 def event_id_of(entry: Entry) -> str:
@@ -97,11 +115,26 @@ def killed(history: tuple[DeliveryEvent, ...]) -> DeliveryFailure:
     )
 
 
+def failing_since(lane: Lane, wire: bytes, health: RecipientHealth | None, now_ms: int) -> int:
+    """Since when the front of a lane cannot be delivered: not before it was there.
+
+    It counts from its first attempt, or from when those before it or its recipient began to fail. What is in
+    no log is as new as its last reading, so only its own attempts count.
+    """
+    times = [event.at_ms for event in lane.attempts[:1]]
+    if not lane.chat_id.startswith(ids.CHAT):
+        return min([*times, now_ms])
+    if health is not None:
+        times.append(health.failing_since_ms)
+    return max(_facts(wire)[2], min([*times, now_ms]))
+
+
 def make_letter(
     lane: Lane, wire: bytes, failure: DeliveryFailure, now_ms: int, source_topic: str
 ) -> DeadLetter:
     """Of the message at the front of a lane. The last of the lane's attempts is the one that failed now."""
     sequence, attempts = lane.next_sequence, lane.attempts
+    made = [event for event in attempts if event.action != HELD_BACK] or attempts
     message_id, sender_id, created_ms = _facts(wire)
     dead = DeliveryEvent(now_ms, DEAD_LETTERED, failure.fault.value, f"after {lane.retry_count} retries")
     return DeadLetter(
@@ -115,8 +148,8 @@ def make_letter(
         error=failure.fault.value,
         detail=failure.detail,
         retry_count=lane.retry_count,
-        first_attempt_ms=attempts[0].at_ms,
-        last_attempt_ms=attempts[-1].at_ms,
+        first_attempt_ms=made[0].at_ms,
+        last_attempt_ms=made[-1].at_ms,
         dlq_ms=now_ms,
         changed_ms=now_ms,
         source_topic=source_topic,

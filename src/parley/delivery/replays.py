@@ -185,4 +185,5 @@ class Replays:
         wire = wires.get(letter.sequence)
         if wire is None:
             return GONE
-        return await self._attempts.attempt(letter.recipient, wire, letter.crashes, is_replay=True)
+        attempted = await self._attempts.attempt(letter.recipient, wire, letter.crashes, is_replay=True)
+        return attempted.failure

@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from parley import ids
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.core.client_address import Network
-from parley.core.retry import DeliveryFailure, Fault
+from parley.core.retry import DeliveryFailure, Fault, retry_after_ms
 from parley.delivery.attempts import time_of
 from parley.delivery.events import EVENT_KINDS, chat_of
 from parley.delivery.guarded_http import GuardedHttp, Resolve, resolve_by_system
@@ -95,14 +95,17 @@ class WebhookChannel:
             delivery.event_id, EVENTS[entry.kind], entry.created_at, entry.chat_id or None, data
         )
         body = msgspec.json.encode(event)
+        now_ms = self._clock()
         headers = {
             "Content-Type": "application/json",
             "User-Agent": "Parley",
-            SIGNATURE: signature(hook.secret, body, self._clock()),
+            SIGNATURE: signature(hook.secret, body, now_ms),
             EVENT_ID: delivery.event_id,
         }
         answer = await self._http.post(hook.url, body, headers)
-        return answer if isinstance(answer, DeliveryFailure) else judge(answer.status)
+        if isinstance(answer, DeliveryFailure):
+            return answer
+        return judge(answer.status, answer.retry_after, now_ms)
 
     async def _hook(self, webhook_id: str) -> Webhook | None:
         return next((hook for hook in await self._webhooks.all() if hook.webhook_id == webhook_id), None)
@@ -116,13 +119,12 @@ def _is_about(hook: Webhook, stream_id: str) -> bool:
     return hook.chat_id in ("", chat_of(stream_id))
 
 
-def judge(status: int) -> DeliveryFailure | None:
-    """What a receiver's answer means: only 2xx is a delivery."""
+def judge(status: int, retry_after: str, now_ms: int) -> DeliveryFailure | None:
+    """What a receiver's answer means: only 2xx is a delivery. `retry_after`: its header."""
     if 200 <= status < 300:
         return None
-    if status in BUSY_STATUSES:
-        return DeliveryFailure(Fault.BUSY, f"answered {status}")
-    if status >= 500:
-        return DeliveryFailure(Fault.SERVER_ERROR, f"answered {status}")
+    if status in BUSY_STATUSES or status >= 500:
+        fault = Fault.BUSY if status in BUSY_STATUSES else Fault.SERVER_ERROR
+        return DeliveryFailure(fault, f"answered {status}", retry_after_ms(retry_after, now_ms))
     what = "a redirect, which is not followed" if 300 <= status < 400 else "so it was refused"
     return DeliveryFailure(Fault.REFUSED, f"answered {status}, {what}")

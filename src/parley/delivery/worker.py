@@ -6,7 +6,10 @@ so its order is that of the log. A claim that is not renewed runs out, and anoth
 
 A new lane is claimed with the write that opens it. A lane with a claim that ran out was being run when a
 process died: its next messages are tried one by one, each noted before, so that the message that kills the
-next process too is known. See docs/delivery.md.
+next process too is known.
+
+A recipient that fails in several chats is paused: its lanes stay in the store, and one of them at a time is a
+probe, until one arrives. See docs/delivery.md.
 """
 
 from __future__ import annotations
@@ -21,13 +24,16 @@ import structlog
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock
+from parley.core.recipient_health import Gate, answers
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_failure
 from parley.delivery.attempts import (
     BEGAN,
     FAILED,
+    HELD_BACK,
     Attempts,
     begun,
     content_of,
+    failing_since,
     killed,
     letter_id,
     make_letter,
@@ -35,10 +41,11 @@ from parley.delivery.attempts import (
     without_begun,
 )
 from parley.delivery.ports import Channel, DeliveryKind, DeliveryTopics, Source
+from parley.delivery.recipients import FailingRecipients
 from parley.errors import StoreError
 from parley.model import Persisted
 from parley.store.delivery.ports import DeliveryStore
-from parley.store.delivery.rows import DeliveryEvent, Lane, LaneClaim, Selection
+from parley.store.delivery.rows import DeliveryEvent, Lane, LaneClaim, Selection, with_events
 from parley.store.ports import Feed
 from parley.telemetry import Metrics
 
@@ -59,6 +66,8 @@ LOOK_SECONDS_MAX = 10.0
 """How soon it finds what a command wrote; a clock that was set back delays nothing for longer."""
 SHARED_LOOK_SECONDS = 10.0
 """How soon a worker finds lanes that nobody told it of, where topics tell of the others."""
+GIVE_UP_LOOK_MS = 600_000
+"""How often a lane of a recipient that has failed for very long is looked at, to give up what is too old."""
 EVERY_POSITION = 2**62
 
 log = structlog.get_logger("parley.delivery")
@@ -69,7 +78,10 @@ class LaneLost(Exception):
 
 
 class DeliveryWorker:
-    """`holder` names this process in claims; `topics` is for workers on several nodes."""
+    """`holder` names this process in claims; `topics` is for workers on several nodes.
+
+    `recipients`: those that fail, which are paused; without it none is.
+    """
 
     def __init__(
         self,
@@ -83,6 +95,7 @@ class DeliveryWorker:
         holder: str,
         topics: DeliveryTopics | None = None,
         chance: Callable[[], float] = random.random,
+        recipients: FailingRecipients | None = None,
     ) -> None:
         self._kind = kind
         self._source = source
@@ -96,6 +109,7 @@ class DeliveryWorker:
         self._holder = holder
         self._topics = topics
         self._chance = chance
+        self._recipients = recipients or FailingRecipients(None, policy, clock, metrics)
         self._claims = 0
         self._woken = asyncio.Event()
         self._is_open = False
@@ -111,6 +125,8 @@ class DeliveryWorker:
     async def run(self, feed: Feed) -> None:
         """Until cancelled; what was delivered by then is noted durably."""
         self._is_open = True
+        with contextlib.suppress(StoreError):  # the first look asks again
+            await self._recipients.refresh()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(feed.consume(self._kind.group, self.handle))
             tasks.create_task(self.run_lanes())
@@ -126,7 +142,8 @@ class DeliveryWorker:
 
     async def owe(self, stream_id: str, recipients: list[str], first: int, last: int) -> None:
         """These recipients get these positions; durable before it returns. Where there is room, at once."""
-        now = [recipient for recipient in recipients if self._is_open and self._take_slot(recipient)]
+        open_now = [recipient for recipient in recipients if self._recipients.gate(recipient) is Gate.OPEN]
+        now = [recipient for recipient in open_now if self._is_open and self._take_slot(recipient)]
         later = [recipient for recipient in recipients if recipient not in now]
         unused = set(now)
         try:
@@ -134,8 +151,11 @@ class DeliveryWorker:
                 for lane in await self._lanes.extend(stream_id, now, first, last, self._next_claim()):
                     unused.discard(lane.recipient)
                     self._start(lane, "")
-            if later and await self._lanes.extend(stream_id, later, first, last):
-                self._is_more = True  # for those whose tasks end
+            for lane in await self._lanes.extend(stream_id, later, first, last) if later else ():
+                if lane.recipient in open_now:
+                    self._is_more = True  # for those whose tasks end
+                elif self._recipients.gate(lane.recipient) is Gate.PROBE:
+                    self.look_soon()
         finally:
             for recipient in unused:
                 self._free_slot(recipient)
@@ -145,8 +165,13 @@ class DeliveryWorker:
         if self._is_open and (chat_id, recipient) not in self._running:
             await self._claim(chat_id, recipient)
 
+    def opened(self, lane: Lane) -> None:
+        """Somebody else opened a lane."""
+        if self._recipients.gate(lane.recipient) is not Gate.PAUSED:
+            self.look_soon()
+
     def look_soon(self) -> None:
-        """Somebody else opened a lane, or put one off."""
+        """A lane may be due."""
         self._must_look = True
         self._woken.set()
 
@@ -175,19 +200,19 @@ class DeliveryWorker:
     async def _look(self) -> float:
         """Start what is due, as far as there is room. Returns in how many seconds to look again."""
         try:
+            await self._recipients.refresh()
             while await self._start_some():
                 pass
-            if self._topics is not None:
-                return SHARED_LOOK_SECONDS
-            now_ms = self._clock()
-            next_ms = await self._lanes.next_due(self._kind.prefix, now_ms)
+            times = [self._recipients.next_probe_ms()]
+            if self._topics is None:
+                times.append(await self._lanes.next_due(self._kind.prefix, self._clock()))
         except StoreError as error:
             log.warning("lanes cannot be read", error=str(error))
             self._must_look = True
             return STORE_RETRY_SECONDS
-        if next_ms is None:
-            return LOOK_SECONDS_MAX
-        return min((next_ms - now_ms) / MS_PER_SECOND, LOOK_SECONDS_MAX)
+        now_ms = self._clock()
+        waits = [max(time_ms - now_ms, 0) / MS_PER_SECOND for time_ms in times if time_ms is not None]
+        return min([*waits, LOOK_SECONDS_MAX if self._topics is None else SHARED_LOOK_SECONDS])
 
     async def _start_some(self) -> bool:
         """Start lanes that the last look found; look again if there is a reason. Whether any was started."""
@@ -197,9 +222,10 @@ class DeliveryWorker:
             return False
         self._must_look = self._is_more = False
         busy = {name for name, count in self._slots.items() if count >= LANES_PER_RECIPIENT_MAX}
-        kept = [lane for lane in self._found if lane.recipient in busy]
-        found = await self._lanes.due(self._kind.prefix, self._clock(), LANES_PER_LOOK, busy)
-        self._found = [*kept, *found]
+        paused = self._recipients.paused()
+        kept = [lane for lane in self._found if lane.recipient in busy - paused]
+        found = await self._lanes.due(self._kind.prefix, self._clock(), LANES_PER_LOOK, busy | paused)
+        self._found = [*kept, *sorted(found, key=lambda lane: lane.retry_count)]
         self._is_more = len(found) == LANES_PER_LOOK
         return await self._start_found()
 
@@ -215,6 +241,8 @@ class DeliveryWorker:
                 self._found.append(lane)
             elif await self._claim(lane.chat_id, lane.recipient):
                 started = True
+            elif self._is_more and self._recipients.gate(lane.recipient) is Gate.PAUSED:
+                self._must_look = True  # it may have hidden others
         return started
 
     def _has_room(self, recipient: str) -> bool:
@@ -244,24 +272,33 @@ class DeliveryWorker:
 
     async def _claim(self, chat_id: str, recipient: str) -> bool:
         """Run a lane if there is room, and it is due. Returns whether it runs now."""
+        gate = self._recipients.gate(recipient)
+        if gate is Gate.PAUSED:
+            return False
         if not self._take_slot(recipient):
             self._is_more = True
             return False
         before: Lane | None = None
+        is_probe = False
+        claim = self._next_claim()
         try:
-            claim = self._next_claim()
-            before = await self._lanes.claim(chat_id, recipient, claim, self._clock())
+            is_probe = gate is Gate.PROBE and await self._recipients.begin_probe(recipient)
+            if is_probe or gate is not Gate.PROBE:
+                before = await self._lanes.claim(chat_id, recipient, claim, self._clock())
         finally:
             if before is None:
                 self._free_slot(recipient)
         if before is None:
+            if is_probe:
+                await self._recipients.end_probe(recipient)
             return False
-        self._start(replace(before, claim=claim.token, due_ms=claim.until_ms), before.claim)
+        lane = replace(before, claim=claim.token, due_ms=claim.until_ms)
+        self._start(lane, before.claim, is_probe=is_probe)
         return True
 
-    def _start(self, lane: Lane, left_by: str) -> None:
+    def _start(self, lane: Lane, left_by: str, *, is_probe: bool = False) -> None:
         """`left_by`: the claim of a worker that did not end its run."""
-        run = LaneRun(lane, DELIVERIES_PER_COMMIT if left_by else 0)
+        run = LaneRun(lane, DELIVERIES_PER_COMMIT if left_by else 0, is_probe=is_probe)
         task = self._running[lane.chat_id, lane.recipient] = asyncio.create_task(self._run(run))
         if left_by:
             self._suspect = task
@@ -279,6 +316,8 @@ class DeliveryWorker:
             if not run.is_over:
                 with contextlib.suppress(StoreError, LaneLost):
                     await self._give_back(run, due_ms=0)
+            if run.is_probe:
+                await self._recipients.end_probe(key[1])
             if self._running.get(key) is task:
                 del self._running[key]
             if self._suspect is task:
@@ -381,9 +420,17 @@ class DeliveryWorker:
             run.careful_left = 0
             await self._bury(run, run.lane, wire, killed(run.lane.attempts))
             return True
+        gate = self._recipients.gate(run.lane.recipient)
+        if gate is not Gate.OPEN and not run.is_probe:
+            return await self._leave_in_peace(run, wire, gate)
         await self._prepare(run)
         lane = run.lane
-        failure = await self._attempts.attempt(lane.recipient, wire, lane.crashes)
+        attempted = await self._attempts.attempt(lane.recipient, wire, lane.crashes)
+        failure = attempted.failure
+        if attempted.was_made and answers(failure):
+            run.is_probe = False
+            if await self._recipients.answered(lane.recipient):
+                self.look_soon()
         if failure is None:
             self._metrics.delivery_outcomes.labels("delivered").inc()
             run.unnoted += 1
@@ -392,18 +439,45 @@ class DeliveryWorker:
         event = DeliveryEvent(now_ms, FAILED, failure.fault.value, failure.detail)
         lane = replace(
             lane,
-            attempts=(*without_begun(lane.attempts), event),
+            attempts=with_events(without_begun(lane.attempts), event),
             crashes=lane.crashes + (failure.fault is Fault.CRASHED),
         )
-        wait_ms = after_failure(failure, lane.retry_count, self._policy, self._chance())
+        since_ms = failing_since(lane, wire, self._recipients.health_of(lane.recipient), now_ms)
+        wait_ms = after_failure(failure, lane.retry_count, self._policy, self._chance(), now_ms - since_ms)
+        due_ms = now_ms + (wait_ms or 0)
+        if attempted.was_made and answers(failure) is False:
+            is_probe, run.is_probe = run.is_probe, False
+            health = await self._recipients.failed(
+                lane.recipient, lane.chat_id, failure, wait_ms or 0, is_probe=is_probe
+            )
+            if health is not None and health.is_paused_everywhere:
+                due_ms = max(due_ms, health.paused_until_ms)
         if wait_ms is None:
-            await self._bury(run, lane, wire, failure)
+            await self._bury(run, lane, wire, failure, since_ms)
             return True
         self._metrics.delivery_outcomes.labels("retried").inc()
         run.lane = replace(lane, retry_count=lane.retry_count + 1)
-        await self._give_back(run, now_ms + wait_ms)
+        await self._give_back(run, due_ms)
         await self._tell_retry(run.lane)
         return False
+
+    async def _leave_in_peace(self, run: LaneRun, wire: bytes, gate: Gate) -> bool:
+        """Nothing is sent. As `_deliver`: what is given up without an attempt is done with."""
+        lane, now_ms = run.lane, self._clock()
+        health, give_up_ms = self._recipients.health_of(lane.recipient), self._policy.give_up_ms
+        if gate is not Gate.GIVE_UP or health is None or give_up_ms is None:
+            await self._give_back(run, 0)
+            return False
+        if not await self._attempts.is_wanted(lane.recipient, wire):
+            return True
+        since_ms = failing_since(lane, wire, health, now_ms)
+        if now_ms - since_ms < give_up_ms:
+            await self._give_back(run, min(since_ms + give_up_ms, now_ms + GIVE_UP_LOOK_MS))
+            return False
+        held = DeliveryEvent(since_ms, HELD_BACK, health.error, health.detail)
+        lane = replace(lane, attempts=without_begun(lane.attempts) or (held,))
+        await self._bury(run, lane, wire, DeliveryFailure(Fault(health.error), health.detail), since_ms)
+        return True
 
     async def _prepare(self, run: LaneRun) -> None:
         """Renew a claim that runs out soon. After a death, note first which message is tried."""
@@ -422,8 +496,13 @@ class DeliveryWorker:
         else:
             await self._topics.tell_retry(lane)
 
-    async def _bury(self, run: LaneRun, lane: Lane, wire: bytes, failure: DeliveryFailure) -> None:
-        """Other programs are told before it is durable: after a crash they are told again."""
+    async def _bury(
+        self, run: LaneRun, lane: Lane, wire: bytes, failure: DeliveryFailure, since_ms: int | None = None
+    ) -> None:
+        """Other programs are told before it is durable: after a crash they are told again.
+
+        `since_ms`: how long the lane has been failing, which counts for the next one too.
+        """
         letter = make_letter(lane, wire, failure, self._clock(), self._kind.topic)
         if self._topics is not None:
             await self._topics.tell_dead(letter, content_of(wire))
@@ -431,14 +510,21 @@ class DeliveryWorker:
         self._metrics.delivery_outcomes.labels("dead_lettered").inc()
         log.warning("dead letter", dlq_id=letter.dlq_id, error=letter.error, recipient=letter.recipient)
         run.pass_to(lane.next_sequence + 1)
+        if since_ms is not None and failure.is_temporary and self._policy.give_up_ms is not None:
+            held = DeliveryEvent(since_ms, HELD_BACK, failure.fault.value)
+            run.lane = replace(run.lane, attempts=(held,))
         await self._note(run)
 
 
 class LaneRun:
-    """A lane while its task runs it, and how many deliveries are not noted durably yet."""
+    """A lane while its task runs it, and how many deliveries are not noted durably yet.
 
-    def __init__(self, lane: Lane, careful_left: int) -> None:
+    `is_probe`: its recipient is paused, and one attempt is to say whether it still is.
+    """
+
+    def __init__(self, lane: Lane, careful_left: int, *, is_probe: bool) -> None:
         self.lane = lane
+        self.is_probe = is_probe
         self.unnoted = 0
         self.careful_left = careful_left
         """How many attempts are noted before they begin: one of these messages may have killed a process."""

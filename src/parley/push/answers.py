@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from email.utils import parsedate_to_datetime
-
-from parley.clock import MS_PER_SECOND
-from parley.core.retry import DeliveryFailure, Fault
+from parley.core.retry import DeliveryFailure, Fault, retry_after_ms
 from parley.push.ports import PushAnswer, failed, gone, taken
 
 GONE_STATUSES = frozenset({404, 410})
@@ -28,14 +25,3 @@ def judge_status(status: int, detail: str, retry_after: str, now_ms: int) -> Pus
     if status in UNAUTHORIZED_STATUSES:
         return failed(DeliveryFailure(Fault.UNAUTHORIZED, said))
     return failed(DeliveryFailure(Fault.REFUSED, said))
-
-
-def retry_after_ms(header: str, now_ms: int) -> int:
-    """Seconds or a date (RFC 9110, 10.2.3); 0 for anything else."""
-    if header.isascii() and header.isdigit():
-        return int(header[:6]) * MS_PER_SECOND
-    try:
-        moment = parsedate_to_datetime(header)
-    except ValueError:
-        return 0
-    return max(0, round(moment.timestamp() * MS_PER_SECOND) - now_ms)

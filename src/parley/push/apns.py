@@ -12,10 +12,10 @@ import jwt
 import msgspec
 
 from parley.clock import MS_PER_SECOND, Clock
-from parley.core.retry import DeliveryFailure, Fault
+from parley.core.retry import DeliveryFailure, Fault, retry_after_ms
 from parley.delivery.guarded_http import ATTEMPT_SECONDS_MAX
 from parley.errors import ConfigError
-from parley.push.answers import judge_status, retry_after_ms
+from parley.push.answers import judge_status
 from parley.push.ports import Notification, PushAnswer, failed, gone, taken
 from parley.store.push.rows import PushDevice
 

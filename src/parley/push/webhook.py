@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import replace
 
 from parley.clock import Clock
 from parley.core.retry import DeliveryFailure
 from parley.delivery.guarded_http import GuardedHttp
 from parley.delivery.webhooks import EVENT_ID, SIGNATURE, judge, signature
-from parley.push.answers import retry_after_ms
 from parley.push.ports import Notification, PushAnswer, failed, gone, taken
 from parley.store.push.rows import PushDevice
 
@@ -69,10 +67,8 @@ class WebhookPush:
             return failed(answer)
         if answer.status == GONE:
             return gone("410")
-        failure = judge(answer.status)
-        if failure is None:
-            return taken(str(answer.status))
-        return failed(replace(failure, retry_after_ms=retry_after_ms(answer.retry_after, now_ms)))
+        failure = judge(answer.status, answer.retry_after, now_ms)
+        return taken(str(answer.status)) if failure is None else failed(failure)
 
     async def close(self) -> None:
         await self._http.close()

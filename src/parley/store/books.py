@@ -10,6 +10,7 @@ from typing import Protocol, TypeVar
 
 from msgspec import Struct
 
+from parley.core.recipient_health import RecipientHealth
 from parley.model import ErasureReport, Link, MessageReport
 
 
@@ -70,8 +71,14 @@ class BookStore(Protocol):
         """What erasures have removed."""
         ...
 
+    @property
+    def failing_recipients(self) -> Book[RecipientHealth]:
+        """Recipients of deliveries that do not answer."""
+        ...
+
 
 LINKS, REPORTS, ERASURE_REPORTS = "links", "reports", "erasure_reports"
+FAILING_RECIPIENTS = "failing_recipients"
 """The names of the books in a store."""
 
 

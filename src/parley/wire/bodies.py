@@ -369,13 +369,18 @@ class WebhookAdded(Struct):
 
 
 class WebhookInfo(Struct):
-    """A webhook, without its secret."""
+    """A webhook, without its secret, and how it is: the last four are about one that does not answer."""
 
     webhook_id: str
     url: str
     events: list[str]
     chat_id: str | None
     created_at: str
+    state: Literal["working", "failing", "paused"] = "working"
+    failing_since: str | None = None
+    paused_until: str | None = None
+    last_error: str | None = None
+    last_error_detail: str | None = None
 
 
 class WebhookList(Struct):

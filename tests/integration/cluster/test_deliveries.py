@@ -15,6 +15,8 @@ ALLOW = {"PARLEY_WEBHOOKS_ALLOWED_NETWORKS": "127.0.0.0/8"}
 SLOW_SECONDS_MAX = 90.0
 """A claim of a dead worker, a look at due lanes, and a busy machine."""
 
+AWAY_SECONDS = 20.0
+
 pytestmark = pytest.mark.timeout(300)
 
 
@@ -70,14 +72,42 @@ async def test_a_killed_worker_costs_nothing_and_the_order_is_kept(nodes: ThreeN
         assert (await command(nodes, "dlq", "list", "--json")).json["total"] == 0
 
 
-async def test_what_is_dead_comes_back_once(nodes: ThreeNodes) -> None:
-    """Retries by topics, dead letters, a replay that a command asks for; asked again, nothing more."""
+async def test_a_receiver_that_was_away_gets_everything_once(nodes: ThreeNodes) -> None:
+    """It answers 503 for 20 s: retries wait in the topics, and nothing is done by hand."""
     async with (
         receiving() as receiver,
         a_town(nodes) as town,
         town.at(nodes.front, town.ann) as ann,
     ):
         receiver.status = 503
+        url = f"http://127.0.0.1:{receiver.port}/"
+        hook = (await command(nodes, "webhook", "add", url, "--json")).json["webhook_id"]
+        for _ in range(4):
+            for chat_id in town.chats:
+                await town.say(ann, chat_id)
+            await asyncio.sleep(AWAY_SECONDS / 4)
+        (shown,) = (await command(nodes, "webhook", "list", "--json")).json["webhooks"]
+        assert (shown["state"], shown["last_error"]) == ("paused", "server_error")
+        receiver.got.clear()
+        receiver.status = 200
+        owed = 4 * len(town.chats)
+        await eventually(lambda: len(receiver.got) >= owed, SLOW_SECONDS_MAX)
+        await asyncio.sleep(3)
+        assert len(receiver.got) == owed, "each came once"
+        for chat_id in town.chats:
+            assert heard(receiver, chat_id) == town.sent[chat_id]
+        assert (await command(nodes, "dlq", "list", "--to", hook, "--json")).json["total"] == 0
+        await command(nodes, "webhook", "remove", hook)
+
+
+async def test_what_is_dead_comes_back_once(nodes: ThreeNodes) -> None:
+    """A receiver that refuses, dead letters, a replay that a command asks for; asked again, nothing more."""
+    async with (
+        receiving() as receiver,
+        a_town(nodes) as town,
+        town.at(nodes.front, town.ann) as ann,
+    ):
+        receiver.status = 400
         url = f"http://127.0.0.1:{receiver.port}/"
         hook = (await command(nodes, "webhook", "add", url, "--json")).json["webhook_id"]
         for _ in range(2):
@@ -90,9 +120,8 @@ async def test_what_is_dead_comes_back_once(nodes: ThreeNodes) -> None:
 
         await eventually(are_dead, SLOW_SECONDS_MAX)
         listed = (await command(nodes, "dlq", "list", "--to", hook, "--json")).json
-        assert listed["groups"] == [{"error": "server_error", "count": dead}]
-        assert {record["retry_count"] for record in listed["records"]} == {3}
-        assert len(receiver.got) == 4 * dead, "each was tried four times, and no more"
+        assert listed["groups"] == [{"error": "refused", "count": dead}]
+        assert len(receiver.got) == dead, "each was tried once, and no more"
         receiver.got.clear()
         receiver.status = 200
         dry = (await command(nodes, "dlq", "replay", "--to", hook, "--json")).json

@@ -157,6 +157,42 @@ async def test_what_was_owed_survives_a_restart(place: Place) -> None:
         assert contents(receiver) == ["one", "two", "three"]
 
 
+async def test_a_webhook_that_does_not_answer_is_shown(place: Place) -> None:
+    """It is paused after some failures, and operators see why; when it is back everything is delivered."""
+    async with place.serving(ALLOW) as served, receiving() as receiver:
+        root, (ann,) = await served.operator(), await served.people("ann")
+        groups = [await served.as_(ann).create_group() for _ in range(6)]
+        hook = await add_hook(served, root, receiver, events=["message.created"])
+
+        async def shown() -> Any:
+            (found,) = (await served.as_(root).get("/v1/admin/webhooks")).body["webhooks"]
+            return found
+
+        assert (await shown())["state"] == "working"
+        receiver.status = 503
+        for group in groups:
+            await served.as_(ann).post(f"/v1/chats/{group}/messages", message(group))
+
+        async def is_paused() -> bool:
+            return bool((await shown())["state"] == "paused")
+
+        await eventually(is_paused)
+        found = await shown()
+        assert found["webhook_id"] == hook["webhook_id"]
+        assert (found["last_error"], found["last_error_detail"]) == ("server_error", "answered 503")
+        assert found["failing_since"] <= found["paused_until"]
+        await eventually(lambda: served.metric("parley_webhooks_paused") == 1)
+        receiver.status, receiver.got = 200, []
+        await eventually(lambda: sorted(contents(receiver)) == sorted(groups))
+
+        async def works() -> bool:
+            return bool((await shown())["state"] == "working")
+
+        await eventually(works)
+        found = await shown()
+        assert {found[name] for name in ("failing_since", "paused_until", "last_error")} == {None}
+
+
 async def test_discarding_is_recorded_with_its_reason(place: Place) -> None:
     """Who did it and why is in the letter's story and in the audit log."""
     async with place.serving(ALLOW) as served, receiving() as receiver:

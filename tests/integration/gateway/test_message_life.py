@@ -11,6 +11,7 @@ from parley.wire.frames import Entry
 from tests.harness.clients import Frame
 from tests.integration.gateway.serving import Place, assert_refused, message, new_id
 from tests.integration.gateway.test_deliveries import ALLOW, add_hook, dead, events, is_signed
+from tests.integration.gateway.test_push import ALLOW as ALLOW_PUSH
 from tests.integration.gateway.test_push import register, rings
 from tests.integration.gateway.test_webhook_channel import receiving
 from tests.waiting import eventually
@@ -201,7 +202,7 @@ async def test_what_was_deleted_meanwhile_is_not_handed_over(place: Place) -> No
 
 async def test_a_message_that_was_deleted_meanwhile_rings_nowhere(place: Place) -> None:
     """The provider is away; the message is deleted before it is back: no ring, and no dead letter."""
-    async with place.serving(ALLOW) as served, receiving() as receiver:
+    async with place.serving(ALLOW_PUSH) as served, receiving() as receiver:
         root, (ann, ben) = await served.operator(), await served.people("ann", "ben")
         chat = await served.as_(ann).create_group(ben)
         await register(served, ben, receiver)

@@ -119,9 +119,9 @@ async def test_a_message_that_a_webhook_refused(place: Place) -> None:
 
 
 async def test_a_message_that_is_retried_and_replayed(place: Place) -> None:
-    """While a webhook is away its attempts are told; replayed, it arrived."""
+    """While a webhook is away its attempts are told; refused then, and replayed, it arrived."""
     async with (
-        place.serving({**ALLOW, "PARLEY_DELIVERY_MAX_RETRIES": "1"}) as served,
+        place.serving(ALLOW) as served,
         receiving() as receiver,
     ):
         root, (ann,) = await served.operator(), await served.people("ann")
@@ -134,6 +134,7 @@ async def test_a_message_that_is_retried_and_replayed(place: Place) -> None:
             return bool(of(await explained(served, root, sent["message_id"]), "retried"))
 
         await eventually(is_retried)
+        receiver.status = 400
         await dead(served, root, 1)
         receiver.status = 200
         await served.as_(root).post("/v1/admin/dlq/replay", {"filter": {}})

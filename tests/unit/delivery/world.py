@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from parley.clock import MS_PER_HOUR
 from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.attempts import LogSource
 from parley.delivery.events import EventSource
-from parley.delivery.ports import Delivery, DeliveryKind
+from parley.delivery.ports import Delivery, DeliveryKind, DeliveryTopics
+from parley.delivery.recipients import FailingRecipients
 from parley.delivery.replays import Replays
 from parley.delivery.upkeep import DeadLetterUpkeep
 from parley.delivery.worker import DeliveryWorker
@@ -29,6 +31,8 @@ from tests.memory.tables import Tables
 
 ALL = Selection()
 HOOK = "wh_1"
+FOR_HOURS = RetryPolicy(give_up_ms=24 * MS_PER_HOUR)
+"""As webhooks are retried."""
 KIND = DeliveryKind(group="delivery", prefix="wh_", topic="messages.outbound")
 
 
@@ -87,6 +91,7 @@ class DeliveryWorld:
     def __init__(self, clock: VirtualClock, policy: RetryPolicy, chance: float) -> None:
         self.clock = clock
         self.channel = FakeChannel()
+        self.topics: DeliveryTopics | None = None
         self._policy = policy
         self._chance = chance
         self.ids = Ids(random.Random(7).getrandbits)
@@ -117,7 +122,17 @@ class DeliveryWorld:
             f"process_{self.restarts}",
         )
         self.store.deliveries.lanes.free()
-        self.worker = DeliveryWorker(*parts, chance=lambda: self._chance)
+        recipients = FailingRecipients(
+            self.store.failing_recipients if self._policy.give_up_ms is not None else None,
+            self._policy,
+            self.clock,
+            self.metrics,
+            refresh_seconds=10.0,
+            chance=lambda: self._chance,
+        )
+        self.worker = DeliveryWorker(
+            *parts, topics=self.topics, chance=lambda: self._chance, recipients=recipients
+        )
         self.replays = Replays(*parts, chance=lambda: self._chance)
         self.upkeep = DeadLetterUpkeep(
             self.store.deliveries.dead_letters, self.store.audit, self.clock, self.ids, self.metrics

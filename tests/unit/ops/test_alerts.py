@@ -198,6 +198,11 @@ CASES = [
         lambda scene: scene.metrics.delivery_outcomes.labels("dead_lettered").inc(501),
     ),
     Case(
+        "ParleyWebhookPaused",
+        lambda scene: scene.metrics.webhooks_paused.set(0),
+        lambda scene: scene.metrics.webhooks_paused.set(1),
+    ),
+    Case(
         "ParleyPushRefused",
         lambda scene: scene.metrics.push_outcomes.labels("apns", "refused").inc(500),
         lambda scene: scene.metrics.push_outcomes.labels("apns", "unauthorized").inc(),

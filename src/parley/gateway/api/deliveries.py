@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from parley.chats.audit_trail import OperatorCall
 from parley.clock import from_iso, iso
-from parley.delivery.admin import DISCARD, REPLAY
+from parley.delivery.admin import DISCARD, REPLAY, webhook_info
 from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, Refused
 from parley.gateway.calls import REQUEST_ID, Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
@@ -130,14 +130,12 @@ async def show_replay(call: Call) -> Answer:
 
 @routes.route("GET", WEBHOOKS, "Webhooks", {200: bodies.WebhookList}, refusals=(FORBIDDEN,), needs="operator")
 async def list_webhooks(call: Call) -> Answer:
-    """Without their secrets."""
-    found = [
-        bodies.WebhookInfo(
-            hook.webhook_id, hook.url, list(hook.events), hook.chat_id or None, iso(hook.created_ms)
-        )
-        for hook in await call.services.deliveries.webhooks()
-    ]
-    return 200, bodies.WebhookList(found)
+    """Without their secrets. One that fails again and again is `paused`: one delivery at a time is sent to
+    it, until it answers. What it is owed waits until then, for `webhooks.give_up_hours`.
+    """
+    failing = await call.services.deliveries.failing_webhooks()
+    hooks = await call.services.deliveries.webhooks()
+    return 200, bodies.WebhookList([webhook_info(hook, failing.get(hook.webhook_id)) for hook in hooks])
 
 
 @routes.route(

@@ -7,10 +7,11 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from parley.clock import Clock
 from parley.core.jobs import Job
+from parley.core.recipient_health import RecipientHealth
 from parley.errors import ConfigError
 from parley.ids import EVENT, Ids
 from parley.model import ErasureReport, Head, Link, MessageReport
-from parley.store.books import ERASURE_REPORTS, LINKS, REPORTS
+from parley.store.books import ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
 from parley.store.cassandra.account_admin import CassandraAccountAdmin, CassandraAuditLog
 from parley.store.cassandra.accounts import CassandraAccounts
 from parley.store.cassandra.amendments import CassandraAmendments
@@ -129,6 +130,7 @@ class CassandraStore:
         self.links = CassandraBook(cassandra, LINKS, Link)
         self.reports = CassandraBook(cassandra, REPORTS, MessageReport)
         self.erasure_reports = CassandraBook(cassandra, ERASURE_REPORTS, ErasureReport)
+        self.failing_recipients = CassandraBook(cassandra, FAILING_RECIPIENTS, RecipientHealth)
         self.relations = CassandraRelations(cassandra, states, consents, chat_ids_of)
         self.member_states = CassandraMemberStates(cassandra)
         self.push = CassandraPush(cassandra)
