@@ -11,6 +11,7 @@ import pytest
 
 from bench.dynamodb.pricing import write_units
 from parley.dynamodb import ConditionFailed, Fault, Item, Request, Response, Send
+from parley.errors import STORE_DAMAGED, StoreDamaged
 from parley.model import Appended, Draft, Outcome
 from parley.store import compared_overviews
 from parley.store.dynamodb import overview, scans
@@ -462,6 +463,28 @@ async def test_a_check_names_what_is_wrong_with_a_bundle(damage: str) -> None:
         assert item is not None
         await node.store.dynamo.put(MESSAGES, item | wrong)
         assert invariant in await breaches_in(node)
+
+
+async def test_a_damaged_bundle_is_refused_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reads of it and retries of what is in it are `store_damaged`; what is behind it is read and stored."""
+    monkeypatch.setattr("parley.store.dynamodb.log.READ_AGAIN_SECONDS", (0.0,))
+    async with world("atomic", 1) as (node,):
+        drafts = drafts_of(node, 4, 1)
+        await node.log.append(drafts)
+        await said(node, node.chat, node.ann, "behind")
+        item = await node.store.dynamo.get(MESSAGES, {"chat_id": node.chat, "sequence": 1})
+        assert item is not None
+        await node.store.dynamo.put(MESSAGES, item | {"entries": b"\xc1"})
+        with pytest.raises(StoreDamaged, match="position 1 does not decode"):
+            await node.log.read(node.chat, 0, 10)
+        assert not node.metrics.damage.stops_writes(node.metrics.now())
+        assert (await node.log.append(drafts[1:2])).outcomes == [STORE_DAMAGED]
+        assert node.metrics.damage.stops_writes(node.metrics.now())
+        assert (await node.log.read(node.chat, 4, 10)).to_sequence == 5
+        assert (await said(node, node.chat, node.ann, "on"))[0].sequence == 6
+        await node.store.dynamo.delete(MESSAGES, {"chat_id": node.chat, "sequence": 5})
+        with pytest.raises(StoreDamaged, match="position 5: nothing is there"):
+            await node.log.read(node.chat, 4, 10)
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -37,8 +37,8 @@ from parley.store.cassandra.invitations import CassandraInvitations
 from parley.store.cassandra.log_rows import LogRows, StoredKey
 from parley.store.chat_append import ChatAppend, Placed, Twin
 from parley.store.entries import CHANCE_BITS, entry_of, message_id
+from parley.store.paging import stored_entry
 from parley.store.recent_sends import LONG_AGO_MS, MESSAGE
-from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import KIB
 
@@ -240,7 +240,7 @@ class AppendPlanner:
     async def _original(self, state: CassandraChatState, draft: Draft, key: StoredKey) -> Entry:
         row = await self.rows.at(state.chat_id, key.sequence)
         if row is not None and row["wire"] is not None:
-            return decode_entry(row["wire"])
+            return stored_entry(state.chat_id, row["wire"], key.sequence)
         # Its entry is no more: the key still knows where it was.
         return entry_of(draft, key.sequence, state.epoch, key.message_id, iso(self.clock()))
 

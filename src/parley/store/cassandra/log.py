@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from parley.concurrency import map_concurrently
-from parley.errors import EntriesTrimmed, StoreUnavailable
+from parley.errors import EntriesTrimmed, StoreDamaged
 from parley.model import AppendResult, Draft, Head, Page, Persisted
 from parley.store.cassandra.append import AppendPlanner, KeptAppend
 from parley.store.cassandra.atomic import CassandraAtomicAppends
@@ -15,9 +15,19 @@ from parley.store.cassandra.prefixes import CassandraPrefixes
 from parley.store.cassandra.schema import CHATS, IMPORTED_IDS
 from parley.store.cassandra.two_phase import CassandraTwoPhaseAppends
 from parley.store.chat_append import CHATS_AT_ONCE_MAX, append_by_chat
+from parley.store.damage import note_damage
 from parley.store.entries import place_in, tag_of
 from parley.store.log_telemetry import NOT_TRACED, count_appended, trace_heads
-from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
+from parley.store.paging import (
+    Row,
+    contiguous,
+    contiguous_down,
+    fitting,
+    hole,
+    page_of,
+    readable,
+    stored_entry,
+)
 from parley.telemetry import Metrics
 
 READ_IMPORTED = f"SELECT chat_id, sequence FROM {IMPORTED_IDS} WHERE message_id = ?"
@@ -72,6 +82,7 @@ class CassandraLog:
             rows = fitting(contiguous(await self._stretch(chat_id, after, until), after))
             if not rows:
                 await self._refuse(chat_id, after + 1)
+            rows = self._readable(chat_id, rows)
         return page_of(chat_id, head.epoch, rows, after, head.sequence)
 
     async def read_before(self, chat_id: str, before: int, limit: int) -> Page:
@@ -83,6 +94,7 @@ class CassandraLog:
             rows = fitting(contiguous_down(found, end))
             if not rows:
                 await self._refuse(chat_id, end - 1)
+            rows = self._readable(chat_id, rows)
         rows.reverse()
         return page_of(chat_id, head.epoch, rows, end - 1 - len(rows), head.sequence)
 
@@ -90,7 +102,16 @@ class CassandraLog:
         """Nothing is at this position, which the log has: it was trimmed, or lost."""
         if missing <= await self._rows.trimmed(chat_id):
             raise EntriesTrimmed((chat_id, missing))
-        raise StoreUnavailable(f"{chat_id} has nothing at {missing}")
+        damage = hole(chat_id, missing)
+        note_damage(self._metrics, damage)
+        raise damage
+
+    def _readable(self, chat_id: str, rows: list[Row]) -> list[Row]:
+        try:
+            return readable(chat_id, rows)
+        except StoreDamaged as damage:
+            note_damage(self._metrics, damage)
+            raise
 
     async def _stretch(self, chat_id: str, after: int, until: int, *, forward: bool = True) -> list[Row]:
         rows = await self._rows.rows(chat_id, after, until, "wire", forward=forward)
@@ -128,7 +149,10 @@ class CassandraLog:
         row = await self._rows.at(chat_id, key.sequence)
         if row is None and key.sequence <= await self._rows.trimmed(chat_id):
             raise EntriesTrimmed((chat_id, key.sequence))
-        return None if row is None else row["wire"]
+        if row is None or row["wire"] is None:
+            return None
+        stored_entry(chat_id, row["wire"], key.sequence)
+        return bytes(row["wire"])
 
     async def find_message(self, message_id: str, chat_ids: Sequence[str] | None) -> tuple[str, int] | None:
         """The id says where to look; the log says whether it is there."""

@@ -50,7 +50,7 @@ from parley.store.dynamodb.chat_state import (
     DynamoChatStates,
     KnownMembers,
 )
-from parley.store.dynamodb.entries import FAILED, entry_in, original_in, put_key, sequence_of
+from parley.store.dynamodb.entries import FAILED, original_in, put_key, sequence_of, whole_entry
 from parley.store.dynamodb.keys import IdempotencyKeys
 from parley.store.dynamodb.schema import MESSAGES
 from parley.store.entries import CHANCE_BITS, encode_json, entry_of, message_id
@@ -218,7 +218,7 @@ class Planner:
         items = await items_of_keys(self.dynamo, keys.values())
         for index, key in keys.items():
             draft, item = append.drafts[index], items.get(sequence_of(key))
-            original = entry_in(item) if item is not None else None
+            original = whole_entry(item) if item is not None else None
             if original is None:  # its entry has been trimmed: the key still knows where it was
                 original = original_in(key, draft, state.epoch)
             append.outcomes[index] = answer_again(draft, original)

@@ -22,8 +22,8 @@ from parley.store.dynamodb.entries import (
     joined_mentions,
     packed_files,
     put_entry,
+    row_in,
     sequence_of,
-    stored_in,
 )
 from parley.store.dynamodb.schema import MESSAGES
 from parley.store.paging import Row
@@ -330,5 +330,4 @@ async def read_rows(dynamo: Dynamo, chat_id: str, after: int, until: int, *, for
         bundle = await bundle_across(dynamo, chat_id, first)
         items = items if bundle is None else [bundle, *items]
     plain = [one for one in all_unbundled(items) if after < sequence_of(one) <= until]
-    stored = [stored_in(one) for one in sorted(plain, key=sequence_of, reverse=not forward)]
-    return [(at.sequence, at.wire) for at in stored]
+    return [row_in(one) for one in sorted(plain, key=sequence_of, reverse=not forward)]

@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from parley.clock import MS_PER_DAY, from_iso
 from parley.dynamodb import Item, Put
+from parley.errors import StoreDamaged
 from parley.model import AttachedFile, Draft, StoredEntry
 from parley.store.dynamodb.schema import KEYS, MESSAGES, SEPARATOR
 from parley.store.entries import encode_json, entry_of
@@ -21,6 +22,9 @@ from parley.wire.frames import Entry
 from parley.wire.limits import IDEMPOTENCY_DAYS
 
 VOID = "void"
+UNREADABLE = (KeyError, TypeError, AttributeError, msgspec.MsgspecError)
+"""What a damaged item raises: attributes are missing, or of another type."""
+NO_ENTRY = b""
 LIFE_FIELDS = ("reply_to", "target_id", "reaction", "on", "edited_at", "edit_sequence")
 """Fields of an entry that most do not have; an item has them by the same names."""
 KEY_DAYS = IDEMPOTENCY_DAYS
@@ -124,6 +128,24 @@ def entry_in(item: Item) -> Entry | None:
         attachments=_files(fields["attachments"]) if "attachments" in fields else UNSET,
         **{name: fields[name] for name in LIFE_FIELDS if name in fields},
     )
+
+
+def whole_entry(item: Item) -> Entry | None:
+    """As `entry_in`. StoreDamaged if the item is not the one that was written."""
+    try:
+        return entry_in(item)
+    except UNREADABLE as error:
+        problem = f"position {sequence_of(item)} does not decode ({type(error).__name__})"
+        raise StoreDamaged(cast(str, item["chat_id"]), problem) from error
+
+
+def row_in(item: Item) -> tuple[int, bytes | None]:
+    """A row of a page of the log; one that does not decode has a wire that does not, either."""
+    try:
+        entry = entry_in(item)
+    except UNREADABLE:
+        return sequence_of(item), NO_ENTRY
+    return sequence_of(item), None if entry is None else encode_entry(entry)
 
 
 def stored_in(item: Item) -> StoredEntry:

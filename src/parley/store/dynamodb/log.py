@@ -6,21 +6,22 @@ import asyncio
 from collections.abc import Sequence
 
 from parley.dynamodb import Item, is_valid_key, map_concurrently, number
-from parley.errors import EntriesTrimmed, StoreUnavailable
+from parley.errors import EntriesTrimmed, StoreDamaged, StoreUnavailable
 from parley.model import AppendResult, Draft, Head, Page, Persisted
 from parley.store.chat_append import CHATS_AT_ONCE_MAX, append_by_chat
+from parley.store.damage import note_damage
 from parley.store.dynamodb.append import DynamoAppend, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
 from parley.store.dynamodb.bundles import item_at, items_of_keys, read_rows
 from parley.store.dynamodb.chat_state import DynamoChatStates, is_whole
-from parley.store.dynamodb.entries import entry_in, sequence_of
+from parley.store.dynamodb.entries import sequence_of, whole_entry
 from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, COUNTERS, IMPORTED_IDS
 from parley.store.dynamodb.two_phase import TwoPhaseAppends
 from parley.store.entries import place_in, tag_of
 from parley.store.log_telemetry import NOT_TRACED, count_appended, trace_heads
-from parley.store.paging import Row, contiguous, contiguous_down, fitting, page_of
+from parley.store.paging import Row, contiguous, contiguous_down, fitting, hole, page_of, readable
 from parley.telemetry import Metrics
 from parley.wire.codec import encode_entry
 
@@ -93,12 +94,24 @@ class DynamoLog:
             rows = await read_rows(self._dynamo, chat_id, after, until, forward=forward)
             rows = fitting(contiguous(rows, after) if forward else contiguous_down(rows, until + 1))
             if rows:
-                return rows
+                return self._readable(chat_id, rows)
             missing = after + 1 if forward else until
             if missing <= (await self._trimmed([chat_id])).get(chat_id, 0):
                 raise EntriesTrimmed((chat_id, missing))
             await asyncio.sleep(pause)
-        raise StoreUnavailable(f"{chat_id} has nothing at {after + 1 if forward else until}")
+        missing = after + 1 if forward else until
+        if await item_at(self._dynamo, chat_id, missing) is not None:
+            raise StoreUnavailable(f"{chat_id} had nothing at {missing}, and now has")
+        damage = hole(chat_id, missing)
+        note_damage(self._metrics, damage)
+        raise damage
+
+    def _readable(self, chat_id: str, rows: list[Row]) -> list[Row]:
+        try:
+            return readable(chat_id, rows)
+        except StoreDamaged as damage:
+            note_damage(self._metrics, damage)
+            raise
 
     async def _trimmed(self, chat_ids: Sequence[str]) -> dict[str, int]:
         keys: list[Item] = [{"chat_id": chat_id} for chat_id in chat_ids]
@@ -152,7 +165,7 @@ class DynamoLog:
         item = (await items_of_keys(self._dynamo, [key])).get(sequence_of(key))
         if item is None and sequence_of(key) <= (await self._trimmed([chat_id])).get(chat_id, 0):
             raise EntriesTrimmed((chat_id, sequence_of(key)))
-        entry = entry_in(item) if item is not None else None
+        entry = whole_entry(item) if item is not None else None
         return None if entry is None else encode_entry(entry)
 
     async def find_message(self, message_id: str, chat_ids: Sequence[str] | None) -> tuple[str, int] | None:

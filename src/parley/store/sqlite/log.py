@@ -27,7 +27,16 @@ from parley.store.log_telemetry import (
     trace_heads,
     trace_races,
 )
-from parley.store.paging import Row, contiguous, contiguous_down, fitting, hole, page_of, readable
+from parley.store.paging import (
+    Row,
+    contiguous,
+    contiguous_down,
+    fitting,
+    hole,
+    page_of,
+    readable,
+    stored_entry,
+)
 from parley.store.sqlite import two_phase
 from parley.store.sqlite.append import FIND_ARCHIVED_KEY, FIND_KEY, append_atomic
 from parley.store.sqlite.chat_state import SqliteChatState, SqliteChatStates
@@ -248,7 +257,10 @@ class SqliteLog:
             archived = self._reads.row(FIND_ARCHIVED_KEY, (state.chat_no, client_key))
             if archived is not None:
                 raise EntriesTrimmed((chat_id, archived[0]))
-        return row[0] if row else None
+        if not row:
+            return None
+        stored_entry(chat_id, row[0])
+        return bytes(row[0])
 
     async def find_message(self, message_id: str, chat_ids: Sequence[str] | None) -> tuple[str, int] | None:
         key = ids.message_key(message_id)
