@@ -44,7 +44,6 @@ from parley.errors import (
     Refused,
     StoreDamaged,
     StoreError,
-    refusal_of,
 )
 from parley.gateway.answers import ack_of, batch_of, work_in
 from parley.gateway.client_protocol import ClientProtocol, FrameReader
@@ -54,7 +53,7 @@ from parley.gateway.services import ConnectionServices
 from parley.gateway.subscribers import LiveChat
 from parley.gateway.turns import CONNECT_SECONDS, SLICE_SECONDS, LoopShare
 from parley.model import Draft, Outcome, Scope
-from parley.store.damage import note_damage
+from parley.store.damage import FAILURES, refusal_for
 from parley.wire import codes, frames, limits
 from parley.wire.codec import Codec, InvalidFrame
 from parley.wire.codes import Close
@@ -436,12 +435,9 @@ class Connection:
         try:
             async with asyncio.timeout(FLUSH_SECONDS_MAX):
                 await self._services.reader.flush(self.user_id)
-        except TimeoutError:
-            self._refuse(STORE_UNAVAILABLE, request.id)
-            return
-        except StoreError as error:  # of the position: what is sent did not reach the store
-            damaged = isinstance(error, StoreDamaged)
-            self._refuse(STORE_DAMAGED if damaged else STORE_UNAVAILABLE, request.id)
+        except (StoreError, TimeoutError) as error:  # what is sent did not reach the store
+            is_damaged = isinstance(error, StoreDamaged)
+            self._refuse(STORE_DAMAGED if is_damaged else STORE_UNAVAILABLE, request.id)
             return
         self._noted = False
         self._send_message(request)
@@ -497,9 +493,9 @@ class Connection:
             self._refuse(OUTCOME_UNKNOWN if is_unknown else STORE_UNAVAILABLE, request.id)
         except Refused as error:
             self._refuse(error.refusal, request.id)
-        except StoreError as error:
-            note_damage(self._services.metrics, error, by_write=type(request) in AMENDING)
-            self._refuse(refusal_of(error), request.id)
+        except FAILURES as error:
+            kind, metrics = type(request), self._services.metrics
+            self._refuse(refusal_for(error, metrics, kind.__name__, by_write=kind in AMENDING), request.id)
         except Exception:
             log.exception("request failed", connection=self.connection_id, request=type(request).__name__)
             self._refuse(INTERNAL, request.id)

@@ -11,7 +11,10 @@ from parley.bus.ports import TopicState
 from parley.clock import Clock
 from parley.core.jobs import Job, JobRecord
 from parley.ephemeral.ports import Ephemeral, Node
+from parley.errors import StoreError
+from parley.gateway.known_operators import STORE_SECONDS_MAX
 from parley.jobs.supervisor import Supervisor
+from parley.store.damage import note_damage
 from parley.store.ports import AccountAdmin
 from parley.store.rows import StoreCounts
 from parley.telemetry import Metrics
@@ -63,7 +66,7 @@ class OperatorView:
         self.node_id = node_id
         self.topics = topics
         self.connections = connections
-        self.store_available = store_available
+        self._store_available = store_available
         self.clock = clock
         self.rate = MessageRate(metrics)
         self._itself = Node(node_id, "", tuple(roles), version=__version__, since_ms=clock())
@@ -71,6 +74,7 @@ class OperatorView:
         self._ephemeral = ephemeral
         self._admin = admin
         self._metrics = metrics
+        self._counts = StoreCounts(0, 0)
 
     @property
     def job(self) -> Job:
@@ -93,7 +97,17 @@ class OperatorView:
         return [node for _, node in sorted(found.items())]
 
     async def counts(self) -> StoreCounts:
-        return await self._admin.counts()
+        """Those of the store; while it does not answer, the last that it gave this node."""
+        try:
+            async with asyncio.timeout(STORE_SECONDS_MAX):
+                self._counts = await self._admin.counts()
+        except (StoreError, TimeoutError) as error:
+            note_damage(self._metrics, error)
+        return self._counts
+
+    def store_available(self) -> bool:
+        """Whether it can be used, and writes have not met damage."""
+        return self._store_available() and not self._metrics.damage.stops_writes(self._metrics.now())
 
     @property
     def lag(self) -> int:

@@ -102,11 +102,13 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 class Route(Operation, frozen=True, kw_only=True):
     """An operation with its handler. `hashes`: it waits for its turn to hash a password. `scope`: what an API
-    token must have for it; None where no token is asked for."""
+    token must have for it; None where no token is asked for. `without_store`: operators whom the store has
+    lately confirmed are answered while it does not answer."""
 
     handler: Handler
     hashes: bool = False
     scope: Scope | None = None
+    without_store: bool = False
 
 
 class Routes:
@@ -131,6 +133,7 @@ class Routes:
         hashes: bool = False,
         cost: int = 1,
         scope: Scope | None = None,
+        without_store: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Declare the route of the handler below. One for a token names a scope; an operator's: `admin`."""
         if needs == "operator":
@@ -156,6 +159,7 @@ class Routes:
                 handler=handler,
                 hashes=hashes,
                 scope=scope,
+                without_store=without_store,
             )
             self.declared.append(declared)
             return handler

@@ -32,7 +32,6 @@ from parley.errors import (
     Refused,
     StoreError,
     StoreUnavailable,
-    refusal_of,
 )
 from parley.gateway import cors
 from parley.gateway.api import ROUTES
@@ -54,6 +53,7 @@ from parley.gateway.device_leases import RENEWED_SECONDS_MIN, DeviceLeases
 from parley.gateway.file_transfers import FileTransfers
 from parley.gateway.http_log import http_logger
 from parley.gateway.idle_timeouts import IdleTimeouts
+from parley.gateway.known_operators import STORE_SECONDS_MAX, KnownOperators
 from parley.gateway.listener import ClientListener
 from parley.gateway.routes import REQUEST_ID_LETTERS_MAX, Operation, Route
 from parley.gateway.services import ApiServices, ConnectionServices
@@ -62,7 +62,7 @@ from parley.gateway.socket_groups import SocketGroups
 from parley.gateway.system import WEBSOCKET, Serve, System, json_response
 from parley.gateway.turns import REQUEST_SECONDS, SLICE_SECONDS, LoopShare
 from parley.http_server import HttpRunner
-from parley.store.damage import note_damage
+from parley.store.damage import FAILURES, refusal_for
 from parley.telemetry import Metrics
 from parley.wire import bodies, codes, limits
 from parley.wire.codec import CODECS, JSON_PROTOCOL
@@ -121,6 +121,7 @@ class Gateway:
         self._draining = False
         self._system = System(api, metrics, self.connections, self._why_not_ready)
         self._idle = IdleTimeouts()
+        self._known_operators = KnownOperators(clock)
         self._writes: set[asyncio.Task[web.StreamResponse]] = set()
         self._runners: list[HttpRunner] = []
         self._addresses = SocketGroups()
@@ -277,9 +278,9 @@ class Gateway:
                 response = await handler(request)
         except Refused as error:
             response = self._refuse(error.refusal)
-        except StoreError as error:
-            note_damage(self._metrics, error, by_write=request.method != "GET")
-            response = self._refuse(refusal_of(error))
+        except FAILURES as error:
+            by_write = request.method != "GET"
+            response = self._refuse(refusal_for(error, self._metrics, _route_of(request), by_write=by_write))
         except TimeoutError:
             response = self._refuse(TOO_SLOW)
         except web.HTTPNotFound:
@@ -392,6 +393,23 @@ class Gateway:
             return await self._handle(route, call)
 
     async def _handle(self, route: Route, call: Call) -> web.StreamResponse:
+        if route.without_store:
+            await self._known_operators.check(call.request, lambda: self._admit_soon(route, call))
+        else:
+            await self._admit(route, call)
+        share = self._live.users.share_of(call.session.user_id) if call.session is not None else LoopShare()
+        await self._live.turns.enter(share, REQUEST_SECONDS)
+        status, body = await self._live.turns.metered(share, route.handler(call))
+        if share.spent > SLICE_SECONDS:
+            await self._live.turns.give_way(share)
+        return web.Response(status=status) if body is None else json_response(status, body)
+
+    async def _admit_soon(self, route: Route, call: Call) -> None:
+        async with asyncio.timeout(STORE_SECONDS_MAX):
+            await self._admit(route, call)
+
+    async def _admit(self, route: Route, call: Call) -> None:
+        """Who asks, whether they may, and what it costs them."""
         if route.needs != "nothing":
             try:
                 call.access = await authenticate(call.request, self._api)
@@ -404,12 +422,6 @@ class Gateway:
                 await check_operator(call.access, self._api)
             elif route.scope is not None:
                 check_scope(call.access, route.scope, call.request.match_info.get("chat_id"))
-        share = self._live.users.share_of(call.session.user_id) if call.session is not None else LoopShare()
-        await self._live.turns.enter(share, REQUEST_SECONDS)
-        status, body = await self._live.turns.metered(share, route.handler(call))
-        if share.spent > SLICE_SECONDS:
-            await self._live.turns.give_way(share)
-        return web.Response(status=status) if body is None else json_response(status, body)
 
     async def _websocket(self, request: web.Request) -> web.StreamResponse:
         if self._draining:

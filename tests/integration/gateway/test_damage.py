@@ -1,13 +1,18 @@
 """A damaged page is no outage: it is refused for good, told to the operator, and stops nobody else."""
 
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import apsw
 import pytest
 from structlog.testing import capture_logs
 
 from parley.cli.doctor import damage_in
+from parley.clock import wall_clock
 from parley.errors import StoreDamaged
+from parley.gateway.known_operators import CONFIRMED_MS_MAX
+from parley.store.folder import DATABASE_NAME
 from tests.harness.clients import Person
 from tests.harness.damage import overwrite, pages_of, root_of
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
@@ -87,6 +92,40 @@ async def test_damage_that_reads_met_is_told_and_the_server_stays_ready(place: P
         assert finding.state == "wrong"
         assert await hurt.is_ready() == (200, "ready")
         assert await hurt.send(hurt.chat) == await hurt.send(hurt.other) == (201, "")
+
+
+async def test_a_record_that_does_not_decode_is_damage(place: Place) -> None:
+    """Not a failure of the server that a retry may mend; the log names the route, not the record."""
+    async with place.serving() as served:
+        root = await served.operator()
+        made = await served.as_(root).post("/v1/admin/invites", {"uses": 1, "note": "for Ben"})
+        assert made.status == 201
+        with contextlib.closing(apsw.Connection(str(place.folder / DATABASE_NAME))) as connection:
+            connection.execute("UPDATE books SET record = substr(record, 1, 9)")
+        with capture_logs() as lines:
+            assert_refused(await served.as_(root).get("/v1/admin/invites"), 500, "store_damaged")
+        (told,) = [line for line in lines if line["event"] == "the store is damaged"]
+        assert told["place"] == "a record that /v1/admin/invites reads"
+        assert "Ben" not in repr(lines)
+
+
+async def test_the_overview_answers_while_the_store_does_not(place: Place) -> None:
+    """To an operator whom the store has confirmed not long ago, with the last numbers; to nobody else."""
+    past_ms = [0]
+    async with place.serving(clock=lambda: wall_clock() + past_ms[0]) as served:
+        root, late = await served.operator("root"), await served.operator("late")
+        (ann,) = await served.people("ann")
+        path = "/v1/admin/overview"
+        assert (await served.as_(root).get(path)).body["store_available"] is True
+        assert (await served.as_(ann).get(path)).status == 403
+        overwrite(place.folder, root_of(place.folder, "entries"))
+        served.sqlite.writer._give_up(apsw.CorruptError("on purpose"))
+        answer = await served.as_(root).get(path)
+        assert (answer.status, answer.body["store_available"], answer.body["people"]) == (200, False, 3)
+        for person in (late, ann):
+            assert_refused(await served.as_(person).get(path), 500, "store_damaged")
+        past_ms[0] = CONFIRMED_MS_MAX
+        assert_refused(await served.as_(root).get(path), 500, "store_damaged")
 
 
 async def test_while_writes_meet_damage_the_server_is_not_ready(place: Place) -> None:

@@ -21,10 +21,13 @@ routes = Routes("Operators")
     {200: bodies.ServerOverview},
     refusals=(FORBIDDEN,),
     needs="operator",
+    without_store=True,
 )
 async def show_overview(call: Call) -> Answer:
     """Connections, messages per second, lag and availability are those of the node that answers. People and
-    chats are those of the store; on DynamoDB they may be some hours old.
+    chats are those of the store; on DynamoDB they may be some hours old. It also answers while the store does
+    not, to a token that the store has confirmed within the last 15 minutes: people and chats are the last
+    known ones then. `store_available` is also false while writes meet damage.
     """
     view = call.services.operator_view
     jobs, nodes, counts = await view.jobs(), await view.nodes(), await view.counts()
