@@ -287,7 +287,7 @@ class Metrics:
         self.attachments = self._counter(
             "parley_attachments",
             "Files, by what became of them: announced, completed, mismatched, attached, removed, discarded,"
-            " swept",
+            " swept; and images without_preview",
             "event",
         )
         self.attachment_bytes = self._counter(

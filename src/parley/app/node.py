@@ -611,6 +611,8 @@ class App:
         if self.cluster is not None:
             await _within(WITHDRAW_SECONDS_MAX, self.cluster.withdraw())
         await self.gateway.stop_accepting()
+        if self.files is not None:
+            self.files.close()
         await _within(FINISH_SECONDS_MAX, self._finish())
         await self.gateway.close()
         await self.supervisor.stop()

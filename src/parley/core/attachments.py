@@ -18,6 +18,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
+from parley.core.images import IMAGE_TYPES
 from parley.core.shown_text import shown_text
 from parley.errors import BAD_REQUEST, TOO_LARGE, UNSUPPORTED_MEDIA, Refusal
 from parley.model import AttachedFile
@@ -41,8 +42,6 @@ PART_DIGITS = 6
 SHA256 = re.compile(rf"[0-9a-f]{{{SHA256_DIGITS}}}")
 MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*")
 OCTETS = "application/octet-stream"
-IMAGE_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
-"""The images that get a preview, by the names that Pillow has for them."""
 MAGIC: dict[str, tuple[tuple[int, bytes], ...]] = {
     "audio/mpeg": ((0, b"ID3"), (0, b"\xff\xfb"), (0, b"\xff\xf3"), (0, b"\xff\xf2")),
     "audio/ogg": ((0, b"OggS"),),

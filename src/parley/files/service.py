@@ -16,6 +16,10 @@ class FileService(Struct, frozen=True, eq=False):
     downloads: Downloads
     removal: FileRemoval
 
+    def close(self) -> None:
+        """Nothing of it keeps a server that shuts down."""
+        self.uploads.close()
+
     async def discard(self, user_id: str, file: Attachment) -> None:
         """Remove a file of one's own that no message refers to."""
         if file.user_id != user_id:

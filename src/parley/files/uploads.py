@@ -23,6 +23,7 @@ from parley.core.attachments import (
     is_whole_range,
     seen_type,
 )
+from parley.core.images import IMAGE_BYTES_MAX, ImageFacts
 from parley.errors import (
     BAD_REQUEST,
     BUSY,
@@ -34,7 +35,7 @@ from parley.errors import (
     WRONG_RANGE,
     Refused,
 )
-from parley.files.images import IMAGE_BYTES_MAX, ImageFacts, look_at
+from parley.files.decoder import ImageDecoder
 from parley.files.parts import FileParts
 from parley.files.removal import FileRemoval
 from parley.store.attachments import Attachments
@@ -102,7 +103,7 @@ class Uploads:
         self.under_way: defaultdict[str, int] = defaultdict(int)
         """How many uploads of each person are being received."""
         self._hashes: OrderedDict[str, tuple[int, _Hash]] = OrderedDict()
-        self._decoding = asyncio.Lock()
+        self.decoder = ImageDecoder()
 
     async def announce(
         self, user_id: str, chat_id: str, name: str, size: int, content_type: str, sha256: str
@@ -247,10 +248,17 @@ class Uploads:
         """The first bytes of a file and, if it says that it is an image, what it shows."""
         if not attachment.content_type.startswith("image/"):
             return await self._read(attachment, HEAD_BYTES), None
-        async with self._decoding:
+        async with self.decoder.turn(attachment.user_id):
             is_whole = attachment.size <= IMAGE_BYTES_MAX
             data = await self._read(attachment, attachment.size if is_whole else ATTACHMENT_PART_BYTES)
-            return data[:HEAD_BYTES], await asyncio.to_thread(look_at, data, is_whole=is_whole)
+            facts = await self.decoder.look(data, is_whole=is_whole)
+        if facts is not None and not facts.preview:
+            self._metrics.attachments.labels("without_preview").inc()
+        return data[:HEAD_BYTES], facts
+
+    def close(self) -> None:
+        """Images that are looked at are left; the last range of their uploads is refused as temporary."""
+        self.decoder.close()
 
     async def _read(self, attachment: Attachment, size: int) -> bytes:
         data = bytearray()

@@ -9,7 +9,8 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
-from parley.files.images import PREVIEW_PREFIX, ImageFacts, look_at
+from parley.core.images import PREVIEW_PREFIX, ImageFacts
+from parley.files.images import look_at
 from parley.wire.limits import PREVIEW_LETTERS_MAX
 from tests.integration.gateway.uploading import image_bytes
 
