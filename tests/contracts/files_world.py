@@ -11,6 +11,7 @@ from parley.errors import Refused
 from parley.files.downloads import Downloads
 from parley.files.parts import FileParts
 from parley.files.removal import FileRemoval
+from parley.files.rights import UploadRights
 from parley.files.signing import AddressSigner
 from parley.files.uploads import Uploads
 from parley.model import Appended, Draft, Outcome
@@ -24,6 +25,13 @@ from tests.contracts.engines import OpenStore
 from tests.contracts.life_world import StraightSender
 
 HOUR_MS = 3_600_000
+
+
+class AnySession:
+    """Every session is good."""
+
+    async def is_valid(self, user_id: str, session_id: str) -> bool:
+        return True
 
 
 class FilesWorld:
@@ -46,12 +54,14 @@ class FilesWorld:
         self.removal = FileRemoval(
             engine.attachments, self.parts, self.log, store.clock, metrics, unused_ms=HOUR_MS, reach=reach
         )
+        rights = UploadRights(engine.accounts, store.directory, AnySession())
         self.uploads = Uploads(
             engine.attachments,
             self.parts,
             self.removal,
             store.directory,
             AttachmentRules(bytes_max=10**9, types_allowed=("*/*",), types_denied=()),
+            rights,
             store.clock,
             store.ids,
             metrics,
@@ -65,6 +75,7 @@ class FilesWorld:
             self.removal,
             store.directory,
             AddressSigner(engine.push, "secret"),
+            rights,
             store.clock,
             metrics,
             address_ms=HOUR_MS,

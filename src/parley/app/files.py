@@ -14,6 +14,7 @@ from parley.errors import ConfigError
 from parley.files.downloads import Downloads
 from parley.files.parts import FileParts
 from parley.files.removal import FileRemoval
+from parley.files.rights import SessionCheck, UploadRights
 from parley.files.service import FileService
 from parley.files.signing import AddressSigner
 from parley.files.uploads import Uploads
@@ -101,13 +102,14 @@ def make_files(
     make_ids: Ids,
     metrics: Metrics,
     environment: Mapping[str, str],
+    sessions: SessionCheck,
 ) -> FileService | None:
     """None if this server takes no files."""
     parts = file_parts(config, environment)
     removal = make_removal(engine, config, clock, metrics, environment)
     if parts is None or removal is None:
         return None
-    files = config.attachments
+    files, rights = config.attachments, UploadRights(engine.accounts, engine.directory, sessions)
     uploads = Uploads(
         engine.attachments,
         parts,
@@ -118,6 +120,7 @@ def make_files(
             types_allowed=tuple(files.types_allowed),
             types_denied=tuple(files.types_denied),
         ),
+        rights,
         clock,
         make_ids,
         metrics,
@@ -131,6 +134,7 @@ def make_files(
         removal,
         engine.directory,
         AddressSigner(engine.push, secrets.token_hex(KEY_BYTES)),
+        rights,
         clock,
         metrics,
         address_ms=files.url_seconds * MS_PER_SECOND,

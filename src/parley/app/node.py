@@ -168,7 +168,7 @@ class App:
         self.search = Search(config, store, metrics, self.node_id, self.cluster, feed, environment)
         self.memory = NodeMemory(store, self.hub, self.search.indexer)
         self.forgets = self._make_forgets()
-        self.files = make_files(store, config, clock, make_ids, metrics, environment)
+        self.files = make_files(store, config, clock, make_ids, metrics, environment, self.identities.sign_in)
         self.life = self._make_life()
         self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
         self.deletions = self._make_deletions()

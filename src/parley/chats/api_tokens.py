@@ -113,14 +113,28 @@ class ApiTokenService:
         now_ms = self._clock()
         if kept is None or kept.token_hash != hash_token(token):
             raise Refused(UNAUTHENTICATED)
+        await self._check_usable(kept, now_ms)
+        if now_ms - kept.last_used_at_ms >= USED_EVERY_MS:
+            await self._note_used(kept.token_id, now_ms)
+        return _access(kept)
+
+    async def _check_usable(self, kept: ApiToken, now_ms: int) -> None:
         if kept.expires_at_ms and kept.expires_at_ms <= now_ms:
             raise Refused(UNAUTHENTICATED)
         user = await self._accounts.user(kept.user_id)
         if user is None or user.state is not AccountState.ACTIVE:
             raise Refused(ACCOUNT_DISABLED)
-        if now_ms - kept.last_used_at_ms >= USED_EVERY_MS:
-            await self._note_used(kept.token_id, now_ms)
-        return _access(kept)
+
+    async def is_usable(self, token_id: str) -> bool:
+        """Whether who has this token could use it now."""
+        kept = await self._tokens.get(token_id)
+        if kept is None:
+            return False
+        try:
+            await self._check_usable(kept, self._clock())
+        except Refused:
+            return False
+        return True
 
     async def _note_used(self, token_id: str, now_ms: int) -> None:
         try:

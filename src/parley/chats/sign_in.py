@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from parley import ids
 from parley.chats.access import Access
 from parley.chats.accounts import AccountManager, is_prolonged
 from parley.chats.api_tokens import API_TOKEN_PREFIX, ApiTokenService
@@ -42,3 +43,13 @@ class SignIn:
     async def has_device(self, user_id: str, device_id: str) -> bool:
         """Whether the person is logged in on a device with this id."""
         return any(one.device_id == device_id for one in await self._accounts.sessions(user_id))
+
+    async def is_valid(self, user_id: str, session_id: str) -> bool:
+        """Whether a token with this session could be used now. The time of a token of another issuer is not
+        known here.
+        """
+        if session_id.startswith(ids.TOKEN):
+            return await self._api_tokens.is_usable(session_id)
+        if session_id.startswith(ids.SESSION):
+            return any(one.session_id == session_id for one in await self._accounts.sessions(user_id))
+        return True

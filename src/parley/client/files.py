@@ -16,7 +16,7 @@ from msgspec import UNSET
 from parley.client.api import Api, chat_path
 from parley.client.errors import CannotConnect, RequestRefused
 from parley.core.backoff import backoff
-from parley.errors import CHECKSUM_MISMATCH, NOT_UPLOADED
+from parley.errors import CHECKSUM_MISMATCH, NOT_FOUND, NOT_UPLOADED
 from parley.model import AttachedFile
 from parley.wire.attachment_bodies import AttachmentInfo, AttachmentProgress, AttachmentUpload
 from parley.wire.limits import MIB
@@ -89,13 +89,18 @@ class Files:
                 told = await self._send_range(path, size, upload, received)
             except (CannotConnect, RequestRefused) as error:
                 tries += 1
-                if tries > TRIES_MAX or not _may_retry(error):
+                if tries > TRIES_MAX or not (_may_retry(error) or _is_over(error)):
                     raise
                 await _wait(tries)
                 with contextlib.suppress(CannotConnect):
-                    told = await self._api.call("GET", _relative(upload.upload_url), AttachmentProgress)
-                    tries = 0 if told.received > received else tries
-                    received = told.received
+                    info = await self.info(upload.attachment_id)
+                    if info.attachment is not UNSET:
+                        progress(size, size)
+                        return info.attachment
+                    if info.upload is UNSET:
+                        raise
+                    upload, tries = info.upload, 0 if info.upload.received > received else tries
+                    received = upload.received
                 continue
             tries, received = 0, told.received
             if told.attachment is not UNSET:
@@ -185,13 +190,13 @@ async def _chunks(file: BinaryIO, start: int, end: int) -> AsyncIterator[bytes]:
         start += len(data)
 
 
-def _relative(url: str) -> str:
-    """An address of the server, as `Api.call` takes it."""
-    return url.removeprefix("/v1/")
-
-
 def _may_retry(error: CannotConnect | RequestRefused) -> bool:
     return isinstance(error, CannotConnect) or error.temporary or error.code == "wrong_range"
+
+
+def _is_over(error: CannotConnect | RequestRefused) -> bool:
+    """An address ends with the token that asked for it: with the present one there may be another."""
+    return isinstance(error, RequestRefused) and error.code == NOT_FOUND.code
 
 
 def _size_and_digest(path: Path) -> tuple[int, str]:

@@ -11,13 +11,13 @@ from parley.core.attachments import Attachment, AttachmentState
 from parley.errors import NO_SUCH_ATTACHMENT, NOT_A_MEMBER, NOT_FOUND, NOT_UPLOADED, Refused
 from parley.files.parts import FileParts
 from parley.files.removal import FileRemoval
+from parley.files.rights import WRONG_ADDRESS, UploadRights
 from parley.files.signing import AddressSigner, Grant, Right
 from parley.objects.ports import ObjectMissing
 from parley.store.attachments import Attachments
 from parley.store.ports import Directory
 from parley.telemetry import Metrics
 
-WRONG_ADDRESS = NOT_FOUND.because("this address was never valid, or its time is over; ask for a new one")
 NO_BYTES = NOT_FOUND.because("the bytes of this file are lost; its message is not")
 
 log = structlog.get_logger("parley.files")
@@ -33,6 +33,7 @@ class Downloads:
         removal: FileRemoval,
         directory: Directory,
         signer: AddressSigner,
+        rights: UploadRights,
         clock: Clock,
         metrics: Metrics,
         *,
@@ -43,6 +44,7 @@ class Downloads:
         self._removal = removal
         self._directory = directory
         self._signer = signer
+        self._rights = rights
         self._clock = clock
         self._metrics = metrics
         self._address_ms = address_ms
@@ -63,21 +65,39 @@ class Downloads:
         """One that is being removed is there for as long as its message has it."""
         return file.state is not AttachmentState.REMOVING or await self._removal.is_referred_to(file)
 
-    async def token(self, file: Attachment, right: Right) -> tuple[str, int]:
-        """A token for an address, and until when it is valid."""
-        until_ms = file.upload_until_ms if right is Right.UPLOAD else self._clock() + self._address_ms
-        grant = Grant(right, file.chat_id, file.attachment_id, file.size, file.content_type, until_ms)
+    async def read_token(self, file: Attachment) -> tuple[str, int]:
+        """A token for an address to read from, and until when it is valid."""
+        return await self._token(file, Right.DOWNLOAD, self._clock() + self._address_ms)
+
+    async def upload_token(
+        self, file: Attachment, session_id: str, ends_at_ms: int | None
+    ) -> tuple[str, int]:
+        """A token for an address to send the bytes to, and until when it is valid.
+
+        It ends with the session that asks for it, and at `ends_at_ms` if that has a fixed end.
+        """
+        until_ms = file.upload_until_ms if ends_at_ms is None else min(file.upload_until_ms, ends_at_ms)
+        return await self._token(file, Right.UPLOAD, until_ms, session_id)
+
+    async def _token(
+        self, file: Attachment, right: Right, until_ms: int, session_id: str = ""
+    ) -> tuple[str, int]:
+        grant = Grant(
+            right, file.chat_id, file.attachment_id, file.size, file.content_type, until_ms, session_id
+        )
         return await self._signer.token(grant), until_ms
 
-    async def granted(self, token: str, right: Right) -> Attachment:
-        """The file that an address is for. Refused if it is not valid now."""
+    async def granted(self, token: str, right: Right) -> tuple[Attachment, Grant]:
+        """The file that an address is for, and what it allows. Refused if it is not valid now."""
         grant = await self._signer.grant(token, right, self._clock())
         file = await self._files.get(grant.chat_id, grant.attachment_id) if grant is not None else None
         if grant is None or file is None or not grant.is_for(file) or not await self._is_there(file):
             raise Refused(WRONG_ADDRESS)
+        if right is Right.UPLOAD:
+            await self._rights.check(file, grant.session_id)
         if right is Right.DOWNLOAD and file.state is AttachmentState.UPLOADING:
             raise Refused(NOT_UPLOADED)
-        return file
+        return file, grant
 
     async def read(self, file: Attachment, start: int, end: int) -> AsyncIterator[bytes]:
         """The bytes from `start` to before `end`. Refused if they are not there, as after a restore."""

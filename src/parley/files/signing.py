@@ -25,7 +25,9 @@ class Right(StrEnum):
 
 
 class Grant(Struct, frozen=True, array_like=True):
-    """What an address allows. The size and the type are those that were announced."""
+    """What an address allows. The size and the type are those that were announced. `session_id`: of the token
+    that asked for it; empty in addresses to read from.
+    """
 
     right: Right
     chat_id: str
@@ -33,6 +35,7 @@ class Grant(Struct, frozen=True, array_like=True):
     size: int
     content_type: str
     until_ms: int
+    session_id: str = ""
 
     def is_for(self, attachment: Attachment) -> bool:
         """Whether the file is still the one that was signed."""

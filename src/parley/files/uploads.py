@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -24,9 +24,9 @@ from parley.core.attachments import (
     seen_type,
 )
 from parley.core.images import IMAGE_BYTES_MAX, ImageFacts
+from parley.core.upload_slots import part_seconds_max
 from parley.errors import (
     BAD_REQUEST,
-    BUSY,
     CHECKSUM_MISMATCH,
     NO_SUCH_ATTACHMENT,
     NOT_A_MEMBER,
@@ -38,6 +38,8 @@ from parley.errors import (
 from parley.files.decoder import ImageDecoder
 from parley.files.parts import FileParts
 from parley.files.removal import FileRemoval
+from parley.files.rights import UploadRights
+from parley.files.slots import UploadSlot, UploadSlots
 from parley.store.attachments import Attachments
 from parley.store.ports import Directory
 from parley.telemetry import Metrics
@@ -46,18 +48,13 @@ from parley.wire.limits import ATTACHMENT_PART_BYTES
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-UPLOADS_AT_ONCE_MAX = 16
-"""On one node: each may have a part in memory."""
-UPLOADS_PER_PERSON_MAX = 4
 HASHES_KEPT_MAX = 256
 """Uploads whose hash so far is remembered; the others are read again when they are complete."""
-PART_SECONDS_MAX = 120.0
-"""A client that is slower than a part in this time must ask again: it would hold its memory for too long."""
+WRITE_SECONDS_MAX = 120.0
+"""So long may an object store take for a part."""
 NOT_WHOLE = WRONG_RANGE.because(
     f"a range starts at a multiple of {ATTACHMENT_PART_BYTES} and ends at one, or with the file"
 )
-CROWDED = BUSY.because("too many uploads are under way; try again")
-TOO_SLOW = BAD_REQUEST.because(f"a part must come within {PART_SECONDS_MAX:g} seconds; go on from `received`")
 CUT_SHORT = BAD_REQUEST.because("the body ended before its range did; go on from `received`")
 TOO_LONG = BAD_REQUEST.because("the body is longer than its range")
 
@@ -81,6 +78,7 @@ class Uploads:
         removal: FileRemoval,
         directory: Directory,
         rules: AttachmentRules,
+        rights: UploadRights,
         clock: Clock,
         make_ids: ids.Ids,
         metrics: Metrics,
@@ -94,14 +92,14 @@ class Uploads:
         self._removal = removal
         self._directory = directory
         self._rules = rules
+        self._rights = rights
         self._clock = clock
         self._ids = make_ids
         self._metrics = metrics
         self._quota_bytes = quota_bytes
         self._upload_ms = upload_ms
         self._reach = reach
-        self.under_way: defaultdict[str, int] = defaultdict(int)
-        """How many uploads of each person are being received."""
+        self.slots = UploadSlots()
         self._hashes: OrderedDict[str, tuple[int, _Hash]] = OrderedDict()
         self.decoder = ImageDecoder()
 
@@ -129,13 +127,27 @@ class Uploads:
             since_ms=now_ms,
             upload_until_ms=now_ms + self._upload_ms,
         )
-        if self._quota_bytes:
-            used = await self._files.charged_bytes(user_id)
-            if used + attachment.charge > self._quota_bytes:
-                raise Refused(QUOTA_EXCEEDED.because(f"your files take {used} of {self._quota_bytes} bytes"))
+        await self._check_room(user_id, attachment.charge)
         await self._files.add(attachment)
+        try:
+            await self._check_room(user_id, 0)
+        except Refused:
+            await self._files.remove(attachment)
+            raise
         self._metrics.attachments.labels("announced").inc()
         return attachment
+
+    async def _check_room(self, user_id: str, more: int) -> None:
+        """Refused if a person's files, and so much more, are beyond their room.
+
+        Asked before a file is announced and again after: of several at once, on several nodes, the last sees
+        all the others. They may be refused together, and never take too much together.
+        """
+        if not self._quota_bytes:
+            return
+        used = await self._files.charged_bytes(user_id)
+        if used + more > self._quota_bytes:
+            raise Refused(QUOTA_EXCEEDED.because(f"your files take {used} of {self._quota_bytes} bytes"))
 
     async def progress(self, attachment: Attachment) -> UploadProgress:
         if attachment.state is not AttachmentState.UPLOADING:
@@ -146,11 +158,18 @@ class Uploads:
     # Ranges
 
     async def receive(
-        self, attachment: Attachment, start: int, end: int, chunks: AsyncIterator[bytes]
+        self,
+        attachment: Attachment,
+        start: int,
+        end: int,
+        chunks: AsyncIterator[bytes],
+        *,
+        session_id: str = "",
     ) -> UploadProgress:
         """Store the bytes from `start` to before `end`, part by part, and finish with the last one.
 
-        What came before a failure stays, in whole parts.
+        What came before a failure stays, in whole parts. `session_id`: who asked for the address; each part
+        is stored only while they may upload. Refused as temporary if the bytes come too slowly.
         """
         if attachment.state is not AttachmentState.UPLOADING:
             return UploadProgress(attachment, attachment.size)
@@ -159,35 +178,13 @@ class Uploads:
         received = (await self.progress(attachment)).received
         if start != received:
             raise Refused(WRONG_RANGE.because(f"the next byte is {received}"))
-        with _Slot(self.under_way, attachment.user_id):
-            await self._store(attachment, start, end, chunks)
-        if end == attachment.size:
-            return await self.finish(attachment)
+        async with self.slots.taken(attachment.user_id) as slot:
+            async for number, part in _parts_of(attachment, start, end, chunks, slot):
+                await self._rights.check(attachment, session_id)
+                await self._write(attachment, number, part)
+            if end == attachment.size:
+                return await self._finish(attachment)
         return UploadProgress(attachment, end)
-
-    async def _store(
-        self, attachment: Attachment, start: int, end: int, chunks: AsyncIterator[bytes]
-    ) -> None:
-        part, number, left = bytearray(), start // ATTACHMENT_PART_BYTES, end - start
-        patience = asyncio.timeout(PART_SECONDS_MAX)
-        loop = asyncio.get_running_loop()
-        try:
-            async with patience:
-                async for chunk in chunks:
-                    left -= len(chunk)
-                    if left < 0:
-                        raise Refused(TOO_LONG)
-                    part += chunk
-                    while part and len(part) >= attachment.part_bytes(number):
-                        size = attachment.part_bytes(number)
-                        await self._write(attachment, number, bytes(part[:size]))
-                        del part[:size]
-                        number += 1
-                        patience.reschedule(loop.time() + PART_SECONDS_MAX)
-        except TimeoutError as error:
-            raise Refused(TOO_SLOW) from error
-        if left:
-            raise Refused(CUT_SHORT)
 
     async def _write(self, attachment: Attachment, number: int, data: bytes) -> None:
         """A part after the end of the upload would never be swept."""
@@ -216,6 +213,10 @@ class Uploads:
 
     async def finish(self, attachment: Attachment) -> UploadProgress:
         """Verify what was uploaded, look at images, and make it complete. May be repeated."""
+        async with self.slots.taken(attachment.user_id):
+            return await self._finish(attachment)
+
+    async def _finish(self, attachment: Attachment) -> UploadProgress:
         if (await self._parts.stored_parts(attachment)) < attachment.part_count:
             raise Refused(NOT_UPLOADED)
         known, digest = self._hashes.pop(attachment.attachment_id, (0, None))
@@ -267,20 +268,26 @@ class Uploads:
         return bytes(data)
 
 
-class _Slot:
-    """One of the uploads that a node receives at once; Refused if there are too many."""
-
-    def __init__(self, under_way: defaultdict[str, int], user_id: str) -> None:
-        self._under_way = under_way
-        self._user_id = user_id
-
-    def __enter__(self) -> None:
-        crowd, own = sum(self._under_way.values()), self._under_way[self._user_id]
-        if crowd >= UPLOADS_AT_ONCE_MAX or own >= UPLOADS_PER_PERSON_MAX:
-            raise Refused(CROWDED)
-        self._under_way[self._user_id] += 1
-
-    def __exit__(self, *_: object) -> None:
-        self._under_way[self._user_id] -= 1
-        if not self._under_way[self._user_id]:
-            del self._under_way[self._user_id]
+async def _parts_of(
+    attachment: Attachment, start: int, end: int, chunks: AsyncIterator[bytes], slot: UploadSlot
+) -> AsyncIterator[tuple[int, bytes]]:
+    """The parts of a range with their numbers, as they become whole. Each in its time, or the slot ends."""
+    loop = asyncio.get_running_loop()
+    part, number, left = bytearray(), start // ATTACHMENT_PART_BYTES, end - start
+    began = loop.time()
+    slot.allow_until(began + part_seconds_max(0))
+    async for chunk in chunks:
+        left -= len(chunk)
+        if left < 0:
+            raise Refused(TOO_LONG)
+        part += chunk
+        while part and len(part) >= attachment.part_bytes(number):
+            size = attachment.part_bytes(number)
+            slot.allow_until(loop.time() + WRITE_SECONDS_MAX)
+            yield number, bytes(part[:size])
+            del part[:size]
+            number, began = number + 1, loop.time()
+        slot.allow_until(began + part_seconds_max(len(part)))
+    if left:
+        raise Refused(CUT_SHORT)
+    slot.allow_until(None)

@@ -20,6 +20,7 @@ from parley.errors import (
     CHECKSUM_MISMATCH,
     NOT_FOUND,
     NOT_UPLOADED,
+    REQUEST_TIMEOUT,
     TOO_LARGE,
     WRONG_RANGE,
     Refusal,
@@ -66,7 +67,7 @@ UPLOAD = Operation(
     answers={200: AttachmentProgress, 201: AttachmentProgress},
     path_parameters=(TOKEN,),
     headers=(Parameter("Content-Range", str, "`bytes FIRST-LAST/SIZE`"),),
-    refusals=(NOT_FOUND, WRONG_RANGE, NOT_UPLOADED, CHECKSUM_MISMATCH, TOO_LARGE, BUSY),
+    refusals=(NOT_FOUND, WRONG_RANGE, NOT_UPLOADED, CHECKSUM_MISMATCH, TOO_LARGE, BUSY, REQUEST_TIMEOUT),
     needs="nothing",
     cost=1,
 )
@@ -120,13 +121,14 @@ class FileTransfers:
     async def upload(self, request: web.Request) -> web.StreamResponse:
         self._charge(request, UPLOAD)
         files = files_of(self._services)
-        file = await files.downloads.granted(request.match_info["token"], Right.UPLOAD)
+        file, grant = await files.downloads.granted(request.match_info["token"], Right.UPLOAD)
         _check_type(request, file)
         wanted = wanted_range(request.headers.get("Content-Range"), request.content_length, file.size)
         if wanted is None:
             progress = await self._finish(file)
         else:
-            progress = await files.uploads.receive(file, *wanted, request.content.iter_any())
+            chunks = request.content.iter_any()
+            progress = await files.uploads.receive(file, *wanted, chunks, session_id=grant.session_id)
         return _answer(200 if progress.received < file.size else 201, progress)
 
     async def _finish(self, file: Attachment) -> UploadProgress:
@@ -138,13 +140,13 @@ class FileTransfers:
     async def progress(self, request: web.Request) -> web.StreamResponse:
         self._charge(request, PROGRESS)
         files = files_of(self._services)
-        file = await files.downloads.granted(request.match_info["token"], Right.UPLOAD)
+        file, _ = await files.downloads.granted(request.match_info["token"], Right.UPLOAD)
         return _answer(200, await files.uploads.progress(file))
 
     async def download(self, request: web.Request) -> web.StreamResponse:
         self._charge(request, DOWNLOAD)
         files = files_of(self._services)
-        file = await files.downloads.granted(request.match_info["token"], Right.DOWNLOAD)
+        file, _ = await files.downloads.granted(request.match_info["token"], Right.DOWNLOAD)
         part = asked_range(request.headers.get("Range"), request.headers.get("If-Range"), file)
         start, end = part or (0, file.size)
         response = web.StreamResponse(status=200 if part is None else 206, headers=headers_of(file))

@@ -66,6 +66,13 @@ ATTACHMENTS_MAX = 10
 ATTACHMENT_NAME_LETTERS_MAX = 255
 ATTACHMENT_PART_BYTES = 4 * MIB
 """A file is uploaded in parts of this size; a range of an upload ends with a part, or with the file."""
+UPLOADS_AT_ONCE_MAX = 16
+"""On one node: each may have a part in memory."""
+UPLOADS_PER_PERSON_MAX = 4
+UPLOAD_BYTES_PER_SECOND_MIN = 32 * KIB
+"""A slower upload ends: it would hold its place and its memory for too long. A part takes two minutes."""
+UPLOAD_GRACE_SECONDS = 10
+"""So much longer may a part take."""
 PREVIEW_LETTERS_MAX = 2_048
 """Of the preview of an image, as it stands in an entry."""
 REACTION_LETTERS_MAX = 16
@@ -100,6 +107,7 @@ IDEMPOTENCY_DAYS = 7
 assert TYPING_SHOWN_SECONDS > TYPING_EVERY_SECONDS, "a member who keeps typing is shown without a break"
 assert FRAME_BYTES_MAX > MESSAGE_BYTES_MAX
 assert 2 * UNASKED_CHATS_MAX <= USER_CHATS_MAX, "half of a person's chats are their own to choose"
+assert UPLOADS_PER_PERSON_MAX < UPLOADS_AT_ONCE_MAX, "nobody has every place"
 assert OUTBOX_BYTES_MAX > 2 * PAGE_BYTES_MAX
 assert USER_OUTBOX_BYTES_MAX > OUTBOX_BYTES_MAX
 assert UNREAD_LOOKED_AT_MAX > UNREAD_MAX

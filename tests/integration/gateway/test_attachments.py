@@ -30,7 +30,6 @@ from tests.integration.gateway.uploading import (
     some_bytes,
     stored_files,
 )
-from tests.waiting import eventually
 
 DATA = some_bytes(2 * PART + 500)
 COLD = {"PARLEY_ARCHIVE_TARGET": "cold", "PARLEY_ARCHIVE_AFTER_DAYS": "0"}
@@ -298,30 +297,19 @@ async def test_what_a_server_does_not_take(place: Place) -> None:
         assert (await announced(ann, 1)).status == 201
 
 
-async def test_uploads_at_once_are_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node holds so many parts in memory and no more; a client that is too slow makes room."""
-    monkeypatch.setattr(uploads, "UPLOADS_PER_PERSON_MAX", 1)
-    monkeypatch.setattr(uploads, "PART_SECONDS_MAX", 1.0)
-    async with place.serving() as served:
+async def test_announcements_at_once_take_no_more_than_there_is(place: Place) -> None:
+    """Each alone would fit into what is left of a person's room; what is refused takes nothing of it."""
+    async with place.serving({"PARLEY_ATTACHMENTS_BYTES_PER_USER": "200000"}) as served:
         ann, _, _ = await world(served)
-        url, other = [(await ann.announce(DATA)).body["upload_url"] for _ in range(2)]
-        may_end = asyncio.Event()
-
-        async def slowly() -> Any:
-            yield DATA[:10]
-            await may_end.wait()
-
-        async def is_begun() -> bool:
-            assert served.app.files is not None
-            return bool(served.app.files.uploads.under_way)
-
-        slow = asyncio.ensure_future(served.session.put(served.url + url, data=slowly()))
-        await eventually(is_begun)
-        assert_refused(await ann.put(other, DATA), 503, "busy")
-        response = await slow
-        assert (response.status, (await response.json())["code"]) == (400, "bad_request")
-        may_end.set()
-        assert (await ann.put(other, DATA)).status == 201
+        body = {"name": "a", "size": 150_000}
+        answers = await asyncio.gather(*(ann.http.post(ann.path, body) for _ in range(6)))
+        taken = [answer for answer in answers if answer.status == 201]
+        assert len(taken) <= 1
+        for answer in answers:
+            if answer.status != 201:
+                assert_refused(answer, 413, "quota_exceeded")
+        assert len(await served.app.store.attachments.unsettled()) == len(taken)
+        assert (await ann.http.post(ann.path, body)).status == (413 if taken else 201)
 
 
 # Images

@@ -15,7 +15,6 @@ from parley.errors import (
     Refused,
 )
 from parley.files.service import FileService
-from parley.files.signing import Right
 from parley.gateway.api.chats import CHAT
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Routes
@@ -58,11 +57,12 @@ async def announce_attachment(call: Call) -> Answer:
     file = await files.uploads.announce(
         call.user_id, call.path("chat_id"), wanted.name, wanted.size, wanted.content_type, wanted.sha256
     )
-    return 201, await _upload(files, file, 0)
+    return 201, await _upload(call, files, file, 0)
 
 
-async def _upload(files: FileService, file: Attachment, received: int) -> AttachmentUpload:
-    token, until_ms = await files.downloads.token(file, Right.UPLOAD)
+async def _upload(call: Call, files: FileService, file: Attachment, received: int) -> AttachmentUpload:
+    ends_at_ms = call.access.ends_at_ms if call.access is not None else None
+    token, until_ms = await files.downloads.upload_token(file, call.me.session_id, ends_at_ms)
     return AttachmentUpload(
         attachment_id=file.attachment_id,
         upload_url=f"{UPLOADS}/{token}",
@@ -82,17 +82,19 @@ async def _upload(files: FileService, file: Attachment, received: int) -> Attach
     scope=Scope.READ,
 )
 async def get_attachment(call: Call) -> Answer:
-    """For members, once a message refers to it; for its owner also before. `url` needs no token, and is valid
+    """For members, once a message refers to it; for its owner also before, and with a token that may send an
+    address to go on with the upload. `url` needs no token, and is valid
     until `expires_at`; it takes the header `Range`.
     """
     files = files_of(call.services)
     file = await files.downloads.find(call.user_id, call.path("chat_id"), call.path("attachment_id"))
     if file.state is AttachmentState.UPLOADING:
-        received = (await files.uploads.progress(file)).received
-        return 200, AttachmentInfo(
-            file.attachment_id, "uploading", upload=await _upload(files, file, received)
-        )
-    token, until_ms = await files.downloads.token(file, Right.DOWNLOAD)
+        info = AttachmentInfo(file.attachment_id, "uploading")
+        if call.access is not None and call.access.refusal(Scope.SEND, file.chat_id) is None:
+            received = (await files.uploads.progress(file)).received
+            info.upload = await _upload(call, files, file, received)
+        return 200, info
+    token, until_ms = await files.downloads.read_token(file)
     return 200, AttachmentInfo(
         file.attachment_id,
         "complete" if file.state is AttachmentState.COMPLETE else "attached",
