@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from parley import ids
 from parley.archive.eraser import Eraser
+from parley.chats.amended_log import AmendedLog
 from parley.chats.message_life import MessageLife
 from parley.chats.sender import Done, Sender
 from parley.clock import Clock
@@ -49,6 +50,7 @@ class LifeWorld:
         self.store = store
         self.amendments = engine.amendments
         self.log: Log = store.log if cold is None else cold.log
+        self.reader = AmendedLog(self.log, engine.amendments)
         archiver = None if cold is None else cold.archiver
         self.bodies = Eraser(engine.log, engine.cold_tier, archiver, engine.amendments)
         self.sender = StraightSender(self.log)
@@ -75,8 +77,12 @@ class LifeWorld:
         assert not isinstance(outcome, Refusal), outcome
         return outcome
 
-    async def entries(self, chat_id: str) -> list[Entry]:
+    async def shown(self, chat_id: str) -> list[Entry]:
         """The log of a chat as a reader gets it."""
+        return [decode_entry(wire) for _, wire in await synced(self.reader, chat_id) if wire is not None]
+
+    async def entries(self, chat_id: str) -> list[Entry]:
+        """The log of a chat as it is stored."""
         rows = await synced(self.log, chat_id)
         return [decode_entry(wire) for _, wire in rows if wire is not None]
 

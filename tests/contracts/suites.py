@@ -42,6 +42,7 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
     ),
     "test_accounts": (
         "test_a_username_is_taken_once",
+        "test_a_person_is_added_once",
         "test_settings_are_kept",
         "test_being_seen_is_kept_and_only_rises",
         "test_sessions_are_listed_by_their_last_use",
@@ -117,11 +118,13 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
         "test_a_mark_is_the_furthest_of_the_devices",
         "test_who_comes_back_is_where_they_were",
         "test_a_muted_chat_stays_so",
+        "test_who_comes_back_finds_the_chat_muted",
     ),
     "test_message_life": (
         "test_a_deleted_message_keeps_its_place_and_loses_its_body",
         "test_reactions_are_a_set_of_each_person",
         "test_everybody_who_edits_at_once_is_kept",
+        "test_what_is_stored_is_read_as_done",
     ),
     "test_overview": (
         "test_exactly_what_changed_is_listed",

@@ -3,12 +3,14 @@
 import asyncio
 from itertools import product
 from pathlib import Path
+from typing import cast
 
 import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
 from parley.chats import message_life
+from parley.chats.amended_log import AmendedLog
 from parley.core import log_hash
 from parley.core.message_life import replay
 from parley.errors import (
@@ -25,7 +27,7 @@ from parley.errors import (
     StoreUnavailable,
 )
 from parley.model import Action, Appended, Draft, Role
-from parley.store.amendments import AmendmentNote, edit_mark, reaction_mark
+from parley.store.amendments import AmendmentNote, Amendments, edit_mark, reaction_mark
 from parley.store.dynamodb import scans
 from parley.store.rows import ChatRetention
 from parley.wire.limits import REACTIONS_MAX
@@ -40,7 +42,7 @@ from tests.contracts.acting import (
     stored,
 )
 from tests.contracts.cold_world import ColdWorld, synced
-from tests.contracts.engines import Engine, OpenStore, SqliteEngine
+from tests.contracts.engines import ENGINES, Engine, OpenStore, SqliteEngine
 from tests.contracts.life_world import LifeWorld, delete, edit, react, reply
 from tests.contracts.test_retention import all_content, raw_bytes
 
@@ -413,6 +415,70 @@ async def test_a_delete_waits_for_those_who_forget_and_keeps_no_other(engine: En
         is_stuck[0] = False
         assert (await world.done(drafts[stuck])).deduplicated
         assert await world.amendments.under_way() == []
+
+
+async def test_what_is_stored_is_read_as_done(engine: Engine) -> None:
+    """Of a delete and an edit whose process died behind their entries, and of an edit that came too late."""
+    async with engine.opened() as store:
+        ann, _, chat = await two_people(store)
+        world = LifeWorld(store)
+        gone, changed, kept = [
+            (await stored(store, message(chat, ann, text))).message_id for text in ("SECRET", "helo", "other")
+        ]
+        await world.done(edit(chat, ann, gone, "SECRET edit"))
+        late, unstored = edit(chat, ann, gone, "SECRET late"), delete(chat, ann, kept)
+        await note(world, late)
+        await note(world, unstored)
+        doomed = delete(chat, ann, gone)
+        await crash_behind(world, doomed)
+        await crash_behind(world, edit(chat, ann, changed, "hello"))
+        await stored(store, late)
+        shown = ["", "hello", "other", "", "", "hello", ""]
+        assert [entry.content for entry in await world.shown(chat)] == shown
+        reader = world.reader
+        for at, content in enumerate(shown):
+            (alone,) = (await reader.read(chat, at, 1)).entries
+            (before,) = (await reader.read_before(chat, at + 2, 1)).entries
+            assert decode_entry(alone).content == decode_entry(before).content == content
+        assert late.client_key is not None
+        assert b"SECRET" not in (await reader.find_key(chat, late.client_key) or b"")
+        assert (await world.life.message(ann, chat, gone)).entry.deleted is True
+        assert await world.try_send(edit(chat, ann, gone, "no")) == MESSAGE_DELETED
+        store.clock.advance(message_life.UNFINISHED_MS + 1)
+        await world.life.look()
+        assert [entry.content for entry in await world.entries(chat)] == shown
+        latest = edit(chat, ann, gone, "SECRET latest")
+        latest.target = late.target
+        assert latest.target is not None
+        assert latest.client_key is not None
+        await world.amendments.begin(
+            AmendmentNote(chat, latest.client_key, latest.target.sequence, store.clock())
+        )
+        await stored(store, latest)
+        assert [entry.content for entry in await world.shown(chat)] == [*shown, ""]
+
+
+class FinishingAmendments:
+    """Finishes everything just before it says what is under way."""
+
+    def __init__(self, world: LifeWorld) -> None:
+        self._world = world
+
+    async def under_way(self, chat_id: str | None = None) -> list[AmendmentNote]:
+        await self._world.life.finish_all()
+        return await self._world.amendments.under_way(chat_id)
+
+
+async def test_a_delete_that_is_finished_meanwhile_counts(tmp_path: Path) -> None:
+    """The notes are read before the entries: who finds none any more reads what was carried out."""
+    async with ENGINES["memory-atomic"](tmp_path).opened() as store:
+        ann, _, chat = await two_people(store)
+        world = LifeWorld(store)
+        target = (await stored(store, message(chat, ann, "one"))).message_id
+        await crash_behind(world, delete(chat, ann, target))
+        reader = AmendedLog(world.log, cast(Amendments, FinishingAmendments(world)))
+        (wire,) = (await reader.read(chat, 0, 1)).entries
+        assert decode_entry(wire).content == ""
 
 
 async def crash_behind(world: LifeWorld, draft: Draft) -> None:

@@ -8,6 +8,7 @@ import secrets
 
 from msgspec.structs import replace
 
+from parley.chats.amended_log import amended_log
 from parley.clock import MS_PER_HOUR, Clock
 from parley.config import Config
 from parley.core.client_address import parse_networks
@@ -123,7 +124,7 @@ class Deliveries:
 
 
 def make_source(store: Engine, clock: Clock) -> Source:
-    return EventSource(LogSource(store.log), store.accounts, clock)
+    return EventSource(LogSource(amended_log(store)), store.accounts, clock)
 
 
 def make_delivery_admin(

@@ -27,6 +27,7 @@ from parley.app.timeline import make_timeline
 from parley.app.tls import Certificate
 from parley.archive.erasures import BodyAdmin
 from parley.chats.accounts import AccountManager
+from parley.chats.amended_log import amended_log
 from parley.chats.audit_trail import AuditTrail
 from parley.chats.chat_admin import ChatAdmin
 from parley.chats.deletions import AccountDeletions
@@ -70,7 +71,7 @@ from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import forget_devices
 from parley.store.delivery.rows import Lane
 from parley.store.folder import lock_folder
-from parley.store.ports import Engine
+from parley.store.ports import Engine, Log
 from parley.telemetry import Metrics
 from parley.testing import faults
 from parley.wire.limits import DRAIN_SECONDS_MAX
@@ -133,7 +134,7 @@ class App:
         self.subscribers = subscribers = Subscribers()
         self.events = events = EventOutbox(store.deliveries, clock, make_ids, self._nudge)
         self.social = Social(
-            log=store.log,
+            log=self.log,
             directory=store.directory,
             accounts=store.accounts,
             cursors=store.cursors,
@@ -161,7 +162,7 @@ class App:
         self.ingest = self._make_ingest()
         self.sender = self._make_sender()
         self.log_hasher = LogHasher(store.log, store.log_hashes, metrics)
-        self.reader = ChatReader(store.log, store.directory, store.cursors, self.log_hasher, clock)
+        self.reader = ChatReader(self.log, store.directory, store.cursors, self.log_hasher, clock)
         self.accounts = self._make_accounts()
         self.identities = Identities(config, store, self.accounts, bus, clock, make_ids)
         feed = self.bus_engine.feed if self.cluster is not None else None
@@ -176,13 +177,18 @@ class App:
             self.membership, store.directory, store.invitations, store.relations, ephemeral.signals, clock
         )
         trail = AuditTrail(store.audit, clock, self._ids)
-        self.reports = ReportService(store.reports, store.log, store.directory, trail, clock)
+        self.reports = ReportService(store.reports, self.log, store.directory, trail, clock)
         self.body_admin = self._make_body_admin()
         self.deliveries = self._make_deliveries()
         self.push = self._make_push()
         self.gateway = self._make_gateway()
         self._lock: IO[str] | None = None
         """The folder belongs to this process, also where only its address is kept there."""
+
+    @property
+    def log(self) -> Log:
+        """The log for those who read what people wrote."""
+        return amended_log(self.store)
 
     def _make_deletions(self) -> AccountDeletions:
         store = self.store
@@ -216,7 +222,7 @@ class App:
 
     def _make_hub(self, reach: Callable[[str], None]) -> Hub:
         return Hub(
-            self.store.log,
+            self.log,
             self.store.directory,
             self.subscribers,
             self.pending,
@@ -469,6 +475,8 @@ class App:
         self._lock = lock_folder(self.folder)
         await self.store.open()
         await self.search.start(self.bus)
+        if self.cluster is None:
+            await self.life.finish_all()
         await self.bus_engine.start()
         await self._check_ephemeral()
         await self.ephemeral.start()

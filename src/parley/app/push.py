@@ -6,6 +6,7 @@ import asyncio
 import secrets
 
 from parley.app.deliveries import SHARED_REPLAY_LOOK_SECONDS
+from parley.chats.amended_log import amended_log
 from parley.clock import MS_PER_DAY, Clock
 from parley.config import Config
 from parley.core.client_address import parse_networks
@@ -62,7 +63,7 @@ class Push:
         self.channel = channel = PushChannel(
             store, store.push, registry, providers, sizes, config.delivery.too_old_seconds, clock, metrics
         )
-        kind, source, kept = PUSH_DELIVERIES, LogSource(store.log), store.deliveries
+        kind, source, kept = PUSH_DELIVERIES, LogSource(amended_log(store)), store.deliveries
         self._worker = DeliveryWorker(kind, source, kept, channel, policy, clock, metrics, holder, topics)
         look = REPLAY_LOOK_SECONDS if topics is None else SHARED_REPLAY_LOOK_SECONDS
         self._replays = Replays(kind, source, kept, channel, policy, clock, metrics, holder, look)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from parley.archive.eraser import Told
 from parley.bus.ports import Bus
+from parley.chats.amended_log import amended_log
 from parley.chats.search import LocalSearches, NoSearches, Searches
 from parley.chats.search_indexer import SearchIndexer
 from parley.clock import wall_clock
@@ -91,7 +92,7 @@ class Search:
             self.indexer = indexer = SearchIndexer(
                 store.log, self.index, metrics, self._all_chats, reach=self._reach
             )
-            self.searches = LocalSearches(store.log, self.index, indexer)
+            self.searches = LocalSearches(amended_log(store), self.index, indexer)
 
     def _join(self, cluster: ClusterNode, node_id: str, metrics: Metrics) -> None:
         """One of several nodes: it has the index of its share of the chats, or none."""
@@ -115,7 +116,7 @@ class Search:
                 is_told=cluster.is_told,
                 reach=self._reach,
             )
-            local = LocalSearches(self._store.log, self.index, indexer)
+            local = LocalSearches(amended_log(self._store), self.index, indexer)
             cluster.add_routes(search_routes(local, indexer))
             self._teller = NewsTeller(nodes, cluster.calls, indexer.note)
         self.searches = PeerSearches(nodes, cluster.calls, local)

@@ -23,9 +23,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from parley import ids
+from parley.chats.amended_log import AmendedLog
 from parley.chats.attaching import Attaching
 from parley.chats.sender import Sender
 from parley.clock import MS_PER_SECOND, Clock, from_iso
+from parley.concurrency import map_concurrently
 from parley.core.jobs import Job
 from parley.core.message_life import (
     CHAT,
@@ -66,6 +68,8 @@ LOOK_SECONDS = 60.0
 FIRST_LOOK_SECONDS = 5.0
 LOOK_SECONDS_MAX = 3_600.0
 JOB = "amendments"
+FINISHED_AT_ONCE_MAX = 16
+"""Those that wait for one look at the file of SQLite share it."""
 TRACE_BYTES = 128
 NOT_HERE = BAD_REQUEST.because("messages cannot be changed on this store")
 NO_FILES = BAD_REQUEST.because("this server takes no files: its operator has named no attachments.target")
@@ -122,6 +126,7 @@ class MessageLife:
     ) -> None:
         self._forget = forget
         self._log = log
+        self._log_as_amended = log if amendments is None else AmendedLog(log, amendments)
         self._directory = directory
         self._sender = sender
         self._amendments = amendments
@@ -234,9 +239,12 @@ class MessageLife:
         return [mark for mark in marks if mark.is_on]
 
     async def _find(self, chat_id: str, message_id: str | None) -> Entry | None:
-        """A message of a chat, as it is stored; None if it is another kind of entry."""
+        """A message of a chat, as it is now; None if it is another kind of entry."""
         place = await self._log.find_message(message_id or "", [chat_id])
-        entry = await self._at(chat_id, place[1]) if place is not None else None
+        if place is None:
+            return None
+        page = await self._log_as_amended.read(chat_id, place[1] - 1, 1)
+        entry = decode_entry(page.entries[0]) if page.entries else None
         return entry if entry is not None and entry.kind == MESSAGE else None
 
     async def _at(self, chat_id: str, sequence: int) -> Entry | None:
@@ -349,22 +357,38 @@ class MessageLife:
 
     async def look(self) -> None:
         """Finish what processes that died have begun. What was never stored is forgotten."""
-        if self._amendments is None:
-            return
-        failed: StoreError | None = None
-        for note in await self._amendments.under_way():
-            if note.since_ms > self._clock() - UNFINISHED_MS:
-                continue
+        failed = await self._finish_until(self._clock() - UNFINISHED_MS)
+        if failed is not None:
+            raise failed
+
+    async def finish_all(self) -> None:
+        """Finish whatever was begun, before a store that no other process uses is served.
+
+        What cannot be finished now is left to the job: readers see it as done.
+        """
+        failed = await self._finish_until(self._clock())
+        if failed is not None:
+            log.warning("an amendment is not finished yet", error=str(failed))
+
+    async def _finish_until(self, until_ms: int) -> StoreError | None:
+        """Finish what was begun until then. Returns why something could not be."""
+        amendments, failures = self._amendments, list[StoreError]()
+        if amendments is None:
+            return None
+
+        async def finish(note: AmendmentNote) -> None:
             try:
-                if not await self._finish(self._amendments, note, None):
-                    await self._amendments.finish(note)
+                if not await self._finish(amendments, note, None):
+                    await amendments.finish(note)
             except StoreError as error:  # such as a node that does not answer: it keeps no other chat
-                failed = error
+                failures.append(error)
             else:
                 log.warning("an amendment was finished", chat_id=note.chat_id, target=note.target)
             await asyncio.sleep(0)
-        if failed is not None:
-            raise failed
+
+        notes = [note for note in await amendments.under_way() if note.since_ms <= until_ms]
+        await map_concurrently(finish, notes, FINISHED_AT_ONCE_MAX)
+        return failures[-1] if failures else None
 
 
 def _is_reaction(mark: MessageMark) -> bool:

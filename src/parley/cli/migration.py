@@ -83,6 +83,7 @@ def export_chat(
     config: ConfigFile = None,
 ) -> None:
     """Print a chat to stdout, as JSON Lines or as a page, with or without a running server."""
+    from parley.chats.amended_log import amended_log
     from parley.cli.names import require_chat
     from parley.cli.offline import open_services, run
     from parley.cli.places import find_place
@@ -93,13 +94,13 @@ def export_chat(
     async def write() -> None:
         async with open_services(place) as services:
             engine = services.engine
-            found = await require_chat(engine.listing, chat)
+            found, log = await require_chat(engine.listing, chat), amended_log(engine)
             if not as_html:
-                async for entry in entries_of(engine.log, found.chat_id):
+                async for entry in entries_of(log, found.chat_id):
                     sys.stdout.buffer.write(entry + b"\n")
             else:
                 title, names = found.title or found.chat_id, _names(engine)
-                async for text in page_of_chat(engine.log, found.chat_id, title, names):
+                async for text in page_of_chat(log, found.chat_id, title, names):
                     sys.stdout.buffer.write(text.encode())
             sys.stdout.buffer.flush()
 

@@ -21,6 +21,7 @@ from parley import ids
 from parley.app.engines import make_engine
 from parley.bus.embedded import EmbeddedBus
 from parley.chats.accounts import AccountManager, check_device
+from parley.chats.amended_log import amended_log
 from parley.chats.api_tokens import ApiTokenService
 from parley.chats.audit_trail import COMMAND_LINE, OperatorCall
 from parley.chats.deletions import AccountDeletions
@@ -135,7 +136,7 @@ class OfflineServices:
             engine.links, self.people, self.user_admin, wall_clock, make_ids, secrets.token_bytes
         )
         self.reports = ReportService(
-            engine.reports, engine.log, engine.directory, self.user_admin, wall_clock
+            engine.reports, amended_log(engine), engine.directory, self.user_admin, wall_clock
         )
         self.invitations = InvitationService(
             self.membership,

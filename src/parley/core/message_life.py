@@ -120,6 +120,21 @@ def tombstone(entry: Entry) -> Entry | None:
     return replace(without_body(entry), deleted=True)
 
 
+def amended(entry: Entry, edits: Iterable[Entry], deleted: Collection[str]) -> Entry:
+    """An entry as it is once these edits are carried out, and the messages with these ids are deleted.
+
+    The same object if that changes nothing.
+    """
+    subject = entry.target_id if entry.kind == EDIT else entry.message_id
+    if subject in deleted:
+        return tombstone(entry) or entry
+    if entry.kind == MESSAGE:
+        for edit in edits:
+            if edit.target_id == entry.message_id:
+                entry = edited(entry, edit) or entry
+    return entry
+
+
 # What a reader shows
 
 

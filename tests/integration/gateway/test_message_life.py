@@ -4,9 +4,12 @@ import asyncio
 import json
 from typing import Any
 
+import pytest
+
 from parley.client import connect
 from parley.clock import wall_clock
 from parley.core.message_life import replay
+from parley.errors import StoreUnavailable
 from parley.wire.frames import Entry
 from tests.harness.clients import Frame
 from tests.integration.gateway.serving import Place, assert_refused, message, new_id
@@ -92,6 +95,39 @@ async def test_one_message_as_it_is_now(place: Place) -> None:
         assert_refused(
             await served.as_(ann).get(f"/v1/chats/{chat}/messages/msg_{'0' * 26}"), 404, "not_found"
         )
+
+
+async def test_a_delete_counts_from_its_entry_on(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while nothing is carried out: in pages, by itself, in a search, to a moderator, on a socket."""
+
+    async def fail(*_: object) -> bool:
+        raise StoreUnavailable("the node stops here")
+
+    async with place.serving() as served:
+        root, (ann, ben) = await served.operator(), await served.people("ann", "ben")
+        chat = await served.as_(ann).create_group(ben)
+        first, _ = await served.said(ann, chat, "SECRET", "other")
+        path = f"/v1/chats/{chat}/messages/{first['message_id']}"
+        reported = await served.as_(ben).post(f"{path}/report", {"reason": "rude"})
+        assert reported.status == 201, reported
+        monkeypatch.setattr(served.app.life, "_finish", fail)
+        async with served.client(ann) as client:
+            told = await client.request("delete_message", **about(chat, first["message_id"]))
+            assert told["code"] == "outcome_unknown"
+        reader, messages = served.as_(ben), f"/v1/chats/{chat}/messages"
+        for answer in (
+            await reader.get(messages),
+            await reader.get(messages, after=0, limit=1),
+            await reader.get(messages, before=2, limit=1),
+            await reader.get(path),
+            await reader.get(f"/v1/chats/{chat}/search", q="SECRET"),
+            await served.as_(root).get("/v1/admin/reports"),
+        ):
+            assert answer.status == 200, answer
+            assert "SECRET" not in json.dumps(answer.body), answer
+        async with served.client(ben) as client:
+            page = await client.sync(chat, 0, 1)
+            assert page["entries"][0]["deleted"] is True
 
 
 async def test_what_is_wrong_with_a_frame_is_said(place: Place) -> None:
