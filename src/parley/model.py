@@ -268,8 +268,6 @@ class AppendResult(Struct):
 
     outcomes: list[Outcome]
     persisted: list[Persisted]
-    conflicts: int = 0
-    """How often a condition of the write failed and the engine had to decide again."""
 
 
 class Head(Struct, frozen=True):

@@ -93,3 +93,23 @@ async def test_the_claim_of_a_node_that_is_gone_ends(monkeypatch: pytest.MonkeyP
         assert isinstance(sent, Appended)
         assert sent.sequence == 2
         assert "head_claim" not in await item(node, COUNTERS, chat_id=node.chat)
+
+
+async def test_a_retry_that_meets_its_key_is_no_conflict() -> None:
+    """The message is stored already: also with a head that moved since, no write stood in another's way."""
+    async with world("atomic", 2) as (one, two):
+        first, second = message(one.chat, one.ann, "first"), message(one.chat, one.ann, "second")
+        await said(two, one.chat, one.ben, "warm")
+        sent = [await outcome(node, draft) for node, draft in ((one, first), (one, first), (one, second))]
+        sent.append(await outcome(two, second))
+        assert [told(each) for each in sent] == ["stored", "deduplicated", "stored", "deduplicated"]
+        assert (one.metrics.conflicts.rate(), two.metrics.conflicts.rate()) == (0.0, 0.0)
+
+
+async def test_a_lost_race_is_a_conflict() -> None:
+    """A message that is new meets a head that another node has moved: that is what the rate is about."""
+    async with world("atomic", 2) as (one, two):
+        await said(two, one.chat, one.ben, "warm")
+        await said(one, one.chat, one.ann, "elsewhere")
+        assert told(await outcome(two, message(one.chat, one.ben, "second"))) == "stored"
+        assert two.metrics.conflicts.rate() == 0.5

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from structlog.testing import capture_logs
@@ -95,6 +96,29 @@ async def test_a_number_lost_to_a_crash_is_counted_at_the_next_start(sqlite: Sql
         await store.reopen()
         await said(store, chat, ann, "b")
         assert totals(store) == (1, 3)
+
+
+async def test_a_retry_answered_from_its_key_is_no_conflict(tmp_path: Path) -> None:
+    """The client repeats what is stored, the index says so, and nothing stood in the way of a write."""
+    async with SqliteEngine("atomic", tmp_path).opened() as store:
+        (ann,) = await add_people(store, "ann")
+        draft = message(await add_group(store, ann), ann)
+        await stored(store, draft)
+        await stored(store, draft)
+        assert store.metrics.conflicts.rate() == 0.0
+
+
+async def test_a_counter_that_moved_is_a_conflict(tmp_path: Path) -> None:
+    """Memory was wrong about the head, which nobody told: the append decides again, and is counted."""
+    async with SqliteEngine("atomic", tmp_path).opened() as store:
+        (ann,) = await add_people(store, "ann")
+        chat = await add_group(store, ann)
+        await said(store, chat, ann, "a")
+        state = store.store.log._states.known(chat)
+        assert state is not None
+        state.allocated += 1
+        await said(store, chat, ann, "b")
+        assert store.metrics.conflicts.rate() == 0.5
 
 
 def totals(store: OpenStore) -> tuple[float, float]:

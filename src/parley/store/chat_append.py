@@ -79,6 +79,7 @@ class ChatAppend(Generic[Original]):
         self.epoch = 0
         self.published: int | None = None
         self.conflicts = 0
+        """How often a condition of its write failed; a retry that met its own key is none."""
         self.originals: dict[bytes, Original] = {}
         """Ids that are in the log already, with their keys: they stay there, however often this is tried."""
         self.trouble: Refusal | None = None
@@ -188,9 +189,8 @@ async def append_by_chat(
     result = AppendResult(
         [outcomes[index] for index in range(len(drafts))],
         [append.news for append in appends if append.news is not None],
-        sum(append.conflicts for append in appends),
     )
-    metrics.conflicts.add(result.conflicts, len(appends))
+    metrics.conflicts.add(sum(append.conflicts for append in appends), len(appends))
     return result
 
 

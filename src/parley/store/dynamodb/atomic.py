@@ -142,7 +142,6 @@ class AtomicAppends:
         try:
             await commit(self._dynamo, actions, token, puts.entries)
         except (TransactionCanceled, PositionTaken) as error:
-            append.conflicts += 1
             append.put_back(plan.indices)
             await self._learn(append, state, placed, puts, error, contention)
             self._planner.settle(append, state, plan)
@@ -232,6 +231,9 @@ class AtomicAppends:
         reasons = error.reasons if isinstance(error, TransactionCanceled) else []
         positions, keys = reasons[1 : 1 + len(puts.entries)], reasons[1 + len(puts.entries) :]
         stored = await self._planner.note_originals(append, keyed(placed), keys)
+        failed = sum(reason.code == FAILED for reason in reasons)
+        if not stored or len(stored) not in (failed, len(placed)):  # more was in the way than retries
+            append.conflicts += 1
         if not reasons or reasons[0].code == FAILED:
             await self._look_again(state, reasons[0] if reasons else None, contention)
         elif any(reason.code == FAILED for reason in positions):  # just being committed, or a wrong counter

@@ -62,6 +62,10 @@ class Collision(Exception):
     """A row was not what an optimistic batch took it for: the writer runs it again, carefully."""
 
 
+class CounterMoved(Collision):
+    """A counter was not where memory had it: another program wrote, and the append decides again."""
+
+
 def append_atomic(
     transaction: Transaction, states: SqliteChatStates, drafts: list[Draft], now_ms: int, first_id: int
 ) -> AppendResult:
@@ -91,8 +95,8 @@ def append_atomic(
         changes_before = transaction.connection.total_changes()
         transaction.executemany(ADVANCE, moves)
         if transaction.connection.total_changes() - changes_before != len(moves):
-            raise Collision("a counter was not where memory had it")
-    return AppendResult(batch.outcomes, list(batch.persisted.values()), int(transaction.is_careful))
+            raise CounterMoved("a counter was not where memory had it")
+    return AppendResult(batch.outcomes, list(batch.persisted.values()))
 
 
 class AppendBatch:

@@ -38,11 +38,11 @@ from parley.store.paging import (
     stored_entry,
 )
 from parley.store.sqlite import two_phase
-from parley.store.sqlite.append import FIND_ARCHIVED_KEY, FIND_KEY, append_atomic
+from parley.store.sqlite.append import FIND_ARCHIVED_KEY, FIND_KEY, CounterMoved, append_atomic
 from parley.store.sqlite.chat_state import SqliteChatState, SqliteChatStates
 from parley.store.sqlite.damage import DAMAGE, note
 from parley.store.sqlite.reads import Reads
-from parley.store.sqlite.writer import Reach, Writer
+from parley.store.sqlite.writer import Reach, Transaction, Writer
 from parley.store.two_phase import Hold
 from parley.telemetry import Metrics
 from parley.wire.limits import PAGE_BYTES_MAX
@@ -128,15 +128,20 @@ class SqliteLog:
     async def _append_atomic(self, drafts: list[Draft]) -> AppendResult:
         now_ms = self._clock()
         first = self._ids.reserve(now_ms, len(drafts))
-        started = self._metrics.now()
-        result = await self._writer.run(
-            lambda tx: append_atomic(tx, self._states, drafts, now_ms, first),
-            lambda done: self._settle(done.persisted),
-            _chats_of(drafts),
-        )
+        started, conflicts = self._metrics.now(), 0
+
+        def write(transaction: Transaction) -> AppendResult:
+            nonlocal conflicts
+            try:
+                return append_atomic(transaction, self._states, drafts, now_ms, first)
+            except CounterMoved:
+                conflicts += 1
+                raise
+
+        result = await self._writer.run(write, lambda done: self._settle(done.persisted), _chats_of(drafts))
         if result.persisted:
             self._metrics.time_allocation(self._metrics.now() - started)
-        self._metrics.conflicts.add(result.conflicts, 1)
+        self._metrics.conflicts.add(conflicts, 1)
         return result
 
     async def _append_two_phase(self, drafts: list[Draft]) -> AppendResult:
