@@ -105,7 +105,7 @@ class CassandraConfig(Struct, forbid_unknown_fields=True):
 class RedisConfig(Struct, forbid_unknown_fields=True):
     """`url`: redis:// or rediss://, with its password if there is one; empty for none.
 
-    `prefix`: before each key and channel, but not before the counters of chats, whose names are unique.
+    `prefix`: before each key and channel.
     """
 
     url: str = ""

@@ -25,7 +25,7 @@ def make_allocator(config: Config, clock: Clock, make_own: Callable[[], Allocato
         case "redis":
             if not config.redis.url:
                 raise ConfigError('store.allocator = "redis" needs redis.url')
-            return CoalescingAllocator(RedisAllocator(config.redis.url))
+            return CoalescingAllocator(RedisAllocator(config.redis.url, prefix=config.redis.prefix))
         case "sequencer":
             urls = config.cluster.sequencers
             if not urls:

@@ -1,4 +1,4 @@
-"""The `Allocator` on Redis: one key `seq:{chat_id}` per chat, and scripts that never create one by accident.
+"""The `Allocator` on Redis: a key `seq:{chat_id}` per chat, and scripts that never create one by accident.
 
 INCR alone would restart a lost counter at 1. All allocations of one turn of the event loop go into one script
 call, and so into one write to the disk. docs/sequencing.md says how Redis must be configured.
@@ -28,9 +28,21 @@ CONNECT_SECONDS_MAX = 1.0
 
 T = TypeVar("T")
 
-ALLOCATE = """
-local function allocate(key, count, floor)
+FIND = """
+local function find(key, plain)
   local last = redis.pcall('GET', key)
+  if last or key == plain or redis.pcall('RENAMENX', plain, key) ~= 1 then return last end
+  return redis.pcall('GET', key)
+end
+"""
+"""The counter of a chat. `plain`: its name before `redis.prefix` was put before it; it is renamed, so that
+whoever still asks for the old name finds no counter and takes no number."""
+
+ALLOCATE = (
+    FIND
+    + """
+local function allocate(key, plain, count, floor)
+  local last = find(key, plain)
   if not last then return {'missing', 0} end
   local number = tonumber(last)
   if not number then return {'invalid', 0} end
@@ -40,17 +52,27 @@ local function allocate(key, count, floor)
   return {'allocated', new}
 end
 local outcomes = {}
-for i, key in ipairs(KEYS) do outcomes[i] = allocate(key, ARGV[2 * i - 1], tonumber(ARGV[2 * i])) end
+for i = 1, #KEYS / 2 do
+  outcomes[i] = allocate(KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i - 1], tonumber(ARGV[2 * i]))
+end
 return outcomes
 """
+)
 """Allocates for each key. A key that holds no number fails alone: Redis rolls nothing back."""
 
-RESTORE = """
-local last = redis.call('GET', KEYS[1])
+CREATE = FIND + "if not find(KEYS[1], KEYS[2]) then redis.call('SET', KEYS[1], 0) end"
+
+LAST = FIND + "return find(KEYS[1], KEYS[2])"
+
+RESTORE = (
+    FIND
+    + """
+local last = find(KEYS[1], KEYS[2])
 if last and tonumber(last) >= tonumber(ARGV[1]) then return tonumber(last) end
 redis.call('SET', KEYS[1], ARGV[1])
 return tonumber(ARGV[1])
 """
+)
 
 
 def connect(url: str) -> Redis:
@@ -87,19 +109,25 @@ def key_of(chat_id: str) -> str:
 
 
 class RedisAllocator:
-    """If an answer is lost, its numbers are lost too: the caller gets StoreUnavailable, no number twice."""
+    """If an answer is lost, its numbers are lost too: the caller gets StoreUnavailable, no number twice.
 
-    def __init__(self, url: str, *, answer_seconds: float = ANSWER_SECONDS_MAX) -> None:
+    `prefix` begins every key.
+    """
+
+    def __init__(self, url: str, *, prefix: str = "", answer_seconds: float = ANSWER_SECONDS_MAX) -> None:
         self._redis = connect(url)
+        self._prefix = prefix
         self._answer_seconds = answer_seconds
         self._batcher = AllocationBatcher(
             self._allocate, size_max=BATCH_CHATS_MAX, at_once_max=BATCHES_AT_ONCE_MAX
         )
         self._script = self._redis.register_script(ALLOCATE)
+        self._create = self._redis.register_script(CREATE)
+        self._last = self._redis.register_script(LAST)
         self._restore = self._redis.register_script(RESTORE)
 
     async def create(self, chat_id: str) -> None:
-        await self._answered(self._redis.set(key_of(chat_id), 0, nx=True))
+        await self._answered(self._create(keys=self._keys(chat_id)))
 
     async def allocate(self, chat_id: str, count: int, floor: int) -> int:
         if count < 1:
@@ -107,20 +135,24 @@ class RedisAllocator:
         return await self._batcher.allocate(Allocation(chat_id, count, floor))
 
     async def last(self, chat_id: str) -> int | None:
-        found = await self._answered(self._redis.get(key_of(chat_id)))
+        found = await self._answered(self._last(keys=self._keys(chat_id)))
         return None if found is None else int(found)
 
     async def restore(self, chat_id: str, at_least: int) -> int:
-        return int(await self._answered(self._restore(keys=[key_of(chat_id)], args=[at_least])))
+        return int(await self._answered(self._restore(keys=self._keys(chat_id), args=[at_least])))
 
     async def close(self) -> None:
         await self._redis.aclose()
 
     async def _allocate(self, batch: list[Allocation]) -> list[Outcome]:
-        keys = [key_of(allocation.chat_id) for allocation in batch]
+        keys = [key for allocation in batch for key in self._keys(allocation.chat_id)]
         numbers = [number for allocation in batch for number in (allocation.count, allocation.floor)]
         outcomes = await self._answered(self._script(keys=keys, args=numbers))
         return [_outcome(allocation, *outcome) for allocation, outcome in zip(batch, outcomes, strict=True)]
+
+    def _keys(self, chat_id: str) -> list[str]:
+        """The key of a counter, and the name that it may still have."""
+        return [self._prefix + key_of(chat_id), key_of(chat_id)]
 
     async def _answered(self, command: Awaitable[Any]) -> Any:
         return await answered(command, self._answer_seconds)
@@ -133,7 +165,7 @@ def _outcome(allocation: Allocation, verdict: bytes, number: int) -> Outcome:
         return CounterMissingError(f"{allocation.chat_id} has no counter in Redis")
     if verdict == b"behind":
         return InconsistentCounterError(number, allocation.floor)
-    return StoreUnavailable(f"the key {key_of(allocation.chat_id)} in Redis holds no number")
+    return StoreUnavailable(f"the counter {key_of(allocation.chat_id)} in Redis holds no number")
 
 
 UNKNOWN_SETTINGS = (

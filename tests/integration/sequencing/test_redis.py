@@ -90,6 +90,38 @@ async def test_lost_data_is_noticed_and_recovered() -> None:
     await redis.aclose()
 
 
+async def test_a_counter_stands_behind_the_prefix_of_its_deployment() -> None:
+    """What one deployment loses or flushes by its prefix is its own, and no other key is touched."""
+    url = await asyncio.to_thread(redis_url)
+    allocator, redis, chat = RedisAllocator(url, prefix="blue:"), connect(url), new_chat()
+    await allocator.create(chat)
+    assert await allocator.allocate(chat, 3, 0) == 3
+    assert await redis.get(f"blue:seq:{chat}") == b"3"
+    assert await redis.exists(f"seq:{chat}") == 0
+    await redis.delete(f"blue:seq:{chat}")
+    await allocator.close()
+    await redis.aclose()
+
+
+@pytest.mark.parametrize("first", ["allocate", "last", "restore", "create"])
+async def test_a_counter_of_before_the_prefix_is_adopted(first: str) -> None:
+    """It is renamed, whoever asks first: no number is given twice, and none by the old name again."""
+    url = await asyncio.to_thread(redis_url)
+    allocator, redis, chat = RedisAllocator(url, prefix="blue:"), connect(url), new_chat()
+    await redis.set(f"seq:{chat}", 7)
+    arguments = {"allocate": (chat, 1, 7), "last": (chat,), "restore": (chat, 5), "create": (chat,)}
+    answer = await getattr(allocator, first)(*arguments[first])
+    assert answer == {"allocate": 8, "last": 7, "restore": 7, "create": None}[first]
+    before = RedisAllocator(url)
+    with pytest.raises(CounterMissingError):
+        await before.allocate(chat, 1, 7)
+    assert await redis.get(f"blue:seq:{chat}") == (b"8" if first == "allocate" else b"7")
+    await redis.delete(f"blue:seq:{chat}")
+    for each in (allocator, before):
+        await each.close()
+    await redis.aclose()
+
+
 async def test_what_is_no_counter_gives_nothing() -> None:
     """A key that some other program has written over is an error, for itself and for nobody beside it."""
     url = await asyncio.to_thread(redis_url)
