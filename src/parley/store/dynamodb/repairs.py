@@ -292,8 +292,11 @@ class DynamoRepairs:
             return  # it has risen meanwhile, or is a counter of two_phase, which has no `written_through`
 
     def how_to_delete_counter(self, chat_id: str) -> str:
+        """The value, not its row: deleting from this table can stay forbidden to every day's operators."""
         key = f'{{"chat_id": {{"S": "{chat_id}"}}}}'
         return (
-            f"aws dynamodb delete-item --table-name {self._dynamo.table(COUNTERS)} --key '{key}'"
+            f"aws dynamodb update-item --table-name {self._dynamo.table(COUNTERS)} --key '{key}'"
+            " --update-expression 'REMOVE sequence_counter'"
+            " --condition-expression 'attribute_exists(sequence_counter)'"
             f"\nparley recover {chat_id} --apply, with the same configuration"
         )
