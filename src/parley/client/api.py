@@ -19,7 +19,7 @@ from parley.client.operators import OperatorsApi
 from parley.client.outbox import ack_for
 from parley.client.storage import OutgoingMessage
 from parley.clock import MS_PER_DAY, from_iso
-from parley.errors import Refusal
+from parley.errors import TOO_LARGE, Refusal
 from parley.model import ChatType
 from parley.wire import limits
 from parley.wire.bodies import (
@@ -55,6 +55,9 @@ TRANSFER_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30, sock_read=
 """A large file may take its time, as long as something moves: the server reads it again to verify it."""
 DEVICE_ID_DEFAULT = "python-sdk"
 UNAUTHENTICATED = 401
+PROXY_TAKES_LESS = (
+    "a proxy before {} takes no request of this size (HTTP status 413): its operator must allow larger ones"
+)
 CLOCK_SKEW_MS_MAX = MS_PER_DAY
 
 Answer = TypeVar("Answer")
@@ -210,6 +213,8 @@ class Api:
         try:
             told = msgspec.json.decode(payload, type=Problem)
         except msgspec.DecodeError:
+            if status == TOO_LARGE.status:  # the server's own refusal is JSON
+                return RequestRefused(TOO_LARGE.because(PROXY_TAKES_LESS.format(self._url)))
             return CannotConnect(f"{self._url} is not a Parley server (HTTP status {status})")
         if status == UNAUTHENTICATED and self.token is not None:
             return BadToken(told.reason)

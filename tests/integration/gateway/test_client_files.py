@@ -1,13 +1,17 @@
 """The SDK's uploads and downloads: whole files, broken connections, another process that goes on."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
+from aiohttp import web
 
 from parley.client import CannotConnect, RequestRefused, connect
 from parley.client import files as client_files
+from parley.gateway.file_transfers import FileTransfers
+from tests.integration.cli.running import parley
 from tests.integration.gateway.serving import Place, Served
 from tests.integration.gateway.uploading import PART, shrink_parts, some_bytes
 
@@ -83,6 +87,34 @@ async def test_broken_connections_are_mended(
             assert (cuts.left, file.size) == ([], len(DATA))
             received = served.metric("parley_attachment_bytes_total", direction="in")
             assert received == len(DATA)
+
+
+async def test_a_proxy_that_takes_no_such_body_is_named_at_once(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """nginx answers 413 with a page of its own: no retry helps, and the person reads who must change what."""
+    source, asked = tmp_path / "a", []
+    source.write_bytes(DATA)
+
+    async def too_large(_: object, request: web.Request) -> web.Response:
+        asked.append(request.method)
+        return web.Response(
+            status=413, text="<html>413 Request Entity Too Large</html>", content_type="text/html"
+        )
+
+    monkeypatch.setattr(FileTransfers, "upload", too_large)
+    async with place.serving() as served:
+        ann, _, chat = await two_people(served)
+        async with connect(served.url, ann.token) as mine:
+            with pytest.raises(RequestRefused, match="proxy") as refused:
+                await mine.chat(chat).files.upload(source)
+        assert (refused.value.code, refused.value.temporary, asked) == ("too_large", False, ["PUT"])
+        run = await asyncio.to_thread(
+            parley, "send", chat, "--file", str(source), "--url", served.url, "--token", ann.token
+        )
+        assert (run.status, run.stdout) == (1, "")
+        assert "proxy" in run.stderr
+        assert "Traceback" not in run.stderr
 
 
 async def test_another_process_goes_on(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
