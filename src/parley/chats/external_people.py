@@ -26,6 +26,7 @@ from parley.wire.limits import EXTERNAL_ID_LETTERS_MAX
 
 KNOWN_MAX = 100_000
 """Claims kept in memory: they never change."""
+NO_ISSUER = ""
 NO_PASSWORD = ""
 """Instead of a hash: no password fits it."""
 BAD_EXTERNAL_ID = BAD_REQUEST.because(
@@ -44,7 +45,9 @@ class WantedProfile(Struct, frozen=True):
 
 
 class ExternalPeople:
-    """`issuer`: whose people they are; the same claim of another issuer is somebody else."""
+    """`issuer`: whose people they are; the same claim of another issuer is somebody else. Those who were put
+    while none was configured are the people of any that is.
+    """
 
     def __init__(
         self,
@@ -68,6 +71,8 @@ class ExternalPeople:
         if not is_external_id(external_id):
             return None
         user_id = await self._external_ids.find(external_key(self._issuer, external_id))
+        if user_id is None:  # put before there was an issuer, and not named since
+            user_id = await self._external_ids.find(external_key(NO_ISSUER, external_id))
         return await self._accounts.user(user_id) if user_id is not None else None
 
     async def seen(self, external_id: str, display_name: str) -> User:
@@ -108,7 +113,8 @@ class ExternalPeople:
             return known
         user_id = await self._external_ids.find(key)
         if user_id is None:
-            user_id = await self._external_ids.claim(key, self._ids.next(ids.USER, self._clock()))
+            before = await self._external_ids.find(external_key(NO_ISSUER, external_id))
+            user_id = await self._external_ids.claim(key, before or self._ids.next(ids.USER, self._clock()))
         self._known[key] = user_id
         if len(self._known) > KNOWN_MAX:
             self._known.popitem(last=False)

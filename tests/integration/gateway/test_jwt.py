@@ -57,6 +57,32 @@ async def test_a_backend_and_a_token_mean_the_same_person(place: Place) -> None:
         assert (me.body["user_id"], me.body["username"]) == (put.body["user_id"], "ann")
 
 
+async def test_a_person_of_before_the_login_was_configured_is_adopted(place: Place) -> None:
+    """The backend put people while there was no issuer: they keep their accounts, and a deletion holds."""
+    async with place.serving() as served:
+        root = await served.operator()
+        ann, ben = [
+            (await served.as_(root).put(f"/v1/admin/users/{name}", {"username": name})).body["user_id"]
+            for name in ("ann", "ben")
+        ]
+        await served.as_(root).delete(f"/v1/admin/users/{ben}")
+    async with place.serving(SETTINGS) as served:
+        found = await served.as_(root).get("/v1/admin/users", q="ann")
+        assert [user["external_id"] for user in found.body["users"]] == ["ann"]
+        me = await http(served, signed(claims(wall_clock(), sub="ann"))).get("/v1/me")
+        assert (me.body["user_id"], me.body["username"]) == (ann, "ann")
+        put = await served.as_(root).put("/v1/admin/users/ann", {"about": "hm"})
+        assert (put.body["user_id"], put.body["created"]) == (ann, False)
+        gone = await http(served, signed(claims(wall_clock(), sub="ben"))).get("/v1/me")
+        assert gone.body["code"] == "account_disabled"
+    async with place.serving({**SETTINGS, "PARLEY_AUTH_JWT_ISSUER": "https://other.example.com"}) as served:
+        token = signed(claims(wall_clock(), sub="cleo", iss="https://other.example.com"))
+        cleo = (await http(served, token).get("/v1/me")).body["user_id"]
+    async with place.serving(SETTINGS) as served:
+        other = await http(served, signed(claims(wall_clock(), sub="cleo"))).get("/v1/me")
+        assert other.body["user_id"] != cleo
+
+
 async def test_nobody_logs_in_with_a_password_they_do_not_have(place: Place) -> None:
     """A person of another login has no password, so none fits, not even an empty one."""
     async with place.serving(SETTINGS) as served:
