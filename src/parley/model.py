@@ -402,6 +402,8 @@ class Visibility(Struct, frozen=True):
     send_read_receipts: bool
     blocked: frozenset[str]
     """These people see nothing."""
+    is_bot: bool = False
+    """Then there is nothing to see: a program is in no receipt."""
 
 
 class Session(Struct, frozen=True):

@@ -312,15 +312,22 @@ async def test_many_are_regarded_at_once(engine: Engine) -> None:
 
 
 async def test_manners_are_what_others_may_notice(engine: Engine) -> None:
-    """Whether reads are told, and whom somebody has blocked; unknown people have none."""
+    """Whether reads are told, whom somebody has blocked, and who is a program; unknown people have none."""
     async with engine.opened() as store:
         ann, ben, cem = await add_people(store, "ann", "ben", "cem")
         await set_privacy(store, ben, Privacy.NOBODY, send_read_receipts=False)
         await add_contact(store, ann, ben)
         for blocked in (ben, cem):
             await block(store, ann, blocked)
-        found = await store.relations.visibility([ann, ben, "user_unknown", ann])
-        assert found == {ann: Visibility(True, frozenset([ben, cem])), ben: Visibility(False, frozenset())}
+        cem_before = await store.accounts.user(cem)
+        assert cem_before is not None
+        await store.accounts.update_user(replace(cem_before, is_bot=True))
+        found = await store.relations.visibility([ann, ben, "user_unknown", ann, cem])
+        assert found == {
+            ann: Visibility(True, frozenset([ben, cem])),
+            ben: Visibility(False, frozenset()),
+            cem: Visibility(True, frozenset(), is_bot=True),
+        }
         await unblock(store, ann, cem)
         assert (await store.relations.visibility([ann]))[ann].blocked == frozenset([ben])
         assert await store.relations.visibility([]) == {}

@@ -223,7 +223,9 @@ class MemoryRelations:
     async def visibility(self, user_ids: Sequence[str]) -> dict[str, Visibility]:
         return {
             user_id: Visibility(
-                user.send_read_receipts, frozenset(self._tables.held(user_id, Relation.BLOCK))
+                user.send_read_receipts,
+                frozenset(self._tables.held(user_id, Relation.BLOCK)),
+                user.is_bot,
             )
             for user_id, user in self._users(user_ids).items()
         }

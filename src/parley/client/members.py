@@ -42,6 +42,8 @@ class Member(Struct, kw_only=True, eq=False):
     delivered_at: str | None = None
     read_up_to: int = 0
     read_at: str | None = None
+    is_bot: bool = False
+    """A program: no receipt counts it."""
 
 
 class Members(Sequence[Member]):
@@ -168,7 +170,7 @@ class Roster:
 
     def receipts(self, sequence: int, sender_id: str) -> MessageReceipts:
         """The receipts of a message, derived from how far every member is."""
-        marks = [_mark(member) for member in self.by_id.values()]
+        marks = [_mark(member) for member in self.by_id.values() if not member.is_bot]
         found = receipts_of(sequence, sender_id, marks, self.mode, _is_visible, _is_visible)
         if self.mode is not ReadReceipts.SIMPLE or self._read_by_anybody < sequence:
             return found
@@ -215,7 +217,7 @@ def _update(member: Member, info: MemberInfo, mark: MemberCursor | None) -> Memb
     """Update the member object in place from a snapshot: the application may hold it."""
     known = mark or MemberCursor(info.user_id, info.joined_sequence, 0, None, 0, None)
     member.username, member.display_name = info.username, info.display_name
-    member.role = info.role
+    member.role, member.is_bot = info.role, info.is_bot
     member.joined_at, member.joined_sequence = info.joined_at, info.joined_sequence
     member.status, member.last_seen = info.status, info.last_seen
     member.delivered_up_to, member.delivered_at = known.delivered_up_to, known.delivered_at

@@ -10,7 +10,8 @@ from parley.model import DeliveryStatus, MemberCursor, ReadReceipts, SeenBy
 
 
 class MessageReceipts(Struct, frozen=True):
-    """`member_count`: the members without the sender and without those who joined after the message."""
+    """`member_count`: the people it was for, so the members without its sender, without those who joined
+    after the message, and without bots."""
 
     member_count: int
     status: DeliveryStatus

@@ -187,7 +187,11 @@ class ReceiptService:
         marks = await self._member_states.cursors(chat_id)
         reached = [mark.user_id for mark in marks if mark.delivered_up_to >= sequence]
         rights = await self._rights(viewer_id, reached)
-        return mode, receipts_of(sequence, sender_id, marks, mode, rights.sees, rights.sees_reads)
+        bots = rights.bots | await self._bots_among(
+            [mark.user_id for mark in marks if mark.delivered_up_to < sequence]
+        )
+        people = [mark for mark in marks if mark.user_id not in bots]
+        return mode, receipts_of(sequence, sender_id, people, mode, rights.sees, rights.sees_reads)
 
     async def of_chat(self, viewer_id: str, chat_id: str) -> ChatReceipts:
         """How far every member is: the receipts of any message follow from it."""
@@ -196,12 +200,21 @@ class ReceiptService:
             raise Refused(TOO_MANY_MEMBERS)
         marks = await self._member_states.cursors(chat_id)
         rights = await self._rights(viewer_id, [mark.user_id for mark in marks])
-        seen = [rights.seen(mark) for mark in marks]
+        bots = rights.bots
+        seen = [rights.seen(mark) for mark in marks if mark.user_id not in bots]
         others = [mark.read_up_to for mark in seen if mark.user_id != viewer_id]
         if mode is ReadReceipts.FULL:
             return ChatReceipts(mode, seen)
         unnamed = [mark if mark.user_id == viewer_id else _unread(mark) for mark in seen]
         return ChatReceipts(mode, unnamed, max(others, default=0) if mode is ReadReceipts.SIMPLE else 0)
+
+    async def _bots_among(self, user_ids: Sequence[str]) -> set[str]:
+        bots: set[str] = set()
+        for first in range(0, len(user_ids), RELATIONSHIPS_PER_CALL):
+            found = await self._relations.profiles(user_ids[first : first + RELATIONSHIPS_PER_CALL])
+            bots.update(user_id for user_id, user in found.items() if user.is_bot)
+            await asyncio.sleep(0)
+        return bots
 
     async def _mode(self, viewer_id: str, chat_id: str) -> ReadReceipts:
         role = await self._directory.role(chat_id, viewer_id)
@@ -238,6 +251,10 @@ class ReceiptRights(Struct, frozen=True):
     sends: bool
     relationships: dict[str, Relationship]
 
+    @property
+    def bots(self) -> set[str]:
+        return {user_id for user_id, found in self.relationships.items() if found.user.is_bot}
+
     def sees(self, mark: MemberCursor) -> bool:
         relationship = self.relationships.get(mark.user_id)
         return mark.user_id == self.viewer_id or (relationship is not None and not relationship.has_blocked)
@@ -255,8 +272,8 @@ class ReceiptRights(Struct, frozen=True):
 
 
 def is_sent_to_others(kind: ReceiptKind, chat: ChatFacts, user: Visibility) -> bool:
-    """Whether other members get receipts of this user at all."""
-    if chat.member_count > RECEIPT_MEMBERS_MAX:
+    """Whether other members get receipts of this user at all. Of programs they do not."""
+    if user.is_bot or chat.member_count > RECEIPT_MEMBERS_MAX:
         return False
     if kind is ReceiptKind.DELIVERED:
         return True

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from parley.clock import iso
 from parley.wire.limits import RECEIPT_MEMBERS_MAX
@@ -96,6 +97,27 @@ async def test_read_by_n_of_m(place: Place) -> None:
         (await served.said(ben, chat, "4"),)
         found = await receipts(served, cleo, chat, 4)
         assert (found["member_count"], names(found["read"])) == (3, [])
+
+
+async def test_a_bot_counts_in_no_tick(place: Place) -> None:
+    """A program that reads nothing keeps no message at `sent`, and one that reads is no reader."""
+    async with place.serving() as served:
+        ann, ben, bot = await served.people("ann", "ben", "bot")
+        user = await served.app.accounts.user(bot.user_id)
+        await served.app.store.accounts.update_user(replace(user, is_bot=True))
+        chat = await served.as_(ann).create_group(ben, bot)
+        await served.said(ann, chat, "1", "2")
+        async with served.client(ann) as sender, served.client(ben) as reader, served.client(bot) as program:
+            await read(program, chat, 1)
+            await read(reader, chat, 2)
+            told = await sender.hear("receipt", kind="read")
+            assert told["user_id"] == ben.user_id
+        for sequence in (1, 2):  # the bot has read the first and not the second
+            found = await receipts(served, ann, chat, sequence)
+            assert (found["member_count"], found["status"]) == (1, "read")
+            assert names(found["delivered"]) == names(found["read"]) == [ben.user_id]
+        marks = (await served.as_(ann).get(f"/v1/chats/{chat}/receipts")).body["marks"]
+        assert names(marks) == sorted([ann.user_id, ben.user_id])
 
 
 async def test_reading_on_one_device_clears_the_others(either: Place) -> None:

@@ -356,3 +356,15 @@ def test_large_chats_are_not_watched(others: int, watched: int) -> None:
     harness = opened((ME, 0, 0), *((f"user_{number}", 0, 0) for number in range(others)))
     asked = of(PresenceSubscribe, harness.frames())
     assert sum(len(frame.user_ids) for frame in asked if isinstance(frame, PresenceSubscribe)) == watched
+
+
+def test_a_bot_is_in_no_receipt() -> None:
+    """It is a member like others, and no message waits for it."""
+    harness = opening()
+    loaded = snapshot((ME, 10, 10), (BEN, 10, 10), (CAS, 0, 0))
+    loaded.members[2].is_bot = True
+    harness.core.chat_loaded(harness.core.chat(CHAT), loaded)
+    assert member(harness, CAS).is_bot
+    found = harness.core.chat(CHAT).receipts(9, ME)
+    assert found is not None
+    assert (found.member_count, found.status) == (1, "read")

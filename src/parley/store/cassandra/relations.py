@@ -101,7 +101,7 @@ class CassandraRelations:
         people = await self.profiles(user_ids)
         blocked = await map_concurrently(self._blocked_by, people, PEOPLE_AT_ONCE_MAX)
         return {
-            user_id: Visibility(user.send_read_receipts, some)
+            user_id: Visibility(user.send_read_receipts, some, user.is_bot)
             for (user_id, user), some in zip(people.items(), blocked, strict=True)
         }
 

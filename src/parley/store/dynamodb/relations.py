@@ -184,8 +184,8 @@ class DynamoRelations:
             zip(blockers, await map_concurrently(self._blocked_by, blockers, READS_AT_ONCE_MAX), strict=True)
         )
         return {
-            user_id: Visibility(user_in(item).send_read_receipts, blocked.get(user_id, frozenset()))
-            for user_id, item in people.items()
+            user_id: Visibility(user.send_read_receipts, blocked.get(user_id, frozenset()), user.is_bot)
+            for user_id, user in ((user_id, user_in(item)) for user_id, item in people.items())
         }
 
     async def _blocked_by(self, user_id: str) -> frozenset[str]:

@@ -124,7 +124,9 @@ class SqliteRelations:
             blocked.setdefault(user_id, []).append(other_id)
         people = [user_of(row) for row in self._reads.rows(PROFILES, (wanted,))]
         return {
-            user.user_id: Visibility(user.send_read_receipts, frozenset(blocked.get(user.user_id, ())))
+            user.user_id: Visibility(
+                user.send_read_receipts, frozenset(blocked.get(user.user_id, ())), user.is_bot
+            )
             for user in people
         }
 
