@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -26,8 +27,9 @@ from parley.errors import (
 from parley.gateway.services import ApiServices
 from parley.model import Scope, Session
 from parley.wire.limits import ANSWER_SECONDS_MAX, BODY_BYTES_MAX
+from parley.wire.request_body import RequestBody
 
-T = TypeVar("T")
+BodyT = TypeVar("BodyT", bound=RequestBody)
 
 REQUEST_SECONDS_MAX = 4.5
 BODY_SECONDS_MAX = 30.0
@@ -40,7 +42,12 @@ ROWS_PER_COST = 100
 
 REQUEST_ID = web.RequestKey("request_id", str)
 IDEMPOTENCY_HEADER = "Idempotency-Key"
+MEDIA_TYPE = "application/json"
+NO_BODY = RequestBody | None
 BEARER = "bearer "
+REASON_LETTERS_MAX = 500
+PARAMETERS_SHOWN = 10
+PARAMETER_LETTERS_SHOWN = 64
 FORWARDING_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
 FORWARDING_PREFIX = "x-forwarded-"
 
@@ -114,16 +121,17 @@ class Call:
         else:
             check_rate(rates.charge_address(address_of(self.request, self.services), cost))
 
-    async def body(self, kind: type[T]) -> T:
+    async def body(self, kind: type[BodyT]) -> BodyT:
         """The JSON body as a value of this kind."""
-        if self.request.content_type != "application/json":
+        if self.request.content_type != MEDIA_TYPE:
             raise Refused(UNSUPPORTED_MEDIA)
-        try:
-            return msgspec.json.decode(await self._read(), type=kind)
-        except web.HTTPRequestEntityTooLarge as error:
-            raise Refused(TOO_LARGE.because(f"a body has at most {BODY_BYTES_MAX} bytes")) from error
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, web.RequestPayloadError) as error:
-            raise Refused(BAD_REQUEST.because(str(error))) from error
+        decoded: BodyT = _decoded(await self._read(), kind)
+        return decoded
+
+    async def check_no_body(self) -> None:
+        """Refuse a JSON body with fields, for an operation that takes none."""
+        if self.request.can_read_body and self.request.content_type == MEDIA_TYPE:
+            _decoded(await self._read(), NO_BODY)
 
     async def _read(self) -> bytes:
         """As fast as the client sends it: the time to answer begins after it.
@@ -136,8 +144,27 @@ class Call:
                 body = await self.request.read()
         except TimeoutError as error:
             raise Refused(REQUEST_TIMEOUT) from error
+        except web.HTTPRequestEntityTooLarge as error:
+            raise Refused(TOO_LARGE.because(f"a body has at most {BODY_BYTES_MAX} bytes")) from error
+        except web.RequestPayloadError as error:
+            raise Refused(BAD_REQUEST.because(str(error))) from error
         self._answer_by = _now() + self._seconds_max
         return body
+
+
+def _decoded(body: bytes, kind: Any) -> Any:
+    """A field that is not known is refused by its name."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Refused(BAD_REQUEST.because(str(error)[:REASON_LETTERS_MAX])) from error
+
+
+def check_query(request: web.Request, known: Iterable[str]) -> None:
+    """Refused if a query parameter is not known: a slip of the pen must not be left out in silence."""
+    if unknown := sorted(set(request.query) - set(known)):
+        named = ", ".join(name[:PARAMETER_LETTERS_SHOWN] for name in unknown[:PARAMETERS_SHOWN])
+        raise Refused(BAD_REQUEST.because(f"unknown query parameter: {named}"))
 
 
 def _now() -> float:

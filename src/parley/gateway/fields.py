@@ -240,6 +240,7 @@ FIELDS = {
     "endpoint": Field(
         "Where the push service takes messages for this browser.", "https://example.com/push/1"
     ),
+    "expirationTime": Field("When the browser ends it; Parley goes by what the push service answers.", None),
     "keys": Field("What messages for this browser are encrypted with."),
     "p256dh": Field(
         "Its public key.",

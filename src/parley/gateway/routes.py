@@ -32,6 +32,7 @@ from parley.gateway.calls import Call
 from parley.model import Scope
 from parley.wire import limits
 from parley.wire.frames import Limit, Sequence
+from parley.wire.request_body import RequestBody
 
 JSON = "application/json"
 
@@ -67,7 +68,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     description: str
     answers: Mapping[int, Any]
     name: str
-    body: Any = None
+    body: type[RequestBody] | None = None
     path_parameters: tuple[Parameter, ...] = ()
     query: tuple[Parameter, ...] = ()
     headers: tuple[Parameter, ...] = ()
@@ -125,7 +126,7 @@ class Routes:
         summary: str,
         answers: Mapping[int, Any],
         *,
-        body: Any = None,
+        body: type[RequestBody] | None = None,
         query: tuple[Parameter, ...] = (),
         headers: tuple[Parameter, ...] = (),
         refusals: tuple[Refusal, ...] = (),

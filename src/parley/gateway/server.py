@@ -44,6 +44,7 @@ from parley.gateway.calls import (
     address_of,
     authenticate,
     check_operator,
+    check_query,
     check_scope,
     is_limited,
 )
@@ -77,6 +78,8 @@ CLEANUP_STEPS = 2
 """aiohttp first waits for its handlers, then cancels and waits again, each time as long as it may."""
 HSTS = {"Strict-Transport-Security": "max-age=31536000"}
 """Browsers that have seen a server with TLS do not speak to it without for a year (RFC 6797)."""
+
+API = "/v1/"
 
 FOREIGN_HOST = BAD_REQUEST.because("this Host is not one of server.hosts")
 FOREIGN_ORIGIN = FORBIDDEN.because("this Origin is not one of server.origins")
@@ -138,7 +141,8 @@ class Gateway:
                 app.router.add_route(route.method, route.path, self._serve(route))
             app.router.add_get(WEBSOCKET.path, self._websocket)
             for operation, handler in FileTransfers(self._api).operations:
-                app.router.add_route(operation.method, operation.path, self._unless_draining(handler))
+                serve = self._unless_draining(operation, handler)
+                app.router.add_route(operation.method, operation.path, serve)
             for operation, handler in self._system.for_clients:
                 app.router.add_get(operation.path, self._charged(operation, handler))
         for path, handler in self._system.for_operators.items():
@@ -344,14 +348,17 @@ class Gateway:
 
         async def serve(request: web.Request) -> web.StreamResponse:
             Call(request, self._api, REQUEST_SECONDS_MAX).charge(operation.cost)
+            if operation.path.startswith(API):
+                check_query(request, (one.name for one in operation.query))
             return await handler(request)
 
         return serve
 
-    def _unless_draining(self, handler: Serve) -> Serve:
+    def _unless_draining(self, operation: Operation, handler: Serve) -> Serve:
         async def serve(request: web.Request) -> web.StreamResponse:
             if self._draining:
                 raise Refused(SHUTTING_DOWN)
+            check_query(request, (one.name for one in operation.query))
             return await handler(request)
 
         return serve
@@ -397,6 +404,9 @@ class Gateway:
             await self._known_operators.check(call.request, lambda: self._admit_soon(route, call))
         else:
             await self._admit(route, call)
+        check_query(call.request, (one.name for one in route.query))
+        if route.body is None:
+            await call.check_no_body()
         share = self._live.users.share_of(call.session.user_id) if call.session is not None else LoopShare()
         await self._live.turns.enter(share, REQUEST_SECONDS)
         status, body = await self._live.turns.metered(share, route.handler(call))
@@ -431,6 +441,7 @@ class Gateway:
         address = address_of(request, self._api) if limited else ""
         if limited:
             await self._check_address(address)
+        check_query(request, ())
         if request.headers.get("Upgrade", "").lower() != "websocket":
             raise Refused(BAD_REQUEST.because("this address speaks WebSocket"))
         socket = ClientSocket(

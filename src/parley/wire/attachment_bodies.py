@@ -8,13 +8,14 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from parley.model import AttachedFile
 from parley.wire import limits
+from parley.wire.request_body import RequestBody
 
 FileName = Annotated[str, Meta(min_length=1, max_length=limits.ATTACHMENT_NAME_LETTERS_MAX)]
 FileSize = Annotated[int, Meta(ge=1, le=limits.SEQUENCE_MAX)]
 FileType = Annotated[str, Meta(min_length=3, max_length=limits.CONTENT_TYPE_LETTERS_MAX)]
 
 
-class NewAttachment(Struct):
+class NewAttachment(RequestBody):
     """A file that is going to be uploaded. `sha256`: of its bytes, in hexadecimal digits, to be compared."""
 
     name: FileName

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from parley.model import (
     AuditRecord,
@@ -28,6 +28,7 @@ from parley.model import (
 )
 from parley.wire import limits
 from parley.wire.frames import Entry, OverviewChat, PresenceView
+from parley.wire.request_body import RequestBody
 from parley.wire.webhook_events import EventName
 
 Title = Annotated[str, Meta(min_length=1, max_length=limits.TITLE_LETTERS_MAX)]
@@ -53,7 +54,7 @@ class Health(Struct):
 # Accounts, sessions and devices
 
 
-class NewAccount(Struct):
+class NewAccount(RequestBody):
     """An account to create. `invite`: the token of an invitation link, where one is needed."""
 
     username: str
@@ -68,7 +69,7 @@ class Account(Struct):
     username: str
 
 
-class NewSession(Struct):
+class NewSession(RequestBody):
     """A login on one device."""
 
     username: str
@@ -120,7 +121,7 @@ class DeviceList(Struct):
     devices: list[Device]
 
 
-class NewPassword(Struct):
+class NewPassword(RequestBody):
     """A change of your password."""
 
     old_password: str
@@ -212,7 +213,7 @@ class ServerOverview(Struct):
     bus_available: bool
 
 
-class PasswordReset(Struct):
+class PasswordReset(RequestBody):
     """A new password that an operator sets."""
 
     password: str
@@ -308,7 +309,7 @@ class DeadLetterPage(Struct):
     next: str | None
 
 
-class DeadLetterFilter(Struct, forbid_unknown_fields=True):
+class DeadLetterFilter(RequestBody):
     """All that are given must hold."""
 
     status: Literal["pending", "replayed", "permanently_failed"] | None = None
@@ -320,7 +321,7 @@ class DeadLetterFilter(Struct, forbid_unknown_fields=True):
     before: str | None = None
 
 
-class ReplayOrder(Struct, forbid_unknown_fields=True):
+class ReplayOrder(RequestBody):
     """Which dead letters to replay: by id, or by a filter."""
 
     ids: list[str] | None = None
@@ -328,7 +329,7 @@ class ReplayOrder(Struct, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
-class DiscardOrder(Struct, forbid_unknown_fields=True):
+class DiscardOrder(RequestBody):
     """Which dead letters to give up, and why."""
 
     reason: Annotated[str, Meta(min_length=1, max_length=limits.TITLE_LETTERS_MAX)]
@@ -353,7 +354,7 @@ class DeadLetterProgress(Struct):
     failed: int
 
 
-class NewWebhook(Struct, forbid_unknown_fields=True):
+class NewWebhook(RequestBody):
     """An address for events, of every chat or of one."""
 
     url: str
@@ -406,7 +407,15 @@ class Me(Struct):
     is_bot: bool = False
 
 
-class ProfileChange(Struct):
+class QuietHoursChange(RequestBody, rename={"starts": "from", "ends": "to"}):
+    """When you want no ring: from one time of day (HH:MM) to another, in a time zone by its name."""
+
+    starts: str
+    ends: str
+    timezone: str
+
+
+class ProfileChange(RequestBody):
     """What to change in your profile and settings; a field that is null or left out stays as it is.
 
     `do_not_disturb` alone: null ends it.
@@ -417,24 +426,25 @@ class ProfileChange(Struct):
     last_seen_privacy: Privacy | None = None
     send_read_receipts: bool | None = None
     who_may_add: Privacy | None = None
-    do_not_disturb: QuietHours | UnsetType | None = UNSET
+    do_not_disturb: QuietHoursChange | UnsetType | None = UNSET
 
 
-class PushKeys(Struct):
+class PushKeys(RequestBody):
     """Of a browser's subscription, in base64url."""
 
     p256dh: str
     auth: str
 
 
-class PushSubscription(Struct):
+class PushSubscription(RequestBody):
     """What `PushManager.subscribe` gives in a browser, as JSON."""
 
     endpoint: str
     keys: PushKeys
+    expires_ms: float | UnsetType | None = field(default=UNSET, name="expirationTime")
 
 
-class NewPushDevice(Struct):
+class NewPushDevice(RequestBody):
     """How a device is rung: by its `token`, or in browsers by its `subscription`.
 
     The `token` of a webhook is its URL. Without `preview` a notification says only that there is a message.
@@ -480,7 +490,7 @@ class Profile(Struct):
     is_bot: bool = False
 
 
-class NewRelation(Struct):
+class NewRelation(RequestBody):
     """The person to add to your contacts or blocks."""
 
     user_id: str
@@ -518,7 +528,7 @@ class PresenceList(Struct):
 # Chats and members
 
 
-class NewChat(Struct):
+class NewChat(RequestBody):
     """A chat to create. You are its owner, whether `member_ids` names you or not."""
 
     type: ChatType
@@ -552,7 +562,7 @@ class ChatInfo(Struct):
     invited: list[str] | UnsetType = UNSET
 
 
-class ChatChange(Struct):
+class ChatChange(RequestBody):
     """What to change in a chat. `muted_until` and `notify` are settings of yours alone."""
 
     title: Title | None = None
@@ -564,7 +574,7 @@ class ChatChange(Struct):
     edit_window_seconds: Seconds | UnsetType | None = UNSET
 
 
-class FanoutChange(Struct):
+class FanoutChange(RequestBody):
     """How rings of a chat are fanned out; null: by its size."""
 
     fanout: Fanout | None
@@ -589,11 +599,11 @@ class ChatList(Struct):
     complete: bool
 
 
-class NewMember(Struct):
+class NewMember(RequestBody):
     """The person to add, or several in `user_ids`."""
 
     user_id: str = ""
-    user_ids: list[str] = []
+    user_ids: list[str] = field(default_factory=list)
     role: Role = Role.MEMBER
 
 
@@ -618,7 +628,7 @@ class MemberList(Struct):
     next_after: str | None
 
 
-class MemberChange(Struct):
+class MemberChange(RequestBody):
     """The new role of a member."""
 
     role: Role
@@ -672,7 +682,7 @@ class InvitationList(Struct):
 # Messages and receipts
 
 
-class NewMessage(Struct, kw_only=True):
+class NewMessage(RequestBody, kw_only=True):
     """A message to send. Sent again with the same `client_message_id`, it is stored once."""
 
     client_message_id: str = ""
@@ -680,7 +690,7 @@ class NewMessage(Struct, kw_only=True):
     content_type: str = "text/plain"
     display_time: str | None = None
     after_client_message_id: str | None = None
-    mentions: list[str] = []
+    mentions: list[str] = field(default_factory=list)
     reply_to: str | UnsetType | None = UNSET
     attachments: list[str] | UnsetType = UNSET
 

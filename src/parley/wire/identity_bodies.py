@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from parley.model import ChatType, Role, Scope
 from parley.wire import limits
+from parley.wire.request_body import RequestBody
 
 DisplayName = Annotated[str, Meta(min_length=1, max_length=limits.DISPLAY_NAME_LETTERS_MAX)]
 About = Annotated[str, Meta(max_length=limits.ABOUT_LETTERS_MAX)]
@@ -15,7 +16,7 @@ Title = Annotated[str, Meta(min_length=1, max_length=limits.TITLE_LETTERS_MAX)]
 TokenName = Annotated[str, Meta(min_length=1, max_length=limits.API_TOKEN_NAME_LETTERS_MAX)]
 
 
-class NewApiToken(Struct):
+class NewApiToken(RequestBody):
     """A token for a program. It acts for `user_id`, or for you. With `chat_id` it is for that chat alone."""
 
     name: TokenName
@@ -50,7 +51,7 @@ class ApiTokenList(Struct):
     tokens: list[ApiTokenInfo]
 
 
-class ExternalUser(Struct):
+class ExternalUser(RequestBody):
     """What your system says of a person; what is left out stays as it is. A username cannot be changed."""
 
     username: str | None = None
@@ -67,7 +68,7 @@ class ExternalUserPut(Struct):
     username: str
 
 
-class NewUserToken(Struct):
+class NewUserToken(RequestBody):
     """A token for a device of a person. It ends after so many seconds, or 30 days after its last use."""
 
     device_id: str
@@ -75,7 +76,7 @@ class NewUserToken(Struct):
     expires_in_seconds: int | None = None
 
 
-class NewChatOfOthers(Struct):
+class NewChatOfOthers(RequestBody):
     """A chat to create for others. `owner_id`: who owns it; the first of `member_ids` if it is left out."""
 
     type: ChatType
@@ -97,7 +98,7 @@ class ChatOfOthers(Struct):
     invited: list[str]
 
 
-class MemberPut(Struct):
+class MemberPut(RequestBody):
     """What a person should be in a chat."""
 
     role: Role = Role.MEMBER
@@ -114,7 +115,7 @@ class MemberState(Struct):
     invited: bool
 
 
-class MessageOnBehalf(Struct):
+class MessageOnBehalf(RequestBody):
     """A message to send for a member of the chat."""
 
     sender_id: str
@@ -122,10 +123,10 @@ class MessageOnBehalf(Struct):
     client_message_id: str = ""
     content_type: str = "text/plain"
     display_time: str | None = None
-    mentions: list[str] = []
+    mentions: list[str] = field(default_factory=list)
 
 
-class HookMessage(Struct):
+class HookMessage(RequestBody):
     """What to post to the chat of an incoming webhook."""
 
     text: Annotated[str, Meta(min_length=1)]

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from parley.model import AccountState, ErasedChat, ReportStatus
 from parley.wire import limits
 from parley.wire.frames import Entry
+from parley.wire.request_body import RequestBody
 
 LinkNote = Annotated[str, Meta(max_length=limits.LINK_NOTE_LETTERS_MAX)]
 Reason = Annotated[str, Meta(min_length=1, max_length=limits.REPORT_REASON_LETTERS_MAX)]
@@ -36,7 +37,7 @@ class DeletedUser(UserInfo):
     job_id: str | None = None
 
 
-class RetentionChange(Struct):
+class RetentionChange(RequestBody):
     """How long the bodies of a chat are kept. `days`: null for the server's own, 0 for ever.
 
     `is_held`: under a legal hold nothing of the chat is removed.
@@ -54,7 +55,7 @@ class UserInfoPage(Struct):
     next: str | None = None
 
 
-class OwnDeletion(Struct):
+class OwnDeletion(RequestBody):
     """Your password, if you have one here."""
 
     password: str = ""
@@ -88,7 +89,7 @@ class ErasureInfo(Struct):
 # Links
 
 
-class NewInvite(Struct):
+class NewInvite(RequestBody):
     """A link to make: how many people may register by it, and for how long it works (7 days)."""
 
     uses: int = 1
@@ -96,7 +97,7 @@ class NewInvite(Struct):
     note: LinkNote = ""
 
 
-class NewPasswordLink(Struct):
+class NewPasswordLink(RequestBody):
     """A link to make: for how long it works (a day)."""
 
     expires_in_seconds: int | None = None
@@ -131,7 +132,7 @@ class LinkList(Struct):
     next: str | None
 
 
-class PasswordByLink(Struct):
+class PasswordByLink(RequestBody):
     """The token of a link, and the password to set by it."""
 
     token: str
@@ -141,7 +142,7 @@ class PasswordByLink(Struct):
 # Reports
 
 
-class NewReport(Struct):
+class NewReport(RequestBody):
     """What is wrong with a message, for the operators."""
 
     reason: Reason
@@ -183,7 +184,7 @@ class ReportList(Struct):
     next: str | None
 
 
-class ReportResolution(Struct):
+class ReportResolution(RequestBody):
     """What came of a report, in a word or two such as `dismissed`, and what other operators should know."""
 
     outcome: ReportOutcome

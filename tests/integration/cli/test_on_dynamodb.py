@@ -139,7 +139,7 @@ def test_a_lost_counter_is_told_and_recovered(shared: Shared) -> None:
 
 
 def test_a_counter_behind_its_log_needs_a_person(shared: Shared) -> None:
-    """It is never overwritten. What the sentence advises works, and deletes no row: it takes a value out."""
+    """It is never overwritten, and what the sentence advises works without deleting a row."""
     chat_id = group(shared, "Cake")
     shared.set("chat_counters", {"chat_id": chat_id}, "sequence_counter", 0)
     run = shared.run("recover", "Cake", "--apply")

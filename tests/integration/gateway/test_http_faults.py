@@ -66,13 +66,6 @@ async def test_a_body_over_the_limit_is_413(place: Place) -> None:
             assert_refused(await raw_post(served, "/v1/accounts", sent), 413, "too_large")
 
 
-async def test_unknown_fields_pass(place: Place) -> None:
-    """A newer client may say more than this server knows."""
-    async with place.serving() as served:
-        body = {"username": "ann", "password": "x", "favourite_colour": {"deep": [1, None]}}
-        assert (await served.http.post("/v1/accounts", body)).status == 201
-
-
 async def test_unknown_addresses_are_404_and_wrong_methods_405(place: Place) -> None:
     """Both are refused in the form of every other error; the latter with what is allowed."""
     async with place.serving() as served:

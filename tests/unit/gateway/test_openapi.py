@@ -149,3 +149,24 @@ def test_a_token_is_asked_for_where_it_is_needed() -> None:
     assert "post /v1/sessions" in without
     scheme = DOCUMENT["components"]["securitySchemes"]["token"]
     assert (scheme["type"], scheme["scheme"]) == ("http", "bearer")
+
+
+def objects_in(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The objects that a value of this schema is made of."""
+    schema = resolved(schema)
+    if "properties" in schema:
+        yield schema
+    parts = [*schema.get("properties", {}).values(), *schema.get("anyOf", []), schema.get("items", {})]
+    for part in parts:
+        if part:
+            yield from objects_in(part)
+
+
+@pytest.mark.parametrize("name", [f"{one.method} {one.path}" for one in OPERATIONS if one.body is not None])
+def test_bodies_take_no_other_fields(name: str) -> None:
+    """So say the schemas of what requests carry, also of what is within."""
+    method, _, path = name.partition(" ")
+    body = DOCUMENT["paths"][path][method.lower()]["requestBody"]["content"]["application/json"]["schema"]
+    found = list(objects_in(body))
+    assert found
+    assert [one["title"] for one in found if one.get("additionalProperties") is not False] == []

@@ -29,7 +29,7 @@ IN_OTHERS = {
         "OriginalMessage",
         "WebhookInfo",
     ),
-    *("PushKeys", "PushSubscription", "Reaction"),
+    *("PushKeys", "PushSubscription", "QuietHoursChange", "Reaction"),
     *("ApiTokenInfo", "LinkInfo", "ReportInfo", "SearchHit"),
 }
 

@@ -48,8 +48,7 @@ async def show_me(call: Call) -> Answer:
 async def change_me(call: Call) -> Answer:
     """Only the fields that you name change."""
     wanted = await call.body(bodies.ProfileChange)
-    if isinstance(wanted.do_not_disturb, QuietHours):
-        check_quiet_hours(wanted.do_not_disturb)
+    quiet = wanted.do_not_disturb
     user = await call.services.accounts.update(
         call.user_id,
         display_name=wanted.display_name,
@@ -57,12 +56,12 @@ async def change_me(call: Call) -> Answer:
         last_seen_privacy=wanted.last_seen_privacy,
         send_read_receipts=wanted.send_read_receipts,
         who_may_add=wanted.who_may_add,
-        do_not_disturb=wanted.do_not_disturb,
+        do_not_disturb=quiet_hours(quiet) if isinstance(quiet, bodies.QuietHoursChange) else quiet,
     )
     return 200, _me(user)
 
 
-def check_quiet_hours(hours: QuietHours) -> None:
+def quiet_hours(hours: bodies.QuietHoursChange) -> QuietHours:
     """Refused unless they are times of day and the name of a time zone."""
     try:
         minute_of(hours.starts)
@@ -70,6 +69,7 @@ def check_quiet_hours(hours: QuietHours) -> None:
         ZoneInfo(hours.timezone)
     except (ValueError, OSError, ZoneInfoNotFoundError) as error:
         raise Refused(NO_QUIET_HOURS) from error
+    return QuietHours(hours.starts, hours.ends, hours.timezone)
 
 
 def _me(user: User) -> bodies.Me:
