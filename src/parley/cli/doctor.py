@@ -156,7 +156,13 @@ def _space(folder: Path) -> Finding:
 
 
 def _sync(folder: Path) -> Finding:
-    median = _sync_ms(folder)
+    try:
+        median = _sync_ms(folder)
+    except OSError as error:
+        says = f"a file of 4 KiB cannot be written: {error.strerror}"
+        return Finding(
+            "wrong", "disk sync", says, "free some space, or look at the system's log: every send is refused"
+        )
     says = f"{median:.2f} ms to make a write durable (median of {SYNCS_MEASURED})"
     if median > SYNC_MS_HIGH:
         return Finding(

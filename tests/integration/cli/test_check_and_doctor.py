@@ -1,10 +1,15 @@
 """`parley check`, `doctor`, `demo` and `bench` as an operator or a newcomer sees them."""
 
+import errno
+import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from parley.cli import doctor
+from parley.cli.places import find_place
 from parley.store.invariants import INVARIANTS
 from tests.harness.damage import overwrite, pages_of
 from tests.harness.server import ServerProcess
@@ -115,6 +120,22 @@ def test_what_is_wrong_is_told_with_a_remedy(data: Path) -> None:
         assert remedy in run.stdout
     wrong = {line.split()[1] for line in run.lines if line.startswith("✗")}
     assert wrong == {"privacy", "counters", "address"}
+
+
+def test_a_full_disk_is_a_finding(
+    data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What cannot be written is told with the rest, which is what an operator needs most then."""
+
+    def refuse(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(doctor, "_write_through", refuse)
+    assert not doctor.examine(find_place(data, None), None, as_json=True)
+    findings = {found["what"]: found for found in json.loads(capsys.readouterr().out)["findings"]}
+    assert findings["disk sync"]["state"] == "wrong"
+    assert "No space left on device" in findings["disk sync"]["says"]
+    assert {"data folder", "journal", "server"} <= set(findings)
 
 
 def test_the_demo_may_be_repeated(server: ServerProcess) -> None:
