@@ -163,13 +163,13 @@ def test_the_embedded_server_brings_no_other_engine(with_server: Environment) ->
 @pytest.mark.parametrize(
     "arguments", [["serve"], ["serve", "--roles=gateway", "--port", "0"], ["user", "list"]]
 )
-def test_a_command_says_what_to_install(client_only: Environment, arguments: list[str]) -> None:
-    """A command that needs the server's packages names the extra, in two lines without a traceback."""
+def test_a_command_says_what_to_install(client_only: Environment, wheel: Path, arguments: list[str]) -> None:
+    """A command that needs the server's packages names the wheel that has them, without a traceback."""
     client_only.folder.joinpath("data").mkdir(exist_ok=True)
     client_only.folder.joinpath("data/parley.db").touch()
     tried = client_only.try_to("parley", *arguments)
     assert tried.returncode == 1
-    assert "pip install 'parley-chat[server]'" in tried.stderr
+    assert f"pip install 'parley-chat[server] @ {wheel.as_uri()}'" in tried.stderr
     assert len(tried.stderr.splitlines()) == 2, tried.stderr
 
 

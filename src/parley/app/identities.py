@@ -20,10 +20,11 @@ from parley.core.jwt_claims import WRONG_KEY_TYPE, JwtRules
 from parley.core.retry import DeliveryFailure
 from parley.delivery.guarded_http import GuardedHttp
 from parley.errors import ConfigError, Refused
+from parley.extras import how_to_install
 from parley.ids import Ids
 from parley.store.ports import Engine
 
-NO_PYJWT = "auth.jwt needs PyJWT and cryptography: pip install 'parley-chat[jwt]'"
+NO_PYJWT = "auth.jwt needs PyJWT and cryptography: {}"
 
 KeyOf = Callable[[str | None, str], Awaitable[Any]]
 
@@ -51,7 +52,7 @@ class Identities:
         try:
             from parley.chats.jwt_sign_in import JwtSignIn, JwtVerifier
         except ImportError as error:
-            raise ConfigError(NO_PYJWT) from error
+            raise ConfigError(NO_PYJWT.format(how_to_install("jwt"))) from error
         rules = JwtRules(
             algorithms=frozenset(config.pinned_algorithms),
             issuer=config.issuer,

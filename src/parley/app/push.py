@@ -21,6 +21,7 @@ from parley.delivery.replays import Replays
 from parley.delivery.worker import DeliveryWorker
 from parley.ephemeral.ports import Registry
 from parley.errors import ConfigError, StoreError
+from parley.extras import how_to_install
 from parley.model import JobScope
 from parley.push import webpush
 from parley.push.channel import PUSH_DELIVERIES, PushChannel
@@ -34,7 +35,7 @@ from parley.telemetry import Metrics
 LOOK_SECONDS = 1.0
 EXPIRE_SECONDS = 3_600.0
 HOLDER_BYTES = 8
-NEEDS_EXTRA = "push.{} needs more packages: install parley-chat[push]"
+NEEDS_EXTRA = "push.{} needs more packages: {}"
 
 
 class Push:
@@ -139,7 +140,7 @@ def _make_providers(
         vapid = keys = webpush.StoredVapidKeys(push.vapid_private_key, store.push)
         providers[Provider.WEBPUSH] = webpush.WebPush(http, keys.get, push.vapid_subject, clock)
     elif push.vapid_private_key:
-        raise ConfigError(NEEDS_EXTRA.format("vapid_private_key"))
+        raise ConfigError(NEEDS_EXTRA.format("vapid_private_key", how_to_install("push")))
     if push.apns_key:
         providers[Provider.APNS] = _make_apns(config, clock)
     if push.fcm_credentials:
@@ -151,7 +152,7 @@ def _make_apns(config: Config, clock: Clock) -> PushProvider:
     try:
         from parley.push.apns import ApnsKey, ApnsPush
     except ImportError:
-        raise ConfigError(NEEDS_EXTRA.format("apns_key")) from None
+        raise ConfigError(NEEDS_EXTRA.format("apns_key", how_to_install("push"))) from None
     push = config.push
     key = ApnsKey(push.apns_key, push.apns_key_id, push.apns_team_id)
     key.token(clock())  # a key that cannot sign is found now
@@ -162,5 +163,5 @@ def _make_fcm(config: Config, clock: Clock) -> PushProvider:
     try:
         from parley.push.fcm import FcmPush, read_account
     except ImportError:
-        raise ConfigError(NEEDS_EXTRA.format("fcm_credentials")) from None
+        raise ConfigError(NEEDS_EXTRA.format("fcm_credentials", how_to_install("push"))) from None
     return FcmPush(config.push.fcm_endpoint, read_account(config.push.fcm_credentials), clock)

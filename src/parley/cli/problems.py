@@ -9,6 +9,7 @@ import sys
 
 from parley import config
 from parley.errors import ConfigError, Refused
+from parley.extras import how_to_install
 
 MESSAGES = {
     errno.EEXIST: "{path} is a file, not a folder: choose another --data",
@@ -22,6 +23,7 @@ MESSAGES = {
 
 EXTRAS = {
     "aiokafka": "kafka",
+    "PIL": "server",
     "apsw": "server",
     "argon2": "server",
     "botocore": "dynamodb",
@@ -33,7 +35,7 @@ EXTRAS = {
     "uvloop": "server",
     "zstandard": "server",
 }
-"""The extra of `parley-chat` that installs each optional package."""
+"""The extra that installs each optional package."""
 
 
 def explain(problem: BaseException | str) -> str:
@@ -41,8 +43,7 @@ def explain(problem: BaseException | str) -> str:
     if isinstance(problem, Refused):
         return f"{problem.refusal.reason} ({problem.refusal.code})"
     if isinstance(problem, ModuleNotFoundError) and problem.name in EXTRAS:
-        extra = EXTRAS[problem.name]
-        return f"this needs the package {problem.name}\ninstall it: pip install 'parley-chat[{extra}]'"
+        return f"this needs the package {problem.name}\ninstall it: {how_to_install(EXTRAS[problem.name])}"
     if isinstance(problem, ConfigError):
         return _with_variables(str(problem))
     if isinstance(problem, OSError) and problem.strerror:

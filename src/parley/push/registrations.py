@@ -32,7 +32,9 @@ NO_SUBSCRIPTION = BAD_REQUEST.because(
 )
 TOO_MANY = BAD_REQUEST.because(f"you have {DEVICES_PER_PERSON_MAX} devices registered; remove one first")
 NO_FEED = BAD_REQUEST.because("push on a store that nodes share needs kafka.brokers")
-NO_WEB_PUSH = BAD_REQUEST.because("this server has no Web Push: install parley-chat[push]")
+NO_WEB_PUSH = BAD_REQUEST.because(
+    "this server has no Web Push: its operator has not installed the extra push"
+)
 
 
 def is_signed_in_elsewhere(user: User | None) -> bool:
