@@ -71,7 +71,9 @@ CONFIGURATION = {
     " When empty on another address than loopback, any is accepted.",
     "server.proxies": "Addresses and networks (10.0.0.0/8) of proxies that may name a client's address."
     " When empty on a loopback address, a proxy on this machine may.",
-    "server.origins": "Web origins (`https://chat.example`) that may open a WebSocket, besides the server's.",
+    "server.origins": "Web origins (`https://chat.example`) that may open a WebSocket and read answers,"
+    " beside the server's. One makes this [an exposed server](#an-exposed-server): registration closes,"
+    " `/metrics` needs a token, rates hold.",
     "tls.certificate": "A PEM file with the certificate and its chain. The server speaks [TLS](#tls) then.",
     "tls.key": "A PEM file with the key, unencrypted; empty if it is in the file of the certificate.",
     "tls.min_version": "The oldest version of TLS that is spoken.",
