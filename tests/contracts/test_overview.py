@@ -6,6 +6,7 @@ import pytest
 
 from parley.errors import Refused
 from parley.model import Action, ReadReceipts, Role
+from parley.store.rules import NEWEST
 from tests.contracts.acting import (
     add_group,
     add_people,
@@ -30,6 +31,40 @@ async def test_without_a_token_every_chat_is_listed(engine: Engine) -> None:
         await add_group(store, ben)
         await said(store, busy, ben, "hi")
         assert sorted((await listed(store, ann, None))[0]) == sorted([empty, busy])
+
+
+async def test_the_newest_come_first(engine: Engine) -> None:
+    """By their last entries, an empty chat by its creation, and what becomes newer is not missed."""
+    async with engine.opened() as store:
+        ann, ben = await add_people(store, "ann", "ben")
+        chats = []
+        for _ in range(5):
+            store.clock.advance(1_000)
+            chats.append(await add_group(store, ann, ben))
+        for chat in (chats[3], chats[0], chats[1]):  # 2 and 4 stay empty
+            store.clock.advance(1_000)
+            await said(store, chat, ben, "hi")
+        left = await add_group(store, ben, ann)
+        await stored(store, change(left, ann, Action.LEFT, ann))
+        store.clock.advance(1_000)
+        await stored(store, rename(chats[0], ann, "Old"))  # an entry, too
+        await store.member_states.mute(ann, chats[2], "2999-01-01T00:00:00.000Z")
+        newest = [chats[0], chats[1], chats[3], chats[4], chats[2]]
+        whole = await store.overviews.changed(ann, "phone", NEWEST, 10)
+        assert ([at.chat_id for at in whole.positions], whole.complete) == (newest, True)
+        assert [at.head for at in whole.positions] == [2, 1, 1, 0, 0]
+        page = await store.overviews.changed(ann, "phone", NEWEST, 2)
+        assert ([at.chat_id for at in page.positions], page.complete) == (newest[:2], False)
+        store.clock.advance(1_000)
+        await said(store, chats[2], ben, "news")
+        seen = list(page.positions)
+        while not page.complete:
+            page = await store.overviews.changed(ann, "phone", page.token, 2)
+            seen += page.positions
+        rest, _ = await listed(store, ann, page.token)
+        assert {at.chat_id for at in seen} | set(rest) == set(newest)
+        assert [at.head for at in seen if at.chat_id == chats[2]] in ([1], [])
+        assert (chats[2] in rest) != (chats[2] in {at.chat_id for at in seen})
 
 
 async def test_who_has_no_chats_gets_an_empty_complete_answer(engine: Engine) -> None:

@@ -22,7 +22,8 @@ from parley.model import (
     OverviewPage,
     ReceiptKind,
 )
-from parley.store.rules import NO_TOKEN
+from parley.store.rules import NEWEST, NO_TOKEN
+from parley.wire.codec import decode_entry
 from parley.wire.limits import PAGE_BYTES_MAX, SESSION_DAYS, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
 from tests.memory.tables import ChatRecord, StateRecord, Tables
 
@@ -148,6 +149,8 @@ class MemoryOverviews:
         self, user_id: str, device_id: str, after: str | None, limit: int, brief: bool = False
     ) -> OverviewPage:
         last = self._tables.changes
+        if after is not None and after.startswith(NEWEST):
+            return self._newest(user_id, device_id, after[len(NEWEST) :] or f"~/~@{last}", limit, brief)
         change, began = (-1, last) if after is None else _parse(after)
         found: list[tuple[int, ChatSummary]] = []
         size = 0
@@ -158,6 +161,23 @@ class MemoryOverviews:
                 return OverviewPage([at for _, at in found], f"{found[-1][0]}@{began}", False)
             found.append((latest, at))
         return OverviewPage([at for _, at in found], f"{max(last, change)}@0", True)
+
+    def _newest(self, user_id: str, device_id: str, after: str, limit: int, brief: bool) -> OverviewPage:
+        place, _, began = after.partition("@")
+        found: list[tuple[str, ChatSummary]] = []
+        for (person, chat_id), state in self._tables.states.items():
+            chat = self._tables.chats[chat_id]
+            if person == user_id and state.left_at is None:
+                wires = [chat.wires[at] for at in sorted(chat.wires) if at <= chat.head]
+                time = decode_entry(wires[-1]).created_at if wires else chat.chat.created_at
+                summary = self._summary(user_id, device_id, chat, state, brief)
+                found.append((f"{time}/{chat_id}", summary))
+        found = sorted((one for one in found if one[0] < place), key=lambda one: one[0], reverse=True)
+        if len(found) > limit:
+            return OverviewPage(
+                [at for _, at in found[:limit]], f"{NEWEST}{found[limit - 1][0]}@{began}", False
+            )
+        return OverviewPage([at for _, at in found], f"{began}@0", True)
 
     def _changed(self, user_id: str, change: int, began: int) -> list[tuple[int, ChatRecord, StateRecord]]:
         """A person's chats that changed after this change, in the order of changes.

@@ -101,15 +101,20 @@ class Api:
     async def history(self, chat_id: str, params: dict[str, str]) -> Batch[Entry]:
         return await self.call("GET", f"{chat_path(chat_id)}/messages", Batch[Entry], params=params)
 
-    async def chats(self) -> list[OverviewChat]:
-        """Every chat of the person, with titles and last entries."""
-        chats: list[OverviewChat] = []
-        params = {"limit": str(limits.OVERVIEW_CHATS_MAX)}
+    async def chats(self, *, newest: int | None = None) -> list[OverviewChat]:
+        """Every chat of the person, with titles and last entries; or so many with the latest entries, the
+        latest first.
+        """
+        chats: dict[str, OverviewChat] = {}
+        params = {"limit": str(min(newest or limits.OVERVIEW_CHATS_MAX, limits.OVERVIEW_CHATS_MAX))}
+        if newest is not None:
+            params["order"] = "newest"
         while True:
             page = await self.call("GET", "chats", ChatList, params=params)
-            chats += [chat for chat in page.chats if chat.left is not True]
-            if page.complete:
-                return chats
+            chats |= {chat.chat_id: chat for chat in page.chats}  # one that changes meanwhile comes again
+            found = [chat for chat in chats.values() if chat.left is not True]
+            if page.complete or (newest is not None and len(found) >= newest):
+                return found[:newest]
             params["changed_since"] = page.token
 
     async def members(self, chat_id: str) -> list[MemberInfo]:

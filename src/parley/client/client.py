@@ -322,9 +322,12 @@ class Client(PeopleApi):
         await complete
         return list(self.core.rows.values())
 
-    async def chats(self) -> list[OverviewChat]:
-        """Every chat of the person, with its title, its last entry and the peer of a direct chat."""
-        return await self.api.chats()
+    async def chats(self, *, newest: int | None = None) -> list[OverviewChat]:
+        """Every chat of the person, with its title, its last entry and the peer of a direct chat.
+
+        `newest`: only so many, those with the latest entries, the latest first.
+        """
+        return await self.api.chats(newest=newest)
 
     async def search(self, text: str, *, before: str | None = None, limit: int = SEARCH_HITS_DEFAULT) -> Hits:
         """The newest messages of all chats with these words. `before`: the `next` of the page before."""

@@ -18,12 +18,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
+import msgspec
 from msgspec import Struct
 
 from parley.concurrency import map_concurrently
 from parley.errors import Refused
 from parley.model import ChatSummary, ChatType, Head, OverviewPage
-from parley.store.rules import NO_TOKEN
+from parley.store.rules import NEWEST, NO_TOKEN
 from parley.wire.limits import (
     FRAME_BYTES_MAX,
     PAGE_BYTES_MAX,
@@ -35,6 +36,9 @@ from parley.wire.limits import (
 READS_AT_ONCE_MAX = 16
 CHATS_AT_ONCE = 50
 """Few: long entries fill a page after a few chats, and reads of the others are wasted."""
+
+TIMES_KNOWN_MAX = 20_000
+"""Of last entries, by their chats."""
 
 TAG_BYTES = 6
 NUMBER_BYTES_MAX = 9
@@ -82,6 +86,15 @@ class OverviewRow(Struct):
         return head.epoch, head.sequence, self.revision
 
 
+class EntryTime(Struct):
+    """Of an entry only when it was written."""
+
+    created_at: str
+
+
+decode_time = msgspec.json.Decoder(EntryTime).decode
+
+
 class RowAndHead(Struct):
     """A row, the head of its chat, and the version of both."""
 
@@ -97,6 +110,7 @@ class ChatDetails(NamedTuple):
     title: str | None = None
     direct_key: str | None = None
     acked: int = 0
+    created_at: str = ""
 
 
 NO_DETAILS = ChatDetails()
@@ -106,6 +120,7 @@ class ComparedOverviews(ABC):
     def __init__(self, heads: Heads, noted: NotedCursors) -> None:
         self._heads = heads
         self._noted = noted
+        self._known_times: dict[tuple[str, int, int], str] = {}
 
     async def changed(
         self, user_id: str, device_id: str, after: str | None, limit: int, brief: bool = False
@@ -115,6 +130,9 @@ class ComparedOverviews(ABC):
         So the pages end however often chats change meanwhile, and a page of a first overview reads only the
         heads of its own chats.
         """
+        is_newest = after is not None and after.startswith(NEWEST)
+        if after is not None and is_newest:
+            after = after[len(NEWEST) :] or None
         sent = decode_token(after) if after is not None else Versions()
         rows = await self._rows(user_id)
         members = [row for row in rows if not row.has_left]
@@ -122,7 +140,10 @@ class ComparedOverviews(ABC):
         remembered = left[:LEFT_REMEMBERED_MAX]
         if after is None:
             sent = {row.tag: row.version(None) for row in remembered}
-        page = await self._new(members, sent, limit + 1)
+        if is_newest:
+            page = await self._newest(user_id, [row for row in members if row.tag not in sent], limit + 1)
+        else:
+            page = await self._new(members, sent, limit + 1)
         if len(page) <= limit:
             page += await self._changed([row for row in members if row.tag in sent], left, sent)
         summaries = await self._fitting(user_id, device_id, page[:limit], brief)
@@ -132,9 +153,8 @@ class ComparedOverviews(ABC):
         complete = len(summaries) == len(page)
         # Before the last page, keep every chat that was left: one of them may be on the next page.
         kept = {row.tag for row in (*members, *(remembered if complete else left))}
-        return OverviewPage(
-            summaries, encode_token({tag: sent[tag] for tag in sent if tag in kept}), complete
-        )
+        token = encode_token({tag: sent[tag] for tag in sent if tag in kept})
+        return OverviewPage(summaries, NEWEST + token if is_newest and not complete else token, complete)
 
     async def _new(self, members: list[OverviewRow], sent: Versions, count_max: int) -> list[RowAndHead]:
         """The first chats that are not in the token. Skips a row whose chat was never created."""
@@ -144,6 +164,34 @@ class ComparedOverviews(ABC):
             if len(found) >= count_max:
                 break
         return found
+
+    async def _newest(self, user_id: str, rows: list[OverviewRow], count_max: int) -> list[RowAndHead]:
+        """Those of these chats with the latest entries, the latest first."""
+        found = await self._with_heads(rows)
+        times = await self._times(user_id, found)
+        found.sort(key=lambda at: (times[at.row.chat_id], at.row.chat_id), reverse=True)
+        return found[:count_max]
+
+    async def _times(self, user_id: str, chats: list[RowAndHead]) -> dict[str, str]:
+        """When the last entry of each chat was written, or the chat, if it has none. An entry is read for it
+        once: pages that follow know what is at the same head.
+        """
+        known = {at.row.chat_id: self._known_times.get((at.row.chat_id, *at.version[:2])) for at in chats}
+        times = {chat_id: time for chat_id, time in known.items() if time is not None}
+        unknown = [at for at in chats if at.row.chat_id not in times]
+        for first in range(0, len(unknown), CHATS_AT_ONCE):
+            chunk = unknown[first : first + CHATS_AT_ONCE]
+            entries = await self._last_entries(chunk)
+            empty = [at.row.chat_id for at in chunk if at.row.chat_id not in entries]
+            details = await self._details(user_id, "", empty) if empty else {}
+            for at in chunk:
+                chat_id, entry = at.row.chat_id, entries.get(at.row.chat_id)
+                created_at = details.get(chat_id, NO_DETAILS).created_at
+                times[chat_id] = created_at if entry is None else decode_time(entry).created_at
+                self._known_times[chat_id, *at.version[:2]] = times[chat_id]
+        while len(self._known_times) > TIMES_KNOWN_MAX:
+            del self._known_times[next(iter(self._known_times))]
+        return times
 
     async def _changed(
         self, members: list[OverviewRow], left: list[OverviewRow], sent: Versions

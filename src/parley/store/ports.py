@@ -395,8 +395,8 @@ class Overviews(Protocol):
     async def changed(
         self, user_id: str, device_id: str, after: str | None, limit: int, brief: bool = False
     ) -> OverviewPage:
-        """The chats that changed for a person after a token, read strongly; every chat if the token is None.
-
+        """The chats that changed for a person after a token, read strongly; every chat if the token is None,
+        or, by their last entries, the latest first, if it is NEWEST (an empty chat counts by its creation).
         A page ends early when its last entries exceed the size of a page. `brief`: only positions and counts,
         so no last entry is read. A token works with and without `brief`.
         """

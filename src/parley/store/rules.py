@@ -16,6 +16,8 @@ TOO_MANY_RELATED = {
     Relation.CONTACT: BAD_REQUEST.because(f"a person can have at most {CONTACTS_MAX} contacts"),
     Relation.BLOCK: BAD_REQUEST.because(f"a person can block at most {BLOCKS_MAX} others"),
 }
+NEWEST = "newest."
+"""Instead of a token of an overview, and at the beginning of those that go on in this order."""
 NO_TOKEN = BAD_REQUEST.because("changed_since is not a token of an overview; omit it to start over")
 
 USERS_LOOKED_AT_MAX = 10_000

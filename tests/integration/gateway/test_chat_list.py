@@ -4,8 +4,10 @@ from typing import Any
 
 import pytest
 
+from parley.client import connect
 from parley.wire.limits import UNREAD_MAX
 from tests.harness.clients import Person
+from tests.harness.clock import VirtualClock
 from tests.integration.gateway.serving import Place, Served, assert_refused
 
 
@@ -45,6 +47,32 @@ async def test_a_row_says_what_a_person_reads(either: Place) -> None:
             )
             brief = (await client.request("sync_overview", brief=True))["chats"]
             assert all(not {"title", "peer", "last_entry"} & row.keys() for row in brief)
+
+
+async def test_the_newest_chats_come_first(place: Place) -> None:
+    """With `order=newest`, page by page, and as many as the SDK is asked for; another order is refused."""
+    clock = VirtualClock()
+    async with place.serving(clock=clock) as served:
+        ann, ben = await served.people("ann", "ben")
+        chats = []
+        for name in ("a", "b", "c"):
+            clock.advance(1_000)
+            chats.append(await served.as_(ann).create_group(ben, title=name))
+        for chat in (chats[2], chats[0]):
+            clock.advance(1_000)
+            await served.said(ben, chat, "hi")
+        newest = [chats[0], chats[2], chats[1]]
+        assert [row["chat_id"] for row in await listed(served, ann, order="newest")] == newest
+        page = (await served.as_(ann).get("/v1/chats", order="newest", limit=2)).body
+        assert ([row["chat_id"] for row in page["chats"]], page["complete"]) == (newest[:2], False)
+        (last,) = await listed(served, ann, limit=2, changed_since=page["token"])
+        assert last["chat_id"] == newest[2]
+        async with connect(served.url, ann.token) as mine:
+            assert [row.chat_id for row in await mine.chats(newest=2)] == newest[:2]
+            assert {row.chat_id for row in await mine.chats()} == set(newest)
+        assert_refused(await served.as_(ann).get("/v1/chats", order="oldest"), 400, "bad_request")
+        odd = await served.as_(ann).get("/v1/chats", changed_since="newest.999999999999999.1:1")
+        assert_refused(odd, 400, "bad_request")
 
 
 async def test_a_chat_that_was_left_tells_nothing_more(place: Place) -> None:

@@ -102,7 +102,7 @@ async def test_read_by_n_of_m(place: Place) -> None:
 async def test_a_bot_counts_in_no_tick(place: Place) -> None:
     """A program that reads nothing keeps no message at `sent`, and one that reads is no reader."""
     async with place.serving() as served:
-        ann, ben, bot = await served.people("ann", "ben", "bot")
+        ann, ben, bot = await served.people("ann", "ben", "helper")
         user = await served.app.accounts.user(bot.user_id)
         await served.app.store.accounts.update_user(replace(user, is_bot=True))
         chat = await served.as_(ann).create_group(ben, bot)

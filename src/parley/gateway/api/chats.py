@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Literal, get_args
 from uuid import UUID
 
 from msgspec import UNSET, structs
@@ -25,9 +26,12 @@ from parley.gateway.calls import Call, check_rate
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter, page_parameters
 from parley.model import Appended, ChatMember, Role, Scope, StoredChat
 from parley.people.chat_list import UserView, is_muted, muted_time
+from parley.store.rules import NEWEST
 from parley.wire import bodies, limits
 
 NO_MEMBER_NAMED = BAD_REQUEST.because("name the new member in user_id")
+NO_ORDER = BAD_REQUEST.because("order is newest, or left out")
+Order = Literal["newest"]
 CHAT = "/v1/chats/{chat_id}"
 UUID_BYTES = 16
 MEMBERS, MEMBER = f"{CHAT}/members", f"{CHAT}/members/{{user_id}}"
@@ -75,15 +79,23 @@ async def create_chat(call: Call) -> Answer:
     {200: bodies.ChatList},
     query=(
         Parameter("changed_since", str, "The `token` of an earlier answer: only what changed since."),
+        Parameter("order", Order, "`newest` lists all chats, those with the latest entries first.", "newest"),
         limit_parameter(limits.OVERVIEW_CHATS_DEFAULT, limits.OVERVIEW_CHATS_MAX),
     ),
     cost=5,
     scope=Scope.READ,
 )
 async def list_chats(call: Call) -> Answer:
-    """The overview of this token's device, in pages: ask again with `changed_since` until `complete`."""
+    """The overview of this token's device, in pages: ask again with `changed_since` until `complete`; a
+    token goes on in the order of its list. A page in the order `newest` may be all that you need; the token
+    of the last one is like any other, and what became newer while you read the pages is not missed: it is
+    what changed since.
+    """
+    order = call.text("order")
+    if order not in ("", *get_args(Order)):
+        raise Refused(NO_ORDER)
     limit = call.limit(limits.OVERVIEW_CHATS_DEFAULT, limits.OVERVIEW_CHATS_MAX)
-    since = call.text("changed_since") or None
+    since = call.text("changed_since") or (NEWEST if order else None)
     listed = await call.services.chat_list.chats(call.user_id, call.me.device_id, since, limit)
     return 200, bodies.ChatList(listed.chats, listed.token, listed.complete)
 

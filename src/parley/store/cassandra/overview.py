@@ -60,7 +60,7 @@ class CassandraOverviews(ComparedOverviews):
             row["chat_id"]: (chat_in(row), row["direct_key"]) for row in rows if row["record"] is not None
         }
         return {
-            chat_id: ChatDetails(chat.chat_type, chat.title, key, acked.get(chat_id, 0))
+            chat_id: ChatDetails(chat.chat_type, chat.title, key, acked.get(chat_id, 0), chat.created_at)
             for chat_id, (chat, key) in found.items()
         }
 

@@ -63,7 +63,7 @@ class DynamoOverviews(ComparedOverviews):
         ]
 
     async def _details(self, user_id: str, device_id: str, chat_ids: Sequence[str]) -> dict[str, ChatDetails]:
-        device_keys = [device_key(user_id, device_id, chat_id) for chat_id in chat_ids]
+        device_keys = [device_key(user_id, device_id, chat_id) for chat_id in chat_ids if device_id]
         chat_keys: list[Item] = [{"chat_id": chat_id} for chat_id in chat_ids]
         devices, items = await asyncio.gather(
             self._dynamo.batch_get(DEVICES, device_keys), self._dynamo.batch_get(CHATS, chat_keys)
@@ -75,6 +75,7 @@ class DynamoOverviews(ComparedOverviews):
                 cast("str | None", chat.get("name")),
                 cast("str | None", chat.get("direct_key")),
                 acked.get(chat["chat_id"], 0),
+                cast(str, chat.get("created_at", "")),
             )
             for chat in items
         }

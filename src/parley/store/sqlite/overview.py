@@ -6,9 +6,10 @@ import asyncio
 import re
 from typing import NamedTuple
 
+from parley.clock import from_iso, iso
 from parley.errors import Refused
 from parley.model import ChatSummary, ChatType, OverviewPage
-from parley.store.rules import NO_TOKEN
+from parley.store.rules import NEWEST, NO_TOKEN
 from parley.store.sqlite.reads import Reads
 from parley.wire.limits import PAGE_BYTES_MAX, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
 
@@ -17,9 +18,8 @@ CHATS_PER_SLICE = 8
 """So many are read without giving way to others: about half a millisecond."""
 TOKEN = re.compile(r"([0-9]{1,18})\.([0-9]{1,18}|4611686018427387904)(?::([0-9]{1,18}))?", re.ASCII)
 
-# A chat without a counter always counts as changed, so that no change is missed.
-CHANGED = """
-SELECT latest, chats.chat_no, d.chat_id, chats.chat_type, chats.epoch,
+LISTED = """
+SELECT page.place, chats.chat_no, d.chat_id, chats.chat_type, chats.epoch,
     CASE
         WHEN d.has_left THEN d.left_sequence
         ELSE coalesce(
@@ -32,21 +32,42 @@ SELECT latest, chats.chat_no, d.chat_id, chats.chat_type, chats.epoch,
     d.has_left, coalesce(u.last_acked_sequence, 0), d.read_up_to,
     CASE WHEN d.has_left THEN NULL ELSE chats.name END, chats.direct_key,
     CASE WHEN d.has_left THEN NULL ELSE d.muted_until END
-FROM (
+FROM ({page}) AS page
+CROSS JOIN delivery_state AS d ON d.user_id = ?1 AND d.chat_id = page.chat_id
+CROSS JOIN chats ON chats.chat_no = page.chat_no
+LEFT JOIN user_device_cursors AS u ON u.user_id = ?1 AND u.device_id = ?2 AND u.chat_id = page.chat_id
+ORDER BY {order}
+"""
+# A chat without a counter always counts as changed, so that no change is missed.
+CHANGED = LISTED.format(
+    order="page.place, chats.chat_no",
+    page="""
     SELECT chats.chat_no, d.chat_id,
         CASE
             WHEN d.has_left THEN d.change
             ELSE max(d.change, coalesce(c.change, (SELECT last FROM changes)))
-        END AS latest
+        END AS place
     FROM delivery_state AS d JOIN chats USING (chat_id) LEFT JOIN chat_counters AS c USING (chat_id)
-    WHERE d.user_id = ?1 AND (latest, chats.chat_no) > (?3, ?4) AND (NOT d.has_left OR d.change > ?6)
-    ORDER BY latest, chats.chat_no LIMIT ?5
-) AS page
-CROSS JOIN delivery_state AS d ON d.user_id = ?1 AND d.chat_id = page.chat_id
-CROSS JOIN chats ON chats.chat_no = page.chat_no
-LEFT JOIN user_device_cursors AS u ON u.user_id = ?1 AND u.device_id = ?2 AND u.chat_id = page.chat_id
-ORDER BY latest, chats.chat_no
-"""
+    WHERE d.user_id = ?1 AND (place, chats.chat_no) > (?3, ?4) AND (NOT d.has_left OR d.change > ?6)
+    ORDER BY place, chats.chat_no LIMIT ?5
+    """,
+)
+BY_LAST_ENTRY = LISTED.format(
+    order="page.place DESC, chats.chat_no DESC",
+    page="""
+    SELECT chats.chat_no, d.chat_id,
+        coalesce(
+            (
+                SELECT json_extract(CAST(e.wire AS TEXT), '$.created_at') FROM entries AS e
+                WHERE e.chat_no = chats.chat_no AND e.kind <> 0 ORDER BY e.sequence DESC LIMIT 1
+            ),
+            chats.created_at
+        ) AS place
+    FROM delivery_state AS d JOIN chats USING (chat_id)
+    WHERE d.user_id = ?1 AND NOT d.has_left AND (place, chats.chat_no) < (?3, ?4)
+    ORDER BY place DESC, chats.chat_no DESC LIMIT ?5
+    """,
+)
 LAST_ENTRY = (
     "SELECT wire FROM entries WHERE chat_no = ? AND sequence <= ? AND kind <> 0"
     " ORDER BY sequence DESC LIMIT 1"
@@ -57,10 +78,18 @@ UNREAD = (
 )
 
 
-class Listed(NamedTuple):
-    """A chat on a page, before anything is read from its log."""
+NEWEST_TOKEN = re.compile(r"([0-9]{1,15})\.([0-9]{1,18}):([0-9]{1,18})", re.ASCII)
+LATEST = "~"
+"""Behind every time."""
+NewestPlace = tuple[str, int, int]
+"""Time and number of the last chat that was returned, and the change at which the list began."""
 
-    latest: int
+
+class Listed(NamedTuple):
+    """A chat on a page, before anything is read from its log. `place`: its last change, or its last entry's
+    time."""
+
+    place: int | str
     chat_no: int
     chat_id: str
     chat_type: str
@@ -86,14 +115,32 @@ class SqliteOverviews:
             "SELECT last, (SELECT user_no FROM users WHERE user_id = ?) FROM changes", (user_id,)
         )
         assert last is not None
+        if after is not None and after.startswith(NEWEST):
+            place = _parse_newest(after[len(NEWEST) :], last[0])
+            return await self._newest(user_id, last[1], device_id, place, limit, brief)
         change, chat_no, began = (-1, 0, last[0]) if after is None else _parse(after)
         rows = self._reads.rows(CHANGED, (user_id, device_id, change, chat_no, limit + 1, began))
         chats = [Listed._make(row) for row in rows]
         positions = await self._fitting(user_id, last[1], chats[:limit], brief)
         if len(positions) < len(chats):
             end = chats[len(positions) - 1]
-            return OverviewPage(positions, f"{end.latest}.{end.chat_no}:{began}", False)
+            return OverviewPage(positions, f"{end.place}.{end.chat_no}:{began}", False)
         return OverviewPage(positions, f"{max(last[0], change)}.{CHAT_NO_MAX}", True)
+
+    async def _newest(
+        self, user_id: str, user_no: int, device_id: str, after: NewestPlace, limit: int, brief: bool
+    ) -> OverviewPage:
+        """The token of the last page says that everything since the first page's change is news."""
+        time, chat_no, began = after
+        rows = self._reads.rows(BY_LAST_ENTRY, (user_id, device_id, time, chat_no, limit + 1))
+        chats = [Listed._make(row) for row in rows]
+        positions = await self._fitting(user_id, user_no, chats[:limit], brief)
+        if len(positions) < len(chats):
+            last = chats[len(positions) - 1]
+            return OverviewPage(
+                positions, f"{NEWEST}{from_iso(str(last.place))}.{last.chat_no}:{began}", False
+            )
+        return OverviewPage(positions, f"{began}.{CHAT_NO_MAX}", True)
 
     async def _fitting(
         self, user_id: str, user_no: int, chats: list[Listed], brief: bool
@@ -147,6 +194,19 @@ def _peer(direct_key: str | None, user_id: str) -> str | None:
     """The other person of a direct chat."""
     people = direct_key.split("|") if direct_key is not None else []
     return next((person for person in people if person != user_id), None)
+
+
+def _parse_newest(place: str, last: int) -> NewestPlace:
+    """`last`: the store's last change, at which a list begins that has no place yet."""
+    found = NEWEST_TOKEN.fullmatch(place)
+    if not place:
+        return LATEST, CHAT_NO_MAX, last
+    if found is None:
+        raise Refused(NO_TOKEN)
+    try:
+        return iso(int(found[1])), int(found[2]), int(found[3])
+    except (ValueError, OverflowError, OSError) as error:
+        raise Refused(NO_TOKEN) from error
 
 
 def _parse(token: str) -> tuple[int, int, int]:
