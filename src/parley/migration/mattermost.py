@@ -7,7 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO
 from zipfile import ZipFile, is_zipfile
 
 from parley.migration.workspaces import (
@@ -17,8 +17,11 @@ from parley.migration.workspaces import (
     ImportFailed,
     shown_reaction,
 )
+from parley.migration.zipped_lists import Json, check_packing
+from parley.wire.limits import MIB
 
-Json = dict[str, Any]
+LINE_BYTES_MAX = 64 * MIB
+"""A line is a post with all of its replies."""
 
 
 class MattermostExport:
@@ -135,17 +138,26 @@ def _participants(channel: Json) -> list[str]:
     return [str(one["username"]) for one in channel.get("participants") or ()]
 
 
+def _lines_of(file: IO[bytes], path: Path) -> Iterator[bytes]:
+    while line := file.readline(LINE_BYTES_MAX):
+        if len(line) == LINE_BYTES_MAX:
+            raise ImportFailed(f"{path} has a line of more than {LINE_BYTES_MAX // MIB} MiB")
+        if line.strip():
+            yield line
+
+
 def _lines(path: Path) -> Iterable[bytes]:
     try:
         if not is_zipfile(path):
             with open(path, "rb") as file:
-                yield from (line for line in file if line.strip())
+                yield from _lines_of(file, path)
             return
         with ZipFile(path) as archive:
             names = [name for name in archive.namelist() if name.endswith(".jsonl") and "/" not in name]
             if len(names) != 1:
                 raise ImportFailed(f"{path} has {len(names)} files of JSON Lines, an export has one")
+            check_packing(archive.getinfo(names[0]))
             with archive.open(names[0]) as file:
-                yield from (line for line in file if line.strip())
+                yield from _lines_of(file, path)
     except OSError as error:
         raise ImportFailed(f"{path} cannot be read: {error.strerror}") from error

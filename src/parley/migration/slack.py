@@ -8,8 +8,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from zipfile import BadZipFile, ZipFile
+
+from msgspec import Struct
 
 from parley.migration.workspaces import (
     ImportedChat,
@@ -18,6 +18,8 @@ from parley.migration.workspaces import (
     ImportFailed,
     shown_reaction,
 )
+from parley.migration.zipped_lists import Json, ZippedLists
+from parley.wire.limits import ABOUT_LETTERS_MAX, DISPLAY_NAME_LETTERS_MAX
 
 PEOPLE = ("users.json", "org_users.json")
 CHANNELS, PRIVATE, DIRECT, GROUP_DIRECT = "channels.json", "groups.json", "dms.json", "mpims.json"
@@ -26,8 +28,18 @@ MESSAGE_SUBTYPES = frozenset({"", "bot_message", "file_share", "me_message", "th
 BOT = "bot:"
 """Before the name of a bot that is no person of the list."""
 MARK = re.compile(r"<([^<>]+)>")
+PEOPLE_MAX = 500_000
+DAY_MESSAGES_MAX = 100_000
+"""In one channel."""
 
-Json = dict[str, Any]
+
+class SlackPerson(Struct, frozen=True):
+    """What an account needs of a person of the list; the rest is not kept."""
+
+    name: str
+    shown: str
+    about: str
+    is_gone: bool
 
 
 class SlackExport:
@@ -35,39 +47,42 @@ class SlackExport:
         """ImportFailed unless it is an export of Slack."""
         self.source = source
         self.left_out: Counter[str] = Counter()
-        try:
-            self._zip = ZipFile(path)
-        except (BadZipFile, OSError) as error:
-            raise ImportFailed(f"{path} is no ZIP file: {error}") from error
-        names = set(self._zip.namelist())
-        found = [name for name in PEOPLE if name in names]
+        self._lists = ZippedLists(path)
+        found = [name for name in PEOPLE if name in self._lists.names]
         if not found:
             raise ImportFailed(f"{path} has no users.json: it is no export of Slack")
-        self._people = {str(one["id"]): one for one in self._list(found[0])}
-        self._names = sorted(names)
+        self._people = dict(self._read_people(found[0]))
+        self._days: dict[str, list[str]] = {}
+        """The files of each folder; their names are dates."""
+        for name in self._lists.names:
+            folder, slash, _ = name.rpartition("/")
+            if slash:
+                self._days.setdefault(folder, []).append(name)
 
-    def _list(self, name: str) -> list[Json]:
-        if name not in self._zip.namelist():
-            return []
-        try:
-            found = json.loads(self._zip.read(name))
-        except (ValueError, BadZipFile) as error:
-            raise ImportFailed(f"{name} cannot be read: {error}") from error
-        if not isinstance(found, list):
-            raise ImportFailed(f"{name} is no list")
-        return [one for one in found if isinstance(one, dict)]
+    def _list(self, name: str) -> Iterator[Json]:
+        return (one for one, _ in self._lists.objects(name) if one.get("id"))
+
+    def _read_people(self, name: str) -> Iterator[tuple[str, SlackPerson]]:
+        for number, one in enumerate(self._list(name)):
+            if number == PEOPLE_MAX:
+                raise ImportFailed(f"{name} names more than {PEOPLE_MAX} people")
+            profile = one.get("profile") or {}
+            known = str(one.get("name") or one["id"])
+            shown = profile.get("display_name") or profile.get("real_name") or one.get("real_name") or known
+            yield (
+                str(one["id"]),
+                SlackPerson(
+                    known[:DISPLAY_NAME_LETTERS_MAX],
+                    str(shown)[:DISPLAY_NAME_LETTERS_MAX],
+                    str(profile.get("title") or "")[:ABOUT_LETTERS_MAX],
+                    bool(one.get("deleted")),
+                ),
+            )
 
     def people(self) -> Iterator[ImportedPerson]:
         for key, one in self._people.items():
-            profile = one.get("profile") or {}
-            name = str(one.get("name") or key)
-            shown = profile.get("display_name") or profile.get("real_name") or one.get("real_name") or name
             yield ImportedPerson(
-                key=key,
-                username=name,
-                display_name=str(shown),
-                about=str(profile.get("title") or ""),
-                is_gone=bool(one.get("deleted")),
+                key=key, username=one.name, display_name=one.shown, about=one.about, is_gone=one.is_gone
             )
         yield from self._bots()
 
@@ -131,19 +146,29 @@ class SlackExport:
     def _raw_messages(self, chat: ImportedChat) -> Iterator[Json]:
         """Folders are named after channels, and those of direct messages after their ids."""
         for folder in (chat.title, chat.key):
-            days = [name for name in self._names if name.startswith(f"{folder}/") and name.endswith(".json")]
-            if folder is not None and days:
-                for day in days:  # their names are dates
-                    found = [one for one in self._list(day) if one.get("ts")]
-                    yield from sorted(found, key=lambda one: _micros(str(one["ts"])))
+            days = self._days.get(folder or "", [])
+            for day in days:
+                yield from map(json.loads, self._by_time(day))
+            if days:
                 return
+
+    def _by_time(self, day: str) -> list[bytes]:
+        """The messages of a day as JSON: it takes as much memory as the file, and objects take much more."""
+        found: list[tuple[int, bytes]] = []
+        for one, text in self._lists.objects(day):
+            if one.get("ts"):
+                found.append((_micros(str(one["ts"])), text))
+            if len(found) > DAY_MESSAGES_MAX:
+                raise ImportFailed(f"{day} has more than {DAY_MESSAGES_MAX} messages")
+        found.sort(key=lambda one: one[0])
+        return [text for _, text in found]
 
     def _author(self, raw: Json) -> str:
         user = str(raw.get("user") or "")
         if user in self._people:
             return user
         name = raw.get("username") or (raw.get("bot_profile") or {}).get("name") or raw.get("bot_id") or user
-        return f"{BOT}{name}" if name else ""
+        return f"{BOT}{str(name)[:DISPLAY_NAME_LETTERS_MAX]}" if name else ""
 
     def _text(self, raw: Json) -> tuple[str, tuple[str, ...]]:
         """As people read it: names instead of ids, addresses, and the names of files."""
@@ -154,7 +179,8 @@ class SlackExport:
             if target.startswith("@"):
                 if target[1:] in self._people:
                     mentions[target[1:]] = None
-                return "@" + str(self._people.get(target[1:], {}).get("name") or label or target[1:])
+                known = self._people.get(target[1:])
+                return "@" + (known.name if known is not None else label or target[1:])
             if target.startswith("#"):
                 return f"#{label or target[1:]}"
             if target.startswith("!"):
