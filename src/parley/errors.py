@@ -87,6 +87,11 @@ LINK_REVOKED = Refusal("link_revoked", "this link was revoked by an operator", s
 ALREADY_RESOLVED = Refusal("already_resolved", "this report was resolved in another way", status=409)
 DUPLICATE_ID = Refusal("duplicate_id", "this client_message_id is taken; create a new one", status=409)
 USERNAME_TAKEN = Refusal("username_taken", "this username is taken; choose another", status=409)
+IDEMPOTENCY_CONFLICT = Refusal(
+    "idempotency_conflict",
+    "this Idempotency-Key was used for another request; make a new key for each",
+    status=409,
+)
 OUT_OF_TURN = Refusal(
     "out_of_turn",
     "the message named in after_client_message_id is not stored; resend in order",

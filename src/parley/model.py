@@ -489,6 +489,39 @@ class ReportStatus(StrEnum):
     RESOLVED = "resolved"
 
 
+class DeviceList(Struct, frozen=True):
+    """The devices of a person, and when each was last used, right to a day."""
+
+    user_id: str
+    devices: dict[str, int]
+
+    @property
+    def record_id(self) -> str:
+        return self.user_id
+
+
+class AnsweredRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A request with an `Idempotency-Key`, and its answer.
+
+    `request_id` and `digest`: digests of who asked for what by which key, and of the body. `claim`: a random
+    name of who is at it, until `claimed_until_ms`. `status`: of the answer, 0 before there is one; `answer`:
+    its JSON. `user_id`: whose it is, empty without an account.
+    """
+
+    request_id: str
+    digest: str
+    claim: str
+    made_at_ms: int
+    claimed_until_ms: int
+    user_id: str = ""
+    status: int = 0
+    answer: str = ""
+
+    @property
+    def record_id(self) -> str:
+        return self.request_id
+
+
 class MessageReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A member found that operators should look at a message. The message itself is in the log alone."""
 

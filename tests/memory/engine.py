@@ -10,8 +10,8 @@ from parley.core.log_hash import LogHash
 from parley.core.recipient_health import RecipientHealth
 from parley.errors import ConfigError
 from parley.ids import Ids
-from parley.model import ErasureReport, Link, MessageReport
-from parley.store.books import ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
+from parley.model import AnsweredRequest, DeviceList, ErasureReport, Link, MessageReport
+from parley.store.books import ANSWERS, DEVICES, ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
 from parley.store.ports import Batching
 from parley.store.records import COPY_MARK, NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
@@ -99,6 +99,8 @@ class MemoryStore:
         self.reports = MemoryBook(tables, REPORTS, MessageReport)
         self.erasure_reports = MemoryBook(tables, ERASURE_REPORTS, ErasureReport)
         self.failing_recipients = MemoryBook(tables, FAILING_RECIPIENTS, RecipientHealth)
+        self.device_lists = MemoryBook(tables, DEVICES, DeviceList)
+        self.answers = MemoryBook(tables, ANSWERS, AnsweredRequest)
         self.relations = MemoryRelations(tables)
         self.directory = MemoryDirectory(tables)
         self.invitations = MemoryInvitations(tables, clock)

@@ -28,11 +28,13 @@ from parley.app.tls import Certificate
 from parley.archive.erasures import BodyAdmin
 from parley.chats.accounts import AccountManager
 from parley.chats.amended_log import amended_log
+from parley.chats.answered_requests import AnsweredRequests
 from parley.chats.audit_trail import AuditTrail
 from parley.chats.chat_admin import ChatAdmin
 from parley.chats.deletions import AccountDeletions
 from parley.chats.flight_recorder import FlightRecorder
 from parley.chats.invitations import InvitationService
+from parley.chats.known_devices import KnownDevices
 from parley.chats.links import LinkService
 from parley.chats.log_hasher import LogHasher
 from parley.chats.membership import Membership
@@ -58,6 +60,7 @@ from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
+from parley.gateway.repeated_requests import RepeatedRequests
 from parley.gateway.server import CLEANUP_SECONDS_MAX, CLOSE_SECONDS_MAX, Gateway
 from parley.gateway.services import ApiServices, ConnectionServices
 from parley.gateway.shared_rates import SharedRates
@@ -171,6 +174,8 @@ class App:
         self.forgets = self._make_forgets()
         self.files = make_files(store, config, clock, make_ids, metrics, environment, self.identities.sign_in)
         self.life = self._make_life()
+        self.answered_requests = AnsweredRequests(store.answers, clock, secrets.token_bytes)
+        self.known_devices = KnownDevices(store.device_lists, store.cursors, clock)
         self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
         self.deletions = self._make_deletions()
         self.invitations = InvitationService(
@@ -201,6 +206,8 @@ class App:
             self.clock,
             partial(forget_devices, store.push.devices),
             self.identities.api_tokens.forget_person,
+            store.device_lists,
+            self.answered_requests.forget_person,
         )
 
     def _watch_engines(self) -> None:
@@ -390,6 +397,7 @@ class App:
         self.devices = devices = DeviceLeases(self.ephemeral.registry, self.node_id, social.note_gone)
         self._view = self._make_operator_view()
         user_admin = self._make_user_admin()
+        secret = ServerSecret(store.push, self.clock, secrets.token_bytes)
         api = ApiServices(
             config=self.config,
             clock=self.clock,
@@ -406,6 +414,7 @@ class App:
             membership=self.membership,
             invitations=self.invitations,
             sender=self.sender,
+            repeated=RepeatedRequests(self.answered_requests, secret),
             client_ids=ClientIds(
                 ServerSecret(store.push, self.clock, secrets.token_bytes), store.log, self.clock
             ),
@@ -434,6 +443,7 @@ class App:
             life=self.life,
             hub=self.hub,
             devices=devices,
+            known_devices=self.known_devices,
             presence=social.presence,
             typing=social.typing,
             chat_list=social.chat_list,
@@ -507,7 +517,7 @@ class App:
             if self.files is not None:
                 jobs.append(self.files.removal.job)
         if "delivery" in self.config.cluster.roles:
-            jobs.append(expired_sessions(self.store.account_admin, self.clock))
+            jobs += [expired_sessions(self.store.account_admin, self.clock), self.answered_requests.job]
             if self.deliveries is not None:
                 jobs += self.deliveries.jobs
         if "push" in self.config.cluster.roles:
@@ -654,6 +664,7 @@ class App:
     async def _close(self) -> None:
         """A part that takes too long is left; the others are closed all the same."""
         parts = [
+            self.known_devices.close,
             self.identities.close,
             self.search.close,
             self.push.close,

@@ -20,8 +20,10 @@ from parley.core.jobs import Job
 from parley.core.recipient_health import RecipientHealth
 from parley.errors import EntriesTrimmed, StoreDamaged, StoreUnavailable
 from parley.model import (
+    AnsweredRequest,
     AppendResult,
     ChatSummary,
+    DeviceList,
     Draft,
     ErasureReport,
     Head,
@@ -322,6 +324,14 @@ class TieredEngine:
     @property
     def failing_recipients(self) -> Book[RecipientHealth]:
         return self._engine.failing_recipients
+
+    @property
+    def device_lists(self) -> Book[DeviceList]:
+        return self._engine.device_lists
+
+    @property
+    def answers(self) -> Book[AnsweredRequest]:
+        return self._engine.answers
 
     @property
     def relations(self) -> Relations:

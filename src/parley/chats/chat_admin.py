@@ -31,12 +31,13 @@ class ChatAdmin:
         member_ids: Sequence[str],
         title: str | None,
         open_to_join: bool,
+        chat_id: str = "",
     ) -> NewcomersAdded:
         """A chat whose owner is this person."""
         owner = await self._accounts.user(owner_id)
         if owner is None or owner.state is AccountState.DELETED:
             raise Refused(NO_SUCH_USER)
-        return await self._invitations.create(owner_id, chat_type, member_ids, title, open_to_join)
+        return await self._invitations.create(owner_id, chat_type, member_ids, title, open_to_join, chat_id)
 
     async def put_member(self, chat_id: str, user_id: str, role: Role) -> tuple[int | None, bool]:
         """Where it was written, if it was not so before, and whether the person was invited instead."""

@@ -17,7 +17,8 @@ from parley.chats.membership import Membership
 from parley.clock import Clock
 from parley.core.jobs import Job
 from parley.errors import Refused
-from parley.model import AccountDeletion, AccountState, ChatMember, ChatType, Relation, Role
+from parley.model import AccountDeletion, AccountState, ChatMember, ChatType, DeviceList, Relation, Role
+from parley.store.books import Book
 from parley.store.ports import AccountAdmin, Directory, Invitations, Relations
 
 FIRST_LOOK_SECONDS = 1.0
@@ -51,6 +52,8 @@ class AccountDeletions:
         clock: Clock,
         forget_devices: Callable[[str], Awaitable[int]],
         forget_tokens: Callable[[str], Awaitable[None]],
+        device_lists: Book[DeviceList],
+        forget_answers: Callable[[str], Awaitable[None]],
     ) -> None:
         self._admin = admin
         self._directory = directory
@@ -60,6 +63,8 @@ class AccountDeletions:
         self._clock = clock
         self._forget_devices = forget_devices
         self._forget_tokens = forget_tokens
+        self._device_lists = device_lists
+        self._forget_answers = forget_answers
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -97,6 +102,8 @@ class AccountDeletions:
             await self._forget(user_id, relation)
         await self._forget_devices(user_id)
         await self._forget_tokens(user_id)
+        await self._device_lists.remove(user_id)
+        await self._forget_answers(user_id)
         while pending := await self._invitations.of_user(user_id, "", INVITATIONS_PER_PAGE):
             for invitation in pending:
                 await self._invitations.end(user_id, invitation.chat_id)

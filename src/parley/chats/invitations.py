@@ -71,6 +71,7 @@ class InvitationService:
         member_ids: Sequence[str],
         title: str | None = None,
         open_to_join: bool = False,
+        chat_id: str = "",
     ) -> NewcomersAdded:
         """A chat with those of these people who may be added; the others are invited.
 
@@ -82,7 +83,7 @@ class InvitationService:
             added = [user_id for user_id in others if user_id not in needed]
             try:
                 chat, is_new = await self._membership.create(
-                    creator_id, chat_type, added, title, open_to_join
+                    creator_id, chat_type, added, title, open_to_join, chat_id
                 )
             except Refused as error:
                 is_final = chat_type is ChatType.DIRECT or attempt == ATTEMPTS_MAX

@@ -54,15 +54,22 @@ class Membership:
         member_ids: Sequence[str],
         title: str | None = None,
         open_to_join: bool = False,
+        chat_id: str = "",
     ) -> tuple[StoredChat, bool]:
-        """A chat and its first members; nothing is appended, so its first message is number 1."""
+        """A chat and its first members; nothing is appended, so its first message is number 1.
+
+        `chat_id`: of a request that may have been carried out before; then the chat is there.
+        """
         others = set(member_ids) - {creator_id}
         title = None if title is None else _shown_title(title)
         _check_new(chat_type, others, title)
+        found = await self._directory.chat(chat_id) if chat_id else None
+        if found is not None:
+            return found, False
         now_ms = self._clock()
         now = iso(now_ms)
         chat = StoredChat(
-            chat_id=self._ids.next(ids.CHAT, now_ms),
+            chat_id=chat_id or self._ids.next(ids.CHAT, now_ms),
             chat_type=chat_type,
             title=title,
             created_by=creator_id,

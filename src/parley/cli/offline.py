@@ -22,6 +22,7 @@ from parley.app.engines import make_engine
 from parley.bus.embedded import EmbeddedBus
 from parley.chats.accounts import AccountManager, check_device
 from parley.chats.amended_log import amended_log
+from parley.chats.answered_requests import AnsweredRequests
 from parley.chats.api_tokens import ApiTokenService
 from parley.chats.audit_trail import COMMAND_LINE, OperatorCall
 from parley.chats.deletions import AccountDeletions
@@ -122,6 +123,8 @@ class OfflineServices:
             wall_clock,
             partial(forget_devices, engine.push.devices),
             self.api_tokens.forget_person,
+            engine.device_lists,
+            AnsweredRequests(engine.answers, wall_clock, secrets.token_bytes).forget_person,
         )
         self.user_admin = UserAdmin(
             self.people,

@@ -1,4 +1,4 @@
-"""What an `Idempotency-Key` stands for: the id of a message, made with a secret of the server. Pure.
+"""What an `Idempotency-Key` stands for: the id of a message, or the answer of a request. Pure.
 
 The same key of the same sender in the same chat gives the same id, so the log itself finds the retry. Without
 the secret nobody can tell the id from the key, and so nobody can take it before the sender does.
@@ -9,10 +9,14 @@ from __future__ import annotations
 import hashlib
 import hmac
 import uuid
+from enum import Enum, auto
 
+import msgspec
 from msgspec import Struct
 
 from parley.errors import BAD_REQUEST, Refusal
+from parley.ids import RANDOM_BITS, ulid
+from parley.model import AnsweredRequest
 from parley.wire.limits import IDEMPOTENCY_DAYS, IDEMPOTENCY_KEY_LETTERS_MAX
 
 MS_PER_DAY = 86_400_000
@@ -21,6 +25,10 @@ UPGRADE_DAYS = 1
 BAD_KEY = BAD_REQUEST.because(
     f"Idempotency-Key is 1 to {IDEMPOTENCY_KEY_LETTERS_MAX} printable characters, given once"
 )
+CLAIM_MS = 90_000
+"""Longer than any request is at work, so a claim that is older has nobody at work for it."""
+UNSEEN = "password"
+"""A digest of a body says nothing of the password in it: whoever stole it could guess at the password."""
 TWO_IDS = BAD_REQUEST.because("give client_message_id or Idempotency-Key, not both")
 
 
@@ -75,3 +83,47 @@ def _uuid(digest: bytes) -> str:
 def _joined(parts: tuple[str, ...]) -> bytes:
     """Only the last part may be a client's own text."""
     return "\x1f".join(parts).encode("utf-8", "surrogatepass")
+
+
+class Repeat(Enum):
+    """What a request is to one with the same key before it."""
+
+    TAKE_OVER = auto()
+    """There is nothing to answer with: the other one is over, or whoever was at it is gone."""
+    CONFLICT = auto()
+    ANSWERED = auto()
+    UNDER_WAY = auto()
+
+
+def decide_repeat(kept: AnsweredRequest, digest: str, now_ms: int) -> Repeat:
+    """About a request with this digest of its body, when this record is there."""
+    if is_over(kept, now_ms):
+        return Repeat.TAKE_OVER
+    if kept.digest != digest:
+        return Repeat.CONFLICT
+    if kept.status:
+        return Repeat.ANSWERED
+    return Repeat.UNDER_WAY if now_ms < kept.claimed_until_ms else Repeat.TAKE_OVER
+
+
+def is_over(kept: AnsweredRequest, now_ms: int) -> bool:
+    """Whether the key may be used for something else."""
+    return now_ms >= kept.made_at_ms + IDEMPOTENCY_DAYS * MS_PER_DAY
+
+
+def body_digest(body: bytes, key: str, secret: IdempotencySecret) -> str:
+    """Equal for equal JSON, however it is written."""
+    try:
+        found = msgspec.json.decode(body)
+        if isinstance(found, dict):
+            found.pop(UNSEEN, None)
+        body = msgspec.json.encode(found, order="deterministic")
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        pass  # the route refuses it
+    return secret.digest("body", body.hex(), key).hex()
+
+
+def id_of(record: AnsweredRequest, prefix: str) -> str:
+    """An id for what a request creates: the same one if it is carried out again after a crash."""
+    chance = hashlib.sha256(f"{prefix}{record.request_id}".encode()).digest()[: RANDOM_BITS // 8]
+    return prefix + ulid(record.made_at_ms, int.from_bytes(chance))

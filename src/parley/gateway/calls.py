@@ -12,7 +12,7 @@ from aiohttp import web
 from parley.chats.access import Access
 from parley.chats.reader import check_sequence
 from parley.core.client_address import client_address
-from parley.core.idempotency import check_key
+from parley.core.idempotency import check_key, id_of
 from parley.errors import (
     BAD_REQUEST,
     FORBIDDEN,
@@ -25,7 +25,7 @@ from parley.errors import (
     Refused,
 )
 from parley.gateway.services import ApiServices
-from parley.model import Scope, Session
+from parley.model import AnsweredRequest, Scope, Session
 from parley.wire.limits import ANSWER_SECONDS_MAX, BODY_BYTES_MAX
 from parley.wire.request_body import RequestBody
 
@@ -55,12 +55,15 @@ FORWARDING_PREFIX = "x-forwarded-"
 class Call:
     """A request with its session, ready for a handler, and the time that is left to answer it."""
 
-    __slots__ = ("_answer_by", "_seconds_max", "access", "request", "services")
+    __slots__ = ("_answer_by", "_raw", "_seconds_max", "access", "record", "request", "services")
 
     def __init__(self, request: web.Request, services: ApiServices, seconds_max: float) -> None:
         self.request = request
         self.services = services
         self.access: Access | None = None
+        self.record: AnsweredRequest | None = None
+        """Of a request with an `Idempotency-Key` that is carried out now."""
+        self._raw: bytes | None = None
         self._seconds_max = seconds_max
         self._answer_by = _now() + seconds_max
 
@@ -125,13 +128,28 @@ class Call:
         """The JSON body as a value of this kind."""
         if self.request.content_type != MEDIA_TYPE:
             raise Refused(UNSUPPORTED_MEDIA)
-        decoded: BodyT = _decoded(await self._read(), kind)
+        decoded: BodyT = _decoded(await self.raw_body(), kind)
         return decoded
 
     async def check_no_body(self) -> None:
         """Refuse a JSON body with fields, for an operation that takes none."""
         if self.request.can_read_body and self.request.content_type == MEDIA_TYPE:
-            _decoded(await self._read(), NO_BODY)
+            _decoded(await self.raw_body(), NO_BODY)
+
+    async def raw_body(self) -> bytes:
+        """Its bytes, whatever they are."""
+        if self._raw is None:
+            try:
+                self._raw = await self._read()
+            except web.HTTPRequestEntityTooLarge as error:
+                raise Refused(TOO_LARGE.because(f"a body has at most {BODY_BYTES_MAX} bytes")) from error
+            except web.RequestPayloadError as error:
+                raise Refused(BAD_REQUEST.because(str(error))) from error
+        return self._raw
+
+    def new_id(self, prefix: str) -> str:
+        """For what a request creates, the same if it is repeated; empty without an `Idempotency-Key`."""
+        return id_of(self.record, prefix) if self.record is not None else ""
 
     async def _read(self) -> bytes:
         """As fast as the client sends it: the time to answer begins after it.

@@ -623,6 +623,8 @@ class Connection:
             return
         self.user_id, self.device_id, self.live = session.user_id, request.device_id, request.live
         self._take(access, request.token, is_foreign_device)
+        if not is_foreign_device:
+            services.known_devices.arrived(self.user_id, self.device_id)
         self._rate_key = self.connection_id
         group = self._outbox.group = services.users.join(self.user_id, self)
         self.charge(group.share)

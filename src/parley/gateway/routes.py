@@ -11,10 +11,12 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import UNSET, Meta, Struct
 
 from parley.errors import (
     BAD_REQUEST,
+    IDEMPOTENCY_CONFLICT,
     INTERNAL,
     OUTCOME_UNKNOWN,
     RATE_LIMITED,
@@ -28,7 +30,7 @@ from parley.errors import (
     Refusal,
 )
 from parley.gateway import fields
-from parley.gateway.calls import Call
+from parley.gateway.calls import IDEMPOTENCY_HEADER, Call
 from parley.model import Scope
 from parley.wire import limits
 from parley.wire.frames import Limit, Sequence
@@ -84,7 +86,22 @@ class Operation(Struct, frozen=True, kw_only=True):
         """By where they stand."""
         known = PATH_PARAMETERS | {one.name: one for one in self.path_parameters}
         in_path = [known[name] for name in re.findall(r"{(\w+)}", self.path)]
-        return {"path": in_path, "query": list(self.query), "header": [*self.headers, REQUEST_ID]}
+        headers = [*self.headers, REQUEST_ID]
+        if self.is_keyed and not self.shows_secret:
+            headers.insert(0, ANSWER_KEY)
+        return {"path": in_path, "query": list(self.query), "header": headers}
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether an `Idempotency-Key` stands for its answer: it creates what no log finds again."""
+        creates = self.method == "POST" and not CREATED.isdisjoint(self.answers)
+        return creates and MESSAGE_KEY not in self.headers
+
+    @property
+    def shows_secret(self) -> bool:
+        """Whether an answer has a token or a secret, which the server does not keep."""
+        kinds = [kind for kind in self.answers.values() if kind is not None]
+        return any(one.name in SECRETS for kind in kinds for one in msgspec.structs.fields(kind))
 
     @property
     def all_refusals(self) -> list[Refusal]:
@@ -98,6 +115,8 @@ class Operation(Struct, frozen=True, kw_only=True):
             found += [TOO_LARGE, UNSUPPORTED_MEDIA, REQUEST_TIMEOUT]
         if self.method != "GET":
             found.append(OUTCOME_UNKNOWN)
+        if self.is_keyed and not self.shows_secret:
+            found.append(IDEMPOTENCY_CONFLICT)
         return found
 
 
@@ -207,6 +226,21 @@ PATH_PARAMETERS = {
         ),
     )
 }
+CREATED = frozenset((201, 202))
+SECRETS = frozenset(("secret", "token"))
+"""Fields of answers that are shown once."""
+IDEMPOTENCY_KEY = Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_LETTERS_MAX)]
+MESSAGE_KEY = Parameter(
+    IDEMPOTENCY_HEADER,
+    IDEMPOTENCY_KEY,
+    "Instead of `client_message_id`: the same key of the same sender in the same chat is the same message.",
+)
+ANSWER_KEY = Parameter(
+    IDEMPOTENCY_HEADER,
+    IDEMPOTENCY_KEY,
+    "Makes a retry safe: for 7 days the same key with the same body gets the first answer, and nothing is"
+    " done again; with another body it is refused.",
+)
 REQUEST_ID_LETTERS_MAX = 64
 REQUEST_ID = Parameter(
     "X-Request-Id",

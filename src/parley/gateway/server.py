@@ -56,7 +56,7 @@ from parley.gateway.http_log import http_logger
 from parley.gateway.idle_timeouts import IdleTimeouts
 from parley.gateway.known_operators import STORE_SECONDS_MAX, KnownOperators
 from parley.gateway.listener import ClientListener
-from parley.gateway.routes import REQUEST_ID_LETTERS_MAX, Operation, Route
+from parley.gateway.routes import REQUEST_ID_LETTERS_MAX, Answer, Operation, Route
 from parley.gateway.services import ApiServices, ConnectionServices
 from parley.gateway.shared_rates import SharedRates
 from parley.gateway.socket_groups import SocketGroups
@@ -409,9 +409,16 @@ class Gateway:
             await call.check_no_body()
         share = self._live.users.share_of(call.session.user_id) if call.session is not None else LoopShare()
         await self._live.turns.enter(share, REQUEST_SECONDS)
-        status, body = await self._live.turns.metered(share, route.handler(call))
-        if share.spent > SLICE_SECONDS:
-            await self._live.turns.give_way(share)
+
+        async def perform() -> Answer:
+            answer = await self._live.turns.metered(share, route.handler(call))
+            if share.spent > SLICE_SECONDS:
+                await self._live.turns.give_way(share)
+            return answer
+
+        if route.is_keyed and call.idempotency_key:
+            return await self._api.repeated.answer(route, call, perform)
+        status, body = await perform()
         return web.Response(status=status) if body is None else json_response(status, body)
 
     async def _admit_soon(self, route: Route, call: Call) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -12,6 +13,7 @@ from parley.chats.api_tokens import ApiTokenService
 from parley.chats.chat_admin import ChatAdmin
 from parley.chats.external_people import ExternalPeople
 from parley.chats.invitations import InvitationService
+from parley.chats.known_devices import KnownDevices
 from parley.chats.links import LinkService
 from parley.chats.membership import Membership
 from parley.chats.message_life import MessageLife
@@ -44,6 +46,9 @@ from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import PushRegistrations
 from parley.store.invariants import Findings
 from parley.telemetry import Metrics
+
+if TYPE_CHECKING:
+    from parley.gateway.repeated_requests import RepeatedRequests
 
 
 class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
@@ -79,6 +84,7 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     check_chat: Callable[[str], Awaitable[Findings]]
     links: LinkService
     reports: ReportService
+    repeated: RepeatedRequests
     files: FileService | None = None
     """None: this server takes no files."""
 
@@ -94,6 +100,7 @@ class ConnectionServices(Struct, frozen=True, kw_only=True, eq=False):
     life: MessageLife
     hub: Hub
     devices: DeviceLeases
+    known_devices: KnownDevices
     presence: PresenceService
     typing: TypingService
     chat_list: ChatListService

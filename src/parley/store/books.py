@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from parley.core.recipient_health import RecipientHealth
-from parley.model import ErasureReport, Link, MessageReport
+from parley.model import AnsweredRequest, DeviceList, ErasureReport, Link, MessageReport
 
 
 class BookRecord(Protocol):
@@ -76,9 +76,20 @@ class BookStore(Protocol):
         """Recipients of deliveries that do not answer."""
         ...
 
+    @property
+    def device_lists(self) -> Book[DeviceList]:
+        """Which devices each person has."""
+        ...
+
+    @property
+    def answers(self) -> Book[AnsweredRequest]:
+        """What requests with an `Idempotency-Key` were answered."""
+        ...
+
 
 LINKS, REPORTS, ERASURE_REPORTS = "links", "reports", "erasure_reports"
 FAILING_RECIPIENTS = "failing_recipients"
+DEVICES, ANSWERS = "devices", "answers"
 """The names of the books in a store."""
 
 

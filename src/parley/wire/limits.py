@@ -102,6 +102,8 @@ SEQUENCE_MAX = 2**53 - 1
 SESSION_DAYS = 30
 USER_SESSIONS_MAX = 100
 """A login beyond them ends the session that was used least recently."""
+DEVICES_MAX = 100
+"""Whose positions are kept for one person. One more ends the device that was longest unused."""
 IDEMPOTENCY_DAYS = 7
 
 assert TYPING_SHOWN_SECONDS > TYPING_EVERY_SECONDS, "a member who keeps typing is shown without a break"

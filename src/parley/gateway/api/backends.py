@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from parley import ids
 from parley.chats.external_people import WantedProfile
 from parley.clock import iso
 from parley.errors import (
@@ -16,9 +17,9 @@ from parley.errors import (
 )
 from parley.gateway.api.admin import USERS, by_operator
 from parley.gateway.api.chats import APPENDS, POSTS
-from parley.gateway.api.messages import IDEMPOTENCY_KEY, send
+from parley.gateway.api.messages import send
 from parley.gateway.calls import Call
-from parley.gateway.routes import Answer, Routes
+from parley.gateway.routes import MESSAGE_KEY, Answer, Routes
 from parley.wire import identity_bodies as bodies
 from parley.wire.bodies import SessionGranted
 from parley.wire.frames import Receipt
@@ -91,7 +92,7 @@ async def create_chat_of_others(call: Call) -> Answer:
     owner_id = wanted.owner_id or wanted.member_ids[0]
     async with services.user_admin.audited(by_operator(call), "chat.create", owner_id, wanted.type.value):
         done = await services.chat_admin.create(
-            owner_id, wanted.type, wanted.member_ids, wanted.title, wanted.open_to_join
+            owner_id, wanted.type, wanted.member_ids, wanted.title, wanted.open_to_join, call.new_id(ids.CHAT)
         )
     chat = done.chat
     assert chat is not None
@@ -148,7 +149,7 @@ async def remove_member_of_others(call: Call) -> Answer:
     "Send a message for a member",
     {201: Receipt, 200: Receipt},
     body=bodies.MessageOnBehalf,
-    headers=(IDEMPOTENCY_KEY,),
+    headers=(MESSAGE_KEY,),
     refusals=(FORBIDDEN, NOT_A_MEMBER, BLOCKED, DUPLICATE_ID, *POSTS, *APPENDS),
     needs="operator",
 )

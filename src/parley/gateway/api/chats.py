@@ -7,6 +7,7 @@ from uuid import UUID
 
 from msgspec import UNSET, structs
 
+from parley import ids
 from parley.errors import (
     ANNOUNCEMENT_ONLY,
     BAD_REQUEST,
@@ -62,7 +63,7 @@ async def create_chat(call: Call) -> Answer:
     if call.is_limited:
         check_rate(await call.services.rates.new_chat(call.user_id, len(wanted.member_ids)))
     done = await call.services.invitations.create(
-        call.user_id, wanted.type, wanted.member_ids, wanted.title, wanted.open_to_join
+        call.user_id, wanted.type, wanted.member_ids, wanted.title, wanted.open_to_join, call.new_id(ids.CHAT)
     )
     chat = done.chat
     assert chat is not None

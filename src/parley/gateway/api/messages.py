@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Annotated
 
-from msgspec import Meta, Raw
+from msgspec import Raw
 
 from parley import ids
 from parley.chats.reader import check_sequence
@@ -24,8 +23,8 @@ from parley.errors import (
 )
 from parley.gateway.answers import batch_fields
 from parley.gateway.api.chats import APPENDS, CHAT, POSTS
-from parley.gateway.calls import IDEMPOTENCY_HEADER, REQUEST_ID, Call, check_rate
-from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
+from parley.gateway.calls import REQUEST_ID, Call, check_rate
+from parley.gateway.routes import MESSAGE_KEY, Answer, Parameter, Routes, limit_parameter
 from parley.model import Appended, Draft, Page, Scope
 from parley.wire import bodies, limits
 from parley.wire.codec import JSON
@@ -34,11 +33,6 @@ from parley.wire.frames import Sequence as SequenceNumber
 
 MESSAGES = f"{CHAT}/messages"
 UUID_BYTES = 16
-IDEMPOTENCY_KEY = Parameter(
-    IDEMPOTENCY_HEADER,
-    Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_LETTERS_MAX)],
-    "Instead of `client_message_id`: the same key of the same sender in the same chat is the same message.",
-)
 
 routes = Routes("Messages")
 
@@ -49,7 +43,7 @@ routes = Routes("Messages")
     "Send a message",
     {201: Receipt, 200: Receipt},
     body=bodies.NewMessage,
-    headers=(IDEMPOTENCY_KEY,),
+    headers=(MESSAGE_KEY,),
     refusals=(BLOCKED, DUPLICATE_ID, OUT_OF_TURN, *POSTS, *APPENDS),
     scope=Scope.SEND,
 )

@@ -17,9 +17,9 @@ from parley.errors import (
 )
 from parley.gateway.api.admin import by_operator
 from parley.gateway.api.chats import APPENDS, POSTS
-from parley.gateway.api.messages import IDEMPOTENCY_KEY, send
+from parley.gateway.api.messages import send
 from parley.gateway.calls import Call
-from parley.gateway.routes import Answer, Routes
+from parley.gateway.routes import MESSAGE_KEY, Answer, Routes
 from parley.model import ApiToken, Scope
 from parley.wire import identity_bodies as bodies
 from parley.wire.frames import Receipt
@@ -103,7 +103,7 @@ async def revoke_api_token(call: Call) -> Answer:
     "Post by an incoming webhook",
     {201: Receipt, 200: Receipt},
     body=bodies.HookMessage,
-    headers=(IDEMPOTENCY_KEY,),
+    headers=(MESSAGE_KEY,),
     refusals=(UNAUTHENTICATED, FORBIDDEN, BLOCKED, DUPLICATE_ID, *POSTS, *APPENDS),
     needs="nothing",
     scope=Scope.SEND,

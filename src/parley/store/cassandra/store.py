@@ -10,8 +10,8 @@ from parley.core.jobs import Job
 from parley.core.recipient_health import RecipientHealth
 from parley.errors import ConfigError
 from parley.ids import EVENT, Ids
-from parley.model import ErasureReport, Head, Link, MessageReport
-from parley.store.books import ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
+from parley.model import AnsweredRequest, DeviceList, ErasureReport, Head, Link, MessageReport
+from parley.store.books import ANSWERS, DEVICES, ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
 from parley.store.cassandra.account_admin import CassandraAccountAdmin, CassandraAuditLog
 from parley.store.cassandra.accounts import CassandraAccounts
 from parley.store.cassandra.amendments import CassandraAmendments
@@ -131,6 +131,8 @@ class CassandraStore:
         self.reports = CassandraBook(cassandra, REPORTS, MessageReport)
         self.erasure_reports = CassandraBook(cassandra, ERASURE_REPORTS, ErasureReport)
         self.failing_recipients = CassandraBook(cassandra, FAILING_RECIPIENTS, RecipientHealth)
+        self.device_lists = CassandraBook(cassandra, DEVICES, DeviceList)
+        self.answers = CassandraBook(cassandra, ANSWERS, AnsweredRequest)
         self.relations = CassandraRelations(cassandra, states, consents, chat_ids_of)
         self.member_states = CassandraMemberStates(cassandra)
         self.push = CassandraPush(cassandra)

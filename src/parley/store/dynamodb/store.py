@@ -11,8 +11,8 @@ from parley.core.recipient_health import RecipientHealth
 from parley.dynamodb import Dynamo
 from parley.errors import ConfigError
 from parley.ids import Ids
-from parley.model import ErasureReport, Head, Link, MessageReport
-from parley.store.books import ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
+from parley.model import AnsweredRequest, DeviceList, ErasureReport, Head, Link, MessageReport
+from parley.store.books import ANSWERS, DEVICES, ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
 from parley.store.dynamodb.account_admin import DynamoAccountAdmin, DynamoAuditLog
 from parley.store.dynamodb.accounts import DynamoAccounts
 from parley.store.dynamodb.amendments import DynamoAmendments
@@ -121,6 +121,8 @@ class DynamoStore:
         self.reports = DynamoBook(dynamo, REPORTS, MessageReport)
         self.erasure_reports = DynamoBook(dynamo, ERASURE_REPORTS, ErasureReport)
         self.failing_recipients = DynamoBook(dynamo, FAILING_RECIPIENTS, RecipientHealth)
+        self.device_lists = DynamoBook(dynamo, DEVICES, DeviceList)
+        self.answers = DynamoBook(dynamo, ANSWERS, AnsweredRequest)
         self.relations = DynamoRelations(dynamo, states, clock, ids, self.directory.chat_ids_of)
         self.invitations = DynamoInvitations(dynamo, clock, ids)
         self.member_states = DynamoMemberStates(dynamo)

@@ -12,8 +12,8 @@ from parley.core.jobs import Job
 from parley.core.recipient_health import RecipientHealth
 from parley.errors import ConfigError
 from parley.ids import Ids
-from parley.model import ErasureReport, Link, MessageReport
-from parley.store.books import ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
+from parley.model import AnsweredRequest, DeviceList, ErasureReport, Link, MessageReport
+from parley.store.books import ANSWERS, DEVICES, ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
 from parley.store.ports import Batching
 from parley.store.records import COPY_MARK, NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
@@ -103,6 +103,8 @@ class SqliteStore:
         self.reports = SqliteBook(reads, self.writer, REPORTS, MessageReport)
         self.erasure_reports = SqliteBook(reads, self.writer, ERASURE_REPORTS, ErasureReport)
         self.failing_recipients = SqliteBook(reads, self.writer, FAILING_RECIPIENTS, RecipientHealth)
+        self.device_lists = SqliteBook(reads, self.writer, DEVICES, DeviceList)
+        self.answers = SqliteBook(reads, self.writer, ANSWERS, AnsweredRequest)
         self.cursors = SqliteCursors(reads, self.writer)
         self.overviews = SqliteOverviews(reads)
         self.relations = SqliteRelations(reads, self.writer, states)
