@@ -489,7 +489,7 @@ class ReportStatus(StrEnum):
     RESOLVED = "resolved"
 
 
-class DeviceList(Struct, frozen=True):
+class PersonDevices(Struct, frozen=True):
     """The devices of a person, and when each was last used, right to a day."""
 
     user_id: str

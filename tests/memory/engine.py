@@ -10,7 +10,7 @@ from parley.core.log_hash import LogHash
 from parley.core.recipient_health import RecipientHealth
 from parley.errors import ConfigError
 from parley.ids import Ids
-from parley.model import AnsweredRequest, DeviceList, ErasureReport, Link, MessageReport
+from parley.model import AnsweredRequest, ErasureReport, Link, MessageReport, PersonDevices
 from parley.store.books import ANSWERS, DEVICES, ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
 from parley.store.ports import Batching
 from parley.store.records import COPY_MARK, NOT_FINISHED, is_unfinished
@@ -99,7 +99,7 @@ class MemoryStore:
         self.reports = MemoryBook(tables, REPORTS, MessageReport)
         self.erasure_reports = MemoryBook(tables, ERASURE_REPORTS, ErasureReport)
         self.failing_recipients = MemoryBook(tables, FAILING_RECIPIENTS, RecipientHealth)
-        self.device_lists = MemoryBook(tables, DEVICES, DeviceList)
+        self.device_lists = MemoryBook(tables, DEVICES, PersonDevices)
         self.answers = MemoryBook(tables, ANSWERS, AnsweredRequest)
         self.relations = MemoryRelations(tables)
         self.directory = MemoryDirectory(tables)

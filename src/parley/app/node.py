@@ -178,9 +178,7 @@ class App:
         self.known_devices = KnownDevices(store.device_lists, store.cursors, clock)
         self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
         self.deletions = self._make_deletions()
-        self.invitations = InvitationService(
-            self.membership, store.directory, store.invitations, store.relations, ephemeral.signals, clock
-        )
+        self.invitations = self._make_invitations()
         trail = AuditTrail(store.audit, clock, self._ids)
         self.reports = ReportService(store.reports, self.log, store.directory, trail, clock)
         self.body_admin = self._make_body_admin()
@@ -194,6 +192,12 @@ class App:
     def log(self) -> Log:
         """The log for those who read what people wrote."""
         return amended_log(self.store)
+
+    def _make_invitations(self) -> InvitationService:
+        store, signals = self.store, self.ephemeral.signals
+        return InvitationService(
+            self.membership, store.directory, store.invitations, store.relations, signals, self.clock
+        )
 
     def _make_deletions(self) -> AccountDeletions:
         store = self.store

@@ -23,7 +23,6 @@ from parley.model import (
     AnsweredRequest,
     AppendResult,
     ChatSummary,
-    DeviceList,
     Draft,
     ErasureReport,
     Head,
@@ -33,6 +32,7 @@ from parley.model import (
     OverviewPage,
     Page,
     Persisted,
+    PersonDevices,
 )
 from parley.objects.ports import ObjectMissing, Objects
 from parley.store.amendments import Amendments
@@ -326,7 +326,7 @@ class TieredEngine:
         return self._engine.failing_recipients
 
     @property
-    def device_lists(self) -> Book[DeviceList]:
+    def device_lists(self) -> Book[PersonDevices]:
         return self._engine.device_lists
 
     @property

@@ -17,7 +17,7 @@ from parley.chats.membership import Membership
 from parley.clock import Clock
 from parley.core.jobs import Job
 from parley.errors import Refused
-from parley.model import AccountDeletion, AccountState, ChatMember, ChatType, DeviceList, Relation, Role
+from parley.model import AccountDeletion, AccountState, ChatMember, ChatType, PersonDevices, Relation, Role
 from parley.store.books import Book
 from parley.store.ports import AccountAdmin, Directory, Invitations, Relations
 
@@ -52,7 +52,7 @@ class AccountDeletions:
         clock: Clock,
         forget_devices: Callable[[str], Awaitable[int]],
         forget_tokens: Callable[[str], Awaitable[None]],
-        device_lists: Book[DeviceList],
+        device_lists: Book[PersonDevices],
         forget_answers: Callable[[str], Awaitable[None]],
     ) -> None:
         self._admin = admin

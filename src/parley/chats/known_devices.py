@@ -14,7 +14,7 @@ import structlog
 from parley.clock import Clock
 from parley.core.known_devices import USED_EVERY_MS, with_device
 from parley.errors import StoreError
-from parley.model import DeviceList
+from parley.model import PersonDevices
 from parley.store.books import Book
 from parley.store.ports import Cursors
 
@@ -30,7 +30,7 @@ PersonDevice = tuple[str, str]
 class KnownDevices:
     """No connection waits for it: one task notes the devices that came."""
 
-    def __init__(self, lists: Book[DeviceList], cursors: Cursors, clock: Clock) -> None:
+    def __init__(self, lists: Book[PersonDevices], cursors: Cursors, clock: Clock) -> None:
         self._lists = lists
         self._cursors = cursors
         self._clock = clock
@@ -61,7 +61,7 @@ class KnownDevices:
         """Durable before it returns. The positions of devices that end go first, lest a crash leaves them."""
         now_ms = self._clock()
         while True:
-            known = await self._lists.get(user_id) or await self._lists.add(DeviceList(user_id, {}))
+            known = await self._lists.get(user_id) or await self._lists.add(PersonDevices(user_id, {}))
             changed, ended = with_device(known, device_id, now_ms)
             for one in ended:
                 await self._cursors.forget_device(user_id, one)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from parley.model import DeviceList
+from parley.model import PersonDevices
 from parley.wire.limits import DEVICES_MAX
 
 USED_EVERY_MS = 24 * 60 * 60 * 1_000
 """How exact it is known when a device was last used: a device that comes every hour is written once a day."""
 
 
-def with_device(known: DeviceList, device_id: str, now_ms: int) -> tuple[DeviceList, list[str]]:
+def with_device(known: PersonDevices, device_id: str, now_ms: int) -> tuple[PersonDevices, list[str]]:
     """The list with a device that is used now, and the devices that end by it: the longest unused ones."""
     used_ms = known.devices.get(device_id)
     if used_ms is not None and now_ms - used_ms < USED_EVERY_MS:

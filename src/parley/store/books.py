@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct
 
 from parley.core.recipient_health import RecipientHealth
-from parley.model import AnsweredRequest, DeviceList, ErasureReport, Link, MessageReport
+from parley.model import AnsweredRequest, ErasureReport, Link, MessageReport, PersonDevices
 
 
 class BookRecord(Protocol):
@@ -77,7 +77,7 @@ class BookStore(Protocol):
         ...
 
     @property
-    def device_lists(self) -> Book[DeviceList]:
+    def device_lists(self) -> Book[PersonDevices]:
         """Which devices each person has."""
         ...
 

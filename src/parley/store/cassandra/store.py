@@ -10,7 +10,7 @@ from parley.core.jobs import Job
 from parley.core.recipient_health import RecipientHealth
 from parley.errors import ConfigError
 from parley.ids import EVENT, Ids
-from parley.model import AnsweredRequest, DeviceList, ErasureReport, Head, Link, MessageReport
+from parley.model import AnsweredRequest, ErasureReport, Head, Link, MessageReport, PersonDevices
 from parley.store.books import ANSWERS, DEVICES, ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
 from parley.store.cassandra.account_admin import CassandraAccountAdmin, CassandraAuditLog
 from parley.store.cassandra.accounts import CassandraAccounts
@@ -131,7 +131,7 @@ class CassandraStore:
         self.reports = CassandraBook(cassandra, REPORTS, MessageReport)
         self.erasure_reports = CassandraBook(cassandra, ERASURE_REPORTS, ErasureReport)
         self.failing_recipients = CassandraBook(cassandra, FAILING_RECIPIENTS, RecipientHealth)
-        self.device_lists = CassandraBook(cassandra, DEVICES, DeviceList)
+        self.device_lists = CassandraBook(cassandra, DEVICES, PersonDevices)
         self.answers = CassandraBook(cassandra, ANSWERS, AnsweredRequest)
         self.relations = CassandraRelations(cassandra, states, consents, chat_ids_of)
         self.member_states = CassandraMemberStates(cassandra)

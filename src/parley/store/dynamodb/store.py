@@ -11,7 +11,7 @@ from parley.core.recipient_health import RecipientHealth
 from parley.dynamodb import Dynamo
 from parley.errors import ConfigError
 from parley.ids import Ids
-from parley.model import AnsweredRequest, DeviceList, ErasureReport, Head, Link, MessageReport
+from parley.model import AnsweredRequest, ErasureReport, Head, Link, MessageReport, PersonDevices
 from parley.store.books import ANSWERS, DEVICES, ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
 from parley.store.dynamodb.account_admin import DynamoAccountAdmin, DynamoAuditLog
 from parley.store.dynamodb.accounts import DynamoAccounts
@@ -121,7 +121,7 @@ class DynamoStore:
         self.reports = DynamoBook(dynamo, REPORTS, MessageReport)
         self.erasure_reports = DynamoBook(dynamo, ERASURE_REPORTS, ErasureReport)
         self.failing_recipients = DynamoBook(dynamo, FAILING_RECIPIENTS, RecipientHealth)
-        self.device_lists = DynamoBook(dynamo, DEVICES, DeviceList)
+        self.device_lists = DynamoBook(dynamo, DEVICES, PersonDevices)
         self.answers = DynamoBook(dynamo, ANSWERS, AnsweredRequest)
         self.relations = DynamoRelations(dynamo, states, clock, ids, self.directory.chat_ids_of)
         self.invitations = DynamoInvitations(dynamo, clock, ids)

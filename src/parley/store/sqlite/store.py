@@ -12,7 +12,7 @@ from parley.core.jobs import Job
 from parley.core.recipient_health import RecipientHealth
 from parley.errors import ConfigError
 from parley.ids import Ids
-from parley.model import AnsweredRequest, DeviceList, ErasureReport, Link, MessageReport
+from parley.model import AnsweredRequest, ErasureReport, Link, MessageReport, PersonDevices
 from parley.store.books import ANSWERS, DEVICES, ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
 from parley.store.ports import Batching
 from parley.store.records import COPY_MARK, NOT_FINISHED, is_unfinished
@@ -103,7 +103,7 @@ class SqliteStore:
         self.reports = SqliteBook(reads, self.writer, REPORTS, MessageReport)
         self.erasure_reports = SqliteBook(reads, self.writer, ERASURE_REPORTS, ErasureReport)
         self.failing_recipients = SqliteBook(reads, self.writer, FAILING_RECIPIENTS, RecipientHealth)
-        self.device_lists = SqliteBook(reads, self.writer, DEVICES, DeviceList)
+        self.device_lists = SqliteBook(reads, self.writer, DEVICES, PersonDevices)
         self.answers = SqliteBook(reads, self.writer, ANSWERS, AnsweredRequest)
         self.cursors = SqliteCursors(reads, self.writer)
         self.overviews = SqliteOverviews(reads)
