@@ -11,7 +11,7 @@ async def test_a_group_is_created_and_shown(place: Place) -> None:
         ann, ben = await served.people("ann", "ben")
         made = await create(served.as_(ann), "group", [ben], title="Us \0")
         assert (made.status, made.body["chat_id"][:5]) == (201, "chat_")
-        assert (made.body["type"], made.body["title"], made.body["role"]) == ("group", "Us \0", "owner")
+        assert (made.body["type"], made.body["title"], made.body["role"]) == ("group", "Us", "owner")
         assert (made.body["head"], made.body["epoch"], made.body["member_count"]) == (0, 1, 2)
         shown = await served.as_(ben).get(f"/v1/chats/{made.body['chat_id']}")
         assert (made.body.pop("added"), made.body.pop("invited")) == ([ben.user_id], [])
