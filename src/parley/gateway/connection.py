@@ -623,8 +623,6 @@ class Connection:
             return
         self.user_id, self.device_id, self.live = session.user_id, request.device_id, request.live
         self._take(access, request.token, is_foreign_device)
-        if not is_foreign_device:
-            services.known_devices.arrived(self.user_id, self.device_id)
         self._rate_key = self.connection_id
         group = self._outbox.group = services.users.join(self.user_id, self)
         self.charge(group.share)
@@ -667,6 +665,7 @@ class Connection:
         services, is_shown = self._services, allows(self.scopes, ONLINE)
         if is_shown and not self.is_listed:
             services.devices.arrived(self.user_id, self.device_id)
+            services.known_devices.arrived(self.user_id, self.device_id)
             services.arrived(self.user_id)
         elif self.is_listed and not is_shown:
             services.devices.left(self.user_id, self.device_id, clean=True)
