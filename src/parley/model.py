@@ -361,6 +361,7 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
 
     `actor`: the operator's user id, or `cli:` and the name of the user of the operating system. `outcome`:
     `begun`, `done`, or the code of the refusal. `begun` stays where the server died or lost the store.
+    `token_id`: the API token that it was done with, or the session; `token_name`: its name, or the device's.
     """
 
     audit_id: str
@@ -371,6 +372,8 @@ class AuditRecord(Struct, frozen=True, kw_only=True):
     request_id: str = ""
     detail: str = ""
     outcome: str = "begun"
+    token_id: str = ""
+    token_name: str = ""
 
 
 class RelatedUser(Struct, frozen=True):
@@ -431,7 +434,8 @@ class Scope(StrEnum):
 class ApiToken(Struct, frozen=True, kw_only=True):
     """A token for programs. `expires_at_ms`: 0 for never. `chat_id`: the only chat that it is for, or empty.
 
-    Its id follows from the hash, which is all that is kept of the token itself.
+    Its id follows from the hash, which is all that is kept of the token itself. `makers`: who made it, then
+    who made the token that it was made with, and so on, as in records of the audit log; empty if not known.
     """
 
     token_id: str
@@ -443,6 +447,7 @@ class ApiToken(Struct, frozen=True, kw_only=True):
     chat_id: str = ""
     last_used_at_ms: int = 0
     expires_at_ms: int = 0
+    makers: tuple[str, ...] = ()
 
 
 class ExternalId(Struct, frozen=True):

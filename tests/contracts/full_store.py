@@ -60,7 +60,14 @@ class FullStore:
         await self._lives()
         await self.store.audit.record(
             AuditRecord(
-                audit_id="audit_1", at=iso(1), actor="cli:ann", action="x", target_id="y", outcome="done"
+                audit_id="audit_1",
+                at=iso(1),
+                actor="cli:ann",
+                action="x",
+                target_id="y",
+                outcome="done",
+                token_id="tok_1",
+                token_name="alerts",
             )
         )
         await self.store.api_tokens.add(
@@ -73,6 +80,7 @@ class FullStore:
                 created_at_ms=1,
                 chat_id=self.group,
                 last_used_at_ms=2,
+                makers=("cli:ann", self.people["ann"]),
                 expires_at_ms=3,
             )
         )

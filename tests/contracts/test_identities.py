@@ -1,12 +1,17 @@
 """The ports `ApiTokens` and `ExternalIds`, and what `Accounts` keeps of bots and people of other systems."""
 
 import asyncio
+import json
 
+import msgspec
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from parley import ids
 from parley.clock import iso
-from parley.model import ApiToken, Scope, User
+from parley.model import ApiToken, AuditRecord, Scope, User
+from parley.store.dynamodb.account_admin import audit_in
+from parley.store.dynamodb.identities import token_in, token_item
 from tests.contracts.engines import Engine, OpenStore
 
 
@@ -20,6 +25,7 @@ def new_token(number: int = 1, **changed: object) -> ApiToken:
         created_at_ms=5,
         chat_id="chat_1",
         expires_at_ms=7,
+        makers=("user_2", "cli:ann"),
     )
     return replace(token, **changed)
 
@@ -32,7 +38,7 @@ def new_user(store: OpenStore, username: str) -> User:
 async def test_a_token_is_found_by_its_id(engine: Engine) -> None:
     """With all that was stored of it, also after a restart; others are not found."""
     async with engine.opened() as store:
-        plain = new_token(2, chat_id="", expires_at_ms=0, scopes=(Scope.READ,))
+        plain = new_token(2, chat_id="", expires_at_ms=0, scopes=(Scope.READ,), makers=())
         await store.api_tokens.add(plain)
         await store.api_tokens.add(new_token(1))
         for _ in range(2):
@@ -42,6 +48,26 @@ async def test_a_token_is_found_by_its_id(engine: Engine) -> None:
             for unknown in ("", "tok_3", "TOK_1", "tok_1\0"):
                 assert await store.api_tokens.get(unknown) is None
             await store.reopen()
+
+
+def test_what_an_older_version_stored_is_read() -> None:
+    """Tokens without their makers, and records without the token that it was done with."""
+    token, record = (
+        new_token(makers=()),
+        AuditRecord(audit_id="a", at="t", actor="b", action="c", target_id="d"),
+    )
+    item = {name: value for name, value in token_item(token).items() if name != "makers"}
+    assert token_in(item) == token
+    fields = to_builtins(record, builtin_types=(bytes,))
+    old = {name: value for name, value in fields.items() if not name.startswith("token_")}
+    assert audit_in(old) == record
+    for stored, kind in ((token, ApiToken), (record, AuditRecord)):
+        lines = json.loads(msgspec.json.encode(stored))
+        kept = {
+            name: value for name, value in lines.items() if name not in {"makers", "token_id", "token_name"}
+        }
+        kept |= {"token_id": token.token_id} if kind is ApiToken else {}
+        assert msgspec.json.decode(json.dumps(kept), type=kind) == stored
 
 
 async def test_the_last_use_only_rises(engine: Engine) -> None:

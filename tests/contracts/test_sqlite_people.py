@@ -247,6 +247,22 @@ async def test_strangers_cost_the_same_however_many_chats_one_has(sqlite: Sqlite
 # Older files
 
 
+def test_a_file_of_version_15_keeps_its_tokens_and_records(tmp_path: Path) -> None:
+    """Nobody knows who made them, or by which token an operator acted."""
+    with contextlib.closing(apsw.Connection(str(tmp_path / DATABASE_NAME))) as connection:
+        for migration in schema.MIGRATIONS[:15]:
+            connection.execute(migration)
+        connection.pragma("user_version", 15)
+        connection.execute(
+            "INSERT INTO api_tokens VALUES ('tok_1', x'00', 'user_ann', 'alerts', '[\"read\"]', 1, '', 2, 3);"
+            "INSERT INTO audit VALUES ('aud_1', 'then', 'cli:ann', 'x', 'y', 'req_1', 'detail', 'done')"
+        )
+        schema.migrate(connection)
+        assert connection.execute("SELECT name, makers FROM api_tokens").fetchall() == [("alerts", "[]")]
+        found = connection.execute("SELECT outcome, token_id, token_name FROM audit").fetchall()
+        assert found == [("done", "", "")]
+
+
 def test_a_file_of_version_2_keeps_what_it_has(tmp_path: Path) -> None:
     """People, chats and positions of an older file are there with the new columns at their defaults."""
     with contextlib.closing(apsw.Connection(str(tmp_path / DATABASE_NAME))) as connection:

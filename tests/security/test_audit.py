@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from parley.errors import StoreUnavailable
 from parley.model import AuditRecord
-from tests.harness.clients import Person
+from tests.harness.clients import HttpClient, Person
 from tests.integration.cli.running import parley, succeed
 from tests.integration.gateway.serving import Place, Served, assert_refused
 
@@ -43,6 +43,55 @@ async def test_every_action_by_http_is_recorded(place: Place) -> None:
         assert {(record["actor"], record["target_id"]) for record in found} == {(root.user_id, ann.user_id)}
         ids = [CIMultiDict(answer.headers)["X-Request-Id"] for answer in reversed(answers)]
         assert [record["request_id"] for record in found] == ids
+
+
+async def test_a_record_names_the_token(place: Place) -> None:
+    """That of a program, or the session of whoever acts: one account may have many."""
+    async with place.serving() as served:
+        root, ann = await served.operator(), (await served.people("ann"))[0]
+        wanted = {"name": "backend", "scopes": ["admin"]}
+        token = (await served.as_(root).post("/v1/admin/tokens", wanted)).body
+        path = f"/v1/admin/users/{ann.user_id}/sessions"
+        await HttpClient(served.session, served.url, token["token"]).delete(path)
+        by_token, by_session = await records(served, root)
+        assert (by_token["actor"], by_session["actor"]) == (root.user_id, root.user_id)
+        assert (by_token["token_id"], by_token["token_name"]) == (token["token_id"], "backend")
+        assert by_session["token_id"] == root.session_id
+
+
+async def test_reading_what_people_wrote_is_recorded(place: Place) -> None:
+    """Reports and dead letters are shown with their messages: who looked at which, and when."""
+    async with place.serving() as served:
+        root, (ann, ben) = await served.operator(), await served.people("ann", "ben")
+        chat = await served.as_(ann).create_group(ben)
+        (said,) = await served.said(ann, chat, "hm")
+        path = f"/v1/chats/{chat}/messages/{said['message_id']}/report"
+        report_id = (await served.as_(ben).post(path, {"reason": "no"})).body["report_id"]
+        for read in ("reports?status=open", f"reports/{report_id}", "dlq?error=gone", "dlq/dlq_0"):
+            await served.as_(root).get(f"/v1/admin/{read}")
+        found = [
+            (one["action"], one["target_id"], one["detail"], one["outcome"])
+            for one in reversed(await records(served, root))
+        ]
+        assert found == [
+            ("report.read", "", "status=open before= limit=50", "done"),
+            ("report.read", report_id, "", "done"),
+            ("dlq.read", "", '{"error":"gone"}', "done"),
+            ("dlq.read", "dlq_0", "", "not_found"),
+        ]
+
+
+def test_exports_are_recorded(data: Path) -> None:
+    """A chat, a person, and the reports that a command lists."""
+    succeed("user", "add", "zoe", "--password-stdin", data=data, given="x\n")
+    chat = succeed("chat", "create", "--as", "zoe", "--title", "Tea", data=data).lines[0]
+    succeed("export", "chat", chat, data=data)
+    succeed("export", "person", "zoe", data=data)
+    succeed("report", "list", data=data)
+    found = succeed("user", "audit", "--json", data=data).json["records"]
+    told = [(record["action"], record["outcome"]) for record in found[:3]]
+    assert told == [("report.read", "done"), ("person.export", "done"), ("chat.export", "done")]
+    assert found[2]["target_id"] == chat
 
 
 async def test_an_action_that_was_refused_is_recorded(place: Place) -> None:

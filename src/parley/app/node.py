@@ -366,6 +366,7 @@ class App:
             store.account_admin,
             store.audit,
             self.deletions,
+            self.identities.api_tokens.close_sockets,
             self.clock,
             self._ids,
             self.social.person_changed,

@@ -15,13 +15,15 @@ OTHER_CHAT = FORBIDDEN.because("this token is bound to one chat, and this is not
 class Access(Struct, frozen=True, kw_only=True):
     """`scopes`: None for all that the person may do. `chat_id`: the only chat that it is for, or empty.
 
-    `is_device_bound`: whether it belongs to the device of its session. `may_operate`: whether it counts for
-    what only operators may do, if the person is one. `ends_at_ms`: its sockets close then.
+    `makers`: who made the token of a program, as in `ApiToken`. `is_device_bound`: whether it belongs to the
+    device of its session. `may_operate`: whether it counts for what only operators may do, if the person is
+    one. `ends_at_ms`: its sockets close then.
     """
 
     session: Session
     scopes: frozenset[Scope] | None = None
     chat_id: str = ""
+    makers: tuple[str, ...] = ()
     is_device_bound: bool = True
     may_operate: bool = True
     ends_at_ms: int | None = None

@@ -11,6 +11,7 @@ from parley import ids
 from parley.bus.ports import Bus
 from parley.chats.access import HTTP_DEVICE, Access
 from parley.chats.accounts import TOKEN_BYTES, hash_token
+from parley.chats.audit_trail import COMMAND_LINE
 from parley.clock import MS_PER_DAY, Clock
 from parley.errors import (
     ACCOUNT_DISABLED,
@@ -41,6 +42,7 @@ ADMIN_OF_ONE_CHAT = BAD_REQUEST.because("a token that is bound to a chat cannot 
 BAD_NAME = BAD_REQUEST.because(f"a name has 1 to {API_TOKEN_NAME_LETTERS_MAX} printable characters")
 BAD_EXPIRY = BAD_REQUEST.because(f"a token expires in 1 to {EXPIRY_DAYS_MAX} days, or never")
 TOO_MANY = BAD_REQUEST.because(f"there are {API_TOKENS_MAX} API tokens already: revoke some")
+MAKER_GONE = ACCOUNT_DISABLED.because("who made this token is disabled or deleted")
 NO_SUCH_TOKEN = NOT_FOUND.because("there is no such token")
 
 log = structlog.get_logger("parley.tokens")
@@ -70,8 +72,9 @@ class ApiTokenService:
         scopes: Sequence[Scope] = SCOPES_DEFAULT,
         chat_id: str = "",
         expires_in_days: int | None = None,
+        makers: Sequence[str] = (),
     ) -> tuple[str, ApiToken]:
-        """The token, shown this once, and what is kept of it."""
+        """The token, shown this once, and what is kept of it. It ends with any of its makers."""
         await self._check(user_id, name, scopes, chat_id, expires_in_days)
         token = API_TOKEN_PREFIX + self._random_bytes(TOKEN_BYTES).hex()
         now_ms = self._clock()
@@ -84,6 +87,7 @@ class ApiTokenService:
             created_at_ms=now_ms,
             chat_id=chat_id,
             expires_at_ms=now_ms + expires_in_days * MS_PER_DAY if expires_in_days is not None else 0,
+            makers=tuple(dict.fromkeys(makers)),
         )
         await self._tokens.add(kept)
         return token, kept
@@ -121,9 +125,11 @@ class ApiTokenService:
     async def _check_usable(self, kept: ApiToken, now_ms: int) -> None:
         if kept.expires_at_ms and kept.expires_at_ms <= now_ms:
             raise Refused(UNAUTHENTICATED)
-        user = await self._accounts.user(kept.user_id)
-        if user is None or user.state is not AccountState.ACTIVE:
+        if not await self._is_active(kept.user_id):
             raise Refused(ACCOUNT_DISABLED)
+        for maker_id in people_among(kept.makers):
+            if not await self._is_active(maker_id):
+                raise Refused(MAKER_GONE)
 
     async def is_usable(self, token_id: str) -> bool:
         """Whether who has this token could use it now."""
@@ -135,6 +141,10 @@ class ApiTokenService:
         except Refused:
             return False
         return True
+
+    async def _is_active(self, user_id: str) -> bool:
+        user = await self._accounts.user(user_id)
+        return user is not None and user.state is AccountState.ACTIVE
 
     async def _note_used(self, token_id: str, now_ms: int) -> None:
         try:
@@ -152,11 +162,22 @@ class ApiTokenService:
             raise Refused(NO_SUCH_TOKEN)
         self._bus.publish_sessions_ended([token_id])
 
+    async def close_sockets(self, maker_id: str) -> None:
+        """An account cannot be used any more: the sockets of the tokens that it made close on every node."""
+        made = [token.token_id for token in await self._tokens.all() if maker_id in token.makers]
+        if made:
+            self._bus.publish_sessions_ended(made)
+
     async def forget_person(self, user_id: str) -> None:
-        """Remove the tokens of an account that is deleted."""
+        """Remove the tokens of an account that is deleted, and those that it made."""
         for token in await self._tokens.all():
-            if token.user_id == user_id:
+            if user_id == token.user_id or user_id in token.makers:
                 await self._tokens.remove(token.token_id)
+
+
+def people_among(makers: Sequence[str]) -> list[str]:
+    """Without users of operating systems, whose accounts nobody disables here."""
+    return [maker for maker in makers if not maker.startswith(COMMAND_LINE)]
 
 
 def token_id_of(token: str) -> str:
@@ -181,6 +202,7 @@ def _access(token: ApiToken) -> Access:
         session=session,
         scopes=frozenset(token.scopes),
         chat_id=token.chat_id,
+        makers=token.makers,
         is_device_bound=False,
         ends_at_ms=token.expires_at_ms or None,
     )

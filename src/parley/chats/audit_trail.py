@@ -24,10 +24,12 @@ log = structlog.get_logger("parley.accounts")
 
 
 class OperatorCall(Struct, frozen=True):
-    """Who acts, and by which request."""
+    """Who acts, by which request, and with which token: of a program or a session."""
 
     actor: str
     request_id: str = ""
+    token_id: str = ""
+    token_name: str = ""
 
     @property
     def is_person(self) -> bool:
@@ -54,6 +56,8 @@ class AuditTrail:
             target_id=target_id,
             request_id=call.request_id,
             detail=detail,
+            token_id=call.token_id,
+            token_name=call.token_name,
         )
         await self._audit.record(record)
         outcome = FAILED

@@ -35,6 +35,8 @@ LOOKED_AT_MAX = 1_000
 """Reports that one page reads at most, of whatever status."""
 REPORTS_PER_READ = 200
 REPORTER_LETTERS = 16
+READ = "report.read"
+"""In the audit log: an operator saw reports with their messages."""
 NO_REASON = BAD_REQUEST.because("reason has no character that shows")
 YOUR_OWN = BAD_REQUEST.because("this message is yours; delete it instead")
 

@@ -5,7 +5,7 @@ An operator acts by HTTP or at the command line, with the same rules. See docs/a
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from parley import ids
 from parley.chats.accounts import AccountManager, check_device
@@ -20,7 +20,9 @@ OPERATORS_PER_PAGE = 500
 
 
 class UserAdmin(AuditTrail):
-    """`changed` is called with the id of a person whose profile or state changed."""
+    """`close_tokens` closes the sockets of the tokens that a person made. `changed` is called with the id of
+    a person whose profile or state changed.
+    """
 
     def __init__(
         self,
@@ -29,6 +31,7 @@ class UserAdmin(AuditTrail):
         admin: AccountAdmin,
         audit: AuditLog,
         deletions: AccountDeletions,
+        close_tokens: Callable[[str], Awaitable[None]],
         clock: Clock,
         make_ids: ids.Ids,
         changed: Callable[[str], None] = lambda _: None,
@@ -38,6 +41,7 @@ class UserAdmin(AuditTrail):
         self._accounts = accounts
         self._admin = admin
         self._deletions = deletions
+        self._close_tokens = close_tokens
         self._changed = changed
 
     # Looking
@@ -120,6 +124,7 @@ class UserAdmin(AuditTrail):
 
     async def _end_all_sessions(self, user_id: str) -> None:
         await self._manager.end_all_sessions(user_id)
+        await self._close_tokens(user_id)
         self._changed(user_id)
 
     async def _witness(self, call: OperatorCall, user_id: str) -> str:

@@ -85,7 +85,7 @@ def export_chat(
     """Print a chat to stdout, as JSON Lines or as a page, with or without a running server."""
     from parley.chats.amended_log import amended_log
     from parley.cli.names import require_chat
-    from parley.cli.offline import open_services, run
+    from parley.cli.offline import open_services, run, who_acts
     from parley.cli.places import find_place
     from parley.migration.exports import entries_of, page_of_chat
 
@@ -95,14 +95,15 @@ def export_chat(
         async with open_services(place) as services:
             engine = services.engine
             found, log = await require_chat(engine.listing, chat), amended_log(engine)
-            if not as_html:
-                async for entry in entries_of(log, found.chat_id):
-                    sys.stdout.buffer.write(entry + b"\n")
-            else:
-                title, names = found.title or found.chat_id, _names(engine)
-                async for text in page_of_chat(log, found.chat_id, title, names):
-                    sys.stdout.buffer.write(text.encode())
-            sys.stdout.buffer.flush()
+            async with services.user_admin.audited(who_acts(), "chat.export", found.chat_id):
+                if not as_html:
+                    async for entry in entries_of(log, found.chat_id):
+                        sys.stdout.buffer.write(entry + b"\n")
+                else:
+                    title, names = found.title or found.chat_id, _names(engine)
+                    async for text in page_of_chat(log, found.chat_id, title, names):
+                        sys.stdout.buffer.write(text.encode())
+                sys.stdout.buffer.flush()
 
     run(write())
 
@@ -127,19 +128,23 @@ def export_person(
 ) -> None:
     """Print what is kept about a person, as JSON Lines, without passwords and tokens."""
     from parley.cli.names import require_user
-    from parley.cli.offline import ask
+    from parley.cli.offline import open_services, run, who_acts
     from parley.cli.output import print_json_line
     from parley.cli.places import find_place
     from parley.migration.exports import about_person
     from parley.store.transfer import require_transfer
 
-    async def write(engine: Engine) -> None:
-        transfer = require_transfer(engine.transfer)
-        user_id = await require_user(engine.listing, name)
-        async for line in about_person(transfer, user_id):
-            print_json_line(line)
+    place = find_place(data, config)
 
-    ask(find_place(data, config), write)
+    async def write() -> None:
+        async with open_services(place) as services:
+            transfer = require_transfer(services.engine.transfer)
+            user_id = await require_user(services.engine.listing, name)
+            async with services.user_admin.audited(who_acts(), "person.export", user_id):
+                async for line in about_person(transfer, user_id):
+                    print_json_line(line)
+
+    run(write())
 
 
 def import_file(

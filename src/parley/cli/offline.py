@@ -132,6 +132,7 @@ class OfflineServices:
             engine.account_admin,
             engine.audit,
             self.deletions,
+            self.api_tokens.close_sockets,
             wall_clock,
             make_ids,
         )
@@ -207,9 +208,11 @@ def make_api_token(
             listing = services.engine.listing
             user_id = await require_user(listing, name)
             chat_id = (await require_chat(listing, chat)).chat_id if chat else ""
-            detail = f"name={name} scopes={','.join(scopes)} chat={chat_id}"
-            async with services.user_admin.audited(who_acts(), "token.make", user_id, detail):
-                return await services.api_tokens.make(user_id, name, scopes, chat_id, expires_in_days)
+            call, detail = who_acts(), f"name={name} scopes={','.join(scopes)} chat={chat_id}"
+            async with services.user_admin.audited(call, "token.make", user_id, detail):
+                return await services.api_tokens.make(
+                    user_id, name, scopes, chat_id, expires_in_days, [call.actor]
+                )
 
     return run(make())
 

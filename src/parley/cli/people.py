@@ -298,8 +298,8 @@ def audit(
         print_json({"records": found})
         return
     print_table(
-        ["WHEN", "WHO", "WHAT", "WHOM", "DETAIL", "OUTCOME", "RECORD"],
-        ((r.at, r.actor, r.action, r.target_id, r.detail, r.outcome, r.audit_id) for r in found),
+        ["WHEN", "WHO", "WHAT", "WHOM", "DETAIL", "OUTCOME", "RECORD", "TOKEN"],
+        ((r.at, r.actor, r.action, r.target_id, r.detail, r.outcome, r.audit_id, r.token_id) for r in found),
     )
 
 

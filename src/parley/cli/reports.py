@@ -34,13 +34,16 @@ def list_reports(
     json: AsJson = False,
 ) -> None:
     """List reports, those of the newest messages first, with the messages as they are now."""
+    from parley.chats.reports import READ
     from parley.cli import offline
     from parley.cli.output import print_json, print_table, printable
     from parley.cli.places import find_place
 
     async def look() -> ReportPage:
         async with offline.open_services(find_place(data, config)) as services:
-            return await services.reports.page(status, before, limit)
+            detail = f"status={status or ''} before={before} limit={limit}"
+            async with services.user_admin.audited(offline.who_acts(), READ, "", detail):
+                return await services.reports.page(status, before, limit)
 
     page = offline.run(look())
     if json:

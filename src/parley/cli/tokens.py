@@ -13,7 +13,7 @@ from parley.cli.options import AsJson, ConfigFile, Data
 if TYPE_CHECKING:
     from parley.model import ApiToken
 
-HEADINGS = ["TOKEN", "NAME", "ACTS FOR", "SCOPES", "CHAT", "SINCE", "LAST USED", "EXPIRES"]
+HEADINGS = ["TOKEN", "NAME", "ACTS FOR", "SCOPES", "CHAT", "SINCE", "LAST USED", "EXPIRES", "MADE BY"]
 
 
 app = typer.Typer(
@@ -45,6 +45,7 @@ def list_tokens(data: Data = None, config: ConfigFile = None, json: AsJson = Fal
             "created_at": iso(token.created_at_ms),
             "last_used_at": iso(token.last_used_at_ms) if token.last_used_at_ms else None,
             "expires_at": iso(token.expires_at_ms) if token.expires_at_ms else None,
+            "created_by": token.makers[0] if token.makers else None,
         }
         for token in offline.run(look())
     ]

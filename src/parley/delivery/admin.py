@@ -29,6 +29,8 @@ SECRET_BYTES = 32
 SECRET_PREFIX = "whs_"
 WEBHOOKS_MAX = 100
 REPLAY, DISCARD = "replay", "discard"
+READ = "dlq.read"
+"""In the audit log: an operator saw dead letters with their messages."""
 NO_FEED = BAD_REQUEST.because(
     "a webhook needs a feed of all chats: set kafka.brokers, which a store that nodes share needs for it"
 )
@@ -112,7 +114,7 @@ class DeliveryAdmin:
         """Queue them; a running server delivers them. Returns how many, and the job."""
         dead, now_ms = self._store.dead_letters, self._clock()
         job_id = self._ids.next(ids.JOB, now_ms)
-        async with self._audited(call, "dlq.replay", job_id, _told(selection)):
+        async with self._audited(call, "dlq.replay", job_id, told(selection)):
             event = DeliveryEvent(now_ms, REPLAY, actor=call.actor)
             return await dead.queue(selection, job_id, event), job_id
 
@@ -120,7 +122,7 @@ class DeliveryAdmin:
         """Give them up for good. Returns how many, and the job."""
         dead, now_ms = self._store.dead_letters, self._clock()
         job_id = self._ids.next(ids.JOB, now_ms)
-        async with self._audited(call, "dlq.discard", job_id, f"{reason} {_told(selection)}"):
+        async with self._audited(call, "dlq.discard", job_id, f"{reason} {told(selection)}"):
             event = DeliveryEvent(now_ms, DISCARD, detail=reason, actor=call.actor)
             return await dead.discard(selection, job_id, event), job_id
 
@@ -193,7 +195,7 @@ def webhook_info(hook: Webhook, health: RecipientHealth | None) -> bodies.Webhoo
     return info
 
 
-def _told(selection: Selection) -> str:
+def told(selection: Selection) -> str:
     """For the audit log: the conditions that were given."""
     given = {name: getattr(selection, name) for name in selection.__struct_fields__}
     return msgspec.json.encode({name: value for name, value in given.items() if value is not None}).decode()

@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import web
 
 from parley.chats.access import Access
+from parley.chats.audit_trail import OperatorCall
 from parley.chats.reader import check_sequence
 from parley.core.client_address import client_address
 from parley.core.idempotency import check_key, id_of
@@ -83,6 +84,12 @@ class Call:
     @property
     def user_id(self) -> str:
         return self.me.user_id
+
+    @property
+    def acting(self) -> OperatorCall:
+        """Who acts, with which token, by which request: for the audit log."""
+        me = self.me
+        return OperatorCall(me.user_id, self.request[REQUEST_ID], me.session_id, me.device_name)
 
     def path(self, name: str) -> str:
         return self.request.match_info[name]

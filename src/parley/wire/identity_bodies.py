@@ -37,6 +37,7 @@ class ApiTokenInfo(Struct):
     last_used_at: str | None
     expires_at: str | None
     chat_id: str | UnsetType = UNSET
+    created_by: str | None = None
 
 
 class ApiTokenMade(ApiTokenInfo, kw_only=True):

@@ -3,6 +3,7 @@
 import pytest
 
 from parley.clock import MS_PER_DAY
+from parley.model import Scope
 from parley.wire import codes
 from tests.harness.clients import Answer, HttpClient, Person
 from tests.harness.clock import VirtualClock
@@ -135,6 +136,61 @@ async def test_a_disabled_account_takes_its_tokens_with_it(place: Place) -> None
         await served.as_(root).delete(f"/v1/admin/users/{ann.user_id}")
         await served.app.deletions.look()
         assert (await served.as_(root).get(TOKENS)).body["tokens"] == []
+
+
+async def test_a_token_says_who_made_it(place: Place) -> None:
+    """In the answer and in the list; one that was made with a token names that token's account."""
+    async with place.serving() as served:
+        root, (ann,) = await served.operator(), await served.people("ann")
+        first = (await made(served, root, ann, "admin")).body
+        second = (await http(served, first["token"]).post(TOKENS, {"name": "more"})).body
+        listed = (await served.as_(root).get(TOKENS)).body["tokens"]
+        makers = {one["token_id"]: one["created_by"] for one in listed}
+        assert makers == {first["token_id"]: root.user_id, second["token_id"]: ann.user_id}
+        assert (first["created_by"], second["created_by"]) == (root.user_id, ann.user_id)
+
+
+@pytest.mark.parametrize("ending", ["disabled", "deleted"])
+async def test_a_token_ends_with_who_made_it(place: Place, ending: str) -> None:
+    """Refused at once and its socket closed, and so is what was made with it; other tokens go on."""
+    async with place.serving() as served:
+        root, eve = await served.operator(), await served.operator("eve")
+        ann, ben = await served.people("ann", "ben")
+        stays = (await made(served, root, ben, "read")).body["token"]
+        by_eve = (await made(served, eve, ann, "read", "admin")).body["token"]
+        wanted = {"name": "more", "user_id": ben.user_id, "scopes": ["read"]}
+        by_her_token = (await http(served, by_eve).post(TOKENS, wanted)).body["token"]
+        sockets = [
+            served.client(Person("ann", ann.user_id, "bot", "", by_eve)),
+            served.client(Person("ben", ben.user_id, "bot", "", by_her_token)),
+        ]
+        for socket in sockets:
+            await socket.connect()
+        user = f"/v1/admin/users/{eve.user_id}"
+        if ending == "disabled":
+            await served.as_(root).post(f"{user}/disable", None)
+        else:
+            await served.as_(root).delete(user)
+        for socket in sockets:
+            assert (await socket.until_ended()).code == codes.REVOKED.code
+        for token in (by_eve, by_her_token):
+            answer = await http(served, token).get("/v1/me")
+            assert answer.status in (401, 403), answer
+        assert (await http(served, stays).get("/v1/me")).status == 200
+        if ending == "deleted":
+            await served.app.deletions.look()
+            listed = (await served.as_(root).get(TOKENS)).body["tokens"]
+            assert [one["created_by"] for one in listed] == [root.user_id]
+
+
+async def test_a_token_that_nobody_is_known_to_have_made_works(place: Place) -> None:
+    """As older versions kept them."""
+    async with place.serving() as served:
+        root, (ann,) = await served.operator(), await served.people("ann")
+        token, _ = await served.app.identities.api_tokens.make(ann.user_id, "old", [Scope.READ])
+        assert (await http(served, token).get("/v1/me")).status == 200
+        (listed,) = (await served.as_(root).get(TOKENS)).body["tokens"]
+        assert listed["created_by"] is None
 
 
 async def test_a_hook_posts_to_its_chat(place: Place) -> None:

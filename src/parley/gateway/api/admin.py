@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from parley.chats.audit_trail import OperatorCall
 from parley.clock import iso
 from parley.errors import (
     BAD_REQUEST,
@@ -16,7 +15,7 @@ from parley.errors import (
     TOO_LARGE,
     Refused,
 )
-from parley.gateway.calls import REQUEST_ID, Call
+from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter, page_parameters
 from parley.model import User
 from parley.store.rows import ChatRetention
@@ -74,7 +73,7 @@ async def disable_user(call: Call) -> Answer:
     """From the answer on nothing that the person sends is stored. Their sessions end, their sockets close on
     every node, and they cannot log in. They stay a member of their chats. May be repeated.
     """
-    return 200, _info(await call.services.user_admin.disable(by_operator(call), call.path("user_id")))
+    return 200, _info(await call.services.user_admin.disable(call.acting, call.path("user_id")))
 
 
 @routes.route(
@@ -87,7 +86,7 @@ async def disable_user(call: Call) -> Answer:
 )
 async def enable_user(call: Call) -> Answer:
     """The person may log in again. May be repeated. A deleted account stays deleted."""
-    return 200, _info(await call.services.user_admin.enable(by_operator(call), call.path("user_id")))
+    return 200, _info(await call.services.user_admin.enable(call.acting, call.path("user_id")))
 
 
 @routes.route(
@@ -103,7 +102,7 @@ async def enable_user(call: Call) -> Answer:
 async def reset_password(call: Call) -> Answer:
     """The person logs in with it on each device again."""
     password = (await call.body(bodies.PasswordReset)).password
-    await call.services.user_admin.set_password(by_operator(call), call.path("user_id"), password)
+    await call.services.user_admin.set_password(call.acting, call.path("user_id"), password)
     return 204, None
 
 
@@ -123,10 +122,10 @@ async def delete_user(call: Call) -> Answer:
     This cannot be undone. May be repeated.
     """
     services, user_id, wants_erasure = call.services, call.path("user_id"), erases(call)
-    user = await services.user_admin.delete(by_operator(call), user_id)
+    user = await services.user_admin.delete(call.acting, user_id)
     answer = msgspec.convert(msgspec.structs.asdict(_info(user)), people_bodies.DeletedUser)
     if wants_erasure:
-        async with services.user_admin.audited(by_operator(call), "user.erase", user_id, "bodies"):
+        async with services.user_admin.audited(call.acting, "user.erase", user_id, "bodies"):
             answer.job_id = await services.body_admin.begin(user_id)
     return 202, answer
 
@@ -165,7 +164,7 @@ async def list_user_sessions(call: Call) -> Answer:
 )
 async def end_user_sessions(call: Call) -> Answer:
     """Their tokens are refused from now on, and their sockets close at once. The person may log in again."""
-    await call.services.user_admin.end_sessions(by_operator(call), call.path("user_id"))
+    await call.services.user_admin.end_sessions(call.acting, call.path("user_id"))
     return 204, None
 
 
@@ -180,7 +179,7 @@ async def end_user_sessions(call: Call) -> Answer:
 async def end_user_session(call: Call) -> Answer:
     """Its token is refused from now on, and its sockets close at once."""
     session_id = call.path("session_id")
-    await call.services.user_admin.end_sessions(by_operator(call), call.path("user_id"), session_id)
+    await call.services.user_admin.end_sessions(call.acting, call.path("user_id"), session_id)
     return 204, None
 
 
@@ -212,7 +211,7 @@ async def decide_retention(call: Call) -> Answer:
     wanted = await call.body(people_bodies.RetentionChange)
     chat_id = call.path("chat_id")
     detail = f"days={'default' if wanted.days is None else wanted.days} held={wanted.is_held}"
-    async with call.services.user_admin.audited(by_operator(call), "retention.set", chat_id, detail):
+    async with call.services.user_admin.audited(call.acting, "retention.set", chat_id, detail):
         decided = ChatRetention(days=wanted.days, is_held=wanted.is_held)
         await call.services.body_admin.decide(chat_id, decided)
     return 200, wanted
@@ -231,8 +230,8 @@ async def decide_retention(call: Call) -> Answer:
     needs="operator",
 )
 async def list_audit(call: Call) -> Answer:
-    """Every action of these routes that changes something, and those of `parley user` and `parley token`. An
-    action is recorded before it begins and gets its outcome when it ends; `begun` stays if the server died.
+    """Every action of these routes that changes something or shows messages, and those of commands. An action
+    is recorded before it begins and gets its outcome when it ends; `begun` stays if the server died.
     """
     limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, limits.PAGE_ENTRIES_MAX)
     records = await call.services.user_admin.records(call.text("before"), limit)
@@ -280,10 +279,6 @@ def erases(call: Call) -> bool:
         raise Refused(WRONG_ERASURE)
     call.services.body_admin.check()
     return True
-
-
-def by_operator(call: Call) -> OperatorCall:
-    return OperatorCall(call.user_id, call.request[REQUEST_ID])
 
 
 def _info(user: User) -> people_bodies.UserInfo:

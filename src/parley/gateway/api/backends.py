@@ -15,7 +15,7 @@ from parley.errors import (
     NOT_FOUND,
     USERNAME_TAKEN,
 )
-from parley.gateway.api.admin import USERS, by_operator
+from parley.gateway.api.admin import USERS
 from parley.gateway.api.chats import APPENDS, POSTS
 from parley.gateway.api.messages import send
 from parley.gateway.calls import Call
@@ -46,7 +46,7 @@ async def put_external_user(call: Call) -> Answer:
     wanted, services = await call.body(bodies.ExternalUser), call.services
     profile = WantedProfile(wanted.username, wanted.display_name, wanted.about, wanted.is_bot)
     external_id = call.path("external_id")
-    async with services.user_admin.audited(by_operator(call), "user.put", external_id):
+    async with services.user_admin.audited(call.acting, "user.put", external_id):
         user, created = await services.external_people.put(external_id, profile)
     return 201 if created else 200, bodies.ExternalUserPut(user.user_id, created, user.username)
 
@@ -65,7 +65,7 @@ async def make_user_token(call: Call) -> Answer:
     with `expires_in_seconds` it ends then, however often it is used.
     """
     wanted, services, user_id = await call.body(bodies.NewUserToken), call.services, call.path("user_id")
-    async with services.user_admin.audited(by_operator(call), "user.token", user_id, wanted.device_id):
+    async with services.user_admin.audited(call.acting, "user.token", user_id, wanted.device_id):
         token, session = await services.user_admin.make_session(
             user_id, wanted.device_id, wanted.device_name, wanted.expires_in_seconds
         )
@@ -90,7 +90,7 @@ async def create_chat_of_others(call: Call) -> Answer:
     """
     wanted, services = await call.body(bodies.NewChatOfOthers), call.services
     owner_id = wanted.owner_id or wanted.member_ids[0]
-    async with services.user_admin.audited(by_operator(call), "chat.create", owner_id, wanted.type.value):
+    async with services.user_admin.audited(call.acting, "chat.create", owner_id, wanted.type.value):
         done = await services.chat_admin.create(
             owner_id, wanted.type, wanted.member_ids, wanted.title, wanted.open_to_join, call.new_id(ids.CHAT)
         )
@@ -122,7 +122,7 @@ async def put_member(call: Call) -> Answer:
     """
     wanted, services = await call.body(bodies.MemberPut), call.services
     chat_id, user_id = call.path("chat_id"), call.path("user_id")
-    async with services.user_admin.audited(by_operator(call), "member.put", chat_id, user_id):
+    async with services.user_admin.audited(call.acting, "member.put", chat_id, user_id):
         sequence, invited = await services.chat_admin.put_member(chat_id, user_id, wanted.role)
     return 200, bodies.MemberState(chat_id, user_id, wanted.role, sequence, invited)
 
@@ -138,7 +138,7 @@ async def put_member(call: Call) -> Answer:
 async def remove_member_of_others(call: Call) -> Answer:
     """On behalf of an owner of the group. May be repeated."""
     services, chat_id, user_id = call.services, call.path("chat_id"), call.path("user_id")
-    async with services.user_admin.audited(by_operator(call), "member.remove", chat_id, user_id):
+    async with services.user_admin.audited(call.acting, "member.remove", chat_id, user_id):
         await services.chat_admin.remove_member(chat_id, user_id)
     return 204, None
 
@@ -156,7 +156,7 @@ async def remove_member_of_others(call: Call) -> Answer:
 async def send_on_behalf(call: Call) -> Answer:
     """As if `sender_id` had sent it: they must be a member. The audit log says who did it."""
     wanted, services, chat_id = await call.body(bodies.MessageOnBehalf), call.services, call.path("chat_id")
-    async with services.user_admin.audited(by_operator(call), "message.send", wanted.sender_id, chat_id):
+    async with services.user_admin.audited(call.acting, "message.send", wanted.sender_id, chat_id):
         return await send(
             call,
             wanted.sender_id,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from parley.chats.audit_trail import OperatorCall
 from parley.clock import from_iso, iso
-from parley.delivery.admin import DISCARD, REPLAY, webhook_info
+from parley.delivery.admin import DISCARD, READ, REPLAY, told, webhook_info
 from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, Refused
-from parley.gateway.calls import REQUEST_ID, Call
+from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
 from parley.store.delivery.rows import DeadLetter, LetterStatus, Selection
 from parley.wire import bodies, limits
@@ -44,11 +43,13 @@ async def list_dead_letters(call: Call) -> Answer:
     given = {name: call.text(name) for name in bodies.DeadLetterFilter.__struct_fields__}
     selection = _selected({name: value for name, value in given.items() if value})
     page = await call.services.deliveries.letters(selection, call.text("page"), limit)
+    async with call.services.user_admin.audited(call.acting, READ, "", told(selection)):
+        records = [await _info(call, letter) for letter in page.letters]
     groups = sorted(page.counts.items(), key=lambda item: (-item[1], item[0]))
     return 200, bodies.DeadLetterPage(
         total=sum(page.counts.values()),
         groups=[bodies.DeadLetterGroup(error, count) for error, count in groups],
-        records=[await _info(call, letter) for letter in page.letters],
+        records=records,
         next=page.letters[-1].dlq_id if len(page.letters) == limit else None,
     )
 
@@ -63,8 +64,10 @@ async def list_dead_letters(call: Call) -> Answer:
 )
 async def show_dead_letter(call: Call) -> Answer:
     """Every attempt, and everything that operators did."""
-    letter = await call.services.deliveries.letter(call.path("dlq_id"))
-    info = await _info(call, letter)
+    dlq_id = call.path("dlq_id")
+    async with call.services.user_admin.audited(call.acting, READ, dlq_id):
+        letter = await call.services.deliveries.letter(dlq_id)
+        info = await _info(call, letter)
     history = [
         bodies.DeadLetterEvent(iso(event.at_ms), event.action, event.error, event.detail, event.actor)
         for event in letter.history
@@ -91,7 +94,7 @@ async def replay_dead_letters(call: Call) -> Answer:
     admin = call.services.deliveries
     if order.dry_run:
         return 200, bodies.DeadLetterJob(await admin.matching(selection, REPLAY), None)
-    return 202, bodies.DeadLetterJob(*await admin.replay(_by(call), selection))
+    return 202, bodies.DeadLetterJob(*await admin.replay(call.acting, selection))
 
 
 @routes.route(
@@ -110,7 +113,7 @@ async def discard_dead_letters(call: Call) -> Answer:
     admin = call.services.deliveries
     if order.dry_run:
         return 200, bodies.DeadLetterJob(await admin.matching(selection, DISCARD), None)
-    return 200, bodies.DeadLetterJob(*await admin.discard(_by(call), selection, order.reason))
+    return 200, bodies.DeadLetterJob(*await admin.discard(call.acting, selection, order.reason))
 
 
 @routes.route(
@@ -152,7 +155,7 @@ async def add_webhook(call: Call) -> Answer:
     Receivers recognise a repeated one by `Parley-Event-Id`.
     """
     new = await call.body(bodies.NewWebhook)
-    hook = await call.services.deliveries.add_webhook(_by(call), new.url, new.events, new.chat_id or "")
+    hook = await call.services.deliveries.add_webhook(call.acting, new.url, new.events, new.chat_id or "")
     return 201, bodies.WebhookAdded(hook.webhook_id, hook.secret)
 
 
@@ -166,12 +169,8 @@ async def add_webhook(call: Call) -> Answer:
 )
 async def remove_webhook(call: Call) -> Answer:
     """What was not delivered to it yet is forgotten; its dead letters stay until they expire."""
-    await call.services.deliveries.remove_webhook(_by(call), call.path("webhook_id"))
+    await call.services.deliveries.remove_webhook(call.acting, call.path("webhook_id"))
     return 204, None
-
-
-def _by(call: Call) -> OperatorCall:
-    return OperatorCall(call.user_id, call.request[REQUEST_ID])
 
 
 def _chosen(ids: list[str] | None, conditions: bodies.DeadLetterFilter | None) -> Selection:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from parley.chats.audit_trail import OperatorCall
 from parley.errors import BUSY, FORBIDDEN, LAST_OPERATOR, NO_SUCH_ERASURE, WRONG_PASSWORD, Refused
 from parley.gateway.api.accounts import limited_guesses
 from parley.gateway.api.admin import ERASE, erases
-from parley.gateway.calls import REQUEST_ID, Call, address_of
+from parley.gateway.calls import Call, address_of
 from parley.gateway.routes import Answer, Routes
 from parley.model import ErasureReport, Scope
 from parley.wire import people_bodies as bodies
@@ -39,7 +38,7 @@ async def delete_me(call: Call) -> Answer:
     address = address_of(call.request, services)
     async with limited_guesses(call, lambda: services.rates.password_change(call.me.session_id)):
         await services.accounts.prove(user_id, wanted.password, address)
-    me = OperatorCall(user_id, call.request[REQUEST_ID])
+    me = call.acting
     await services.user_admin.delete(me, user_id)
     job_id = None
     if wants_erasure:

@@ -17,7 +17,7 @@ from parley.errors import (
     Refused,
 )
 from parley.gateway.api.accounts import REGISTRATION_CLOSED
-from parley.gateway.api.admin import USER, by_operator
+from parley.gateway.api.admin import USER
 from parley.gateway.calls import REQUEST_ID, Call, address_of
 from parley.gateway.link_page import path_of
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
@@ -49,7 +49,7 @@ async def make_invite(call: Call) -> Answer:
         raise Refused(REGISTRATION_CLOSED)
     wanted = await call.body(bodies.NewInvite)
     token, link = await call.services.links.invite(
-        by_operator(call), wanted.uses, wanted.expires_in_seconds, wanted.note
+        call.acting, wanted.uses, wanted.expires_in_seconds, wanted.note
     )
     return 201, _made(call, token, link)
 
@@ -85,7 +85,7 @@ async def list_invites(call: Call) -> Answer:
 )
 async def revoke_invite(call: Call) -> Answer:
     """Nobody registers by it from now on; accounts that were made stay. May be repeated."""
-    await call.services.links.revoke(by_operator(call), call.path("link_id"))
+    await call.services.links.revoke(call.acting, call.path("link_id"))
     return 204, None
 
 
@@ -104,7 +104,7 @@ async def offer_password_reset(call: Call) -> Answer:
     """
     wanted = await call.body(bodies.NewPasswordLink)
     token, link = await call.services.links.offer_reset(
-        by_operator(call), call.path("user_id"), wanted.expires_in_seconds
+        call.acting, call.path("user_id"), wanted.expires_in_seconds
     )
     return 201, _made(call, token, link)
 
@@ -119,7 +119,7 @@ async def offer_password_reset(call: Call) -> Answer:
 )
 async def withdraw_password_reset(call: Call) -> Answer:
     """May be repeated; also if there is none."""
-    await call.services.links.withdraw_resets(by_operator(call), call.path("user_id"))
+    await call.services.links.withdraw_resets(call.acting, call.path("user_id"))
     return 204, None
 
 

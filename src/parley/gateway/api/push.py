@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from parley.chats.audit_trail import OperatorCall
 from parley.clock import iso
 from parley.errors import FORBIDDEN, NOT_FOUND
-from parley.gateway.calls import REQUEST_ID, Call
+from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Routes
 from parley.model import Scope
 from parley.push.fanout_admin import FanoutView
@@ -95,7 +94,7 @@ async def show_fanout(call: Call) -> Answer:
 async def choose_fanout(call: Call) -> Answer:
     """For messages from now on, on every node within half a minute. Rings that are owed stay owed."""
     wanted = await call.body(bodies.FanoutChange)
-    by = OperatorCall(call.user_id, call.request[REQUEST_ID])
+    by = call.acting
     return 200, _fanout(await call.services.fanouts.choose(by, call.path("chat_id"), wanted.fanout))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parley.chats.reports import ReportView
+from parley.chats.reports import READ, ReportView
 from parley.errors import (
     ALREADY_RESOLVED,
     BAD_REQUEST,
@@ -13,7 +13,6 @@ from parley.errors import (
     NOT_A_MEMBER,
     Refused,
 )
-from parley.gateway.api.admin import by_operator
 from parley.gateway.api.chats import CHAT
 from parley.gateway.calls import Call, check_rate
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
@@ -75,7 +74,10 @@ async def list_reports(call: Call) -> Answer:
     if asked and asked not in list(ReportStatus):
         raise Refused(NO_SUCH_STATUS)
     status = ReportStatus(asked) if asked else None
-    page = await call.services.reports.page(status, call.text("before"), limit)
+    before = call.text("before")
+    detail = f"status={asked} before={before} limit={limit}"
+    async with call.services.user_admin.audited(call.acting, READ, "", detail):
+        page = await call.services.reports.page(status, before, limit)
     return 200, bodies.ReportList([_info(view) for view in page.views], page.next_before)
 
 
@@ -89,7 +91,9 @@ async def list_reports(call: Call) -> Answer:
 )
 async def show_report(call: Call) -> Answer:
     """With its message as it is now."""
-    return 200, _info(await call.services.reports.show(call.path("report_id")))
+    report_id = call.path("report_id")
+    async with call.services.user_admin.audited(call.acting, READ, report_id):
+        return 200, _info(await call.services.reports.show(report_id))
 
 
 @operator_routes.route(
@@ -107,9 +111,7 @@ async def resolve_report(call: Call) -> Answer:
     """
     wanted = await call.body(bodies.ReportResolution)
     return 200, _info(
-        await call.services.reports.resolve(
-            by_operator(call), call.path("report_id"), wanted.outcome, wanted.note
-        )
+        await call.services.reports.resolve(call.acting, call.path("report_id"), wanted.outcome, wanted.note)
     )
 
 

@@ -15,7 +15,6 @@ from parley.errors import (
     UNAUTHENTICATED,
     Refused,
 )
-from parley.gateway.api.admin import by_operator
 from parley.gateway.api.chats import APPENDS, POSTS
 from parley.gateway.api.messages import send
 from parley.gateway.calls import Call
@@ -58,14 +57,15 @@ async def list_api_tokens(call: Call) -> Answer:
 async def make_api_token(call: Call) -> Answer:
     """The token is shown this once. It may do what its account may, within its scopes: `read` looks, `send`
     sends messages and creates chats, `admin` uses these routes and changes everything else. With a `chat_id`
-    it is for that chat alone, and `POST /v1/hooks/{token}` posts to it.
+    it is for that chat alone, and `POST /v1/hooks/{token}` posts to it. It is refused while the account that
+    made it is disabled, and gone when that is deleted; so it is with whoever made the token of this request.
     """
     wanted, services = await call.body(bodies.NewApiToken), call.services
     user_id = wanted.user_id or call.user_id
     detail = f"name={wanted.name} scopes={','.join(wanted.scopes)} chat={wanted.chat_id}"
-    async with services.user_admin.audited(by_operator(call), "token.make", user_id, detail):
+    async with services.user_admin.audited(call.acting, "token.make", user_id, detail):
         token, kept = await services.api_tokens.make(
-            user_id, wanted.name, wanted.scopes, wanted.chat_id, wanted.expires_in_days
+            user_id, wanted.name, wanted.scopes, wanted.chat_id, wanted.expires_in_days, makers_of(call)
         )
     info = _info(kept)
     return 201, bodies.ApiTokenMade(
@@ -78,6 +78,7 @@ async def make_api_token(call: Call) -> Answer:
         last_used_at=info.last_used_at,
         expires_at=info.expires_at,
         chat_id=info.chat_id,
+        created_by=info.created_by,
     )
 
 
@@ -92,7 +93,7 @@ async def make_api_token(call: Call) -> Answer:
 async def revoke_api_token(call: Call) -> Answer:
     """It is refused from now on, and its sockets close at once."""
     token_id = call.path("token_id")
-    async with call.services.user_admin.audited(by_operator(call), "token.revoke", token_id):
+    async with call.services.user_admin.audited(call.acting, "token.revoke", token_id):
         await call.services.api_tokens.revoke(token_id)
     return 204, None
 
@@ -123,6 +124,11 @@ async def post_by_hook(call: Call) -> Answer:
     return await send(call, access.session.user_id, access.chat_id, wanted.text)
 
 
+def makers_of(call: Call) -> list[str]:
+    """Who makes something with this token: its account, and whoever made the token."""
+    return [call.user_id, *(call.access.makers if call.access is not None else ())]
+
+
 def _info(token: ApiToken) -> bodies.ApiTokenInfo:
     return bodies.ApiTokenInfo(
         token_id=token.token_id,
@@ -133,4 +139,5 @@ def _info(token: ApiToken) -> bodies.ApiTokenInfo:
         last_used_at=iso(token.last_used_at_ms) if token.last_used_at_ms else None,
         expires_at=iso(token.expires_at_ms) if token.expires_at_ms else None,
         chat_id=token.chat_id or UNSET,
+        created_by=token.makers[0] if token.makers else None,
     )

@@ -236,6 +236,8 @@ class DynamoAuditLog:
             "request_id": record.request_id,
             "detail": record.detail,
             "outcome": record.outcome,
+            "token_id": record.token_id,
+            "token_name": record.token_name,
         }
         await retry_unknown(lambda: self._dynamo.put(AUDIT, item))
 
@@ -264,6 +266,8 @@ def audit_in(item: Item) -> AuditRecord:
         request_id=cast(str, item["request_id"]),
         detail=cast(str, item["detail"]),
         outcome=cast(str, item["outcome"]),
+        token_id=cast(str, item.get("token_id", "")),
+        token_name=cast(str, item.get("token_name", "")),
     )
 
 

@@ -15,6 +15,7 @@ IS_NEWER = "attribute_exists(token_id) AND last_used_at_ms < :now"
 
 encode = msgspec.json.Encoder().encode
 decode_scopes = msgspec.json.Decoder(tuple[Scope, ...]).decode
+decode_makers = msgspec.json.Decoder(tuple[str, ...]).decode
 
 
 class DynamoApiTokens:
@@ -84,7 +85,11 @@ def _key(token_id: str) -> Item:
 
 
 def token_item(token: ApiToken) -> Item:
-    return {**msgspec.structs.asdict(token), "scopes": encode(token.scopes).decode()}
+    return {
+        **msgspec.structs.asdict(token),
+        "scopes": encode(token.scopes).decode(),
+        "makers": encode(token.makers).decode(),
+    }
 
 
 def token_in(item: Item) -> ApiToken:
@@ -98,4 +103,5 @@ def token_in(item: Item) -> ApiToken:
         chat_id=cast(str, item["chat_id"]),
         last_used_at_ms=number(item, "last_used_at_ms"),
         expires_at_ms=number(item, "expires_at_ms"),
+        makers=decode_makers(cast(str, item.get("makers", "[]"))),
     )

@@ -9,11 +9,13 @@ from msgspec.structs import replace
 
 from parley.errors import LAST_OPERATOR, NO_SUCH_USER, Refused
 from parley.model import AccountDeletion, AccountState, AuditRecord, User, UserPage
+from parley.store.records import column_names, record_of
 from parley.store.rows import StoreCounts
 from parley.store.rules import USERS_LOOKED_AT_MAX, emptied, folded, is_found_by
 from parley.store.sqlite.accounts import USER, user_of
 from parley.store.sqlite.chat_state import SqliteChatStates
 from parley.store.sqlite.reads import Reads
+from parley.store.sqlite.record_tables import TABLES
 from parley.store.sqlite.writer import Transaction, Writer
 
 SESSIONS_PER_STEP = 500
@@ -31,12 +33,10 @@ EMPTY = (
     " external_id = ''"
     " WHERE user_id = ?"
 )
-RECORD = (
-    "INSERT OR REPLACE INTO audit (audit_id, at, actor, action, target_id, request_id, detail, outcome)"
-    " VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-)
+AUDIT = TABLES[AuditRecord]
+AUDIT_COLUMNS = column_names(AuditRecord)
 RECORDS = (
-    "SELECT audit_id, at, actor, action, target_id, request_id, detail, outcome FROM audit"
+    f"SELECT {', '.join(AUDIT_COLUMNS)} FROM {AUDIT.name}"
     " WHERE audit_id < ?1 OR ?1 = '' ORDER BY audit_id DESC LIMIT ?2"
 )
 
@@ -135,34 +135,12 @@ class SqliteAuditLog:
         self._writer = writer
 
     async def record(self, record: AuditRecord) -> None:
-        row = (
-            record.audit_id,
-            record.at,
-            record.actor,
-            record.action,
-            record.target_id,
-            record.request_id,
-            record.detail,
-            record.outcome,
-        )
-        await self._writer.run(lambda tx: tx.execute(RECORD, row))
+        sql, row = AUDIT.insert(AuditRecord), AUDIT.values(record)
+        await self._writer.run(lambda tx: tx.execute(sql, row))
 
     async def records(self, before: str, limit: int) -> list[AuditRecord]:
-        return [
-            AuditRecord(
-                audit_id=audit_id,
-                at=at,
-                actor=actor,
-                action=action,
-                target_id=target_id,
-                request_id=request_id,
-                detail=detail,
-                outcome=outcome,
-            )
-            for audit_id, at, actor, action, target_id, request_id, detail, outcome in self._reads.rows(
-                RECORDS, (before, limit)
-            )
-        ]
+        rows = self._reads.rows(RECORDS, (before, limit))
+        return [record_of(AuditRecord, dict(zip(AUDIT_COLUMNS, row, strict=True))) for row in rows]
 
 
 def _user(transaction: Transaction, user_id: str) -> User:

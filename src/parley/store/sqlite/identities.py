@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import msgspec
-
-from parley.model import ApiToken, Scope
+from parley.model import ApiToken
+from parley.store.records import column_names, record_of
 from parley.store.sqlite.reads import Reads, Row
+from parley.store.sqlite.record_tables import TABLES
 from parley.store.sqlite.writer import Transaction, Writer
 
-TOKEN = (
-    "SELECT token_id, token_hash, user_id, name, scopes, created_at_ms, chat_id, last_used_at_ms,"
-    " expires_at_ms FROM api_tokens"
-)
+TABLE = TABLES[ApiToken]
+COLUMNS = column_names(ApiToken)
+TOKEN = f"SELECT {', '.join(COLUMNS)} FROM {TABLE.name}"
 USED = "UPDATE api_tokens SET last_used_at_ms = max(last_used_at_ms, ?) WHERE token_id = ?"
-
-encode = msgspec.json.Encoder().encode
-decode_scopes = msgspec.json.Decoder(tuple[Scope, ...]).decode
 
 
 class SqliteApiTokens:
@@ -24,18 +20,7 @@ class SqliteApiTokens:
         self._writer = writer
 
     async def add(self, token: ApiToken) -> None:
-        row = (
-            token.token_id,
-            token.token_hash,
-            token.user_id,
-            token.name,
-            encode(token.scopes).decode(),
-            token.created_at_ms,
-            token.chat_id,
-            token.last_used_at_ms,
-            token.expires_at_ms,
-        )
-        sql = "INSERT INTO api_tokens VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        sql, row = TABLE.insert(ApiToken), TABLE.values(token)
         await self._writer.run(lambda tx: tx.execute(sql, row))
 
     async def get(self, token_id: str) -> ApiToken | None:
@@ -57,18 +42,7 @@ class SqliteApiTokens:
 
 
 def _token_of(row: Row) -> ApiToken:
-    token_id, token_hash, user_id, name, scopes, created_at_ms, chat_id, last_used_at_ms, expires_at_ms = row
-    return ApiToken(
-        token_id=token_id,
-        token_hash=token_hash,
-        user_id=user_id,
-        name=name,
-        scopes=decode_scopes(scopes),
-        created_at_ms=created_at_ms,
-        chat_id=chat_id,
-        last_used_at_ms=last_used_at_ms,
-        expires_at_ms=expires_at_ms,
-    )
+    return record_of(ApiToken, dict(zip(COLUMNS, row, strict=True)))
 
 
 class SqliteExternalIds:

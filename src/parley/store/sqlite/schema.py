@@ -474,6 +474,13 @@ CREATE INDEX unsettled_attachments ON attachments (state) WHERE state <> 'attach
 """
 """The files that messages refer to."""
 
+VERSION_16 = """
+ALTER TABLE api_tokens ADD COLUMN makers TEXT NOT NULL DEFAULT '[]';
+ALTER TABLE audit ADD COLUMN token_id TEXT NOT NULL DEFAULT '';
+ALTER TABLE audit ADD COLUMN token_name TEXT NOT NULL DEFAULT '';
+"""
+"""Who made the token of a program, and by which token an operator acted."""
+
 MIGRATIONS = [
     VERSION_1,
     VERSION_2,
@@ -490,6 +497,7 @@ MIGRATIONS = [
     VERSION_13,
     VERSION_14,
     VERSION_15,
+    VERSION_16,
 ]
 """Step n brings a file from version n to n + 1. Never change one that was released; add the next."""
 
