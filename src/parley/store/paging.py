@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from parley.errors import StoreDamaged
 from parley.model import Page
 from parley.wire.codec import MALFORMED, decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_BYTES_MAX
+
+skip = msgspec.json.Decoder(msgspec.Raw).decode
+"""Reads to the end of a value, and makes nothing of it."""
 
 Row = tuple[int, bytes | None]
 """A position and the JSON of its entry; None for a void."""
@@ -45,6 +50,22 @@ def stored_entry(chat_id: str, wire: bytes, sequence: int = 0) -> Entry:
 
 def readable(chat_id: str, rows: list[Row]) -> list[Row]:
     """The rows before the first that does not decode; StoreDamaged if that is the first of all."""
+    return rows if _are_whole(rows) else _before_damage(chat_id, rows)
+
+
+def _are_whole(rows: list[Row]) -> bool:
+    """Whether all are JSON in UTF-8: at half the cost of decoding each, on every page that is read."""
+    wires = [wire for _, wire in rows if wire is not None]
+    try:
+        b"".join(wires).decode()
+        for wire in wires:
+            skip(wire)
+    except (*MALFORMED, TypeError):
+        return False
+    return True
+
+
+def _before_damage(chat_id: str, rows: list[Row]) -> list[Row]:
     for count, (sequence, wire) in enumerate(rows):
         try:
             if wire is not None:
