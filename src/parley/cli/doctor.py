@@ -47,6 +47,7 @@ REASON_LETTERS_MAX = 200
 STORE_DAMAGED = "parley_store_damaged"
 MEND = "see the runbook of ParleyStoreDamaged in docs/OPERATING.md"
 OVERDUE, FAILING = "parley_job_overdue", "parley_job_failing_runs"
+WEBHOOKS_PAUSED = "parley_webhooks_paused"
 UNUSABLE = "nothing can be stored until this is right; if a file is damaged, restore a backup"
 MARKS: dict[Health, str] = {"ok": "✓", "look": "!", "wrong": "✗"}
 
@@ -261,7 +262,7 @@ async def _ask(url: str, ca: str | None) -> list[Finding]:
             async with http.get(f"{url}/metrics") as answer:
                 is_told = answer.status == 200  # to this machine, unless the server is exposed
                 metrics = await answer.text() if is_told else ""
-                return [*findings, *damage_in(metrics), *_jobs_in(metrics)]
+                return [*findings, *damage_in(metrics), *webhooks_in(metrics), *_jobs_in(metrics)]
     except (aiohttp.ClientError, OSError, ValueError) as error:
         says = f"{url} does not answer: {str(error) or type(error).__name__}"
         return [Finding("wrong", "address", says, "check --url, and firewalls in between")]
@@ -275,6 +276,16 @@ def damage_in(metrics: str) -> Iterator[Finding]:
         if family.name == STORE_DAMAGED and (count := sum(sample.value for sample in family.samples)):
             says = f"the server met damage in {count:.0f} places; its log names them"
             yield Finding("wrong", "damage", says, MEND)
+
+
+def webhooks_in(metrics: str) -> Iterator[Finding]:
+    """Webhooks that do not answer one server, by its metrics."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    for family in text_string_to_metric_families(metrics):
+        if family.name == WEBHOOKS_PAUSED and (count := sum(sample.value for sample in family.samples)):
+            says = f"{count:.0f} do not answer and are paused"
+            yield Finding("look", "webhooks", says, "parley webhook list shows which, and since when")
 
 
 def _jobs_in(metrics: str) -> Iterator[Finding]:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from parley.cli.doctor import webhooks_in
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
 from tests.integration.gateway.test_webhook_channel import Receiver, receiving
 from tests.waiting import eventually
@@ -182,6 +183,8 @@ async def test_a_webhook_that_does_not_answer_is_shown(place: Place) -> None:
         assert (found["last_error"], found["last_error_detail"]) == ("server_error", "answered 503")
         assert found["failing_since"] <= found["paused_until"]
         await eventually(lambda: served.metric("parley_webhooks_paused") == 1)
+        (finding,) = webhooks_in(served.app.metrics.text().decode())
+        assert "1 do not answer" in finding.says
         receiver.status, receiver.got = 200, []
         await eventually(lambda: sorted(contents(receiver)) == sorted(groups))
 
@@ -191,6 +194,7 @@ async def test_a_webhook_that_does_not_answer_is_shown(place: Place) -> None:
         await eventually(works)
         found = await shown()
         assert {found[name] for name in ("failing_since", "paused_until", "last_error")} == {None}
+        assert list(webhooks_in(served.app.metrics.text().decode())) == []
 
 
 async def test_discarding_is_recorded_with_its_reason(place: Place) -> None:
