@@ -146,12 +146,7 @@ class Call:
     async def raw_body(self) -> bytes:
         """Its bytes, whatever they are."""
         if self._raw is None:
-            try:
-                self._raw = await self._read()
-            except web.HTTPRequestEntityTooLarge as error:
-                raise Refused(TOO_LARGE.because(f"a body has at most {BODY_BYTES_MAX} bytes")) from error
-            except web.RequestPayloadError as error:
-                raise Refused(BAD_REQUEST.because(str(error))) from error
+            self._raw = await self._read()
         return self._raw
 
     def new_id(self, prefix: str) -> str:

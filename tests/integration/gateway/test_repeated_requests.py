@@ -174,3 +174,18 @@ async def test_an_answer_is_forgotten_after_a_week_and_with_its_person(place: Pl
         clock.advance(7 * MS_PER_DAY)
         await served.app.answered_requests.expire()
         assert await served.app.store.answers.page("", 10) == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b'{"x":' * 50_000, b"1e999"])
+async def test_a_hostile_body_with_a_key_is_refused(place: Place, body: bytes) -> None:
+    """As without one; its key stays free."""
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        headers = {
+            "Idempotency-Key": "key 1",
+            "Authorization": f"Bearer {ann.token}",
+            "Content-Type": "application/json",
+        }
+        async with served.session.post(f"{served.url}/v1/chats", data=body, headers=headers) as answer:
+            assert (answer.status, (await answer.json())["code"]) == (400, "bad_request")
+        assert (await keyed(served, "/v1/chats", GROUP, ann.token)).status == 201
