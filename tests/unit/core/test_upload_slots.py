@@ -2,14 +2,13 @@
 
 import pytest
 
-from parley.core.upload_slots import (
+from parley.core.upload_slots import part_seconds_max, whose_slot
+from parley.wire.limits import (
+    ATTACHMENT_PART_BYTES,
     UPLOAD_GRACE_SECONDS,
     UPLOADS_AT_ONCE_MAX,
     UPLOADS_PER_PERSON_MAX,
-    part_seconds_max,
-    whose_slot,
 )
-from parley.wire.limits import ATTACHMENT_PART_BYTES
 
 FOUR_FULL = dict.fromkeys("abcd", UPLOADS_PER_PERSON_MAX)
 assert sum(FOUR_FULL.values()) == UPLOADS_AT_ONCE_MAX
