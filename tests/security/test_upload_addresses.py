@@ -13,6 +13,7 @@ from tests.harness.clients import Person
 from tests.harness.clock import VirtualClock
 from tests.integration.gateway.serving import Place, Served, assert_refused
 from tests.integration.gateway.uploading import PART, Sharing, shrink_parts, some_bytes
+from tests.waiting import eventually
 
 DATA = some_bytes(2 * PART)
 FIRST = {"Content-Range": f"bytes 0-{PART - 1}/{len(DATA)}"}
@@ -65,8 +66,12 @@ async def test_a_body_under_way_ends_with_the_right(place: Place) -> None:
         chat = await served.as_(ben).create_group(ann)
         url = (await Sharing(served, ann, chat).announce(DATA)).body["upload_url"]
 
+        async def is_begun() -> bool:
+            return bool((await served.http.get(url)).body["received"] == PART)
+
         async def chunks() -> AsyncIterator[bytes]:
             yield DATA[:PART]
+            await eventually(is_begun)
             await log_out(served, ann, chat)
             yield DATA[PART:]
 

@@ -14,7 +14,7 @@ from parley.app.archive import make_archiver, make_eraser, make_retention
 from parley.archive.eraser import Choice
 from parley.archive.tiers import TieredEngine
 from parley.clock import MS_PER_DAY
-from parley.core.attachments import MARGIN_MS, SETTLE_MS
+from parley.core.attachments import MARGIN_MS, SETTLE_MS, Attachment
 from parley.core.log_hash import body_digest
 from parley.files import uploads
 from parley.files.removal import FileRemoval
@@ -297,18 +297,28 @@ async def test_what_a_server_does_not_take(place: Place) -> None:
         assert (await announced(ann, 1)).status == 201
 
 
-async def test_announcements_at_once_take_no_more_than_there_is(place: Place) -> None:
+async def test_announcements_at_once_take_no_more_than_there_is(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each alone would fit into what is left of a person's room; what is refused takes nothing of it."""
     async with place.serving({"PARLEY_ATTACHMENTS_BYTES_PER_USER": "200000"}) as served:
         ann, _, _ = await world(served)
-        body = {"name": "a", "size": 150_000}
-        answers = await asyncio.gather(*(ann.http.post(ann.path, body) for _ in range(6)))
+        files, body = served.app.store.attachments, {"name": "a", "size": 150_000}
+        add, have_asked = files.add, asyncio.Barrier(3)
+
+        async def add_once_all_have_asked(file: Attachment) -> None:
+            await have_asked.wait()
+            await add(file)
+
+        monkeypatch.setattr(files, "add", add_once_all_have_asked)
+        answers = await asyncio.gather(*(ann.http.post(ann.path, body) for _ in range(3)))
+        monkeypatch.setattr(files, "add", add)
         taken = [answer for answer in answers if answer.status == 201]
         assert len(taken) <= 1
         for answer in answers:
             if answer.status != 201:
                 assert_refused(answer, 413, "quota_exceeded")
-        assert len(await served.app.store.attachments.unsettled()) == len(taken)
+        assert len(await files.unsettled()) == len(taken)
         assert (await ann.http.post(ann.path, body)).status == (413 if taken else 201)
 
 

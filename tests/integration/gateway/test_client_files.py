@@ -10,6 +10,9 @@ from aiohttp import web
 
 from parley.client import CannotConnect, RequestRefused, connect
 from parley.client import files as client_files
+from parley.core.attachments import Attachment
+from parley.errors import Refused
+from parley.files.rights import WRONG_ADDRESS
 from parley.gateway.file_transfers import FileTransfers
 from tests.integration.cli.running import parley
 from tests.integration.gateway.serving import Place, Served
@@ -160,3 +163,29 @@ async def test_a_file_is_sent_after_a_restart_of_the_server(place: Place, tmp_pa
         ack = await mine.chat(chat).send("late", attachments=[file.attachment_id])
         page = await mine.chat(chat).message(ack.message_id)
         assert page.entry.attachments == [file]
+
+
+async def test_an_address_that_is_over_is_asked_for_again(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the token that asked for it has run out, and the client has another."""
+    source = tmp_path / "source"
+    source.write_bytes(DATA)
+    async with place.serving() as served:
+        ann, _, chat = await two_people(served)
+        assert served.app.files is not None
+        rights = served.app.files.uploads._rights
+        asked: list[str] = []
+        check = rights.check
+
+        async def over_at_the_third_part(file: Attachment, session_id: str) -> None:
+            asked.append(session_id)
+            if len(asked) == 4:  # the first is asked when the request comes
+                raise Refused(WRONG_ADDRESS)
+            await check(file, session_id)
+
+        monkeypatch.setattr(rights, "check", over_at_the_third_part)
+        async with connect(served.url, ann.token) as client:
+            file = await client.chat(chat).files.upload(source)
+            assert file.size == len(DATA)
+            assert len(asked) > 4
