@@ -25,8 +25,8 @@ from parley.model import AuditRecord
 from parley.push.channel import PUSH_DELIVERIES
 from parley.store.check import check
 from parley.store.folder import lock_folder
+from parley.store.maintenance import require_transfer
 from parley.store.ports import Engine
-from parley.store.transfer import require_transfer
 from parley.telemetry import Metrics
 
 GROUPS = [WEBHOOK_DELIVERIES.group, PUSH_DELIVERIES.group]

@@ -41,6 +41,7 @@ from parley.store.books import Book
 from parley.store.cold.ports import ColdTier, Erasures
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.identities.ports import ApiTokens, ExternalIds
+from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
 from parley.store.paging import Row, fitting, page_of
 from parley.store.ports import (
     AccountAdmin,
@@ -52,21 +53,17 @@ from parley.store.ports import (
     Directory,
     Engine,
     Feed,
-    Inspection,
     Invitations,
-    Listing,
     Log,
     LogHashes,
     MemberStates,
     Outbox,
     Overviews,
     Relations,
-    Repairs,
 )
 from parley.store.push.ports import PushStore
 from parley.store.rows import Finding
 from parley.store.subscriptions import Subscriptions
-from parley.store.transfer import Transfer
 from parley.wire.limits import PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
 
 PROBED = "probe"

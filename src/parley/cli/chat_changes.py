@@ -13,7 +13,7 @@ from parley.cli.places import CommandFailed, Place
 from parley.core.fanout import FanoutSizes
 from parley.model import Appended, ChatType, Fanout, Role
 from parley.push.fanout_admin import FanoutAdmin, FanoutView
-from parley.store.ports import Listing
+from parley.store.maintenance import Listing
 from parley.wire.limits import INVITATIONS_MAX
 
 BY_SIZE = "auto"

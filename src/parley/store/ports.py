@@ -49,24 +49,10 @@ from parley.store.books import BookStore
 from parley.store.cold.ports import ColdStore
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.identities.ports import IdentityStore
-from parley.store.invariants import Breach
+from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
 from parley.store.push.ports import PushStore
-from parley.store.rows import (
-    ChatRow,
-    Finding,
-    KeyRow,
-    ListedChat,
-    ListedMember,
-    ListedUser,
-    LogChunk,
-    MemberRow,
-    PositionRow,
-    Repair,
-    StoreCounts,
-    Traces,
-)
+from parley.store.rows import Finding, StoreCounts
 from parley.store.subscriptions import Subscriptions
-from parley.store.transfer import Transfer
 from parley.wire.limits import ANSWER_SECONDS_MAX
 
 APPEND_SECONDS_MAX = 2.5
@@ -571,128 +557,6 @@ class Store(Protocol):
     @property
     def overviews(self) -> Overviews:
         """See `Overviews`."""
-        ...
-
-
-class Listing(Protocol):
-    """Lists of users, chats and members, for commands. May be used without `Engine.open`.
-
-    Whatever a person types may be asked for: a name or an id of nothing finds nothing.
-    """
-
-    async def users(self) -> list[ListedUser]:
-        """Every user, by name."""
-        ...
-
-    async def user_id_of(self, name: str) -> str | None:
-        """The user with this username or id."""
-        ...
-
-    async def chats(self, of_user_id: str | None = None) -> list[ListedChat]:
-        """Every chat, or those that one person is in; the oldest first."""
-        ...
-
-    async def find_chats(self, name: str) -> list[ListedChat]:
-        """The chats with this id, or else this title, or else, for `alice,bob`, their direct chat.
-
-        The case of a title does not matter. Of many chats with one title, some are found.
-        """
-        ...
-
-    async def members(self, chat_id: str) -> list[ListedMember]:
-        """The members of a chat, in the order in which they joined; then by name."""
-        ...
-
-
-class Inspection(Protocol):
-    """The rows that `store.check` checks, streamed page by page. May be used without `Engine.open`.
-
-    The engine yields rows unchanged, however broken, and writes nothing. Servers may run meanwhile. A page is
-    a snapshot. If a page may hold half of a transaction, the engine reads rows that seem broken again, for
-    longer than a transaction takes, before it yields them. So a temporary state is never reported.
-    `StoreUnreadable`: the check cannot continue.
-    """
-
-    not_shown: frozenset[str]
-    """The invariants that this engine cannot break, or whose breach leaves no trace in it."""
-    chats_at_once_max: int
-    """How many chats are read at the same time."""
-
-    async def chat_count(self) -> int | None:
-        """How many chats there are; None if the engine would have to read them all to know."""
-        ...
-
-    def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:
-        """Every chat, or those in `chat_ids` that exist."""
-        ...
-
-    def members(self, chat: ChatRow) -> AsyncIterator[list[MemberRow]]:
-        """The members of a chat, in the order of their ids."""
-        ...
-
-    def log(self, chat: ChatRow) -> AsyncIterator[LogChunk]:
-        """The entries of a chat above what was trimmed, in the order of their numbers; at least one chunk.
-
-        The counter of the last chunk is at least as new as all entries before it.
-        """
-        ...
-
-    def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
-        """The stored hashes of the log, in the chat's own epoch, in the order of their positions."""
-        ...
-
-    def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
-        """The idempotency keys of a chat, in the order of the keys."""
-        ...
-
-    def positions(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[PositionRow]]:
-        """The positions of devices and people, in every existing chat, or of the members of these.
-
-        Rows of a chat that does not exist may be among them, as stored.
-        """
-        ...
-
-    def own_breaches(self, chat_ids: Sequence[str] | None, *, whole: bool) -> AsyncIterator[Breach]:
-        """Breaches that only this engine can have: of its schema, its file, orphaned rows.
-
-        `whole`: includes checks that take long on a big store. With `chat_ids`: only breaches of these chats.
-        """
-        ...
-
-
-class Repairs(Protocol):
-    """The recovery of lost counters: `store.recovery` decides, the engine writes.
-
-    May be used without `Engine.open`. NoSuchChat if there is no such chat.
-    """
-
-    may_raise: bool
-    """Whether recovery raises a counter that fell behind its log: true where another service holds the
-    counter and may lose data. A counter in the engine's own tables never falls back by itself."""
-
-    async def chats_without_counter(self) -> list[str]:
-        """The chats that refuse sends: their counter is missing, or has fallen back and may be raised."""
-        ...
-
-    async def traces(self, chat_id: str) -> Traces:
-        """The highest number in each table, read strongly."""
-        ...
-
-    async def holes(self, chat_id: str, first: int, last: int) -> list[tuple[int, int]]:
-        """The ranges from `first` to `last` of numbers that are neither entry nor void nor known as open."""
-        ...
-
-    async def write(self, repair: Repair) -> int:
-        """Write voids and counter, durable before it returns. Returns the counter's value. May be repeated.
-
-        Voids are written before the counter or with it, and never over an entry. An existing counter is never
-        overwritten, unless it may be raised. CounterMissingError if a counter was restored or lost since
-        the traces were read. Running servers notice the change.
-        """
-        ...
-
-    def how_to_delete_counter(self, chat_id: str) -> str:
-        """The command with which an operator deletes a counter that is wrong."""
         ...
 
 
