@@ -74,7 +74,7 @@ class FilesWorld:
             self.parts,
             self.removal,
             store.directory,
-            AddressSigner(engine.push, "secret"),
+            AddressSigner(store.kinds.server_keys, "secret"),
             rights,
             store.clock,
             metrics,

@@ -69,9 +69,10 @@ class ErasureWorld:
         return BodyAdmin(
             lambda: retention,
             engine.cold_tier,
-            engine.erasures,
-            engine.erasure_reports,
+            self.store.kinds.erasures,
+            self.store.kinds.erasure_reports,
             self.store.clock,
+            engine.member_states.forget_cursors,
             forget_reasons=self._forget_reasons,
             reach=reach,
         )
@@ -95,8 +96,8 @@ async def check_report(world: ErasureWorld) -> None:
     assert bodies == {world.chats[0]: (15, False), world.chats[1]: (4, False), world.chats[2]: (0, True)}
     totals = (report.hot + report.cold, report.cursors, report.reports, report.under_way)
     assert totals == (19, 2, REASONS, None)
-    assert world.store.engine.erasures is not None
-    assert await world.store.engine.erasures.pending() == []
+    assert world.store.kinds.erasures is not None
+    assert await world.store.kinds.erasures.pending() == []
 
 
 async def test_a_report_counts_everything(engine: Engine, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ from parley.delivery.worker import SHARED_LOOK_SECONDS, DeliveryWorker
 from parley.errors import StoreError
 from parley.ids import Ids
 from parley.model import JobScope
+from parley.records.kinds import Kinds
 from parley.store.delivery.rows import Lane
 from parley.store.ports import Engine, Feed
 from parley.telemetry import Metrics
@@ -44,6 +45,7 @@ class Deliveries:
         self,
         config: Config,
         store: Engine,
+        kinds: Kinds,
         feed: Feed,
         topics: DeliveryTopics | None,
         node_id: str,
@@ -55,13 +57,13 @@ class Deliveries:
         for_replays = RetryPolicy(config.delivery.max_retries, config.delivery.too_old_seconds)
         policy = replace(for_replays, give_up_ms=config.webhooks.give_up_hours * MS_PER_HOUR)
         holder = f"{node_id}.{secrets.token_hex(HOLDER_BYTES)}"
-        kind, source, kept = WEBHOOK_DELIVERIES, make_source(store, clock), store.deliveries
+        kind, source, kept = WEBHOOK_DELIVERIES, make_source(store, clock), kinds.deliveries
         self._feed = feed
         self._topics = topics
         self._webhooks = kept.webhooks
         self._channel = channel = WebhookChannel(kept.webhooks, allowed, clock)
         recipients = FailingRecipients(
-            store.failing_recipients,
+            kinds.failing_recipients,
             policy,
             clock,
             metrics,
@@ -72,7 +74,7 @@ class Deliveries:
         )
         replay_look = REPLAY_LOOK_SECONDS if topics is None else SHARED_REPLAY_LOOK_SECONDS
         self._replays = Replays(kind, source, kept, channel, for_replays, clock, metrics, holder, replay_look)
-        self._upkeep = DeadLetterUpkeep(kept.dead_letters, store.audit, clock, make_ids, metrics)
+        self._upkeep = DeadLetterUpkeep(kept.dead_letters, kinds.audit, clock, make_ids, metrics)
 
     @property
     def jobs(self) -> list[Job]:
@@ -128,11 +130,11 @@ def make_source(store: Engine, clock: Clock) -> Source:
 
 
 def make_delivery_admin(
-    config: Config, store: Engine, audited: Audited, clock: Clock, make_ids: Ids
+    config: Config, store: Engine, kinds: Kinds, audited: Audited, clock: Clock, make_ids: Ids
 ) -> DeliveryAdmin:
     allowed = parse_networks(tuple(config.webhooks.allowed_networks))
     has_feed = store.feed is not None or bool(config.kafka.brokers)
     source = make_source(store, clock)
     return DeliveryAdmin(
-        store.deliveries, store.failing_recipients, source, audited, allowed, clock, make_ids, has_feed
+        kinds.deliveries, kinds.failing_recipients, source, audited, allowed, clock, make_ids, has_feed
     )

@@ -23,6 +23,7 @@ from parley.migration.imports import ImportReport, WorkspaceImport
 from parley.migration.workspaces import Workspace
 from parley.model import AuditRecord
 from parley.push.channel import PUSH_DELIVERIES
+from parley.records.audit import AuditLog
 from parley.store.check import check
 from parley.store.folder import lock_folder
 from parley.store.maintenance import require_transfer
@@ -136,11 +137,12 @@ async def import_workspace(
     record = AuditRecord(
         audit_id=audit_id, at=iso(now_ms), actor=actor, action="store.import", target_id=workspace.source
     )
-    await engine.audit.record(record)
+    audit = AuditLog(engine.records)
+    await audit.record(record)
     job = WorkspaceImport(workspace, engine, clock, matches_names=matches_names, on_progress=on_progress)
     report = await job.run()
     if engine.outbox is not None:
         await engine.outbox.flush()
     await transfer.settle(GROUPS, clock())
-    await engine.audit.record(replace(record, outcome="done"))
+    await audit.record(replace(record, outcome="done"))
     return report

@@ -72,6 +72,7 @@ from parley.jobs.supervisor import RELEASE_SECONDS_MAX, Supervisor
 from parley.people.social import Social
 from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import forget_devices
+from parley.records.kinds import Kinds
 from parley.store.delivery.rows import Lane
 from parley.store.folder import lock_folder
 from parley.store.ports import Engine, Log
@@ -135,7 +136,8 @@ class App:
         # From a commit to the clients: each part knows only those above it
         self.pending = pending = PendingSends()
         self.subscribers = subscribers = Subscribers()
-        self.events = events = EventOutbox(store.deliveries, clock, make_ids, self._nudge)
+        self.kinds = kinds = Kinds(store)
+        self.events = events = EventOutbox(kinds.deliveries, clock, make_ids, self._nudge)
         self.social = Social(
             log=self.log,
             directory=store.directory,
@@ -167,20 +169,19 @@ class App:
         self.log_hasher = LogHasher(store.log, store.log_hashes, metrics)
         self.reader = ChatReader(self.log, store.directory, store.cursors, self.log_hasher, clock)
         self.accounts = self._make_accounts()
-        self.identities = Identities(config, store, self.accounts, bus, clock, make_ids)
+        self.identities = Identities(config, store, kinds, self.accounts, bus, clock, make_ids)
         feed = self.bus_engine.feed if self.cluster is not None else None
         self.search = Search(config, store, metrics, self.node_id, self.cluster, feed, environment)
         self.memory = NodeMemory(store, self.hub, self.search.indexer)
         self.forgets = self._make_forgets()
         self.files = make_files(store, config, clock, make_ids, metrics, environment, self.identities.sign_in)
         self.life = self._make_life()
-        self.answered_requests = AnsweredRequests(store.answers, clock, secrets.token_bytes)
-        self.known_devices = KnownDevices(store.device_lists, store.cursors, clock)
+        self.answered_requests = AnsweredRequests(store.records, clock, secrets.token_bytes)
+        self.known_devices = KnownDevices(kinds.device_lists, store.cursors, clock)
         self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
         self.deletions = self._make_deletions()
         self.invitations = self._make_invitations()
-        trail = AuditTrail(store.audit, clock, self._ids)
-        self.reports = ReportService(store.reports, self.log, store.directory, trail, clock)
+        self.reports = self._make_reports()
         self.body_admin = self._make_body_admin()
         self.deliveries = self._make_deliveries()
         self.push = self._make_push()
@@ -208,9 +209,9 @@ class App:
             store.invitations,
             self.membership,
             self.clock,
-            partial(forget_devices, store.push.devices),
+            partial(forget_devices, self.kinds.push.devices),
             self.identities.api_tokens.forget_person,
-            store.device_lists,
+            self.kinds.device_lists,
             self.answered_requests.forget_person,
         )
 
@@ -262,7 +263,15 @@ class App:
             return None
         topics = self.bus_engine.delivery_topics
         return Deliveries(
-            self.config, self.store, feed, topics, self.node_id, self.clock, self._ids, self.metrics
+            self.config,
+            self.store,
+            self.kinds,
+            feed,
+            topics,
+            self.node_id,
+            self.clock,
+            self._ids,
+            self.metrics,
         )
 
     def _make_push(self) -> Push:
@@ -270,6 +279,7 @@ class App:
         return Push(
             self.config,
             self.store,
+            self.kinds,
             self.ephemeral.registry,
             bus.feed,
             bus.delivery_topics,
@@ -364,7 +374,7 @@ class App:
             self.accounts,
             store.accounts,
             store.account_admin,
-            store.audit,
+            self.kinds.audit,
             self.deletions,
             self.identities.api_tokens.close_sockets,
             self.clock,
@@ -402,7 +412,7 @@ class App:
         self.devices = devices = DeviceLeases(self.ephemeral.registry, self.node_id, social.note_gone)
         self._view = self._make_operator_view()
         user_admin = self._make_user_admin()
-        secret = ServerSecret(store.push, self.clock, secrets.token_bytes)
+        secret = ServerSecret(self.kinds.server_keys, self.clock, secrets.token_bytes)
         api = ApiServices(
             config=self.config,
             clock=self.clock,
@@ -413,15 +423,19 @@ class App:
             external_people=self.identities.external_people,
             user_admin=user_admin,
             chat_admin=ChatAdmin(self.membership, self.invitations, store.directory, store.accounts),
-            deliveries=make_delivery_admin(self.config, store, user_admin.audited, self.clock, self._ids),
+            deliveries=make_delivery_admin(
+                self.config, store, self.kinds, user_admin.audited, self.clock, self._ids
+            ),
             push=self.push.registrations,
-            fanouts=FanoutAdmin(store.directory, store.push.fanouts, self.push.sizes, user_admin.audited),
+            fanouts=FanoutAdmin(
+                store.directory, self.kinds.push.fanouts, self.push.sizes, user_admin.audited
+            ),
             membership=self.membership,
             invitations=self.invitations,
             sender=self.sender,
             repeated=RepeatedRequests(self.answered_requests, secret),
             client_ids=ClientIds(
-                ServerSecret(store.push, self.clock, secrets.token_bytes), store.log, self.clock
+                ServerSecret(self.kinds.server_keys, self.clock, secrets.token_bytes), store.log, self.clock
             ),
             reader=self.reader,
             life=self.life,
@@ -432,7 +446,7 @@ class App:
             chat_list=social.chat_list,
             rates=rates,
             operator_view=self._view,
-            timeline=make_timeline(self.config, store, self._traces, self.clock),
+            timeline=make_timeline(self.config, store, self.kinds, self._traces, self.clock),
             body_admin=self.body_admin,
             check_chat=ChatChecker(self._make_engine_beside).check,
             links=self._make_links(user_admin),
@@ -473,8 +487,12 @@ class App:
             make_ids=self._ids,
         )
 
+    def _make_reports(self) -> ReportService:
+        trail = AuditTrail(self.kinds.audit, self.clock, self._ids)
+        return ReportService(self.kinds.reports, self.log, self.store.directory, trail, self.clock)
+
     def _make_links(self, trail: AuditTrail) -> LinkService:
-        return LinkService(self.store.links, self.accounts, trail, self.clock, self._ids, secrets.token_bytes)
+        return LinkService(self.kinds.links, self.accounts, trail, self.clock, self._ids, secrets.token_bytes)
 
     # Life
 
@@ -545,10 +563,11 @@ class App:
         return BodyAdmin(
             retention,
             store.cold_tier,
-            store.erasures,
-            store.erasure_reports,
+            self.kinds.erasures,
+            self.kinds.erasure_reports,
             self.clock,
-            partial(forget_devices, store.push.devices),
+            store.member_states.forget_cursors,
+            partial(forget_devices, self.kinds.push.devices),
             self.reports.forget_reasons,
             faults.reach_from(self._environment),
         )
@@ -578,7 +597,7 @@ class App:
             return []
         from parley.app.archive import archive_jobs
 
-        trail = AuditTrail(self.store.audit, self.clock, self._ids)
+        trail = AuditTrail(self.kinds.audit, self.clock, self._ids)
         return archive_jobs(
             self.store, self.config, self.clock, self.metrics, self._environment, trail, self.forgets.compare
         )

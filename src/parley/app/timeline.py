@@ -11,14 +11,15 @@ from parley.delivery.timeline import DeliverySteps
 from parley.delivery.webhooks import WEBHOOK_DELIVERIES
 from parley.push.channel import PUSH_DELIVERIES
 from parley.push.timeline import PushSteps
+from parley.records.kinds import Kinds
 from parley.store.ports import Engine
 
 
 def make_timeline(
-    config: Config, store: Engine, traces: Iterable[TraceSource], clock: Clock
+    config: Config, store: Engine, kinds: Kinds, traces: Iterable[TraceSource], clock: Clock
 ) -> TimelineService:
     """A part of the server that knows what happens to messages adds its `StepSource` here."""
-    kinds = (WEBHOOK_DELIVERIES, PUSH_DELIVERIES)
-    sources: list[StepSource] = [DeliverySteps(store.deliveries, kinds), PushSteps(store.push.outcomes)]
+    queues = (WEBHOOK_DELIVERIES, PUSH_DELIVERIES)
+    sources: list[StepSource] = [DeliverySteps(kinds.deliveries, queues), PushSteps(kinds.push.outcomes)]
     outbox = store.outbox if config.kafka.brokers else None
     return TimelineService(store, outbox, traces, sources, clock)

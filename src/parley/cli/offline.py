@@ -41,6 +41,7 @@ from parley.delivery.events import EventOutbox
 from parley.ephemeral.local import LocalSignals
 from parley.model import ApiToken, Scope, Session
 from parley.push.registrations import forget_devices
+from parley.records.kinds import Kinds
 from parley.store.ports import Engine
 from parley.telemetry import Metrics, configure_logs
 
@@ -94,6 +95,7 @@ class OfflineServices:
         metrics = Metrics(wall_clock)
         _require_store(place)
         self.engine = engine = make_offline_engine(place, make_ids, metrics)
+        self.kinds = kinds = Kinds(engine)
         bus = EmbeddedBus()
         self.notices = _notices(place.settings, make_ids, metrics)
         if self.notices is not None:
@@ -108,10 +110,10 @@ class OfflineServices:
             secrets.token_bytes,
             place.settings.password_letters_min,
             refuses_common=place.settings.refuses_common_passwords,
-            events=EventOutbox(engine.deliveries, wall_clock, make_ids),
+            events=EventOutbox(kinds.deliveries, wall_clock, make_ids),
         )
         self.api_tokens = ApiTokenService(
-            engine.api_tokens, engine.accounts, engine.directory, bus, wall_clock, secrets.token_bytes
+            kinds.api_tokens, engine.accounts, engine.directory, bus, wall_clock, secrets.token_bytes
         )
         self.membership = Membership(engine.directory, self.sending, bus, wall_clock, make_ids)
         self.deletions = AccountDeletions(
@@ -121,26 +123,26 @@ class OfflineServices:
             engine.invitations,
             self.membership,
             wall_clock,
-            partial(forget_devices, engine.push.devices),
+            partial(forget_devices, kinds.push.devices),
             self.api_tokens.forget_person,
-            engine.device_lists,
-            AnsweredRequests(engine.answers, wall_clock, secrets.token_bytes).forget_person,
+            kinds.device_lists,
+            AnsweredRequests(engine.records, wall_clock, secrets.token_bytes).forget_person,
         )
         self.user_admin = UserAdmin(
             self.people,
             engine.accounts,
             engine.account_admin,
-            engine.audit,
+            kinds.audit,
             self.deletions,
             self.api_tokens.close_sockets,
             wall_clock,
             make_ids,
         )
         self.links = LinkService(
-            engine.links, self.people, self.user_admin, wall_clock, make_ids, secrets.token_bytes
+            kinds.links, self.people, self.user_admin, wall_clock, make_ids, secrets.token_bytes
         )
         self.reports = ReportService(
-            engine.reports, amended_log(engine), engine.directory, self.user_admin, wall_clock
+            kinds.reports, amended_log(engine), engine.directory, self.user_admin, wall_clock
         )
         self.invitations = InvitationService(
             self.membership,
@@ -221,7 +223,8 @@ async def begin_erasure(engine: Engine, user_id: str) -> None:
     """Note that a person's bodies go; the job of a server removes them."""
     from parley.archive.erasures import note_erasure
 
-    await note_erasure(engine.erasures, engine.erasure_reports, user_id, wall_clock())
+    kinds = Kinds(engine)
+    await note_erasure(kinds.erasures, kinds.erasure_reports, user_id, wall_clock())
 
 
 def end_session(place: Place, session: Session) -> None:

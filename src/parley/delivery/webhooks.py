@@ -18,7 +18,7 @@ from parley.delivery.events import EVENT_KINDS, chat_of
 from parley.delivery.guarded_http import GuardedHttp, Resolve, resolve_by_system
 from parley.delivery.ports import Delivery, DeliveryKind
 from parley.model import Persisted
-from parley.store.delivery.ports import Webhooks
+from parley.records.webhooks import Webhooks
 from parley.store.delivery.rows import Webhook
 from parley.wire.frames import Entry
 

@@ -17,7 +17,6 @@ from parley.store.push.rows import PushDevice, PushOutcome
 from parley.store.records import (
     RECORDS,
     KeptCursor,
-    KeptErasure,
     KeptMark,
     KeptMember,
     KeptPerson,
@@ -26,6 +25,7 @@ from parley.store.records import (
     KeptState,
     Record,
 )
+from parley.store.tables import KeptErasure
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX

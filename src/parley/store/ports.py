@@ -21,7 +21,6 @@ from parley.model import (
     AccountDeletion,
     AccountState,
     AppendResult,
-    AuditRecord,
     ChatMember,
     CursorMove,
     Draft,
@@ -45,14 +44,13 @@ from parley.model import (
 )
 from parley.store.amendments import Amendments
 from parley.store.attachments import Attachments
-from parley.store.books import BookStore
 from parley.store.cold.ports import ColdStore
 from parley.store.delivery.ports import DeliveryStore
-from parley.store.identities.ports import IdentityStore
 from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
 from parley.store.push.ports import PushStore
 from parley.store.rows import Finding, StoreCounts
 from parley.store.subscriptions import Subscriptions
+from parley.store.tables import Key, R, RecordChange, RecordTable
 from parley.wire.limits import ANSWER_SECONDS_MAX
 
 APPEND_SECONDS_MAX = 2.5
@@ -173,6 +171,60 @@ class Directory(Protocol):
         ...
 
 
+class Records(Protocol):
+    """Tables of small records: each is one struct under a key, and is compared as a whole. Read strongly.
+
+    An engine knows nothing of what is in them: `store/tables.py` says which there are.
+    """
+
+    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
+        """What is under each of these keys. Whatever a person types may be asked for."""
+        ...
+
+    async def page(
+        self, table: RecordTable[R], partition: str, after: str, limit: int, newest_first: bool = False
+    ) -> list[R]:
+        """The records of a partition in the order of their places, or from the last to the first.
+
+        Those beyond the place `after`, if that is not empty.
+        """
+        ...
+
+    def scan(self, table: RecordTable[R]) -> AsyncIterator[list[R]]:
+        """Every record, page by page, in an order of the engine's own. For commands and rare jobs.
+
+        May be used without `Engine.open`. None is missing that was there before and after.
+        """
+        ...
+
+    async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
+        """All of these changes of one partition, durably, or none.
+
+        False, and nothing changes, if one of them is not met. Of many who change the same record at once,
+        one does. OutcomeUnknown: they may have been made, and what is there now says neither.
+        """
+        ...
+
+    async def raise_to(self, table: RecordTable[R], key: Key, number: int) -> bool:
+        """Raise the table's number of a record, durably; a lower one changes nothing. False: there is none.
+
+        Writes nothing else, and meets no change of the record. A record that was removed, and is added
+        again, may begin with the number that it had.
+        """
+        ...
+
+    async def expire(self, table: RecordTable[R], now_ms: int) -> int:
+        """Delete what has expired by then; returns how much. An engine that does so by itself returns 0."""
+        ...
+
+    async def load(self, table: RecordTable[R], records: Sequence[R]) -> None:
+        """Write many as they are, over whatever is there; durable when it returns. For copies.
+
+        May be used without `Engine.open`. Not all or none: it is repeated after a failure.
+        """
+        ...
+
+
 class Accounts(Protocol):
     """People and the sessions of their devices."""
 
@@ -262,18 +314,6 @@ class AccountAdmin(Protocol):
 
     async def end_expired_sessions(self, now_ms: int) -> int:
         """Delete the sessions that have expired by then, in small steps; returns how many."""
-        ...
-
-
-class AuditLog(Protocol):
-    """What operators did. Nothing is ever removed."""
-
-    async def record(self, record: AuditRecord) -> None:
-        """Durable before it returns. The same id again replaces the record."""
-        ...
-
-    async def records(self, before: str, limit: int) -> list[AuditRecord]:
-        """The newest records, newest first: those with a lower id than `before`, if that is not empty."""
         ...
 
 
@@ -372,6 +412,13 @@ class MemberStates(Protocol):
 
     async def settings(self, chat_id: str, user_ids: Sequence[str]) -> dict[str, MemberSettings]:
         """The settings and positions of these people in a chat; of people without any, the defaults."""
+        ...
+
+    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
+        """Delete the positions of all devices of a person, durably; returns how many. May be repeated.
+
+        `dry`: only count them.
+        """
         ...
 
 
@@ -530,11 +577,6 @@ class Store(Protocol):
         ...
 
     @property
-    def audit(self) -> AuditLog:
-        """See `AuditLog`."""
-        ...
-
-    @property
     def relations(self) -> Relations:
         """See `Relations`."""
         ...
@@ -560,12 +602,17 @@ class Store(Protocol):
         ...
 
 
-class Engine(Store, ColdStore, IdentityStore, BookStore, Protocol):
+class Engine(Store, ColdStore, Protocol):
     """One storage engine. `app.engines.make_engine` creates it; nothing else knows which one it is.
 
     Creating it connects to nothing. The caller calls `open` before it uses a port, except where a port says
     otherwise, and `close` last, with or without `open`.
     """
+
+    @property
+    def records(self) -> Records:
+        """See `Records`."""
+        ...
 
     @property
     def batching(self) -> Batching:

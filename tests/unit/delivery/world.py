@@ -20,6 +20,7 @@ from parley.delivery.upkeep import DeadLetterUpkeep
 from parley.delivery.worker import DeliveryWorker
 from parley.ids import Ids
 from parley.model import Persisted, StoredEntry
+from parley.records.kinds import Kinds
 from parley.store.delivery.rows import DeadLetter, Selection
 from parley.store.ports import Handle
 from parley.telemetry import Metrics
@@ -97,6 +98,7 @@ class DeliveryWorld:
         self.ids = Ids(random.Random(7).getrandbits)
         self.metrics = Metrics(clock)
         self.store = MemoryStore(Tables(), clock=clock, ids=self.ids, metrics=self.metrics)
+        self.kinds = Kinds(self.store)
         self.acting: Any = SimpleNamespace(
             clock=clock,
             ids=self.ids,
@@ -114,7 +116,7 @@ class DeliveryWorld:
         parts = (
             KIND,
             EventSource(LogSource(self.store.log), self.store.accounts, self.clock),
-            self.store.deliveries,
+            self.kinds.deliveries,
             self.channel,
             self._policy,
             self.clock,
@@ -123,7 +125,7 @@ class DeliveryWorld:
         )
         self.store.deliveries.lanes.free()
         recipients = FailingRecipients(
-            self.store.failing_recipients if self._policy.give_up_ms is not None else None,
+            self.kinds.failing_recipients if self._policy.give_up_ms is not None else None,
             self._policy,
             self.clock,
             self.metrics,
@@ -135,7 +137,7 @@ class DeliveryWorld:
         )
         self.replays = Replays(*parts, chance=lambda: self._chance)
         self.upkeep = DeadLetterUpkeep(
-            self.store.deliveries.dead_letters, self.store.audit, self.clock, self.ids, self.metrics
+            self.kinds.deliveries.dead_letters, self.kinds.audit, self.clock, self.ids, self.metrics
         )
 
     async def chat(self) -> str:

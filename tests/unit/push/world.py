@@ -19,6 +19,7 @@ from parley.ids import Ids
 from parley.model import Persisted, Session
 from parley.push.channel import PUSH_DELIVERIES, PushChannel
 from parley.push.ports import Notification, PushAnswer, taken
+from parley.records.kinds import Kinds
 from parley.store.push.rows import Provider, PushDevice
 from parley.telemetry import Metrics
 from tests.contracts.acting import add_group, add_person, message
@@ -58,6 +59,7 @@ class PushWorld:
         self.ids = Ids(random.Random(7).getrandbits)
         self.metrics = Metrics(clock)
         self.store = MemoryStore(Tables(), clock=clock, ids=self.ids, metrics=self.metrics)
+        self.kinds = Kinds(self.store)
         self.acting: Any = SimpleNamespace(
             clock=clock,
             ids=self.ids,
@@ -79,7 +81,7 @@ class PushWorld:
         self.store.deliveries.lanes.free()
         self.channel = PushChannel(
             self.store,
-            self.store.push,
+            self.kinds.push,
             self.registry,
             {Provider.FCM: self.provider},
             self._sizes,
@@ -90,7 +92,7 @@ class PushWorld:
         self.worker = DeliveryWorker(
             PUSH_DELIVERIES,
             LogSource(self.store.log),
-            self.store.deliveries,
+            self.kinds.deliveries,
             self.channel,
             policy,
             self.clock,
