@@ -17,11 +17,11 @@ from typing import Any, Protocol
 import apsw
 
 from parley.ids import Ids
+from parley.records.attachments import Attachments
 from parley.records.deliveries import DeliveryRecords
 from parley.records.kinds import Kinds
 from parley.records.push import PushRecords
 from parley.store import ports
-from parley.store.attachments import Attachments
 from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics

@@ -52,11 +52,11 @@ class FilesWorld:
         self.objects = objects or FolderObjects(folder / "files")
         self.parts = FileParts(self.objects)
         self.removal = FileRemoval(
-            engine.attachments, self.parts, self.log, store.clock, metrics, unused_ms=HOUR_MS, reach=reach
+            store.attachments, self.parts, self.log, store.clock, metrics, unused_ms=HOUR_MS, reach=reach
         )
         rights = UploadRights(engine.accounts, store.directory, AnySession())
         self.uploads = Uploads(
-            engine.attachments,
+            store.attachments,
             self.parts,
             self.removal,
             store.directory,
@@ -70,7 +70,7 @@ class FilesWorld:
             reach=reach,
         )
         self.downloads = Downloads(
-            engine.attachments,
+            store.attachments,
             self.parts,
             self.removal,
             store.directory,
@@ -80,7 +80,7 @@ class FilesWorld:
             metrics,
             address_ms=HOUR_MS,
         )
-        self.attaching = Attaching(engine.attachments, self.log, store.clock, metrics, reach)
+        self.attaching = Attaching(store.attachments, self.log, store.clock, metrics, reach)
         self.sender = StraightSender(self.log)
         assert engine.cold_tier is not None
         archiver = None if cold is None else cold.archiver

@@ -88,7 +88,7 @@ class FullStore:
                 expires_at_ms=3,
             )
         )
-        await self.store.engine.attachments.add(new_attachment(self.group, user_id=self.people["bob"]))
+        await self.store.attachments.add(new_attachment(self.group, user_id=self.people["bob"]))
         await self.store.kinds.external_ids.claim("key of cat", self.people["cat"])
         await self.store.kinds.links.add(
             Link(

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from parley.records.attachments import Attachments
 from parley.records.deliveries import DeliveryRecords
 from parley.records.kinds import Kinds
 from parley.records.push import PushRecords
-from parley.store.attachments import Attachments
 from parley.store.check import check
 from parley.store.invariants import Findings
 from parley.store.ports import (
@@ -29,6 +29,7 @@ from parley.store.ports import (
     Store,
 )
 from parley.store.recovery import recover
+from tests.harness.clock import VirtualClock
 
 
 def elsewhere(work: Coroutine[Any, Any, Any]) -> Any:
@@ -41,6 +42,7 @@ class PortsOfStore(ABC):
     """Always those of the store that is open now; and the engine that an operator has beside it."""
 
     store: Store
+    clock: VirtualClock
 
     @abstractmethod
     def make_operator(self) -> Engine:
@@ -123,7 +125,7 @@ class PortsOfStore(ABC):
 
     @property
     def attachments(self) -> Attachments:
-        return self.engine.attachments
+        return Attachments(self.engine.records, self.clock)
 
     @property
     def member_states(self) -> MemberStates:

@@ -14,7 +14,6 @@ from parley.store.rows import Finding
 from parley.store.subscriptions import Subscriptions
 from parley.telemetry import Metrics
 from tests.memory.amendments import MemoryAmendments
-from tests.memory.attachments import MemoryAttachments
 from tests.memory.cold_tier import MemoryColdTier
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews
 from tests.memory.delivery import MemoryDeliveries
@@ -98,7 +97,6 @@ class MemoryStore:
         self.push = MemoryPush(tables)
         self.cold_tier = MemoryColdTier(tables)
         self.amendments = MemoryAmendments(tables)
-        self.attachments = MemoryAttachments(tables)
         self.listing = MemoryListing(tables, clock)
         self.log_hashes = MemoryLogHashes(tables)
         self.inspection = MemoryInspection(tables)

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from parley.core.attachments import Attachment
 from parley.core.consent import ConsentFacts
 from parley.core.permissions import NO_USER, JoinFacts
 from parley.model import (
@@ -143,7 +142,6 @@ class Tables:
     push_outcomes: dict[tuple[str, int, str, str], PushOutcome] = field(default_factory=dict)
     """By chat, position, person and device."""
     fanouts: dict[str, Fanout] = field(default_factory=dict)
-    attachments: dict[tuple[str, str], Attachment] = field(default_factory=dict)
     amendments: dict[tuple[str, bytes], AmendmentNote] = field(default_factory=dict)
     """What is being done to messages, by chat and client's id."""
     message_marks: dict[tuple[str, int, str], MessageMark] = field(default_factory=dict)

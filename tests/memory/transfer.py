@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from parley import ids
-from parley.core.attachments import Attachment
 from parley.model import (
     AccountDeletion,
     Invitation,
@@ -190,7 +189,6 @@ READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     DeadLetter: lambda tables: tables.dead_letters.values(),
     PushDevice: lambda tables: tables.push_devices.values(),
     PushOutcome: lambda tables: tables.push_outcomes.values(),
-    Attachment: lambda tables: tables.attachments.values(),
 }
 
 
@@ -248,5 +246,3 @@ def put(tables: Tables, record: Record) -> None:
         case PushOutcome():
             place = record.chat_id, record.sequence, record.user_id, record.device_id
             tables.push_outcomes[place] = record
-        case Attachment():
-            tables.attachments[record.chat_id, record.attachment_id] = record

@@ -30,7 +30,6 @@ from parley.model import (
 )
 from parley.objects.ports import ObjectMissing, Objects
 from parley.store.amendments import Amendments
-from parley.store.attachments import Attachments
 from parley.store.cold.ports import ColdTier
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
@@ -342,10 +341,6 @@ class TieredEngine:
     @property
     def amendments(self) -> Amendments | None:
         return self._engine.amendments
-
-    @property
-    def attachments(self) -> Attachments:
-        return self._engine.attachments
 
     @property
     def listing(self) -> Listing:

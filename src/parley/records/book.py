@@ -39,12 +39,7 @@ class Book(Generic[R]):
 
     async def all(self) -> list[R]:
         """Every record, in the order of the ids. For books of few."""
-        found: list[R] = []
-        while page := await self._records.page(
-            self._table, ONE_LIST, self._table.key(found[-1])[1] if found else "", PAGE
-        ):
-            found += page
-        return found
+        return await all_in(self._records, self._table, ONE_LIST)
 
     async def swap(self, before: R, after: R) -> bool:
         """Replace a record, durably; False, and nothing changes, if it is not `before` any more."""
@@ -57,3 +52,13 @@ class Book(Generic[R]):
             if await self._records.commit(self._table, [gone]):
                 return True
         return False
+
+
+async def all_in(records: Records, table: RecordTable[R], partition: str) -> list[R]:
+    """Every record of a partition, in the order of their places. For partitions of few."""
+    found: list[R] = []
+    after = ""
+    while page := await records.page(table, partition, after, PAGE):
+        found += page
+        after = table.key(page[-1])[1]
+    return found

@@ -43,7 +43,6 @@ from parley.model import (
     Visibility,
 )
 from parley.store.amendments import Amendments
-from parley.store.attachments import Attachments
 from parley.store.cold.ports import ColdStore
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
@@ -647,11 +646,6 @@ class Engine(Store, ColdStore, Protocol):
     @property
     def amendments(self) -> Amendments | None:
         """None: messages of this engine cannot be edited, deleted or reacted to."""
-        ...
-
-    @property
-    def attachments(self) -> Attachments:
-        """See `Attachments`."""
         ...
 
     @property

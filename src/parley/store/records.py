@@ -13,7 +13,6 @@ from typing import Any, TypeVar, cast, get_origin, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from parley.core.attachments import Attachment
 from parley.model import (
     AccountDeletion,
     ChatMember,
@@ -139,7 +138,6 @@ RECORDS: tuple[type[Any], ...] = (
     DeadLetter,
     PushDevice,
     PushOutcome,
-    Attachment,
     *TABLE_OF,
 )
 """In the order in which they are copied: nothing refers to what comes after it."""

@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_DAY
+from parley.core.attachments import Attachment, AttachmentLine
 from parley.core.recipient_health import RecipientHealth
 from parley.model import (
     AnsweredRequest,
@@ -250,6 +251,18 @@ ERASURES = RecordTable(
     lambda one: listed(one.user_id),
     says="people whose bodies are to be removed from every log",
 )
+ATTACHMENTS = RecordTable(
+    "attachments",
+    Attachment,
+    lambda one: (one.chat_id, one.attachment_id),
+    says="the files that messages refer to",
+)
+ATTACHMENT_LINES = RecordTable(
+    "attachment_lines",
+    AttachmentLine,
+    lambda one: (one.list, one.attachment_id),
+    says="which files a person has, and which the sweep must look at",
+)
 SERVER_KEYS = RecordTable("server_keys", KeptKey, lambda one: listed(one.name), says="secrets of the server")
 TABLES: tuple[RecordTable[Any], ...] = (
     LINKS,
@@ -263,6 +276,8 @@ TABLES: tuple[RecordTable[Any], ...] = (
     WEBHOOKS,
     AUDIT,
     ERASURES,
+    ATTACHMENTS,
+    ATTACHMENT_LINES,
     SERVER_KEYS,
 )
 """In the order in which they are copied."""

@@ -257,7 +257,8 @@ async def test_a_copy_goes_on_after_a_crash_at_any_write(
 def is_finished(folder: Path) -> bool:
     """Whether the process died right after its last write."""
     with closing(apsw.Connection(str(folder / DATABASE_NAME))) as file:
-        mark = file.execute("SELECT value FROM server_keys WHERE name = ?", (COPY_MARK,)).get
+        sql = "SELECT record ->> 'value' FROM records WHERE kind = 'server_keys' AND place = ?"
+        mark = file.execute(sql, (COPY_MARK,)).get
         return mark is not None and not is_unfinished(str(mark))
 
 

@@ -17,6 +17,8 @@ from parley.store.cassandra.schema import SCHEMA, Report, table_names
 from parley.store.records import BOOKS
 from parley.store.tables import (
     API_TOKENS,
+    ATTACHMENT_LINES,
+    ATTACHMENTS,
     AUDIT,
     ERASURES,
     EXTERNAL_IDS,
@@ -51,6 +53,12 @@ def _erasure(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
     yield ERASURES, KeptErasure(user_id=row["user_id"], since_ms=row["since_ms"])
 
 
+def _attachment_line(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+    if row["record"] is not None:
+        line = msgspec.json.decode(row["record"], type=dict[str, Any])
+        yield ATTACHMENT_LINES, msgspec.convert({"list": row["list"], **line}, ATTACHMENT_LINES.kind)
+
+
 def _server_key(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
     name: str = row["name"]
     if name.startswith(KEY_PREFIX) and row["value"] is not None:
@@ -64,6 +72,8 @@ MOVED: dict[str, Read] = {
     "webhooks": _each(WEBHOOKS),
     "audit": _each(AUDIT),
     "erasures": _erasure,
+    "attachments": _each(ATTACHMENTS),
+    "attachment_lists": _attachment_line,
     SCHEMA: _server_key,
 }
 

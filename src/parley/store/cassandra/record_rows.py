@@ -14,7 +14,6 @@ from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.concurrency import map_concurrently
-from parley.core.attachments import Attachment
 from parley.errors import StoreUnavailable
 from parley.model import (
     AccountDeletion,
@@ -30,7 +29,6 @@ from parley.store.amendments import AmendmentNote, MessageMark
 from parley.store.cassandra.account_admin import NOTE_DELETION
 from parley.store.cassandra.accounts import ADD_OPERATOR, CassandraAccounts, session_in, time_of
 from parley.store.cassandra.amendments import CassandraAmendments, note_in
-from parley.store.cassandra.attachments import CassandraAttachments
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, HINT, READ_CHAT, READ_FENCE
 from parley.store.cassandra.cold_tier import SET_RETENTION
 from parley.store.cassandra.connection import Row, Statement
@@ -46,7 +44,6 @@ from parley.store.cassandra.push import CassandraPush
 from parley.store.cassandra.relations import PUT
 from parley.store.cassandra.schema import (
     AMENDMENTS,
-    ATTACHMENTS,
     CHATS,
     DEAD_LETTERS,
     DELETIONS,
@@ -104,7 +101,6 @@ IN_ONE_COLUMN: dict[type[Record], str] = {
     Lane: LANES,
     DeadLetter: DEAD_LETTERS,
     PushOutcome: PUSH_OUTCOMES,
-    Attachment: ATTACHMENTS,
 }
 """Tables whose rows are one record each, as JSON."""
 
@@ -123,7 +119,6 @@ class RecordRows:
         self._states = counters.states
         self._cassandra = counters.states.cassandra
         self._accounts = accounts
-        self._attachments = CassandraAttachments(self._cassandra, clock)
         self._consents = consents
         self._deliveries = deliveries
         self._push = push
@@ -303,8 +298,6 @@ class RecordRows:
                 await self._push.devices.put(record)
             case PushOutcome():
                 await self._push.outcomes.note(record)
-            case Attachment():
-                await self._attachments.put(record)
             case _:
                 raise TypeError(f"{type(record).__name__} is put with others of its chat")
 

@@ -138,15 +138,6 @@ LANES = _define(
 DEAD_LETTERS = _define(
     "dead_letters", "shard_no int, dlq_id text, record blob, PRIMARY KEY ((shard_no), dlq_id)"
 )
-ATTACHMENTS = _define(
-    "attachments", "chat_id text, attachment_id text, record blob, PRIMARY KEY ((chat_id), attachment_id)"
-)
-"""The files that messages refer to."""
-ATTACHMENT_LISTS = _define(
-    "attachment_lists",
-    "list text, attachment_id text, record blob, PRIMARY KEY ((list), attachment_id)",
-)
-"""Which files a person has, and which the sweep must look at."""
 PUSH_DEVICES = _define("push_devices", "user_id text PRIMARY KEY, record blob")
 PUSH_OUTCOMES = _define(
     "push_outcomes",

@@ -14,7 +14,6 @@ from parley.store.cassandra.accounts import CassandraAccounts
 from parley.store.cassandra.amendments import CassandraAmendments
 from parley.store.cassandra.append import MESSAGES_PER_BATCH_MAX, AppendPlanner
 from parley.store.cassandra.atomic import CassandraAtomicAppends
-from parley.store.cassandra.attachments import CassandraAttachments
 from parley.store.cassandra.batches import ChatBatches
 from parley.store.cassandra.chat_state import CassandraChatStates
 from parley.store.cassandra.client import Cassandra
@@ -135,7 +134,6 @@ class CassandraStore:
         kept = RecordRows(counters, self.accounts, consents, self.deliveries, self.push, clock)
         self.transfer = CassandraTransfer(kept, self.records, self._connect, counters, consents, clock)
         self.cold_tier = CassandraColdTier(states, self.deliveries.lanes)
-        self.attachments = CassandraAttachments(cassandra, clock)
         self.amendments = CassandraAmendments(states)
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:

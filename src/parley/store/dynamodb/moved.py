@@ -18,6 +18,8 @@ from parley.store.dynamodb.schema import SCHEMA, Report, has_table
 from parley.store.records import BOOKS, record_of
 from parley.store.tables import (
     API_TOKENS,
+    ATTACHMENT_LINES,
+    ATTACHMENTS,
     AUDIT,
     ERASURES,
     EXTERNAL_IDS,
@@ -40,6 +42,11 @@ Read = Callable[[Item], Iterable[tuple[RecordTable[Any], Any]]]
 def _each(table: RecordTable[Any]) -> Read:
     """Attributes have the names of the fields."""
     return lambda item: [(table, record_of(table.kind, item))]
+
+
+def _json_of(table: RecordTable[Any]) -> Read:
+    """An attribute has all of it, as JSON."""
+    return lambda item: [(table, table.decode(cast("bytes | str", item["record"])))]
 
 
 def _of_book(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
@@ -65,6 +72,8 @@ MOVED: dict[str, Read] = {
     "webhooks": _webhook,
     "audit": _each(AUDIT),
     "erasures": _each(ERASURES),
+    "attachments": _json_of(ATTACHMENTS),
+    "attachment_lists": _each(ATTACHMENT_LINES),
     SCHEMA: _server_key,
 }
 

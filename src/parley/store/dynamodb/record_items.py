@@ -8,7 +8,6 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock, from_iso
-from parley.core.attachments import Attachment
 from parley.dynamodb import Dynamo, Item, Value, map_concurrently, number, retry_unknown
 from parley.ids import EVENT, Ids
 from parley.model import (
@@ -23,7 +22,6 @@ from parley.store.amendments import AmendmentNote
 from parley.store.delivery.rows import DeadLetter, Lane
 from parley.store.dynamodb.accounts import session_in, session_item, user_in, user_item
 from parley.store.dynamodb.amendments import mark_in, note_in, note_item
-from parley.store.dynamodb.attachments import attachment_in, attachment_items
 from parley.store.dynamodb.chat_state import IS_BLOCKED
 from parley.store.dynamodb.consents import COUNT, IS_UNASKED
 from parley.store.dynamodb.counters import Counters
@@ -35,7 +33,6 @@ from parley.store.dynamodb.push import DynamoPush, devices_in, outcome_at
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
     AMENDMENTS,
-    ATTACHMENTS,
     CHAT_INVITATIONS,
     CHATS,
     COUNTERS,
@@ -190,8 +187,6 @@ class RecordItems:
                 return [(table, invitation_item(record)) for table in (INVITATIONS, CHAT_INVITATIONS)]
             case AccountDeletion():
                 return [(DELETIONS, {"user_id": record.user_id, "since_ms": record.since_ms})]
-            case Attachment():
-                return attachment_items(record, self._clock())
             case Lane():
                 return [(LANES, columns_of(record) | lane_key(record.chat_id, record.recipient))]
             case DeadLetter():
@@ -335,6 +330,5 @@ READERS: dict[type[Record], tuple[str, Callable[[Item], list[Record]]]] = {
     DeadLetter: (DEAD_LETTERS, lambda item: [letter_in(item)]),
     PushDevice: (PUSH_DEVICES, lambda item: list(devices_in(item))),
     PushOutcome: (PUSH_OUTCOMES, _outcome),
-    Attachment: (ATTACHMENTS, lambda item: [attachment_in(item)]),
 }
 """The table of each kind, and what its items hold."""

@@ -153,10 +153,6 @@ MESSAGE_MARKS = _define(Table("message_marks", "place", "name"))
 """Replies, edits and reactions by the message that they are about: see `mark_place`."""
 AMENDMENTS = _define(Table("amendments", "chat_id", "client_key", range_kind="B"))
 """What is being done to messages, and is not finished."""
-ATTACHMENTS = _define(Table("attachments", "chat_id", "attachment_id"))
-"""The files that messages refer to."""
-ATTACHMENT_LISTS = _define(Table("attachment_lists", "list", "attachment_id"))
-"""Which files a person has, and which the sweep must look at."""
 IMPORTED_IDS = _define(Table("imported_ids", "message_id"))
 """Where a message is whose id another engine made: such an id does not lead to its place."""
 SCHEMA = _define(Table("schema", "name"))

@@ -16,7 +16,6 @@ from parley.store.dynamodb.accounts import DynamoAccounts
 from parley.store.dynamodb.amendments import DynamoAmendments
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
-from parley.store.dynamodb.attachments import DynamoAttachments
 from parley.store.dynamodb.chat_state import DynamoChatStates
 from parley.store.dynamodb.cold_tier import DynamoColdTier
 from parley.store.dynamodb.counters import Counters
@@ -122,7 +121,6 @@ class DynamoStore:
         marks_table = COUNTERS if is_atomic else CHATS
         self.cold_tier = DynamoColdTier(dynamo, states, clock, ids, marks_table)
         self.amendments = DynamoAmendments(dynamo)
-        self.attachments = DynamoAttachments(dynamo, clock)
         counters = Counters(dynamo, allocator if counters_elsewhere else None, is_atomic)
         self.listing = DynamoListing(dynamo, self._connect, counters, clock)
         self.inspection = DynamoInspection(dynamo, counters, clock)

@@ -11,10 +11,13 @@ from typing import Any
 import apsw
 from msgspec import Struct, field
 
+from parley.core.attachments import line_of
 from parley.store.records import BOOKS, record_of
 from parley.store.sqlite.record_rows import load
 from parley.store.tables import (
     API_TOKENS,
+    ATTACHMENT_LINES,
+    ATTACHMENTS,
     AUDIT,
     ERASURES,
     EXTERNAL_IDS,
@@ -39,6 +42,7 @@ MOVED = (
     MovedTable("audit", AUDIT),
     MovedTable("erasures", ERASURES),
     MovedTable("server_keys", SERVER_KEYS),
+    MovedTable("attachments", ATTACHMENTS),
 )
 
 
@@ -50,6 +54,9 @@ def move_to_records(connection: apsw.Connection) -> None:
     for moved in MOVED:
         records = [record_of(moved.table.kind, columns) for columns in rows_of(connection, moved)]
         load(connection, moved.table, records)
+        if moved.table is ATTACHMENTS:
+            lines = [line_of(name, file, file.since_ms) for file in records for name in file.lists]
+            load(connection, ATTACHMENT_LINES, lines)
     for name in ("books", *(moved.name for moved in MOVED)):
         connection.execute(f"DROP TABLE {name}")
 

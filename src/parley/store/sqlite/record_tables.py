@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from parley.core.attachments import Attachment
 from parley.model import AccountDeletion, Invitation
 from parley.store.amendments import AmendmentNote
 from parley.store.delivery.rows import DeadLetter, Lane
@@ -127,5 +126,4 @@ TABLES: dict[type[Record], TableOfRecords] = {
     DeadLetter: TableOfRecords(name="dead_letters", key=("dlq_id",)),
     PushDevice: TableOfRecords(name="push_devices", key=("user_id", "device_id")),
     PushOutcome: TableOfRecords(name="push_outcomes", key=("chat_id", "sequence", "user_id", "device_id")),
-    Attachment: TableOfRecords(name="attachments", key=("chat_id", "attachment_id")),
 }

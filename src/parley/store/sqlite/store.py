@@ -17,7 +17,6 @@ from parley.store.rows import Finding
 from parley.store.sqlite.account_admin import SqliteAccountAdmin
 from parley.store.sqlite.accounts import SqliteAccounts
 from parley.store.sqlite.amendments import SqliteAmendments
-from parley.store.sqlite.attachments import SqliteAttachments
 from parley.store.sqlite.chat_state import SqliteChatStates
 from parley.store.sqlite.cold_tier import SqliteColdTier
 from parley.store.sqlite.cursors import SqliteCursors
@@ -102,7 +101,6 @@ class SqliteStore:
         self.push = SqlitePush(reads, self.writer)
         self.cold_tier = SqliteColdTier(reads, self.writer, states, self.database, clock)
         self.amendments = SqliteAmendments(reads, self.writer, self.database)
-        self.attachments = SqliteAttachments(reads, self.writer)
         self.listing = SqliteListing(folder, clock)
         self.inspection = SqliteInspection(folder)
         self.repairs = SqliteRepairs(folder, clock)
