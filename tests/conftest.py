@@ -39,6 +39,13 @@ def pytest_configure(config: pytest.Config) -> None:
         structlog.configure(processors=[drop_details, *structlog.get_config()["processors"]])
 
 
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """A command's loggers are kept, so no later test of this process would see what they say."""
+    if structlog.get_config()["cache_logger_on_first_use"]:
+        structlog.configure(cache_logger_on_first_use=False)
+        pytest.fail(f"{item.name} configured the logs of this process, which belong to all tests")
+
+
 def drop_details(_: object, level: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:
     if level == "debug":
         raise structlog.DropEvent
