@@ -39,6 +39,8 @@ from parley.model import Scope
 from parley.telemetry import Metrics
 from parley.wire import codes, frames, limits
 from parley.wire.bodies import Problem
+from tests.mutants import page as mutants_page
+from tests.mutants.faults import all_faults
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
@@ -629,6 +631,7 @@ def main() -> None:
         if rendered != page:
             file.write_text(rendered, encoding="utf-8")
             print(f"{path} is new")
+    mutants_page.PAGE.write_text(mutants_page.render(all_faults()), encoding="utf-8")
     if materials.write():
         print(f"{materials.BILL.relative_to(ROOT)} is new")
 

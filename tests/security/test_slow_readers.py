@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from parley.gateway.connection import UNREAD_BYTES_MAX
+from parley.gateway.connection import UNREAD_BYTES_MAX, Connection
 from parley.wire.limits import OUTBOX_BYTES_MAX, USER_OUTBOX_BYTES_MAX
 from tests.harness.clients import Person
 from tests.integration.gateway.bare import BareSocket
@@ -16,7 +16,9 @@ STUCK = 8
 REAL_SLEEP = asyncio.sleep
 
 
-async def test_stalled_sockets_of_one_user_share_their_memory(place: Place) -> None:
+async def test_stalled_sockets_of_one_user_share_their_memory(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Eight sockets that read nothing hold together no more than the user may, and the fullest are closed."""
     assert STUCK * OUTBOX_BYTES_MAX > USER_OUTBOX_BYTES_MAX
     async with place.serving() as served:
@@ -26,11 +28,17 @@ async def test_stalled_sockets_of_one_user_share_their_memory(place: Place) -> N
         for bare in stuck:
             await bare.open()
             await bare.hello(eve)
-        most = 0
+        most, offer = 0, Connection.offer
+
+        def watched(connection: Connection, data: bytes) -> None:
+            nonlocal most
+            offer(connection, data)
+            most = max(most, unread_bytes(served, eve))
+
+        monkeypatch.setattr(Connection, "offer", watched)
         async with served.client(ann, live=False) as sender:
             while served.metric("parley_connections_closed_total", code="4001") < STUCK // 2:
                 await sender.send_message(chat, LARGE)
-                most = max(most, unread_bytes(served, eve))
         for bare in stuck:
             bare.close()
     assert most <= USER_OUTBOX_BYTES_MAX
