@@ -17,7 +17,8 @@ from bench.stage import Stage
 from bench.world import Person, World
 from parley.archive.eraser import Eraser
 from parley.chats.message_life import MessageLife
-from parley.chats.sender import Done, Sender
+from parley.chats.answers import Done
+from parley.chats.sender import Sender
 from parley.clock import wall_clock
 from parley.model import Draft, Kind, Outcome
 from parley.store.sqlite.amendments import SqliteAmendments

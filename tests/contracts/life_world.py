@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from parley import ids
 from parley.archive.eraser import Eraser
 from parley.chats.amended_log import AmendedLog
+from parley.chats.answers import Done
 from parley.chats.message_life import MessageLife
-from parley.chats.sender import Done, Sender
+from parley.chats.sender import Sender
 from parley.clock import Clock
 from parley.errors import Refusal, Refused
 from parley.model import Appended, Draft, Kind, Outcome

@@ -17,24 +17,12 @@ import structlog
 from msgspec import Struct, field
 
 from parley.bus.ports import BufferedDraft, DraftQueue, ReplyAddress
+from parley.chats.answers import Answers, Done, WaitingDraft, take_late
 from parley.chats.forwarder import CALL_LETTERS_MAX
 from parley.chats.pending import PendingBatch, PendingSends
-from parley.chats.sender import (
-    DEADLINE_CHECK_SECONDS,
-    SEND_SECONDS_MAX,
-    WAITING_DRAFTS_MAX,
-    Done,
-    Sender,
-)
+from parley.chats.sender import Sender
 from parley.clock import Clock
-from parley.errors import (
-    BUSY,
-    OUTCOME_UNKNOWN,
-    SHUTTING_DOWN,
-    STORE_UNAVAILABLE,
-    OutcomeUnknown,
-    StoreUnavailable,
-)
+from parley.errors import OUTCOME_UNKNOWN, STORE_UNAVAILABLE, OutcomeUnknown, StoreUnavailable
 from parley.model import Draft, Outcome
 from parley.store.ports import DRAFTS_PER_APPEND_MAX
 from parley.telemetry import Metrics
@@ -49,21 +37,16 @@ class PutBatch(PendingBatch, eq=False, kw_only=True):
     waiting: int = 0
 
 
-class WaitingDraft(Struct, eq=False):
-    """A draft whose sender waits. `batch`: it was given to the topic with these."""
+class TopicDraft(WaitingDraft, eq=False):
+    """`batch`: it was given to the topic with these."""
 
-    draft: Draft
-    request_id: RequestId
-    done: Done
-    since: float
     batch: PutBatch | None = None
-    is_answered: bool = False
 
 
 class ChatQueue(Struct, eq=False):
     """What waits for its turn in a chat, and how many are under way by each of the two ways."""
 
-    waiting: deque[WaitingDraft] = field(default_factory=deque)
+    waiting: deque[TopicDraft] = field(default_factory=deque)
     buffered: int = 0
     direct: int = 0
 
@@ -87,39 +70,29 @@ class BusSender(Sender):
         self._pending = pending
         self._metrics = metrics
         self._chats: dict[str, ChatQueue] = {}
-        self._partitions: dict[int, list[WaitingDraft]] = {}
+        self._partitions: dict[int, list[TopicDraft]] = {}
         """Drafts that may go to the topic. A partition is here while its writer runs."""
-        self._buffered: dict[int, WaitingDraft] = {}
+        self._buffered: dict[int, TopicDraft] = {}
         """By ticket: those that the topic was given."""
         self._last_ticket = 0
-        self._unanswered_count = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._answers = Answers(self._give_up)
         self._writers: set[asyncio.Task[None]] = set()
-        self._all_answered = asyncio.Event()
-        self._stopping = False
 
     async def stop(self) -> None:
         """Refuse what comes now; every sender has an answer when it returns."""
-        self._stopping = True
-        while self._unanswered_count:
-            self._all_answered.clear()
-            await self._all_answered.wait()
+        self._answers.is_closed = True
+        await self._answers.finish()
         for writer in self._writers:
             writer.cancel()
         await asyncio.gather(*self._writers, return_exceptions=True)
 
     def submit(self, draft: Draft, request_id: RequestId, done: Done) -> None:
-        if self._stopping:
-            done(draft, request_id, SHUTTING_DOWN)
+        refusal = self._answers.refusal
+        if refusal is not None:
+            done(draft, request_id, refusal)
             return
-        if self._unanswered_count >= WAITING_DRAFTS_MAX:
-            done(draft, request_id, BUSY)
-            return
-        self._unanswered_count += 1
-        if self._timer is None:
-            self._start_timer()
         chat = self._chats.setdefault(draft.chat_id, ChatQueue())
-        chat.waiting.append(WaitingDraft(draft, request_id, done, asyncio.get_running_loop().time()))
+        chat.waiting.append(TopicDraft(draft, request_id, done, self._answers.expect()))
         self._advance(draft.chat_id, chat)
 
     def _advance(self, chat_id: str, chat: ChatQueue) -> None:
@@ -141,15 +114,15 @@ class BusSender(Sender):
         if not (chat.waiting or chat.buffered or chat.direct):
             self._chats.pop(chat_id, None)
 
-    def _direct_done(self, one: WaitingDraft, _: Draft, __: RequestId, outcome: Outcome) -> None:
-        self._answer(one, outcome)
+    def _direct_done(self, one: TopicDraft, _: Draft, __: RequestId, outcome: Outcome) -> None:
+        self._answers.give((one,), (outcome,))
         chat = self._chats[one.draft.chat_id]
         chat.direct -= 1
         self._advance(one.draft.chat_id, chat)
 
     # Into the topic
 
-    def _enqueue(self, one: WaitingDraft) -> None:
+    def _enqueue(self, one: TopicDraft) -> None:
         partition = self._queue.partition_of(one.draft.chat_id)
         queue = self._partitions.get(partition)
         if queue is not None:
@@ -185,7 +158,7 @@ class BusSender(Sender):
                 self.settle((ticket, OUTCOME_UNKNOWN) for ticket in tickets)
         del self._partitions[partition]
 
-    def _next_batch(self, partition: int) -> list[WaitingDraft]:
+    def _next_batch(self, partition: int) -> list[TopicDraft]:
         queue = self._partitions[partition]
         letters = count = 0
         while count < min(len(queue), DRAFTS_PER_APPEND_MAX) and letters < CALL_LETTERS_MAX:
@@ -194,7 +167,7 @@ class BusSender(Sender):
         batch, self._partitions[partition] = queue[:count], queue[count:]
         return batch
 
-    def _begin(self, batch: list[WaitingDraft]) -> None:
+    def _begin(self, batch: list[TopicDraft]) -> None:
         """From here on their entries may arrive, and wait for their acks."""
         found: dict[str, PutBatch] = {}
         for one in batch:
@@ -219,9 +192,9 @@ class BusSender(Sender):
             if one is not None:
                 self._end_buffered(one, outcome)
 
-    def _end_buffered(self, one: WaitingDraft, outcome: Outcome) -> None:
+    def _end_buffered(self, one: TopicDraft, outcome: Outcome) -> None:
         """The ack first, then the entries that waited for it, then what waited for its turn."""
-        self._answer(one, outcome)
+        self._answers.give((one,), (outcome,))
         chat_id, batch = one.draft.chat_id, one.batch
         if batch is not None:
             batch.waiting -= 1
@@ -231,44 +204,13 @@ class BusSender(Sender):
         chat.buffered -= 1
         self._advance(chat_id, chat)
 
-    def _answer(self, one: WaitingDraft, outcome: Outcome) -> None:
-        """A failure in the callback is our fault and is logged; the senders after it go on."""
-        if one.is_answered:
-            return
-        one.is_answered = True
-        self._unanswered_count -= 1
-        if not self._unanswered_count:
-            self._all_answered.set()
-        try:
-            one.done(one.draft, one.request_id, outcome)
-        except Exception:
-            log.exception("an outcome could not be delivered", request_id=one.draft.request_id)
-
-    # In time
-
-    def _start_timer(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(DEADLINE_CHECK_SECONDS, self._check_deadlines)
-
-    def _check_deadlines(self) -> None:
-        """Answer senders that have waited for too long; check again while any sender waits.
-
-        A draft that the topic was not given is taken back. Of any other the outcome is unknown.
+    def _give_up(self, before: float) -> None:
+        """What came before a time is taken back if the topic was not given it. Of the rest the outcome is
+        unknown.
         """
-        self._timer = None
-        if not self._unanswered_count:
-            return
-        self._start_timer()
-        before = asyncio.get_running_loop().time() - SEND_SECONDS_MAX
-        count = self._unanswered_count
-        for partition, queue in list(self._partitions.items()):
-            late = [one for one in queue if one.since <= before]
-            if late:
-                self._partitions[partition] = [one for one in queue if one.since > before]
-                for one in late:
-                    self._end_buffered(one, STORE_UNAVAILABLE)
+        for one in take_late(self._partitions, before):
+            self._end_buffered(one, STORE_UNAVAILABLE)
         self.settle([(t, OUTCOME_UNKNOWN) for t, one in self._buffered.items() if one.since <= before])
         for chat in list(self._chats.values()):
             while chat.waiting and chat.waiting[0].since <= before:
-                self._answer(chat.waiting.popleft(), STORE_UNAVAILABLE)
-        if self._unanswered_count < count:
-            log.warning("sends not answered in time", drafts=count - self._unanswered_count)
+                self._answers.give((chat.waiting.popleft(),), (STORE_UNAVAILABLE,))

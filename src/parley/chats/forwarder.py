@@ -18,15 +18,9 @@ from typing import Protocol
 import structlog
 from msgspec import Struct, field
 
+from parley.chats.answers import SEND_SECONDS_MAX, Answers, Done, WaitingDraft, late_of, take_late
 from parley.chats.pending import PendingBatch, PendingSends
-from parley.chats.sender import (
-    DEADLINE_CHECK_SECONDS,
-    SEND_SECONDS_MAX,
-    WAITING_DRAFTS_MAX,
-    Done,
-    LocalSender,
-    Sender,
-)
+from parley.chats.sender import LocalSender, Sender
 from parley.errors import (
     BUSY,
     INTERNAL,
@@ -76,19 +70,11 @@ class Peers(Protocol):
         ...
 
 
-class ForwardedDraft(Struct, eq=False):
-    """A draft on its way. `is_unknown`: a node was given it and never answered, so it may be stored.
+class ForwardedDraft(WaitingDraft, eq=False):
+    """A draft on its way. `is_unknown`: a node was given it and never answered, so it may be stored."""
 
-    `is_answered`: its sender has an outcome, though the draft may still be on its way.
-    """
-
-    draft: Draft
-    request_id: RequestId
-    done: Done
-    since: float
     tries: int = 0
     is_unknown: bool = False
-    is_answered: bool = False
 
 
 class Destination(Struct, eq=False):
@@ -120,35 +106,29 @@ class Forwarder(Sender):
         self._metrics = metrics
         self._queues: dict[str, list[ForwardedDraft]] = {}
         """By chat. A chat keeps its queue, empty or not, while a batch of it is under way."""
-        self._unanswered_count = 0
+        self._answers = Answers(self._give_up)
         self._pending_chats: dict[str, PendingBatch] = {}
         """Chats of which another log may hold drafts that are not answered."""
         self._under_way: dict[int, list[ForwardedDraft]] = {}
-        self._timer: asyncio.TimerHandle | None = None
         self._destinations: dict[str, Destination] = {}
         self._calls: set[asyncio.Task[None]] = set()
-        self._stopping = False
 
     async def stop(self) -> None:
         """Finish what was taken; refuse what comes now. Call it before the local sender stops."""
-        self._stopping = True
+        self._answers.is_closed = True
         while self._calls:
             await asyncio.gather(*self._calls)
 
     def submit(self, draft: Draft, request_id: RequestId, done: Done) -> None:
         chat_id = draft.chat_id
         queue = self._queues.get(chat_id)
-        if self._stopping:
-            done(draft, request_id, SHUTTING_DOWN)
+        refusal = self._answers.refusal
+        if refusal is not None:
+            done(draft, request_id, refusal)
         elif queue is None and self._local is not None and self._peers.owner_of(chat_id) == self._node_id:
             self._local.submit(draft, request_id, done)
-        elif self._unanswered_count >= WAITING_DRAFTS_MAX:
-            done(draft, request_id, BUSY)
         else:
-            self._unanswered_count += 1
-            if self._timer is None:
-                self._start_timer()
-            forwarded = ForwardedDraft(draft, request_id, done, asyncio.get_running_loop().time())
+            forwarded = ForwardedDraft(draft, request_id, done, self._answers.expect())
             if queue is not None:
                 queue.append(forwarded)
                 return
@@ -278,18 +258,10 @@ class Forwarder(Sender):
             self._route(chat_id)
 
     def _answer(self, forwarded: ForwardedDraft, outcome: Outcome) -> None:
-        """Hand out an outcome, without a claim that nothing was stored where that is not known.
-
-        A failure in the callback is our fault and is logged; the senders after it go on.
-        """
-        self._unanswered_count -= 1
-        forwarded.is_answered = True
+        """Hand out an outcome, without a claim that nothing was stored where that is not known."""
         if forwarded.is_unknown and isinstance(outcome, Refusal) and outcome.code in NOTHING_LOOKED_UP:
             outcome = OUTCOME_UNKNOWN
-        try:
-            forwarded.done(forwarded.draft, forwarded.request_id, outcome)
-        except Exception:
-            log.exception("an outcome could not be delivered", request_id=forwarded.draft.request_id)
+        self._answers.give((forwarded,), (outcome,))
 
     def _end_pending(self, chat_id: str) -> None:
         """Everything of this chat that was given to a log is answered."""
@@ -297,42 +269,18 @@ class Forwarder(Sender):
         if pending is not None:
             self._pending.end(chat_id, pending)
 
-    # In time
-
-    def _start_timer(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(DEADLINE_CHECK_SECONDS, self._check_deadlines)
-
-    def _check_deadlines(self) -> None:
-        """Answer senders that have waited for too long; check again while any sender waits.
-
-        A draft that is queued is taken back. The outcome of one that is under way is unknown, and the chat's
-        next drafts still wait behind it.
+    def _give_up(self, before: float) -> None:
+        """What came before a time is taken back where it is queued. Of what is under way the outcome is
+        unknown, and the chat's next drafts still wait behind it.
         """
-        self._timer = None
-        if not self._unanswered_count:
-            return
-        self._start_timer()
-        before = asyncio.get_running_loop().time() - SEND_SECONDS_MAX
-        count = self._unanswered_count
-        for chat_id, queue in list(self._queues.items()):
-            late = [forwarded for forwarded in queue if forwarded.since <= before]
-            if late:
-                self._queues[chat_id] = [forwarded for forwarded in queue if forwarded.since > before]
-                for forwarded in late:
-                    self._answer(forwarded, STORE_UNAVAILABLE)
+        for forwarded in take_late(self._queues, before):
+            self._answer(forwarded, STORE_UNAVAILABLE)
         for batch in list(self._under_way.values()):
-            self._give_up(batch, before)
-        if self._unanswered_count < count:
-            log.warning("sends not answered in time", drafts=count - self._unanswered_count)
-
-    def _give_up(self, batch: list[ForwardedDraft], before: float) -> None:
-        late = [forwarded for forwarded in batch if forwarded.since <= before and not forwarded.is_answered]
-        for forwarded in late:
-            self._answer(forwarded, OUTCOME_UNKNOWN)
-        waiting = {forwarded.draft.chat_id for forwarded in batch if not forwarded.is_answered}
-        for chat_id in {forwarded.draft.chat_id for forwarded in late} - waiting:
-            self._end_pending(chat_id)
+            late = [forwarded for forwarded in late_of(batch, before) if not forwarded.is_answered]
+            self._answers.give_all(late, OUTCOME_UNKNOWN)
+            waiting = {forwarded.draft.chat_id for forwarded in batch if not forwarded.is_answered}
+            for chat_id in {forwarded.draft.chat_id for forwarded in late} - waiting:
+                self._end_pending(chat_id)
 
 
 def trace_drafts(event: str, drafts: Sequence[Draft], **more: object) -> None:

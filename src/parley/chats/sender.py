@@ -3,30 +3,27 @@
 While one batch waits for the disk, the next one gathers; while that one waits, the first one's outcomes and
 events are handed out. Senders are answered first, the events are published after that.
 
-Every sender is answered in time, whatever the store does: a timer checks the deadlines a few times a second.
-What the store was not given yet is taken back as not stored. The outcome of what it was given is unknown: the
-append goes on, and its sender does not wait for it.
+Every sender is answered in time, whatever the store does (`Answers`). What the store was not given yet is
+taken back as not stored. The outcome of what it was given is unknown: the append goes on, and its sender does
+not wait for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Protocol
 
 import structlog
-from msgspec import Struct
 
 from parley.bus.ports import Bus, Confirm
+from parley.chats.answers import Answers, Done, WaitingDraft, late_of, take_late
 from parley.chats.pending import EVERY_CHAT, PendingBatch, PendingSends
 from parley.clock import MS_PER_SECOND
 from parley.errors import (
-    BUSY,
     OUTCOME_UNKNOWN,
     SERVICE_UNAVAILABLE,
-    SHUTTING_DOWN,
     STORE_UNAVAILABLE,
     OutcomeUnknown,
     Refusal,
@@ -35,10 +32,10 @@ from parley.errors import (
     refusal_of,
 )
 from parley.model import Appended, AppendResult, Draft, Outcome
-from parley.store.ports import APPEND_SECONDS_MAX, DRAFTS_PER_APPEND_MAX, Batching, Log
+from parley.store.ports import DRAFTS_PER_APPEND_MAX, Batching, Log
 from parley.telemetry import Metrics
 from parley.wire.frames import RequestId
-from parley.wire.limits import ANSWER_SECONDS_MAX, OUTBOX_BYTES_MAX
+from parley.wire.limits import OUTBOX_BYTES_MAX
 
 BATCH_LETTERS_MAX = 512 * 1024
 JSON_BYTES_PER_LETTER_MAX = 6
@@ -47,17 +44,8 @@ assert (
     BATCH_LETTERS_MAX * JSON_BYTES_PER_LETTER_MAX + DRAFTS_PER_APPEND_MAX * ENTRY_BYTES_BESIDE_CONTENT_MAX
     < OUTBOX_BYTES_MAX
 ), "one commit's frame must fit into an empty outbox"
-WAITING_DRAFTS_MAX = 100_000
-SEND_SECONDS_MAX = 3.25
-"""A draft that is older is answered without the store."""
-DEADLINE_CHECK_SECONDS = 0.25
-assert APPEND_SECONDS_MAX < SEND_SECONDS_MAX, "what the store knows of an append is told, not guessed"
-assert SEND_SECONDS_MAX + 2 * DEADLINE_CHECK_SECONDS < ANSWER_SECONDS_MAX, "there is time to tell it"
 
 log = structlog.get_logger("parley.sending")
-
-Done = Callable[[Draft, RequestId, Outcome], None]
-"""Called with the outcome of a draft, once."""
 
 
 class Sender(Protocol):
@@ -92,25 +80,17 @@ class Sender(Protocol):
         return [outcomes[index] for index in range(len(drafts))]
 
 
-class QueuedDraft(Struct, frozen=True):
-    """A draft and the sender that waits for its outcome.
+class QueuedDraft(WaitingDraft, eq=False):
+    """`submitted_at`: for metrics alone."""
 
-    `since`: the loop's time at the last check of deadlines before it came. `submitted_at`: for metrics alone.
-    """
-
-    draft: Draft
-    request_id: RequestId
-    done: Done
-    since: float
-    submitted_at: float
+    submitted_at: float = 0.0
 
 
 class DraftBatch(PendingBatch, eq=False, kw_only=True):
-    """Drafts that the log was given, the oldest first. The first `answered` of them have their outcome."""
+    """Drafts that the log was given, the oldest first."""
 
     key: str
     queued: list[QueuedDraft]
-    answered: int = 0
 
     def has(self, chat_id: str) -> bool:
         return any(queued.draft.chat_id == chat_id for queued in self.queued)
@@ -142,17 +122,14 @@ class LocalSender(Sender):
         self._drafts_max = batching.drafts_max
         self._queues: dict[str, list[QueuedDraft]] = {}
         """By chat, or one for `EVERY_CHAT`. A chat keeps its queue, empty or not, while a batch is stored."""
-        self._queued_count = 0
         self._under_way: set[DraftBatch] = set()
-        self._now = 0.0
-        self._timer: asyncio.TimerHandle | None = None
+        self._answers = Answers(self._give_up)
         self._ready_chats: deque[str] = deque()
         """Chats with drafts that no worker has taken up."""
         self._when_idle: dict[str, list[Callable[[], None]]] = {}
         self._wake = asyncio.Event()
         self._workers: set[asyncio.Task[None]] = set()
         self._confirming: set[asyncio.Task[None]] = set()
-        self._stopping = False
 
     def start(self) -> None:
         if not self._per_chat:
@@ -166,7 +143,7 @@ class LocalSender(Sender):
 
     async def stop(self) -> None:
         """Finish what was taken; refuse what comes now."""
-        self._stopping = True
+        self._answers.is_closed = True
         self._wake.set()
         while self._workers or self._ready_chats:
             await asyncio.gather(*self._workers)
@@ -174,16 +151,13 @@ class LocalSender(Sender):
         await asyncio.gather(*self._confirming)
 
     def submit(self, draft: Draft, request_id: RequestId, done: Done) -> None:
-        if self._stopping:
-            done(draft, request_id, SHUTTING_DOWN)
+        refusal = self._answers.refusal
+        if refusal is not None:
+            done(draft, request_id, refusal)
             return
-        if self._queued_count >= WAITING_DRAFTS_MAX:
-            done(draft, request_id, BUSY)
-            return
-        self._queued_count += 1
-        if self._timer is None:
-            self._start_timer()
-        queued = QueuedDraft(draft, request_id, done, self._now, self._metrics.now())
+        queued = QueuedDraft(
+            draft, request_id, done, self._answers.expect(), submitted_at=self._metrics.now()
+        )
         key = draft.chat_id if self._per_chat else EVERY_CHAT
         queue = self._queues.get(key)
         if queue:  # a worker is at it
@@ -216,7 +190,7 @@ class LocalSender(Sender):
             elif stored is not None:
                 self._answer(*stored)
                 stored = None
-            elif self._stopping:
+            elif self._answers.is_closed:
                 return
             else:
                 self._wake.clear()
@@ -252,7 +226,6 @@ class LocalSender(Sender):
                 self._queues[key] = queue[count:]
                 queue = queue[:count]
                 break
-        self._queued_count -= len(queue)
         batch = DraftBatch(after=after, key=key, queued=queue)
         self._under_way.add(batch)
         self._pending.begin(key, batch)
@@ -308,13 +281,10 @@ class LocalSender(Sender):
 
     def _finish(self, batch: DraftBatch, result: AppendResult, durable_at: float) -> None:
         """Outcomes first, then events: listeners rely on this order."""
-        queued, outcomes = batch.queued, result.outcomes
-        waited_ms = round((durable_at - queued[0].submitted_at) * MS_PER_SECOND)
+        waited_ms = round((durable_at - batch.queued[0].submitted_at) * MS_PER_SECOND)
         for news in result.persisted:
             news.waited_ms = waited_ms
-        if batch.answered:
-            queued, outcomes = queued[batch.answered :], outcomes[batch.answered :]
-        _hand_out(zip(queued, outcomes, strict=True))
+        self._answers.give(batch.queued, result.outcomes)
         try:
             self._bus.publish(result.persisted)
         except Exception:
@@ -326,65 +296,14 @@ class LocalSender(Sender):
 
     def _end(self, batch: DraftBatch) -> None:
         """Every sender in it has its answer."""
-        batch.answered = len(batch.queued)
         self._under_way.discard(batch)
         self._pending.end(batch.key, batch)
 
-    # In time
-
-    def _start_timer(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._now = loop.time()
-        self._timer = loop.call_later(DEADLINE_CHECK_SECONDS, self._check_deadlines)
-
-    def _check_deadlines(self) -> None:
-        """Answer senders that have waited for too long; check again while any sender waits."""
-        self._timer = None
-        if not self._queued_count and not self._under_way:
-            return
-        self._start_timer()
-        before = self._now - SEND_SECONDS_MAX
-        refused, unknown = self._take_back(before), self._give_up(before)
-        if refused or unknown:
-            log.warning("sends not answered in time", refused=refused, unknown=unknown)
-
-    def _take_back(self, before: float) -> int:
-        """Refuse what came before a time and is still queued: the store will never see it."""
-        refused = 0
-        for key, queue in list(self._queues.items()):
-            late = _count_late(queue, before)
-            if late:
-                self._queues[key] = queue[late:]
-                self._queued_count -= late
-                refused += late
-                _hand_out((queued, STORE_UNAVAILABLE) for queued in queue[:late])
-        return refused
-
-    def _give_up(self, before: float) -> int:
-        """Answer what came before a time and is under way: it may be stored, now or later."""
-        unknown = 0
+    def _give_up(self, before: float) -> None:
+        """What came before a time is refused where it is still queued: the store will never see it."""
+        late = take_late(self._queues, before)
+        self._answers.give_all(late, STORE_UNAVAILABLE)
         for batch in list(self._under_way):
-            late = _count_late(batch.queued, before)
-            if late > batch.answered:
-                unknown += late - batch.answered
-                _hand_out((queued, OUTCOME_UNKNOWN) for queued in batch.queued[batch.answered : late])
-                batch.answered = late
-                if late == len(batch.queued):
-                    self._end(batch)
-        return unknown
-
-
-def _hand_out(outcomes: Iterable[tuple[QueuedDraft, Outcome]]) -> None:
-    """A failure in one callback is our fault and is logged; the senders after it, and the worker, go on."""
-    for queued, outcome in outcomes:
-        try:
-            queued.done(queued.draft, queued.request_id, outcome)
-        except Exception:
-            log.exception("an outcome could not be delivered", request_id=queued.draft.request_id)
-
-
-def _count_late(queued: list[QueuedDraft], before: float) -> int:
-    """How many came before a time; they are in the order in which they came."""
-    if not queued or queued[0].since > before:
-        return 0
-    return bisect_right(queued, before, key=lambda one: one.since)
+            self._answers.give_all(late_of(batch.queued, before), OUTCOME_UNKNOWN)
+            if batch.queued[-1].is_answered:
+                self._end(batch)

@@ -15,7 +15,7 @@ from aiohttp import web
 from msgspec import Struct, field
 
 from parley.bus.ports import BufferedDraft, ReplyAddress
-from parley.chats.sender import SEND_SECONDS_MAX
+from parley.chats.answers import SEND_SECONDS_MAX
 from parley.cluster.bodies import pack
 from parley.cluster.calls import NodeError
 from parley.cluster.peers import NodeCalls

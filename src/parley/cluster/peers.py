@@ -19,8 +19,8 @@ from typing import Protocol
 import structlog
 
 from parley import __version__
+from parley.chats.answers import SEND_SECONDS_MAX
 from parley.chats.forwarder import RETRY_WITHIN_SECONDS
-from parley.chats.sender import SEND_SECONDS_MAX
 from parley.cluster import bodies
 from parley.cluster.calls import NodeError, NodeRefused, NodeSilent, NodeUnreachable
 from parley.core import rendezvous

@@ -25,7 +25,7 @@ from aiohttp import WebSocketError, WSCloseCode, WSMsgType
 
 from parley.chats.access import Access
 from parley.chats.accounts import check_device
-from parley.chats.sender import DEADLINE_CHECK_SECONDS, SEND_SECONDS_MAX
+from parley.chats.answers import DEADLINE_CHECK_SECONDS, SEND_SECONDS_MAX
 from parley.clock import MS_PER_SECOND, iso
 from parley.core.jwt_claims import EXPIRED
 from parley.core.rates import work_of

@@ -6,8 +6,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from parley.bus.embedded import EmbeddedBus
+from parley.chats.answers import SEND_SECONDS_MAX
 from parley.chats.pending import PendingSends
-from parley.chats.sender import SEND_SECONDS_MAX, LocalSender
+from parley.chats.sender import LocalSender
 from parley.model import AppendResult, Draft, Head, Persisted
 from parley.store.ports import Batching
 from parley.telemetry import Metrics

@@ -4,9 +4,10 @@ import asyncio
 from collections.abc import Sequence
 
 from parley.bus.ports import BufferedDraft, ReplyAddress
+from parley.chats.answers import SEND_SECONDS_MAX, Done
 from parley.chats.bus_sender import BusSender
 from parley.chats.pending import PendingSends
-from parley.chats.sender import SEND_SECONDS_MAX, Done, Sender
+from parley.chats.sender import Sender
 from parley.errors import NOT_A_MEMBER, OutcomeUnknown, Refusal, StoreUnavailable
 from parley.model import Appended, Draft, Outcome
 from parley.telemetry import Metrics

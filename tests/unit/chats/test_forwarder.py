@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 import structlog
 
-from parley.chats import forwarder, pending
+from parley.chats import answers, forwarder, pending
 from parley.chats.forwarder import CALL_LETTERS_MAX, CALLS_PER_NODE_MAX, CHAT_DRAFTS_PER_CALL_MAX
 from parley.errors import Refused
 from parley.model import Appended, Outcome
@@ -358,7 +358,7 @@ def test_a_listener_to_news_that_fails_stops_nobody() -> None:
 
 def test_too_much_waiting_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the limit a draft is refused as temporary, until some are told."""
-    monkeypatch.setattr(forwarder, "WAITING_DRAFTS_MAX", 3)
+    monkeypatch.setattr(answers, "WAITING_DRAFTS_MAX", 3)
 
     async def scenario() -> None:
         cluster = Cluster(["one"], appends_here=False)

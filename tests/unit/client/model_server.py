@@ -9,8 +9,8 @@ from msgspec import UNSET, Raw
 
 from parley import ids
 from parley.archive.eraser import Eraser
+from parley.chats.answers import Done
 from parley.chats.message_life import MessageLife
-from parley.chats.sender import Done
 from parley.client.members import ChatSnapshot
 from parley.clock import from_iso
 from parley.core import log_hash
