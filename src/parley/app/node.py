@@ -43,6 +43,7 @@ from parley.chats.pending import PendingSends
 from parley.chats.reader import ChatReader
 from parley.chats.reports import ReportService
 from parley.chats.search import SearchService
+from parley.chats.send_service import SendService
 from parley.chats.sender import LocalSender, Sender
 from parley.chats.timeline import LocalTraces, TraceSource
 from parley.chats.user_admin import UserAdmin
@@ -174,13 +175,13 @@ class App:
         self.forgets = self._make_forgets()
         self.files = make_files(store, config, clock, make_ids, metrics, environment, self.identities.sign_in)
         self.life = self._make_life()
+        self.sending = self._make_sending()
         self.answered_requests = AnsweredRequests(store.answers, clock, secrets.token_bytes)
         self.known_devices = KnownDevices(store.device_lists, store.cursors, clock)
         self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
         self.deletions = self._make_deletions()
         self.invitations = self._make_invitations()
-        trail = AuditTrail(store.audit, clock, self._ids)
-        self.reports = ReportService(store.reports, self.log, store.directory, trail, clock)
+        self.reports = self._make_reports()
         self.body_admin = self._make_body_admin()
         self.deliveries = self._make_deliveries()
         self.push = self._make_push()
@@ -352,6 +353,17 @@ class App:
             return self.ingest.sender
         return self.cluster.forwarder if self.cluster is not None else self.local_sender
 
+    def _make_sending(self) -> SendService:
+        attaching = None
+        if self.files is not None:
+            attaching = make_attaching(self.store, self.clock, self.metrics, self._environment)
+        return SendService(self.sender, self.life, attaching)
+
+    def _make_reports(self) -> ReportService:
+        store = self.store
+        trail = AuditTrail(store.audit, self.clock, self._ids)
+        return ReportService(store.reports, self.log, store.directory, trail, self.clock)
+
     @property
     def _traces(self) -> list[TraceSource]:
         """What this node remembers, and what the others do."""
@@ -418,7 +430,7 @@ class App:
             fanouts=FanoutAdmin(store.directory, store.push.fanouts, self.push.sizes, user_admin.audited),
             membership=self.membership,
             invitations=self.invitations,
-            sender=self.sender,
+            sending=self.sending,
             repeated=RepeatedRequests(self.answered_requests, secret),
             client_ids=ClientIds(
                 ServerSecret(store.push, self.clock, secrets.token_bytes), store.log, self.clock
@@ -443,9 +455,8 @@ class App:
             clock=self.clock,
             metrics=self.metrics,
             sign_in=self.identities.sign_in,
-            sender=self.sender,
+            sending=self.sending,
             reader=self.reader,
-            life=self.life,
             hub=self.hub,
             devices=devices,
             known_devices=self.known_devices,
@@ -570,7 +581,6 @@ class App:
             self.config.messages.edit_window_seconds,
             self.forgets.forget,
             faults.reach_from(self._environment),
-            make_attaching(store, self.clock, self.metrics, self._environment) if self.files else None,
         )
 
     def _archive_jobs(self) -> list[Job]:

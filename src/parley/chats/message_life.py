@@ -24,7 +24,6 @@ from msgspec.structs import replace
 
 from parley import ids
 from parley.chats.amended_log import AmendedLog
-from parley.chats.attaching import Attaching
 from parley.chats.sender import Sender
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.concurrency import map_concurrently
@@ -72,7 +71,6 @@ FINISHED_AT_ONCE_MAX = 16
 """Those that wait for one look at the file of SQLite share it."""
 TRACE_BYTES = 128
 NOT_HERE = BAD_REQUEST.because("messages cannot be changed on this store")
-NO_FILES = BAD_REQUEST.because("this server takes no files: its operator has named no attachments.target")
 
 log = structlog.get_logger("parley.chats")
 encode = msgspec.json.Encoder().encode
@@ -122,7 +120,6 @@ class MessageLife:
         window_seconds: int = 0,
         forget: Forget = nothing_kept,
         reach: Callable[[str], None] = lambda _: None,
-        attaching: Attaching | None = None,
     ) -> None:
         self._forget = forget
         self._log = log
@@ -135,22 +132,12 @@ class MessageLife:
         self._clock = clock
         self._window_seconds = window_seconds
         self._reach = reach
-        self._attaching = attaching
 
     async def send(self, draft: Draft) -> Appended:
-        """Append a draft that refers to files or to another message, and do what follows from it. Refused
-        with the refusal.
+        """Append a draft that is about another message, and do what follows from it. Refused with the
+        refusal.
         """
-        if not draft.attachments:
-            return await self._send(draft)
-        if self._attaching is None:
-            raise Refused(NO_FILES)
-        return await self._attaching.send(draft, self._send)
-
-    async def _send(self, draft: Draft) -> Appended:
         amendments = self._amendments
-        if draft.kind == MESSAGE and draft.reply_to is None:
-            return await self._sender.send(draft)
         if amendments is None:
             if draft.kind != MESSAGE:
                 raise Refused(NOT_HERE)

@@ -20,7 +20,7 @@ from parley.chats.message_life import MessageLife
 from parley.chats.reader import ChatReader
 from parley.chats.reports import ReportService
 from parley.chats.search import SearchService
-from parley.chats.sender import Sender
+from parley.chats.send_service import SendService
 from parley.chats.sign_in import SignIn
 from parley.chats.timeline import TimelineService
 from parley.chats.user_admin import UserAdmin
@@ -65,7 +65,7 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     chat_admin: ChatAdmin
     membership: Membership
     invitations: InvitationService
-    sender: Sender
+    sending: SendService
     client_ids: ClientIds
     reader: ChatReader
     life: MessageLife
@@ -95,9 +95,8 @@ class ConnectionServices(Struct, frozen=True, kw_only=True, eq=False):
     clock: Clock
     metrics: Metrics
     sign_in: SignIn
-    sender: Sender
+    sending: SendService
     reader: ChatReader
-    life: MessageLife
     hub: Hub
     devices: DeviceLeases
     known_devices: KnownDevices

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from parley.chats.message_life import NO_FILES
+from parley.chats.send_service import NO_FILES
 from parley.clock import iso
 from parley.core.attachments import Attachment, AttachmentState
 from parley.errors import (
