@@ -54,6 +54,38 @@ def signature(secret: str, body: bytes, now_ms: int) -> str:
     return f"t={seconds},v1={signed}"
 
 
+class WebhookRecipient(Struct, frozen=True):
+    """One webhook."""
+
+    hook: Webhook
+    http: GuardedHttp
+    clock: Clock
+
+    async def wants(self, entry: Entry) -> bool:
+        """Only what happened since the webhook was added."""
+        hook = self.hook
+        return EVENTS.get(entry.kind) in hook.events and from_iso(entry.created_at) >= hook.created_ms
+
+    async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
+        entry = delivery.entry
+        data = Raw(delivery.wire if entry.kind in LOG_EVENTS else entry.content.encode())
+        event = WebhookEvent(
+            delivery.event_id, EVENTS[entry.kind], entry.created_at, entry.chat_id or None, data
+        )
+        body = msgspec.json.encode(event)
+        now_ms = self.clock()
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "Parley",
+            SIGNATURE: signature(self.hook.secret, body, now_ms),
+            EVENT_ID: delivery.event_id,
+        }
+        answer = await self.http.post(self.hook.url, body, headers)
+        if isinstance(answer, DeliveryFailure):
+            return answer
+        return judge(answer.status, answer.retry_after, now_ms)
+
+
 class WebhookChannel:
     """Delivers entries to webhooks, every one of them and in order."""
 
@@ -74,41 +106,12 @@ class WebhookChannel:
         hooks = [hook for hook in await self._webhooks.all() if _is_about(hook, news.chat_id)]
         return [hook.webhook_id for hook in hooks if until_ms is None or until_ms >= hook.created_ms]
 
-    async def serves(self, recipient: str, chat_id: str) -> bool:
-        hook = await self._hook(recipient)
-        return hook is not None and _is_about(hook, chat_id)
-
-    async def wants(self, recipient: str, entry: Entry) -> bool:
-        """Only what happened since the webhook was added."""
-        hook = await self._hook(recipient)
-        if hook is None or EVENTS.get(entry.kind) not in hook.events:
-            return False
-        return from_iso(entry.created_at) >= hook.created_ms
-
-    async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
-        hook = await self._hook(delivery.recipient)
-        if hook is None:
-            return DeliveryFailure(Fault.NO_RECIPIENT)
-        entry = delivery.entry
-        data = Raw(delivery.wire if entry.kind in LOG_EVENTS else entry.content.encode())
-        event = WebhookEvent(
-            delivery.event_id, EVENTS[entry.kind], entry.created_at, entry.chat_id or None, data
-        )
-        body = msgspec.json.encode(event)
-        now_ms = self._clock()
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": "Parley",
-            SIGNATURE: signature(hook.secret, body, now_ms),
-            EVENT_ID: delivery.event_id,
-        }
-        answer = await self._http.post(hook.url, body, headers)
-        if isinstance(answer, DeliveryFailure):
-            return answer
-        return judge(answer.status, answer.retry_after, now_ms)
-
-    async def _hook(self, webhook_id: str) -> Webhook | None:
-        return next((hook for hook in await self._webhooks.all() if hook.webhook_id == webhook_id), None)
+    async def recipient(self, recipient_id: str, stream_id: str) -> WebhookRecipient | None:
+        hooks = await self._webhooks.all()
+        hook = next((hook for hook in hooks if hook.webhook_id == recipient_id), None)
+        if hook is None or not _is_about(hook, stream_id):
+            return None
+        return WebhookRecipient(hook, self._http, self._clock)
 
     async def close(self) -> None:
         """Close what is open; the next delivery opens it again."""
