@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
@@ -14,25 +14,25 @@ from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.core.client_address import Network
 from parley.core.retry import DeliveryFailure, Fault, retry_after_ms
 from parley.delivery.attempts import time_of
-from parley.delivery.events import EVENT_KINDS, chat_of
+from parley.delivery.events import chat_of
 from parley.delivery.guarded_http import GuardedHttp, Resolve, resolve_by_system
 from parley.delivery.ports import Delivery, DeliveryKind
-from parley.model import Persisted
+from parley.model import Kind, Persisted
 from parley.store.delivery.ports import Webhooks
 from parley.store.delivery.rows import Webhook
 from parley.wire.frames import Entry
+from parley.wire.webhook_events import EventName
 
 SIGNATURE, EVENT_ID = "Parley-Signature", "Parley-Event-Id"
-LOG_EVENTS = {
-    "message": "message.created",
-    "edit": "message.edited",
-    "delete": "message.deleted",
-    "reaction": "message.reacted",
-    "member": "member.changed",
-    "chat": "chat.changed",
+LOG_EVENTS: Mapping[str, EventName] = {
+    Kind.MESSAGE: EventName.MESSAGE_CREATED,
+    Kind.EDIT: EventName.MESSAGE_EDITED,
+    Kind.DELETE: EventName.MESSAGE_DELETED,
+    Kind.REACTION: EventName.MESSAGE_REACTED,
+    Kind.MEMBER: EventName.MEMBER_CHANGED,
+    Kind.CHAT: EventName.CHAT_CHANGED,
 }
-EVENTS = LOG_EVENTS | {kind: kind for kind in EVENT_KINDS}
-"""The event of each kind of entry, in logs and in other streams."""
+"""The event of each kind of entry in logs. In other streams the kind is the event."""
 WEBHOOK_DELIVERIES = DeliveryKind(group="delivery", prefix=ids.WEBHOOK, topic="messages.outbound")
 BUSY_STATUSES = frozenset({408, 425, 429})
 
@@ -54,6 +54,10 @@ def signature(secret: str, body: bytes, now_ms: int) -> str:
     return f"t={seconds},v1={signed}"
 
 
+def event_of(entry: Entry) -> str:
+    return LOG_EVENTS.get(entry.kind, entry.kind)
+
+
 class WebhookRecipient(Struct, frozen=True):
     """One webhook."""
 
@@ -64,13 +68,13 @@ class WebhookRecipient(Struct, frozen=True):
     async def wants(self, entry: Entry) -> bool:
         """Only what happened since the webhook was added."""
         hook = self.hook
-        return EVENTS.get(entry.kind) in hook.events and from_iso(entry.created_at) >= hook.created_ms
+        return event_of(entry) in hook.events and from_iso(entry.created_at) >= hook.created_ms
 
     async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
         entry = delivery.entry
         data = Raw(delivery.wire if entry.kind in LOG_EVENTS else entry.content.encode())
         event = WebhookEvent(
-            delivery.event_id, EVENTS[entry.kind], entry.created_at, entry.chat_id or None, data
+            delivery.event_id, event_of(entry), entry.created_at, entry.chat_id or None, data
         )
         body = msgspec.json.encode(event)
         now_ms = self.clock()
