@@ -62,7 +62,7 @@ async def make_backup(
 
     `has_files`: with the bytes of attachments.
     """
-    if config.store.engine != "sqlite":
+    if config.store.is_shared:
         raise ConfigError(
             f"parley backup is for the embedded store; {config.store.engine} has backups of its own:"
             " see docs/backup-and-migration.md"

@@ -35,7 +35,7 @@ def files_target(config: Config) -> str | None:
     target = config.attachments.target
     if target.startswith(S3_SCHEME):
         return target
-    if not target and config.store.engine != "sqlite":
+    if not target and config.store.is_shared:
         return None
     return str(Path(config.server.data) / (target or FOLDER))
 

@@ -248,7 +248,7 @@ class App:
     def _make_supervisor(self) -> Supervisor:
         """Servers with stores of their own may share a Redis: each has its jobs for itself."""
         holder = f"{self.node_id}.{secrets.token_hex(HOLDER_BYTES)}"
-        shared = LocalEphemeral(self.clock) if self.config.store.engine == "sqlite" else self.ephemeral
+        shared = self.ephemeral if self.config.store.is_shared else LocalEphemeral(self.clock)
         return Supervisor(self.node_id, holder, shared.leases, shared.job_records, self.metrics, self.clock)
 
     async def _nudge(self, lane: Lane) -> None:
@@ -295,7 +295,7 @@ class App:
 
     def _make_cluster(self) -> ClusterNode | None:
         """Only nodes that share a store can work together."""
-        if self.config.store.engine == "sqlite":
+        if not self.config.store.is_shared:
             return None
         from parley.app.cluster import ClusterNode, sequencer_routes
         from parley.cluster.traces import trace_routes
@@ -706,7 +706,7 @@ class App:
 
 def _make_keys(config: Config) -> ClusterKeys:
     """On a store that no other node shares, a node trusts only itself."""
-    if config.store.engine == "sqlite":
+    if not config.store.is_shared:
         return ClusterKeys(secrets.token_hex(KEY_BYTES))
     from parley.cluster.trust import cluster_keys
 

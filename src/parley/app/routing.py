@@ -36,7 +36,7 @@ log = structlog.get_logger("parley.app")
 
 def is_routed(config: Config) -> bool:
     """Whether the nodes of this configuration can route entries to each other."""
-    return bool(config.store.engine != "sqlite" and config.kafka.brokers and config.redis.url)
+    return bool(config.store.is_shared and config.kafka.brokers and config.redis.url)
 
 
 class LiveRouting:
@@ -54,7 +54,7 @@ class LiveRouting:
     ) -> None:
         self._interests = interests
         self._is_routed = is_routed(config)
-        self._is_shared = config.store.engine != "sqlite"
+        self._is_shared = config.store.is_shared
         self._keeper: InterestKeeper | None = None
         self._router: Router | None = None
         self._consuming: asyncio.Task[None] | None = None

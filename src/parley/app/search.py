@@ -37,13 +37,13 @@ async def told_of_removals(config: Config, store: Engine, metrics: Metrics) -> A
     is not compares its index when it starts.
     """
     folder = Path(config.server.data)
-    if config.store.engine != "sqlite" and config.redis.url and config.cluster.secret:
+    if config.store.is_shared and config.redis.url and config.cluster.secret:
         from parley.app.cluster import command_forgets
 
         async with command_forgets(config, wall_clock) as forgets:
             yield forgets.compare
         return
-    if config.store.engine != "sqlite" or not (folder / SEARCH_NAME).exists():
+    if config.store.is_shared or not (folder / SEARCH_NAME).exists():
         yield None
         return
     index = FtsIndex(folder)

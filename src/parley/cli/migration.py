@@ -60,7 +60,7 @@ def copy(
     line = StatusLine()
     report = run(copy_store(old, new, wall_clock, line.show_copy, checks=not skip_check))
     line.clear()
-    if new.config.store.engine == "sqlite":
+    if not new.config.store.is_shared:
         store_file.write(Path(new.config.server.data), new.config)
     if json:
         print_json(report)

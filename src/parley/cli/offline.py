@@ -154,7 +154,7 @@ class OfflineServices:
 
 def _notices(config: Config, make_ids: ids.Ids, metrics: Metrics) -> CommandNotices | None:
     """On a shared store nodes hear of ended sessions and new chats from the one who made them."""
-    if config.store.engine == "sqlite" or not config.redis.url or not config.cluster.secret:
+    if not config.store.is_shared or not config.redis.url or not config.cluster.secret:
         return None
     from parley.app.cluster import CommandNotices
 
