@@ -3,11 +3,11 @@
 import pytest
 
 from parley.bus.embedded import EmbeddedBus
-from parley.chats import answers
-from parley.chats.pending import PendingSends
-from parley.chats.sender import LocalSender
 from parley.errors import Refused
 from parley.model import Draft
+from parley.sending import answers
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from tests.contracts.acting import contents, message, read_all, said
 from tests.contracts.dynamodb_nodes import Held
 from tests.contracts.dynamodb_world import MODES, world

@@ -9,9 +9,6 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from parley.bus.ports import Bus, Listener, ReplyAddress
-from parley.chats.forwarder import Forwarder
-from parley.chats.pending import PendingSends
-from parley.chats.sender import LocalSender
 from parley.clock import Clock
 from parley.cluster.calls import SignedCalls
 from parley.cluster.forget_calls import ForgetBodies, PeerForgets, forget_routes
@@ -29,6 +26,9 @@ from parley.ephemeral.redis.engine import RedisEphemeral
 from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.model import Persisted
+from parley.sending.forwarder import Forwarder
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from parley.sequencing.service import Sequencer
 from parley.store.ports import Directory, Engine
 from parley.telemetry import Metrics

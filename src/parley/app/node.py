@@ -27,7 +27,6 @@ from parley.app.timeline import make_timeline
 from parley.app.tls import Certificate
 from parley.archive.erasures import BodyAdmin
 from parley.chats.accounts import AccountManager
-from parley.chats.amended_log import amended_log
 from parley.chats.answered_requests import AnsweredRequests
 from parley.chats.audit_trail import AuditTrail
 from parley.chats.chat_admin import ChatAdmin
@@ -38,13 +37,9 @@ from parley.chats.known_devices import KnownDevices
 from parley.chats.links import LinkService
 from parley.chats.log_hasher import LogHasher
 from parley.chats.membership import Membership
-from parley.chats.message_life import MessageLife
-from parley.chats.pending import PendingSends
 from parley.chats.reader import ChatReader
 from parley.chats.reports import ReportService
 from parley.chats.search import SearchService
-from parley.chats.send_service import SendService
-from parley.chats.sender import LocalSender, Sender
 from parley.chats.timeline import LocalTraces, TraceSource
 from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock, wall_clock
@@ -73,6 +68,11 @@ from parley.jobs.supervisor import RELEASE_SECONDS_MAX, Supervisor
 from parley.people.social import Social
 from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import forget_devices
+from parley.sending.amended_log import amended_log
+from parley.sending.message_life import MessageLife
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender, Sender
+from parley.sending.service import SendService
 from parley.store.delivery.rows import Lane
 from parley.store.folder import lock_folder
 from parley.store.ports import Engine, Log

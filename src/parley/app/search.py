@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from parley.archive.eraser import Told
 from parley.bus.ports import Bus
-from parley.chats.amended_log import amended_log
 from parley.chats.search import LocalSearches, NoSearches, Searches
 from parley.chats.search_indexer import SearchIndexer
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.core.jobs import Job
+from parley.sending.amended_log import amended_log
 from parley.store.folder import SEARCH_NAME
 from parley.store.ports import Engine, Feed
 from parley.store.sqlite.search_index import FtsIndex

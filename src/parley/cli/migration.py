@@ -83,11 +83,11 @@ def export_chat(
     config: ConfigFile = None,
 ) -> None:
     """Print a chat to stdout, as JSON Lines or as a page, with or without a running server."""
-    from parley.chats.amended_log import amended_log
     from parley.cli.names import require_chat
     from parley.cli.offline import open_services, run, who_acts
     from parley.cli.places import find_place
     from parley.migration.exports import entries_of, page_of_chat
+    from parley.sending.amended_log import amended_log
 
     place = find_place(data, config)
 

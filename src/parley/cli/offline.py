@@ -21,7 +21,6 @@ from parley import ids
 from parley.app.engines import make_engine
 from parley.bus.embedded import EmbeddedBus
 from parley.chats.accounts import AccountManager, check_device
-from parley.chats.amended_log import amended_log
 from parley.chats.answered_requests import AnsweredRequests
 from parley.chats.api_tokens import ApiTokenService
 from parley.chats.audit_trail import COMMAND_LINE, OperatorCall
@@ -29,9 +28,7 @@ from parley.chats.deletions import AccountDeletions
 from parley.chats.invitations import InvitationService
 from parley.chats.links import LinkService
 from parley.chats.membership import Membership
-from parley.chats.pending import PendingSends
 from parley.chats.reports import ReportService
-from parley.chats.sender import LocalSender
 from parley.chats.user_admin import UserAdmin
 from parley.cli.names import require_chat, require_user
 from parley.cli.places import Place
@@ -41,6 +38,9 @@ from parley.delivery.events import EventOutbox
 from parley.ephemeral.local import LocalSignals
 from parley.model import ApiToken, Scope, Session
 from parley.push.registrations import forget_devices
+from parley.sending.amended_log import amended_log
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from parley.store.ports import Engine
 from parley.telemetry import Metrics, configure_logs
 

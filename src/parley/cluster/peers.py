@@ -19,14 +19,14 @@ from typing import Protocol
 import structlog
 
 from parley import __version__
-from parley.chats.answers import SEND_SECONDS_MAX
-from parley.chats.forwarder import RETRY_WITHIN_SECONDS
 from parley.cluster import bodies
 from parley.cluster.calls import NodeError, NodeRefused, NodeSilent, NodeUnreachable
 from parley.core import rendezvous
 from parley.ephemeral.ports import NODE_LEASE_SECONDS, NODE_RENEW_SECONDS, Node, Nodes
 from parley.errors import SHUTTING_DOWN, OutcomeUnknown, Refusal, StoreUnavailable
 from parley.model import Draft, Outcome, Persisted
+from parley.sending.answers import SEND_SECONDS_MAX
+from parley.sending.forwarder import RETRY_WITHIN_SECONDS
 from parley.telemetry import Metrics
 
 SILENCE_SECONDS = 1.5

@@ -26,7 +26,6 @@ from aiohttp import WebSocketError, WSCloseCode, WSMsgType
 
 from parley.chats.access import Access
 from parley.chats.accounts import check_device
-from parley.chats.answers import DEADLINE_CHECK_SECONDS, SEND_SECONDS_MAX
 from parley.clock import MS_PER_SECOND, iso
 from parley.core.jwt_claims import EXPIRED
 from parley.core.rates import work_of
@@ -54,6 +53,7 @@ from parley.gateway.services import ConnectionServices
 from parley.gateway.subscribers import LiveChat
 from parley.gateway.turns import CONNECT_SECONDS, SLICE_SECONDS, LoopShare
 from parley.model import Draft, Outcome, Scope
+from parley.sending.answers import DEADLINE_CHECK_SECONDS, SEND_SECONDS_MAX
 from parley.store.damage import FAILURES, refusal_for
 from parley.wire import codes, frames, limits
 from parley.wire.codec import Codec, InvalidFrame

@@ -21,13 +21,13 @@ import structlog
 from msgspec import UNSET
 
 from parley.chats.flight_recorder import FlightRecorder
-from parley.chats.pending import PendingSends
 from parley.core.changes import positions_of
 from parley.errors import Refused, StoreError
 from parley.gateway.interests import Interest
 from parley.gateway.outbox import framed
 from parley.gateway.subscribers import LiveChat, Subscriber, Subscribers, hears
 from parley.model import Action, Change, Head, Persisted, Role, Scope, StoredEntry
+from parley.sending.pending import PendingSends
 from parley.store.ports import Directory, Log
 from parley.telemetry import Metrics
 from parley.wire import codes

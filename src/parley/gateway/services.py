@@ -16,11 +16,9 @@ from parley.chats.invitations import InvitationService
 from parley.chats.known_devices import KnownDevices
 from parley.chats.links import LinkService
 from parley.chats.membership import Membership
-from parley.chats.message_life import MessageLife
 from parley.chats.reader import ChatReader
 from parley.chats.reports import ReportService
 from parley.chats.search import SearchService
-from parley.chats.send_service import SendService
 from parley.chats.sign_in import SignIn
 from parley.chats.timeline import TimelineService
 from parley.chats.user_admin import UserAdmin
@@ -44,6 +42,8 @@ from parley.people.receipts import ReceiptService
 from parley.people.typing import TypingService
 from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import PushRegistrations
+from parley.sending.message_life import MessageLife
+from parley.sending.service import SendService
 from parley.store.invariants import Findings
 from parley.telemetry import Metrics
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from parley.chats import answers
 from parley.gateway import connection, server
 from parley.model import AppendResult, Draft
+from parley.sending import answers
 from parley.wire import codes
 from tests.harness.clients import Frame, Person
 from tests.integration.gateway.serving import Place, Served, assert_refused, message

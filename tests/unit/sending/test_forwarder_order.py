@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.harness.clock import run_virtual
-from tests.unit.chats.nodes import APPEND_SECONDS, SILENCE_SECONDS, Cluster, Mood, message
+from tests.unit.sending.nodes import APPEND_SECONDS, SILENCE_SECONDS, Cluster, Mood, message
 
 
 @pytest.mark.parametrize("mood", [Mood.LEAVING, Mood.DEAF, Mood.DUMB])

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 import pytest
 import structlog
 
-from parley.chats import answers, forwarder, pending
-from parley.chats.forwarder import CALL_LETTERS_MAX, CALLS_PER_NODE_MAX, CHAT_DRAFTS_PER_CALL_MAX
 from parley.errors import Refused
 from parley.model import Appended, Outcome
+from parley.sending import answers, forwarder, pending
+from parley.sending.forwarder import CALL_LETTERS_MAX, CALLS_PER_NODE_MAX, CHAT_DRAFTS_PER_CALL_MAX
 from parley.store.ports import DRAFTS_PER_APPEND_MAX
 from parley.wire.limits import MESSAGE_BYTES_MAX
 from tests.harness.clock import run_virtual
-from tests.unit.chats.nodes import ME, Cluster, Mood, change, message, news_of
+from tests.unit.sending.nodes import ME, Cluster, Mood, change, message, news_of
 
 SENDER_PATIENCE_SECONDS = 5.0
 A_MOMENT_SECONDS = 0.005

@@ -8,10 +8,10 @@ import structlog
 
 from parley.bus.embedded import EmbeddedBus
 from parley.bus.ports import Confirm
-from parley.chats.pending import PendingSends
-from parley.chats.sender import BATCH_LETTERS_MAX, LocalSender
 from parley.errors import SERVICE_UNAVAILABLE, OutcomeUnknown, Refusal, Refused, StoreUnavailable
 from parley.model import AppendResult, Draft, Head, Outcome, Persisted, StoredEntry
+from parley.sending.pending import PendingSends
+from parley.sending.sender import BATCH_LETTERS_MAX, LocalSender
 from parley.store.ports import DRAFTS_PER_APPEND_MAX, Batching
 from parley.telemetry import Metrics
 from tests.fakes import ONE_APPEND_AT_A_TIME, PER_CHAT

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from parley.errors import Refusal
 from parley.model import Draft
 from tests.harness.clock import run_virtual
-from tests.unit.chats.nodes import Cluster, Mood, change, message
+from tests.unit.sending.nodes import Cluster, Mood, change, message
 
 OTHERS = ("one", "two", "three")
 CHATS = ("a", "b", "c")

@@ -11,12 +11,12 @@ from hashlib import blake2b
 from uuid import UUID
 
 from parley.bus.embedded import EmbeddedBus
-from parley.chats.forwarder import Forwarder
-from parley.chats.pending import PendingSends
-from parley.chats.sender import LocalSender
 from parley.core.rendezvous import owner
 from parley.errors import SHUTTING_DOWN, STORE_UNAVAILABLE, OutcomeUnknown, Refusal, StoreUnavailable
 from parley.model import Action, Appended, AppendResult, Change, Draft, Head, Outcome, Persisted, StoredEntry
+from parley.sending.forwarder import Forwarder
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from parley.telemetry import Metrics
 from parley.wire.codec import decode_entry
 from parley.wire.frames import RequestId

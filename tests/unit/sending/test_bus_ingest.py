@@ -4,16 +4,16 @@ import asyncio
 
 from parley.bus.embedded import EmbeddedBus
 from parley.bus.ports import BufferedDraft, ReplyAddress
-from parley.chats.bus_ingest import TRIES_MAX, BusIngest
-from parley.chats.pending import PendingSends
-from parley.chats.sender import LocalSender
 from parley.errors import Refusal, StoreUnavailable
 from parley.model import Outcome
+from parley.sending.bus_ingest import TRIES_MAX, BusIngest
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from parley.telemetry import Metrics
 from tests.fakes import PER_CHAT
 from tests.harness.clock import VirtualClock, run_virtual
 from tests.memory.faulty import FaultyLog
-from tests.unit.chats.nodes import message
+from tests.unit.sending.nodes import message
 
 REPLY = ReplyAddress("http://there", "there.1")
 

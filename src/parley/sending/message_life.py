@@ -23,8 +23,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from parley import ids
-from parley.chats.amended_log import AmendedLog
-from parley.chats.sender import Sender
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.concurrency import map_concurrently
 from parley.core.jobs import Job
@@ -53,6 +51,8 @@ from parley.errors import (
     StoreError,
 )
 from parley.model import Appended, ChatType, Draft, JobScope, Target
+from parley.sending.amended_log import AmendedLog
+from parley.sending.sender import Sender
 from parley.store import amendments as marking
 from parley.store.amendments import AmendmentNote, Amendments, MessageMark
 from parley.store.cold.ports import ColdTier

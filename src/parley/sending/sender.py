@@ -18,8 +18,6 @@ from typing import Protocol
 import structlog
 
 from parley.bus.ports import Bus, Confirm
-from parley.chats.answers import Answers, Done, WaitingDraft, late_of, take_late
-from parley.chats.pending import EVERY_CHAT, PendingBatch, PendingSends
 from parley.clock import MS_PER_SECOND
 from parley.errors import (
     OUTCOME_UNKNOWN,
@@ -32,6 +30,8 @@ from parley.errors import (
     refusal_of,
 )
 from parley.model import Appended, AppendResult, Draft, Outcome
+from parley.sending.answers import Answers, Done, WaitingDraft, late_of, take_late
+from parley.sending.pending import EVERY_CHAT, PendingBatch, PendingSends
 from parley.store.ports import DRAFTS_PER_APPEND_MAX, Batching, Log
 from parley.telemetry import Metrics
 from parley.wire.frames import RequestId

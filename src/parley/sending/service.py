@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from parley.chats.answers import Done
-from parley.chats.attaching import Attaching
-from parley.chats.message_life import MessageLife
-from parley.chats.sender import Sender
 from parley.errors import BAD_REQUEST, Refused
 from parley.model import Appended, Draft
+from parley.sending.answers import Done
+from parley.sending.attaching import Attaching
+from parley.sending.message_life import MessageLife
+from parley.sending.sender import Sender
 from parley.wire.frames import RequestId
 
 NO_FILES = BAD_REQUEST.because("this server takes no files: its operator has named no attachments.target")

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import Sequence
 
 from parley.bus.ports import BufferedDraft, ReplyAddress
-from parley.chats.answers import SEND_SECONDS_MAX, Done
-from parley.chats.bus_sender import BusSender
-from parley.chats.pending import PendingSends
-from parley.chats.sender import Sender
 from parley.errors import NOT_A_MEMBER, OutcomeUnknown, Refusal, StoreUnavailable
 from parley.model import Appended, Draft, Outcome
+from parley.sending.answers import SEND_SECONDS_MAX, Done
+from parley.sending.bus_sender import BusSender
+from parley.sending.pending import PendingSends
+from parley.sending.sender import Sender
 from parley.telemetry import Metrics
 from parley.wire.frames import RequestId
 from parley.wire.limits import ANSWER_SECONDS_MAX
 from tests.harness.clock import VirtualClock, run_virtual
-from tests.unit.chats.nodes import change, message
+from tests.unit.sending.nodes import change, message
 
 ADDRESS = ReplyAddress("http://here", "here.1")
 

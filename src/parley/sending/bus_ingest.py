@@ -15,7 +15,6 @@ from functools import partial
 import structlog
 
 from parley.bus.ports import BufferedDraft
-from parley.chats.sender import BATCH_LETTERS_MAX, Sender
 from parley.core.backoff import JITTER_SHARE, backoff
 from parley.errors import (
     BUSY,
@@ -26,6 +25,7 @@ from parley.errors import (
     Refusal,
 )
 from parley.model import Draft, Outcome
+from parley.sending.sender import BATCH_LETTERS_MAX, Sender
 from parley.wire.frames import RequestId
 
 CHAT_DRAFTS_PER_ROUND_MAX = 98

@@ -18,9 +18,6 @@ from typing import Protocol
 import structlog
 from msgspec import Struct, field
 
-from parley.chats.answers import SEND_SECONDS_MAX, Answers, Done, WaitingDraft, late_of, take_late
-from parley.chats.pending import PendingBatch, PendingSends
-from parley.chats.sender import LocalSender, Sender
 from parley.errors import (
     BUSY,
     INTERNAL,
@@ -33,6 +30,9 @@ from parley.errors import (
     StoreError,
 )
 from parley.model import Draft, Outcome
+from parley.sending.answers import SEND_SECONDS_MAX, Answers, Done, WaitingDraft, late_of, take_late
+from parley.sending.pending import PendingBatch, PendingSends
+from parley.sending.sender import LocalSender, Sender
 from parley.store.ports import DRAFTS_PER_APPEND_MAX
 from parley.telemetry import Metrics
 from parley.wire.frames import RequestId

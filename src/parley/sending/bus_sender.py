@@ -17,13 +17,13 @@ import structlog
 from msgspec import Struct, field
 
 from parley.bus.ports import BufferedDraft, DraftQueue, ReplyAddress
-from parley.chats.answers import Answers, Done, WaitingDraft, take_late
-from parley.chats.forwarder import CALL_LETTERS_MAX
-from parley.chats.pending import PendingBatch, PendingSends
-from parley.chats.sender import Sender
 from parley.clock import Clock
 from parley.errors import OUTCOME_UNKNOWN, STORE_UNAVAILABLE, OutcomeUnknown, StoreUnavailable
 from parley.model import Draft, Outcome
+from parley.sending.answers import Answers, Done, WaitingDraft, take_late
+from parley.sending.forwarder import CALL_LETTERS_MAX
+from parley.sending.pending import PendingBatch, PendingSends
+from parley.sending.sender import Sender
 from parley.store.ports import DRAFTS_PER_APPEND_MAX
 from parley.telemetry import Metrics
 from parley.wire.frames import RequestId

@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 
 from parley.bus.embedded import EmbeddedBus
-from parley.chats.answers import SEND_SECONDS_MAX
-from parley.chats.pending import PendingSends
-from parley.chats.sender import LocalSender
 from parley.model import AppendResult, Draft, Head, Persisted
+from parley.sending.answers import SEND_SECONDS_MAX
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from parley.store.ports import Batching
 from parley.telemetry import Metrics
 from parley.wire.limits import ANSWER_SECONDS_MAX
 from tests.fakes import ONE_APPEND_AT_A_TIME, PER_CHAT
 from tests.harness.clock import VirtualClock, run_virtual
 from tests.memory.faulty import FaultyLog
-from tests.unit.chats.nodes import ME, Cluster, Mood, message
+from tests.unit.sending.nodes import ME, Cluster, Mood, message
 
 A_MOMENT_SECONDS = 0.05
 
