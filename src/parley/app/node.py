@@ -13,6 +13,11 @@ from typing import IO, TYPE_CHECKING
 
 import structlog
 
+from parley.accounts.accounts import AccountManager
+from parley.accounts.deletions import AccountDeletions
+from parley.accounts.known_devices import KnownDevices
+from parley.accounts.links import LinkService
+from parley.accounts.user_admin import UserAdmin
 from parley.app.buses import BusEngine, EmbeddedBusEngine
 from parley.app.chat_check import ChatChecker
 from parley.app.deliveries import Deliveries, make_delivery_admin
@@ -26,22 +31,17 @@ from parley.app.search import Search
 from parley.app.timeline import make_timeline
 from parley.app.tls import Certificate
 from parley.archive.erasures import BodyAdmin
-from parley.chats.accounts import AccountManager
 from parley.chats.answered_requests import AnsweredRequests
 from parley.chats.audit_trail import AuditTrail
 from parley.chats.chat_admin import ChatAdmin
-from parley.chats.deletions import AccountDeletions
 from parley.chats.flight_recorder import FlightRecorder
 from parley.chats.invitations import InvitationService
-from parley.chats.known_devices import KnownDevices
-from parley.chats.links import LinkService
 from parley.chats.log_hasher import LogHasher
 from parley.chats.membership import Membership
 from parley.chats.reader import ChatReader
 from parley.chats.reports import ReportService
 from parley.chats.search import SearchService
 from parley.chats.timeline import LocalTraces, TraceSource
-from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock, wall_clock
 from parley.config import Config
 from parley.core.cluster_keys import KEY_BYTES, ClusterKeys

@@ -18,18 +18,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from parley import ids
+from parley.accounts.accounts import AccountManager, check_device
+from parley.accounts.api_tokens import ApiTokenService
+from parley.accounts.deletions import AccountDeletions
+from parley.accounts.links import LinkService
+from parley.accounts.user_admin import UserAdmin
 from parley.app.engines import make_engine
 from parley.bus.embedded import EmbeddedBus
-from parley.chats.accounts import AccountManager, check_device
 from parley.chats.answered_requests import AnsweredRequests
-from parley.chats.api_tokens import ApiTokenService
 from parley.chats.audit_trail import COMMAND_LINE, OperatorCall
-from parley.chats.deletions import AccountDeletions
 from parley.chats.invitations import InvitationService
-from parley.chats.links import LinkService
 from parley.chats.membership import Membership
 from parley.chats.reports import ReportService
-from parley.chats.user_admin import UserAdmin
 from parley.cli.names import require_chat, require_user
 from parley.cli.places import Place
 from parley.clock import wall_clock

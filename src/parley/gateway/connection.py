@@ -24,8 +24,8 @@ from typing import get_args
 import structlog
 from aiohttp import WebSocketError, WSCloseCode, WSMsgType
 
-from parley.chats.access import Access
-from parley.chats.accounts import check_device
+from parley.accounts.access import Access
+from parley.accounts.accounts import check_device
 from parley.clock import MS_PER_SECOND, iso
 from parley.core.jwt_claims import EXPIRED
 from parley.core.rates import work_of

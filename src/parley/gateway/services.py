@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from parley.accounts.accounts import AccountManager
+from parley.accounts.api_tokens import ApiTokenService
+from parley.accounts.external_people import ExternalPeople
+from parley.accounts.known_devices import KnownDevices
+from parley.accounts.links import LinkService
+from parley.accounts.sign_in import SignIn
+from parley.accounts.user_admin import UserAdmin
 from parley.archive.erasures import BodyAdmin
-from parley.chats.accounts import AccountManager
-from parley.chats.api_tokens import ApiTokenService
 from parley.chats.chat_admin import ChatAdmin
-from parley.chats.external_people import ExternalPeople
 from parley.chats.invitations import InvitationService
-from parley.chats.known_devices import KnownDevices
-from parley.chats.links import LinkService
 from parley.chats.membership import Membership
 from parley.chats.reader import ChatReader
 from parley.chats.reports import ReportService
 from parley.chats.search import SearchService
-from parley.chats.sign_in import SignIn
 from parley.chats.timeline import TimelineService
-from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock
 from parley.config import Config
 from parley.core.rates import RateLimiter

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from parley import ids
+from parley.accounts.access import HTTP_DEVICE, Access
+from parley.accounts.accounts import TOKEN_BYTES, hash_token
 from parley.bus.ports import Bus
-from parley.chats.access import HTTP_DEVICE, Access
-from parley.chats.accounts import TOKEN_BYTES, hash_token
 from parley.chats.audit_trail import COMMAND_LINE
 from parley.clock import MS_PER_DAY, Clock
 from parley.errors import (

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from parley import ids
-from parley.chats.accounts import AccountManager, check_device
+from parley.accounts.accounts import AccountManager, check_device
+from parley.accounts.deletions import AccountDeletions
 from parley.chats.audit_trail import AuditTrail, OperatorCall
-from parley.chats.deletions import AccountDeletions
 from parley.clock import Clock
 from parley.errors import NOT_FOUND, Refused
 from parley.model import AccountState, AuditRecord, Session, User, UserPage

@@ -17,8 +17,8 @@ import jwt
 import msgspec
 from jwt.types import Options
 
-from parley.chats.access import HTTP_DEVICE, Access
-from parley.chats.external_people import ExternalPeople
+from parley.accounts.access import HTTP_DEVICE, Access
+from parley.accounts.external_people import ExternalPeople
 from parley.clock import Clock
 from parley.core.jwt_claims import (
     EXPIRED,

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from parley import ids
-from parley.chats.accounts import AccountManager, check_display_name, check_username
+from parley.accounts.accounts import AccountManager, check_display_name, check_username
 from parley.clock import Clock, iso
 from parley.core.jwt_claims import is_external_id
 from parley.core.shown_text import shown_text

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from parley.chats.hash_queue import (
+from parley.accounts.hash_queue import (
     HASH_THREADS,
     HASHES_WAITING_MAX,
     HASHES_WAITING_PER_CLIENT_MAX,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from parley import ids
-from parley.chats.access import Access
-from parley.chats.accounts import AccountManager, is_prolonged
-from parley.chats.api_tokens import API_TOKEN_PREFIX, ApiTokenService
+from parley.accounts.access import Access
+from parley.accounts.accounts import AccountManager, is_prolonged
+from parley.accounts.api_tokens import API_TOKEN_PREFIX, ApiTokenService
 
 
 class TokenSignIn(Protocol):

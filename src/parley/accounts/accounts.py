@@ -13,8 +13,8 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from parley import ids
+from parley.accounts.hash_queue import HashQueue
 from parley.bus.ports import Bus
-from parley.chats.hash_queue import HashQueue
 from parley.clock import MS_PER_DAY, MS_PER_SECOND, Clock, iso
 from parley.core.passwords import weakness
 from parley.core.shown_text import shown_text

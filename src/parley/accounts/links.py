@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from msgspec.structs import replace
 
 from parley import ids
-from parley.chats.accounts import AccountManager
+from parley.accounts.accounts import AccountManager
 from parley.chats.audit_trail import AuditTrail, OperatorCall
 from parley.clock import MS_PER_DAY, MS_PER_SECOND, Clock
 from parley.core.links import LinkState, decide_use, state_of
