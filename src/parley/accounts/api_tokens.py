@@ -10,8 +10,8 @@ import structlog
 from parley import ids
 from parley.accounts.access import HTTP_DEVICE, Access
 from parley.accounts.accounts import TOKEN_BYTES, hash_token
+from parley.audit import COMMAND_LINE
 from parley.bus.ports import Bus
-from parley.chats.audit_trail import COMMAND_LINE
 from parley.clock import MS_PER_DAY, Clock
 from parley.errors import (
     ACCOUNT_DISABLED,

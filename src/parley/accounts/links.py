@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from parley import ids
 from parley.accounts.accounts import AccountManager
-from parley.chats.audit_trail import AuditTrail, OperatorCall
+from parley.audit import AuditTrail, OperatorCall
 from parley.clock import MS_PER_DAY, MS_PER_SECOND, Clock
 from parley.core.links import LinkState, decide_use, state_of
 from parley.core.shown_text import shown_text

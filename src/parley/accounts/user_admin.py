@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from parley import ids
 from parley.accounts.accounts import AccountManager, check_device
 from parley.accounts.deletions import AccountDeletions
-from parley.chats.audit_trail import AuditTrail, OperatorCall
+from parley.audit import AuditTrail, OperatorCall
 from parley.clock import Clock
 from parley.errors import NOT_FOUND, Refused
 from parley.model import AccountState, AuditRecord, Session, User, UserPage

@@ -13,8 +13,8 @@ from parley.archive.reader import ArchiveReader
 from parley.archive.retention import Retention
 from parley.archive.tiers import TieredEngine
 from parley.archive.verification import ArchiveVerifier
+from parley.audit import SERVER, AuditTrail, OperatorCall
 from parley.bus.events import PERSISTED
-from parley.chats.audit_trail import SERVER, AuditTrail, OperatorCall
 from parley.clock import Clock
 from parley.config import Config
 from parley.core.jobs import Job

@@ -31,17 +31,13 @@ from parley.app.search import Search
 from parley.app.timeline import make_timeline
 from parley.app.tls import Certificate
 from parley.archive.erasures import BodyAdmin
-from parley.chats.answered_requests import AnsweredRequests
-from parley.chats.audit_trail import AuditTrail
+from parley.audit import AuditTrail
 from parley.chats.chat_admin import ChatAdmin
-from parley.chats.flight_recorder import FlightRecorder
 from parley.chats.invitations import InvitationService
 from parley.chats.log_hasher import LogHasher
 from parley.chats.membership import Membership
 from parley.chats.reader import ChatReader
 from parley.chats.reports import ReportService
-from parley.chats.search import SearchService
-from parley.chats.timeline import LocalTraces, TraceSource
 from parley.clock import Clock, wall_clock
 from parley.config import Config
 from parley.core.cluster_keys import KEY_BYTES, ClusterKeys
@@ -51,6 +47,7 @@ from parley.delivery.events import EventOutbox
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
 from parley.errors import ConfigError
+from parley.gateway.answered_requests import AnsweredRequests
 from parley.gateway.client_ids import ClientIds, ServerSecret
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
@@ -68,6 +65,7 @@ from parley.jobs.supervisor import RELEASE_SECONDS_MAX, Supervisor
 from parley.people.social import Social
 from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import forget_devices
+from parley.search.service import SearchService
 from parley.sending.amended_log import amended_log
 from parley.sending.message_life import MessageLife
 from parley.sending.pending import PendingSends
@@ -78,6 +76,8 @@ from parley.store.folder import lock_folder
 from parley.store.ports import Engine, Log
 from parley.telemetry import Metrics
 from parley.testing import faults
+from parley.traces.flight_recorder import FlightRecorder
+from parley.traces.timeline import LocalTraces, TraceSource
 from parley.wire.limits import DRAIN_SECONDS_MAX
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 from parley.archive.eraser import Told
 from parley.bus.ports import Bus
-from parley.chats.search import LocalSearches, NoSearches, Searches
-from parley.chats.search_indexer import SearchIndexer
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.core.jobs import Job
+from parley.search.indexer import SearchIndexer
+from parley.search.service import LocalSearches, NoSearches, Searches
 from parley.sending.amended_log import amended_log
 from parley.store.folder import SEARCH_NAME
 from parley.store.ports import Engine, Feed

@@ -24,9 +24,8 @@ from parley.accounts.deletions import AccountDeletions
 from parley.accounts.links import LinkService
 from parley.accounts.user_admin import UserAdmin
 from parley.app.engines import make_engine
+from parley.audit import COMMAND_LINE, OperatorCall
 from parley.bus.embedded import EmbeddedBus
-from parley.chats.answered_requests import AnsweredRequests
-from parley.chats.audit_trail import COMMAND_LINE, OperatorCall
 from parley.chats.invitations import InvitationService
 from parley.chats.membership import Membership
 from parley.chats.reports import ReportService
@@ -36,6 +35,7 @@ from parley.clock import wall_clock
 from parley.config import Config
 from parley.delivery.events import EventOutbox
 from parley.ephemeral.local import LocalSignals
+from parley.gateway.answered_requests import AnsweredRequests
 from parley.model import ApiToken, Scope, Session
 from parley.push.registrations import forget_devices
 from parley.sending.amended_log import amended_log

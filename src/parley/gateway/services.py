@@ -20,8 +20,6 @@ from parley.chats.invitations import InvitationService
 from parley.chats.membership import Membership
 from parley.chats.reader import ChatReader
 from parley.chats.reports import ReportService
-from parley.chats.search import SearchService
-from parley.chats.timeline import TimelineService
 from parley.clock import Clock
 from parley.config import Config
 from parley.core.rates import RateLimiter
@@ -42,10 +40,12 @@ from parley.people.receipts import ReceiptService
 from parley.people.typing import TypingService
 from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import PushRegistrations
+from parley.search.service import SearchService
 from parley.sending.message_life import MessageLife
 from parley.sending.service import SendService
 from parley.store.invariants import Findings
 from parley.telemetry import Metrics
+from parley.traces.timeline import TimelineService
 
 if TYPE_CHECKING:
     from parley.gateway.repeated_requests import RepeatedRequests

@@ -1,8 +1,8 @@
 """What a node remembers of what it did, and for how long."""
 
-from parley.chats.flight_recorder import FlightRecorder, RecordedOutbox, RunRing
 from parley.core.timeline import TraceQuestion
 from parley.model import Persisted, StoredEntry
+from parley.traces.flight_recorder import FlightRecorder, RecordedOutbox, RunRing
 
 CHAT = "chat_1"
 

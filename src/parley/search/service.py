@@ -13,10 +13,10 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from parley.chats.search_indexer import SearchIndexer
 from parley.core.search import HitPlace, expression_of, is_indexed, place_of
 from parley.errors import BAD_REQUEST, NOT_A_MEMBER, SEARCH_BEHIND, SEARCH_OFF, Refusal, Refused, StoreError
 from parley.model import Relation
+from parley.search.indexer import SearchIndexer
 from parley.store.ports import Directory, Log, Relations
 from parley.store.search import SearchIndex
 from parley.wire.codec import decode_entry
