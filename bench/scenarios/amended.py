@@ -15,7 +15,7 @@ from bench.roles import Load, OnePage
 from bench.rows import Row, ratio_row
 from bench.stage import Stage
 from bench.world import Person, World
-from parley.archive.eraser import Eraser
+from parley.bodies.writer import Eraser
 from parley.clock import wall_clock
 from parley.model import Draft, Kind, Outcome
 from parley.sending.answers import Done

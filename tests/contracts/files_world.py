@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
 from pathlib import Path
 
-from parley.archive.eraser import Choice, Eraser
+from parley.bodies.writer import Choice, Eraser
 from parley.core.attachments import MARGIN_MS, Attachment, AttachmentRules, files_of
 from parley.errors import Refused
 from parley.files.downloads import Downloads

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from parley import ids
-from parley.archive.eraser import Eraser
+from parley.bodies.writer import Eraser
 from parley.clock import Clock
 from parley.errors import Refusal, Refused
 from parley.model import Appended, Draft, Kind, Outcome

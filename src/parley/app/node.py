@@ -30,8 +30,8 @@ from parley.app.routing import LiveRouting, is_routed
 from parley.app.search import Search
 from parley.app.timeline import make_timeline
 from parley.app.tls import Certificate
-from parley.archive.erasures import BodyAdmin
 from parley.audit import AuditTrail
+from parley.bodies.erasures import BodyAdmin
 from parley.chats.chat_admin import ChatAdmin
 from parley.chats.invitations import InvitationService
 from parley.chats.log_hasher import LogHasher
@@ -83,7 +83,7 @@ from parley.wire.limits import DRAIN_SECONDS_MAX
 if TYPE_CHECKING:
     from parley.app.cluster import ClusterNode
     from parley.app.ingest import BufferedIngest
-    from parley.archive.retention import Retention
+    from parley.bodies.retention import Retention
     from parley.cluster.forget_calls import PeerForgets
 
 HOLDER_BYTES = 8

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parley.archive.eraser import Told
+from parley.bodies.writer import Told
 from parley.bus.ports import Bus
 from parley.clock import wall_clock
 from parley.config import Config

@@ -219,7 +219,7 @@ def make_api_token(
 
 async def begin_erasure(engine: Engine, user_id: str) -> None:
     """Note that a person's bodies go; the job of a server removes them."""
-    from parley.archive.erasures import note_erasure
+    from parley.bodies.erasures import note_erasure
 
     await note_erasure(engine.erasures, engine.erasure_reports, user_id, wall_clock())
 

@@ -14,7 +14,7 @@ from parley.accounts.known_devices import KnownDevices
 from parley.accounts.links import LinkService
 from parley.accounts.sign_in import SignIn
 from parley.accounts.user_admin import UserAdmin
-from parley.archive.erasures import BodyAdmin
+from parley.bodies.erasures import BodyAdmin
 from parley.chats.chat_admin import ChatAdmin
 from parley.chats.invitations import InvitationService
 from parley.chats.membership import Membership

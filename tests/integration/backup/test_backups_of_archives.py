@@ -12,10 +12,10 @@ import pytest
 from parley.app.archive import archived_rows
 from parley.app.backups import make_backup, restore_backup
 from parley.app.migration import copy_side
-from parley.archive.eraser import Choice, Eraser
 from parley.archive.segment import SegmentDamaged
 from parley.backup.backups import Backups
 from parley.backup.manifests import COLD, Backup, BackupDamaged
+from parley.bodies.writer import Choice, Eraser
 from parley.clock import MS_PER_DAY
 from parley.config import Config
 from parley.errors import ConfigError, StoreUnavailable

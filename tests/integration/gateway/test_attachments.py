@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from parley.app.archive import make_archiver, make_eraser, make_retention
-from parley.archive.eraser import Choice
 from parley.archive.tiers import TieredEngine
+from parley.bodies.writer import Choice
 from parley.clock import MS_PER_DAY
 from parley.core.attachments import MARGIN_MS, SETTLE_MS, Attachment
 from parley.core.log_hash import body_digest

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from parley import ids
-from parley.archive.eraser import Eraser
+from parley.bodies.writer import Eraser
 from parley.client.members import ChatSnapshot
 from parley.clock import from_iso
 from parley.core import log_hash

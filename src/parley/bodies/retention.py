@@ -9,7 +9,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from parley.archive.eraser import Choice, Eraser
+from parley.bodies.writer import Choice, Eraser
 from parley.clock import MS_PER_DAY, Clock, iso
 from parley.store.cold.ports import ColdTier
 from parley.store.ports import (

@@ -18,7 +18,7 @@ from parley.store.cold.ports import ColdTier, Erasures
 from parley.store.rows import ChatRetention
 
 if TYPE_CHECKING:
-    from parley.archive.retention import Retention, RetentionLine, RetentionReport
+    from parley.bodies.retention import Retention, RetentionLine, RetentionReport
 
 LOOK_SECONDS = 60.0
 FIRST_LOOK_SECONDS = 2.0
