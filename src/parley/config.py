@@ -343,6 +343,11 @@ class Config(Struct, forbid_unknown_fields=True):
         return is_loopback(self.server.host)
 
     @property
+    def is_routed(self) -> bool:
+        """Whether nodes can route entries to each other."""
+        return bool(self.store.is_shared and self.kafka.brokers and self.redis.url)
+
+    @property
     def scheme(self) -> str:
         """How clients speak to the server's port. A sequencer is spoken to by nodes alone."""
         is_served = self.tls.certificate and self.cluster.roles != ["sequencer"]

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sized
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -26,7 +26,6 @@ from parley.app.files import make_attaching, make_files
 from parley.app.identities import Identities
 from parley.app.memory import NodeMemory
 from parley.app.push import Push
-from parley.app.routing import LiveRouting, is_routed
 from parley.app.search import Search
 from parley.app.timeline import make_timeline
 from parley.app.tls import Certificate
@@ -43,14 +42,16 @@ from parley.config import Config
 from parley.core.cluster_keys import KEY_BYTES, ClusterKeys
 from parley.core.jobs import Job
 from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
-from parley.delivery.events import EventOutbox
+from parley.delivery.events import EventOutbox, nobody
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
 from parley.errors import ConfigError
 from parley.gateway.answered_requests import AnsweredRequests
 from parley.gateway.client_ids import ClientIds, ServerSecret
+from parley.gateway.connection import Connection
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
+from parley.gateway.interests import UNROUTED, HeadsWatch, InterestKeeper, NoInterest
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
 from parley.gateway.repeated_requests import RepeatedRequests
@@ -71,7 +72,6 @@ from parley.sending.message_life import MessageLife
 from parley.sending.pending import PendingSends
 from parley.sending.sender import LocalSender, Sender
 from parley.sending.service import SendService
-from parley.store.delivery.rows import Lane
 from parley.store.folder import lock_folder
 from parley.store.ports import Engine, Log
 from parley.telemetry import Metrics
@@ -85,8 +85,10 @@ if TYPE_CHECKING:
     from parley.app.ingest import BufferedIngest
     from parley.bodies.retention import Retention
     from parley.cluster.forget_calls import PeerForgets
+    from parley.cluster.routing import RoutingWorker
 
 HOLDER_BYTES = 8
+TENURE_BYTES = 8
 FINISH_SECONDS_MAX = 4.0
 PART_CLOSE_SECONDS_MAX = 1.5
 WITHDRAW_SECONDS_MAX = 0.5
@@ -136,7 +138,11 @@ class App:
         # From a commit to the clients: each part knows only those above it
         self.pending = pending = PendingSends()
         self.subscribers = subscribers = Subscribers()
-        self.events = events = EventOutbox(store.deliveries, clock, make_ids, self._nudge)
+        self.recorder = recorder = FlightRecorder(self.node_id, clock, subscribers.devices_of)
+        self.bus_engine = _make_bus_engine(config, self.node_id, keys, store, metrics, clock, recorder)
+        self.bus = bus = self.bus_engine.bus
+        self.deliveries = self._make_deliveries()
+        self.events = events = self._make_events()
         self.social = Social(
             log=self.log,
             directory=store.directory,
@@ -152,25 +158,22 @@ class App:
             metrics=metrics,
             receipt_told=events.receipt,
         )
-        self.recorder = recorder = FlightRecorder(self.node_id, clock, subscribers.devices_of)
-        self.routing = self._make_routing()
+        self.interest = self._make_interest()
         self.hub = self._make_hub(faults.reach_from(environment))
-        self.bus_engine = _make_bus_engine(config, self.node_id, keys, store, metrics, clock, recorder)
-        self.bus = bus = self.bus_engine.bus
 
         # From a client to the log
         self.local_sender = LocalSender(
             store.log, bus, pending, metrics, store.batching, self.bus_engine.confirm
         )
         self.cluster = self._make_cluster()
+        self.routing = self._make_routing()
         self.ingest = self._make_ingest()
         self.sender = self._make_sender()
         self.log_hasher = LogHasher(store.log, store.log_hashes, metrics)
         self.reader = ChatReader(self.log, store.directory, store.cursors, self.log_hasher, clock)
         self.accounts = self._make_accounts()
         self.identities = Identities(config, store, self.accounts, bus, clock, make_ids)
-        feed = self.bus_engine.feed if self.cluster is not None else None
-        self.search = Search(config, store, metrics, self.node_id, self.cluster, feed, environment)
+        self.search = self._make_search()
         self.memory = NodeMemory(store, self.hub, self.search.indexer)
         self.forgets = self._make_forgets()
         self.files = make_files(store, config, clock, make_ids, metrics, environment, self.identities.sign_in)
@@ -183,7 +186,6 @@ class App:
         self.invitations = self._make_invitations()
         self.reports = self._make_reports()
         self.body_admin = self._make_body_admin()
-        self.deliveries = self._make_deliveries()
         self.push = self._make_push()
         self.gateway = self._make_gateway()
         self._lock: IO[str] | None = None
@@ -221,16 +223,23 @@ class App:
         metrics.ephemeral_available.register(lambda: ephemeral.available)
         metrics.signals_dropped.register(lambda: ephemeral.signals.dropped)
 
-    def _make_routing(self) -> LiveRouting:
-        return LiveRouting(
-            self.config,
-            self.node_id,
+    def _make_interest(self) -> InterestKeeper | NoInterest:
+        """Of a gateway whose nodes route entries to each other: what its clients hear is registered."""
+        if not self.config.is_routed:
+            return NoInterest(UNROUTED)
+        if "gateway" not in self.config.cluster.roles:
+            return NoInterest()
+        return InterestKeeper(
             self.ephemeral.interests,
             self.subscribers,
-            lambda: self.hub.catch_up(),
-            lambda: self.cluster is not None and self.cluster.has_router(),
+            lambda: f"{self.node_id}.{secrets.token_hex(TENURE_BYTES)}",
             self.metrics,
         )
+
+    def _make_events(self) -> EventOutbox:
+        """An event that is in no log waits for a worker."""
+        nudge = self.deliveries.nudge if self.deliveries is not None else nobody
+        return EventOutbox(self.store.deliveries, self.clock, self._ids, nudge)
 
     def _make_hub(self, reach: Callable[[str], None]) -> Hub:
         return Hub(
@@ -242,7 +251,7 @@ class App:
             self.metrics,
             reach,
             self.recorder,
-            self.routing.interest,
+            self.interest,
         )
 
     def _make_supervisor(self) -> Supervisor:
@@ -250,11 +259,6 @@ class App:
         holder = f"{self.node_id}.{secrets.token_hex(HOLDER_BYTES)}"
         shared = self.ephemeral if self.config.store.is_shared else LocalEphemeral(self.clock)
         return Supervisor(self.node_id, holder, shared.leases, shared.job_records, self.metrics, self.clock)
-
-    async def _nudge(self, lane: Lane) -> None:
-        """An event that is in no log waits for a worker."""
-        if self.deliveries is not None:
-            await self.deliveries.nudge(lane)
 
     def _make_deliveries(self) -> Deliveries | None:
         """None: there is no feed of all chats."""
@@ -314,11 +318,16 @@ class App:
             listener=self.hub,
             hear=self.hub.persisted_elsewhere,
             is_ready=lambda: store.available,
-            forget_all=lambda: self.memory.forget_all(),
             routes=[
                 *sequencer_routes(self.config, store, self._keys, self.clock, self.metrics),
                 *trace_routes(self.recorder.trace),
             ],
+        )
+
+    def _make_search(self) -> Search:
+        feed = self.bus_engine.feed if self.cluster is not None else None
+        return Search(
+            self.config, self.store, self.metrics, self.node_id, self.cluster, feed, self._environment
         )
 
     def _make_forgets(self) -> NodeMemory | PeerForgets:
@@ -384,15 +393,15 @@ class App:
             self.social.person_changed,
         )
 
-    def _make_operator_view(self) -> OperatorView:
+    def _make_operator_view(self, connections: Sized) -> OperatorView:
         return OperatorView(
             self.node_id,
             self.config.cluster.roles,
             supervisor=self.supervisor,
             ephemeral=self.ephemeral,
             admin=self.store.account_admin,
-            topics=lambda: self.bus_engine.topics(),
-            connections=lambda: len(self.gateway.connections),
+            topics=self.bus_engine.topics,
+            connections=connections,
             store_available=lambda: self.store.available,
             metrics=self.metrics,
             clock=self.clock,
@@ -412,7 +421,8 @@ class App:
         store, social = self.store, self.social
         self.rates = rates = SharedRates(self.ephemeral, self.clock)
         self.devices = devices = DeviceLeases(self.ephemeral.registry, self.node_id, social.note_gone)
-        self._view = self._make_operator_view()
+        connections: set[Connection] = set()
+        self._view = self._make_operator_view(connections)
         user_admin = self._make_user_admin()
         secret = ServerSecret(store.push, self.clock, secrets.token_bytes)
         api = ApiServices(
@@ -482,6 +492,7 @@ class App:
             clock=self.clock,
             metrics=self.metrics,
             make_ids=self._ids,
+            connections=connections,
         )
 
     def _make_links(self, trail: AuditTrail) -> LinkService:
@@ -513,10 +524,11 @@ class App:
         self.bus.subscribe(self.recorder)
         self.bus.subscribe(self.log_hasher)
         if self.cluster is not None:
-            await self.cluster.start(self.bus)
+            await self.cluster.start(self.bus, self.memory.forget_all)
         if self.ingest is not None:
             await self.ingest.start()
-        await self.routing.start()
+        if self.cluster is not None:
+            await self.interest.start(self.hub.catch_up, self.cluster.has_router)
         server, tls = self.config.server, self.certificate.context if self.certificate is not None else None
         return await self.gateway.start(server.host, server.port, tls)
 
@@ -524,8 +536,11 @@ class App:
         """The background jobs of a node with these roles."""
         jobs = [sealing(self.store.log, self.bus.publish), self.gateway.job, self._view.job]
         jobs += [self.log_hasher.job, *self.search.jobs]
-        jobs += [*self.store.jobs(self.hub), *self.bus_engine.jobs(), *self.routing.jobs(self.hub)]
-        jobs += self._routing_jobs()
+        jobs += [*self.store.jobs(self.hub), *self.bus_engine.jobs()]
+        if self.config.store.is_shared:
+            jobs.append(HeadsWatch(self.hub, lambda: self.interest.doubt).job)
+        if self.routing is not None:
+            jobs += self.routing.jobs
         if self.ingest is not None:
             jobs += self.ingest.jobs()
         if not {"gateway", "delivery"}.isdisjoint(self.config.cluster.roles):
@@ -593,10 +608,12 @@ class App:
             self.store, self.config, self.clock, self.metrics, self._environment, trail, self.forgets.compare
         )
 
-    def _routing_jobs(self) -> list[Job]:
-        if not is_routed(self.config) or self.cluster is None:
-            return []
+    def _make_routing(self) -> RoutingWorker | None:
+        """None: the nodes of this configuration cannot route entries to each other."""
+        if not self.config.is_routed or self.cluster is None:
+            return None
         from parley.app.kafka import KafkaBusEngine
+        from parley.cluster.routing import RoutingWorker
 
         bus, roles, router = self.bus_engine, self.config.cluster.roles, None
         assert isinstance(bus, KafkaBusEngine)
@@ -605,8 +622,13 @@ class App:
             router = self.cluster.make_router(
                 self.node_id, self.ephemeral.interests, self.store.directory, deliver, self.metrics
             )
-        return self.routing.worker_jobs(
-            router, bus.feed, bus.publisher.stalled_seconds, self.cluster.is_cut_off, self.clock
+        return RoutingWorker(
+            bus.feed,
+            self.ephemeral.interests,
+            self.clock,
+            router=router,
+            stalled_seconds=bus.publisher.stalled_seconds,
+            is_cut_off=self.cluster.is_cut_off,
         )
 
     async def _check_ephemeral(self) -> None:
@@ -629,7 +651,7 @@ class App:
             *leave,
             self.supervisor.stop,
             self.search.close,
-            self.routing.close,
+            self._close_routing,
             self.bus_engine.stop,
             self.ephemeral.close,
             self.store.close,
@@ -649,7 +671,7 @@ class App:
         await _within(FINISH_SECONDS_MAX, self._finish())
         await self.gateway.close()
         await self.supervisor.stop()
-        await self.routing.close()
+        await self._close_routing()
         await self.social.close()
         await self.events.close()
         await self.hub.close()
@@ -668,13 +690,19 @@ class App:
 
     async def _finish(self) -> None:
         """What was taken to forward may still come back to be appended here."""
-        leaving = asyncio.ensure_future(self.routing.leave())
+        leaving = asyncio.ensure_future(self.routing.leave()) if self.routing is not None else None
         if self.ingest is not None:
             await self.ingest.sender.stop()
         if self.cluster is not None:
             await self.cluster.forwarder.stop()
         await self.local_sender.stop()
-        await leaving
+        if leaving is not None:
+            await leaving
+
+    async def _close_routing(self) -> None:
+        if self.routing is not None:
+            await self.routing.close()
+        await self.interest.close()
 
     async def _close(self) -> None:
         """A part that takes too long is left; the others are closed all the same."""
