@@ -1,13 +1,13 @@
 """What several unit tests build on."""
 
-from parley.chats.flight_recorder import FlightRecorder
-from parley.chats.pending import PendingSends
 from parley.core.cluster_keys import ClusterKeys
 from parley.gateway.hub import Hub
 from parley.gateway.interests import Interest, NoInterest
 from parley.gateway.subscribers import Subscribers
+from parley.sending.pending import PendingSends
 from parley.store.ports import Batching, Directory, Log
 from parley.telemetry import Metrics
+from parley.traces.flight_recorder import FlightRecorder
 
 KEYS = ClusterKeys("the secret of a cluster in tests")
 """Of nodes that tests put together without a configuration."""

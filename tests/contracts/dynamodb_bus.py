@@ -14,11 +14,11 @@ from parley.bus.events import PERSISTED, Record
 from parley.bus.kafka.bus import KafkaBus, KafkaSink
 from parley.bus.kafka.feed import Confirmed, KafkaFeed
 from parley.bus.publisher import NotPublished, Publisher
-from parley.chats.pending import PendingSends
-from parley.chats.sender import LocalSender
 from parley.clock import wall_clock
 from parley.config import KafkaConfig
 from parley.model import Appended, Persisted
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from parley.telemetry import Metrics
 from tests.contracts.acting import message
 from tests.contracts.buses import fresh_topics

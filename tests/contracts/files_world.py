@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
 from pathlib import Path
 
-from parley.archive.eraser import Choice, Eraser
-from parley.chats.attaching import Attaching
+from parley.bodies.writer import Choice, Eraser
 from parley.core.attachments import MARGIN_MS, Attachment, AttachmentRules, files_of
 from parley.errors import Refused
 from parley.files.downloads import Downloads
@@ -17,6 +16,7 @@ from parley.files.uploads import Uploads
 from parley.model import Appended, Draft, Outcome
 from parley.objects.folder import FolderObjects
 from parley.objects.ports import Objects
+from parley.sending.attaching import Attaching
 from parley.telemetry import Metrics
 from parley.wire.frames import Entry
 from tests.contracts.acting import decode_entry

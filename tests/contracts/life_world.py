@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from parley import ids
-from parley.archive.eraser import Eraser
-from parley.chats.amended_log import AmendedLog
-from parley.chats.message_life import MessageLife
-from parley.chats.sender import Done, Sender
+from parley.bodies.writer import Eraser
 from parley.clock import Clock
 from parley.errors import Refusal, Refused
 from parley.model import Appended, Draft, Kind, Outcome
+from parley.sending.amended_log import AmendedLog
+from parley.sending.answers import Done
+from parley.sending.message_life import MessageLife
+from parley.sending.sender import Sender
 from parley.store.ports import Engine, Log
 from parley.wire.frames import Entry, RequestId
 from tests.contracts.acting import decode_entry, message, new_id

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from parley.archive.eraser import Eraser
-from parley.archive.erasures import BodyAdmin
-from parley.archive.retention import Retention
 from parley.archive.steps import ERASURE_LABELS
+from parley.bodies.erasures import BodyAdmin
+from parley.bodies.retention import Retention
+from parley.bodies.writer import Eraser
 from parley.model import ErasureReport
 from parley.store.dynamodb import scans
 from parley.store.rows import ChatRetention

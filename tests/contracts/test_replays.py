@@ -33,10 +33,10 @@ class NotingChannel:
     async def owed(self, news: Persisted) -> list[str]:
         return ["wh_1"]
 
-    async def serves(self, recipient: str, chat_id: str) -> bool:
-        return recipient == "wh_1"
+    async def recipient(self, recipient_id: str, stream_id: str) -> "NotingChannel":
+        return self
 
-    async def wants(self, recipient: str, entry: Entry) -> bool:
+    async def wants(self, entry: Entry) -> bool:
         return True
 
     async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:

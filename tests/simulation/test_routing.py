@@ -116,8 +116,6 @@ class SimulatedGateway:
         self.keeper = InterestKeeper(
             self.interests,
             subscribers,
-            lambda: self.hub.catch_up(),
-            lambda: True,
             self._new_tenure,
             Metrics(world.clock),
         )
@@ -136,7 +134,7 @@ class SimulatedGateway:
         return f"{self.node_id}.{self._number}"
 
     async def start(self) -> None:
-        await self.keeper.start()
+        await self.keeper.start(self.hub.catch_up, lambda: True)
         await self.hub.subscribe(self.ear)
 
     def reconnect(self) -> None:

@@ -8,13 +8,13 @@ from pathlib import Path
 from parley.app.files import make_removal
 from parley.archive.archiver import Archiver, NeededFrom
 from parley.archive.bulk import ArchivedLogs
-from parley.archive.eraser import Eraser, Told
 from parley.archive.reader import ArchiveReader
-from parley.archive.retention import Retention
 from parley.archive.tiers import TieredEngine
 from parley.archive.verification import ArchiveVerifier
+from parley.audit import SERVER, AuditTrail, OperatorCall
+from parley.bodies.retention import Retention
+from parley.bodies.writer import Eraser, Told
 from parley.bus.events import PERSISTED
-from parley.chats.audit_trail import SERVER, AuditTrail, OperatorCall
 from parley.clock import Clock
 from parley.config import Config
 from parley.core.jobs import Job

@@ -8,7 +8,6 @@ import secrets
 
 from msgspec.structs import replace
 
-from parley.chats.amended_log import amended_log
 from parley.clock import MS_PER_HOUR, Clock
 from parley.config import Config
 from parley.core.client_address import parse_networks
@@ -27,6 +26,7 @@ from parley.delivery.worker import SHARED_LOOK_SECONDS, DeliveryWorker
 from parley.errors import StoreError
 from parley.ids import Ids
 from parley.model import JobScope
+from parley.sending.amended_log import amended_log
 from parley.store.delivery.rows import Lane
 from parley.store.ports import Engine, Feed
 from parley.telemetry import Metrics

@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from parley.chats.attaching import Attaching
 from parley.clock import MS_PER_HOUR, MS_PER_SECOND, Clock
 from parley.config import Config
 from parley.core.attachments import AttachmentRules
@@ -21,6 +20,7 @@ from parley.files.uploads import Uploads
 from parley.ids import Ids
 from parley.objects.ports import Objects, S3Settings
 from parley.objects.targets import S3_SCHEME, objects_at
+from parley.sending.attaching import Attaching
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
 from parley.testing import faults
@@ -35,7 +35,7 @@ def files_target(config: Config) -> str | None:
     target = config.attachments.target
     if target.startswith(S3_SCHEME):
         return target
-    if not target and config.store.engine != "sqlite":
+    if not target and config.store.is_shared:
         return None
     return str(Path(config.server.data) / (target or FOLDER))
 

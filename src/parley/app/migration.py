@@ -50,7 +50,7 @@ def copy_side(config: Config, clock: Clock, ids: Ids, environment: Mapping[str, 
 
 def _name_of(config: Config) -> str:
     """What tells this store from any other."""
-    if config.store.engine == "sqlite":
+    if not config.store.is_shared:
         return f"sqlite in {Path(config.server.data).absolute()}"
     if config.store.engine == "cassandra":
         return f"cassandra at {','.join(config.cassandra.contact_points)} {config.cassandra.keyspace}"
@@ -70,7 +70,7 @@ async def copy_store(
         raise CopyRefused("source and target are the same store")
     with ExitStack() as locks:
         for side in (source, target):
-            if side.config.store.engine == "sqlite":
+            if not side.config.store.is_shared:
                 locks.enter_context(lock_folder(Path(side.config.server.data)))
         try:
             theirs = require_transfer(source.engine.transfer, source.name)

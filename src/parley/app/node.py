@@ -6,13 +6,18 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sized
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 import structlog
 
+from parley.accounts.accounts import AccountManager
+from parley.accounts.deletions import AccountDeletions
+from parley.accounts.known_devices import KnownDevices
+from parley.accounts.links import LinkService
+from parley.accounts.user_admin import UserAdmin
 from parley.app.buses import BusEngine, EmbeddedBusEngine
 from parley.app.chat_check import ChatChecker
 from parley.app.deliveries import Deliveries, make_delivery_admin
@@ -21,43 +26,32 @@ from parley.app.files import make_attaching, make_files
 from parley.app.identities import Identities
 from parley.app.memory import NodeMemory
 from parley.app.push import Push
-from parley.app.routing import LiveRouting, is_routed
 from parley.app.search import Search
 from parley.app.timeline import make_timeline
 from parley.app.tls import Certificate
-from parley.archive.erasures import BodyAdmin
-from parley.chats.accounts import AccountManager
-from parley.chats.amended_log import amended_log
-from parley.chats.answered_requests import AnsweredRequests
-from parley.chats.audit_trail import AuditTrail
+from parley.audit import AuditTrail
+from parley.bodies.erasures import BodyAdmin
 from parley.chats.chat_admin import ChatAdmin
-from parley.chats.deletions import AccountDeletions
-from parley.chats.flight_recorder import FlightRecorder
 from parley.chats.invitations import InvitationService
-from parley.chats.known_devices import KnownDevices
-from parley.chats.links import LinkService
 from parley.chats.log_hasher import LogHasher
 from parley.chats.membership import Membership
-from parley.chats.message_life import MessageLife
-from parley.chats.pending import PendingSends
 from parley.chats.reader import ChatReader
 from parley.chats.reports import ReportService
-from parley.chats.search import SearchService
-from parley.chats.sender import LocalSender, Sender
-from parley.chats.timeline import LocalTraces, TraceSource
-from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock, wall_clock
 from parley.config import Config
 from parley.core.cluster_keys import KEY_BYTES, ClusterKeys
 from parley.core.jobs import Job
 from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
-from parley.delivery.events import EventOutbox
+from parley.delivery.events import EventOutbox, nobody
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
 from parley.errors import ConfigError
+from parley.gateway.answered_requests import AnsweredRequests
 from parley.gateway.client_ids import ClientIds, ServerSecret
+from parley.gateway.connection import Connection
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
+from parley.gateway.interests import UNROUTED, HeadsWatch, InterestKeeper, NoInterest
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
 from parley.gateway.repeated_requests import RepeatedRequests
@@ -72,20 +66,29 @@ from parley.jobs.supervisor import RELEASE_SECONDS_MAX, Supervisor
 from parley.people.social import Social
 from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import forget_devices
-from parley.store.delivery.rows import Lane
+from parley.search.service import SearchService
+from parley.sending.amended_log import amended_log
+from parley.sending.message_life import MessageLife
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender, Sender
+from parley.sending.service import SendService
 from parley.store.folder import lock_folder
 from parley.store.ports import Engine, Log
 from parley.telemetry import Metrics
 from parley.testing import faults
+from parley.traces.flight_recorder import FlightRecorder
+from parley.traces.timeline import LocalTraces, TraceSource
 from parley.wire.limits import DRAIN_SECONDS_MAX
 
 if TYPE_CHECKING:
     from parley.app.cluster import ClusterNode
     from parley.app.ingest import BufferedIngest
-    from parley.archive.retention import Retention
+    from parley.bodies.retention import Retention
     from parley.cluster.forget_calls import PeerForgets
+    from parley.cluster.routing import RoutingWorker
 
 HOLDER_BYTES = 8
+TENURE_BYTES = 8
 FINISH_SECONDS_MAX = 4.0
 PART_CLOSE_SECONDS_MAX = 1.5
 WITHDRAW_SECONDS_MAX = 0.5
@@ -135,7 +138,11 @@ class App:
         # From a commit to the clients: each part knows only those above it
         self.pending = pending = PendingSends()
         self.subscribers = subscribers = Subscribers()
-        self.events = events = EventOutbox(store.deliveries, clock, make_ids, self._nudge)
+        self.recorder = recorder = FlightRecorder(self.node_id, clock, subscribers.devices_of)
+        self.bus_engine = _make_bus_engine(config, self.node_id, keys, store, metrics, clock, recorder)
+        self.bus = bus = self.bus_engine.bus
+        self.deliveries = self._make_deliveries()
+        self.events = events = self._make_events()
         self.social = Social(
             log=self.log,
             directory=store.directory,
@@ -151,38 +158,34 @@ class App:
             metrics=metrics,
             receipt_told=events.receipt,
         )
-        self.recorder = recorder = FlightRecorder(self.node_id, clock, subscribers.devices_of)
-        self.routing = self._make_routing()
+        self.interest = self._make_interest()
         self.hub = self._make_hub(faults.reach_from(environment))
-        self.bus_engine = _make_bus_engine(config, self.node_id, keys, store, metrics, clock, recorder)
-        self.bus = bus = self.bus_engine.bus
 
         # From a client to the log
         self.local_sender = LocalSender(
             store.log, bus, pending, metrics, store.batching, self.bus_engine.confirm
         )
         self.cluster = self._make_cluster()
+        self.routing = self._make_routing()
         self.ingest = self._make_ingest()
         self.sender = self._make_sender()
         self.log_hasher = LogHasher(store.log, store.log_hashes, metrics)
         self.reader = ChatReader(self.log, store.directory, store.cursors, self.log_hasher, clock)
         self.accounts = self._make_accounts()
         self.identities = Identities(config, store, self.accounts, bus, clock, make_ids)
-        feed = self.bus_engine.feed if self.cluster is not None else None
-        self.search = Search(config, store, metrics, self.node_id, self.cluster, feed, environment)
+        self.search = self._make_search()
         self.memory = NodeMemory(store, self.hub, self.search.indexer)
         self.forgets = self._make_forgets()
         self.files = make_files(store, config, clock, make_ids, metrics, environment, self.identities.sign_in)
         self.life = self._make_life()
+        self.sending = self._make_sending()
         self.answered_requests = AnsweredRequests(store.answers, clock, secrets.token_bytes)
         self.known_devices = KnownDevices(store.device_lists, store.cursors, clock)
         self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
         self.deletions = self._make_deletions()
         self.invitations = self._make_invitations()
-        trail = AuditTrail(store.audit, clock, self._ids)
-        self.reports = ReportService(store.reports, self.log, store.directory, trail, clock)
+        self.reports = self._make_reports()
         self.body_admin = self._make_body_admin()
-        self.deliveries = self._make_deliveries()
         self.push = self._make_push()
         self.gateway = self._make_gateway()
         self._lock: IO[str] | None = None
@@ -220,16 +223,23 @@ class App:
         metrics.ephemeral_available.register(lambda: ephemeral.available)
         metrics.signals_dropped.register(lambda: ephemeral.signals.dropped)
 
-    def _make_routing(self) -> LiveRouting:
-        return LiveRouting(
-            self.config,
-            self.node_id,
+    def _make_interest(self) -> InterestKeeper | NoInterest:
+        """Of a gateway whose nodes route entries to each other: what its clients hear is registered."""
+        if not self.config.is_routed:
+            return NoInterest(UNROUTED)
+        if "gateway" not in self.config.cluster.roles:
+            return NoInterest()
+        return InterestKeeper(
             self.ephemeral.interests,
             self.subscribers,
-            lambda: self.hub.catch_up(),
-            lambda: self.cluster is not None and self.cluster.has_router(),
+            lambda: f"{self.node_id}.{secrets.token_hex(TENURE_BYTES)}",
             self.metrics,
         )
+
+    def _make_events(self) -> EventOutbox:
+        """An event that is in no log waits for a worker."""
+        nudge = self.deliveries.nudge if self.deliveries is not None else nobody
+        return EventOutbox(self.store.deliveries, self.clock, self._ids, nudge)
 
     def _make_hub(self, reach: Callable[[str], None]) -> Hub:
         return Hub(
@@ -241,19 +251,14 @@ class App:
             self.metrics,
             reach,
             self.recorder,
-            self.routing.interest,
+            self.interest,
         )
 
     def _make_supervisor(self) -> Supervisor:
         """Servers with stores of their own may share a Redis: each has its jobs for itself."""
         holder = f"{self.node_id}.{secrets.token_hex(HOLDER_BYTES)}"
-        shared = LocalEphemeral(self.clock) if self.config.store.engine == "sqlite" else self.ephemeral
+        shared = self.ephemeral if self.config.store.is_shared else LocalEphemeral(self.clock)
         return Supervisor(self.node_id, holder, shared.leases, shared.job_records, self.metrics, self.clock)
-
-    async def _nudge(self, lane: Lane) -> None:
-        """An event that is in no log waits for a worker."""
-        if self.deliveries is not None:
-            await self.deliveries.nudge(lane)
 
     def _make_deliveries(self) -> Deliveries | None:
         """None: there is no feed of all chats."""
@@ -294,7 +299,7 @@ class App:
 
     def _make_cluster(self) -> ClusterNode | None:
         """Only nodes that share a store can work together."""
-        if self.config.store.engine == "sqlite":
+        if not self.config.store.is_shared:
             return None
         from parley.app.cluster import ClusterNode, sequencer_routes
         from parley.cluster.traces import trace_routes
@@ -313,11 +318,16 @@ class App:
             listener=self.hub,
             hear=self.hub.persisted_elsewhere,
             is_ready=lambda: store.available,
-            forget_all=lambda: self.memory.forget_all(),
             routes=[
                 *sequencer_routes(self.config, store, self._keys, self.clock, self.metrics),
                 *trace_routes(self.recorder.trace),
             ],
+        )
+
+    def _make_search(self) -> Search:
+        feed = self.bus_engine.feed if self.cluster is not None else None
+        return Search(
+            self.config, self.store, self.metrics, self.node_id, self.cluster, feed, self._environment
         )
 
     def _make_forgets(self) -> NodeMemory | PeerForgets:
@@ -352,6 +362,17 @@ class App:
             return self.ingest.sender
         return self.cluster.forwarder if self.cluster is not None else self.local_sender
 
+    def _make_sending(self) -> SendService:
+        attaching = None
+        if self.files is not None:
+            attaching = make_attaching(self.store, self.clock, self.metrics, self._environment)
+        return SendService(self.sender, self.life, attaching)
+
+    def _make_reports(self) -> ReportService:
+        store = self.store
+        trail = AuditTrail(store.audit, self.clock, self._ids)
+        return ReportService(store.reports, self.log, store.directory, trail, self.clock)
+
     @property
     def _traces(self) -> list[TraceSource]:
         """What this node remembers, and what the others do."""
@@ -372,15 +393,15 @@ class App:
             self.social.person_changed,
         )
 
-    def _make_operator_view(self) -> OperatorView:
+    def _make_operator_view(self, connections: Sized) -> OperatorView:
         return OperatorView(
             self.node_id,
             self.config.cluster.roles,
             supervisor=self.supervisor,
             ephemeral=self.ephemeral,
             admin=self.store.account_admin,
-            topics=lambda: self.bus_engine.topics(),
-            connections=lambda: len(self.gateway.connections),
+            topics=self.bus_engine.topics,
+            connections=connections,
             store_available=lambda: self.store.available,
             metrics=self.metrics,
             clock=self.clock,
@@ -400,7 +421,8 @@ class App:
         store, social = self.store, self.social
         self.rates = rates = SharedRates(self.ephemeral, self.clock)
         self.devices = devices = DeviceLeases(self.ephemeral.registry, self.node_id, social.note_gone)
-        self._view = self._make_operator_view()
+        connections: set[Connection] = set()
+        self._view = self._make_operator_view(connections)
         user_admin = self._make_user_admin()
         secret = ServerSecret(store.push, self.clock, secrets.token_bytes)
         api = ApiServices(
@@ -418,7 +440,7 @@ class App:
             fanouts=FanoutAdmin(store.directory, store.push.fanouts, self.push.sizes, user_admin.audited),
             membership=self.membership,
             invitations=self.invitations,
-            sender=self.sender,
+            sending=self.sending,
             repeated=RepeatedRequests(self.answered_requests, secret),
             client_ids=ClientIds(
                 ServerSecret(store.push, self.clock, secrets.token_bytes), store.log, self.clock
@@ -443,9 +465,8 @@ class App:
             clock=self.clock,
             metrics=self.metrics,
             sign_in=self.identities.sign_in,
-            sender=self.sender,
+            sending=self.sending,
             reader=self.reader,
-            life=self.life,
             hub=self.hub,
             devices=devices,
             known_devices=self.known_devices,
@@ -471,6 +492,7 @@ class App:
             clock=self.clock,
             metrics=self.metrics,
             make_ids=self._ids,
+            connections=connections,
         )
 
     def _make_links(self, trail: AuditTrail) -> LinkService:
@@ -502,10 +524,11 @@ class App:
         self.bus.subscribe(self.recorder)
         self.bus.subscribe(self.log_hasher)
         if self.cluster is not None:
-            await self.cluster.start(self.bus)
+            await self.cluster.start(self.bus, self.memory.forget_all)
         if self.ingest is not None:
             await self.ingest.start()
-        await self.routing.start()
+        if self.cluster is not None:
+            await self.interest.start(self.hub.catch_up, self.cluster.has_router)
         server, tls = self.config.server, self.certificate.context if self.certificate is not None else None
         return await self.gateway.start(server.host, server.port, tls)
 
@@ -513,8 +536,11 @@ class App:
         """The background jobs of a node with these roles."""
         jobs = [sealing(self.store.log, self.bus.publish), self.gateway.job, self._view.job]
         jobs += [self.log_hasher.job, *self.search.jobs]
-        jobs += [*self.store.jobs(self.hub), *self.bus_engine.jobs(), *self.routing.jobs(self.hub)]
-        jobs += self._routing_jobs()
+        jobs += [*self.store.jobs(self.hub), *self.bus_engine.jobs()]
+        if self.config.store.is_shared:
+            jobs.append(HeadsWatch(self.hub, lambda: self.interest.doubt).job)
+        if self.routing is not None:
+            jobs += self.routing.jobs
         if self.ingest is not None:
             jobs += self.ingest.jobs()
         if not {"gateway", "delivery"}.isdisjoint(self.config.cluster.roles):
@@ -570,7 +596,6 @@ class App:
             self.config.messages.edit_window_seconds,
             self.forgets.forget,
             faults.reach_from(self._environment),
-            make_attaching(store, self.clock, self.metrics, self._environment) if self.files else None,
         )
 
     def _archive_jobs(self) -> list[Job]:
@@ -583,10 +608,12 @@ class App:
             self.store, self.config, self.clock, self.metrics, self._environment, trail, self.forgets.compare
         )
 
-    def _routing_jobs(self) -> list[Job]:
-        if not is_routed(self.config) or self.cluster is None:
-            return []
+    def _make_routing(self) -> RoutingWorker | None:
+        """None: the nodes of this configuration cannot route entries to each other."""
+        if not self.config.is_routed or self.cluster is None:
+            return None
         from parley.app.kafka import KafkaBusEngine
+        from parley.cluster.routing import RoutingWorker
 
         bus, roles, router = self.bus_engine, self.config.cluster.roles, None
         assert isinstance(bus, KafkaBusEngine)
@@ -595,8 +622,13 @@ class App:
             router = self.cluster.make_router(
                 self.node_id, self.ephemeral.interests, self.store.directory, deliver, self.metrics
             )
-        return self.routing.worker_jobs(
-            router, bus.feed, bus.publisher.stalled_seconds, self.cluster.is_cut_off, self.clock
+        return RoutingWorker(
+            bus.feed,
+            self.ephemeral.interests,
+            self.clock,
+            router=router,
+            stalled_seconds=bus.publisher.stalled_seconds,
+            is_cut_off=self.cluster.is_cut_off,
         )
 
     async def _check_ephemeral(self) -> None:
@@ -619,7 +651,7 @@ class App:
             *leave,
             self.supervisor.stop,
             self.search.close,
-            self.routing.close,
+            self._close_routing,
             self.bus_engine.stop,
             self.ephemeral.close,
             self.store.close,
@@ -639,7 +671,7 @@ class App:
         await _within(FINISH_SECONDS_MAX, self._finish())
         await self.gateway.close()
         await self.supervisor.stop()
-        await self.routing.close()
+        await self._close_routing()
         await self.social.close()
         await self.events.close()
         await self.hub.close()
@@ -658,13 +690,19 @@ class App:
 
     async def _finish(self) -> None:
         """What was taken to forward may still come back to be appended here."""
-        leaving = asyncio.ensure_future(self.routing.leave())
+        leaving = asyncio.ensure_future(self.routing.leave()) if self.routing is not None else None
         if self.ingest is not None:
             await self.ingest.sender.stop()
         if self.cluster is not None:
             await self.cluster.forwarder.stop()
         await self.local_sender.stop()
-        await leaving
+        if leaving is not None:
+            await leaving
+
+    async def _close_routing(self) -> None:
+        if self.routing is not None:
+            await self.routing.close()
+        await self.interest.close()
 
     async def _close(self) -> None:
         """A part that takes too long is left; the others are closed all the same."""
@@ -696,7 +734,7 @@ class App:
 
 def _make_keys(config: Config) -> ClusterKeys:
     """On a store that no other node shares, a node trusts only itself."""
-    if config.store.engine == "sqlite":
+    if not config.store.is_shared:
         return ClusterKeys(secrets.token_hex(KEY_BYTES))
     from parley.cluster.trust import cluster_keys
 

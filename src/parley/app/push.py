@@ -6,7 +6,6 @@ import asyncio
 import secrets
 
 from parley.app.deliveries import SHARED_REPLAY_LOOK_SECONDS
-from parley.chats.amended_log import amended_log
 from parley.clock import MS_PER_DAY, Clock
 from parley.config import Config
 from parley.core.client_address import parse_networks
@@ -28,6 +27,7 @@ from parley.push.channel import PUSH_DELIVERIES, PushChannel
 from parley.push.ports import PushProvider, VapidKeys
 from parley.push.registrations import FOR_PUSH, PushRegistrations
 from parley.push.webhook import WebhookPush
+from parley.sending.amended_log import amended_log
 from parley.store.ports import Engine, Feed
 from parley.store.push.rows import OUTCOME_DAYS, Provider
 from parley.telemetry import Metrics

@@ -8,14 +8,14 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parley.archive.eraser import Told
+from parley.bodies.writer import Told
 from parley.bus.ports import Bus
-from parley.chats.amended_log import amended_log
-from parley.chats.search import LocalSearches, NoSearches, Searches
-from parley.chats.search_indexer import SearchIndexer
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.core.jobs import Job
+from parley.search.indexer import SearchIndexer
+from parley.search.service import LocalSearches, NoSearches, Searches
+from parley.sending.amended_log import amended_log
 from parley.store.folder import SEARCH_NAME
 from parley.store.ports import Engine, Feed
 from parley.store.sqlite.search_index import FtsIndex
@@ -37,13 +37,13 @@ async def told_of_removals(config: Config, store: Engine, metrics: Metrics) -> A
     is not compares its index when it starts.
     """
     folder = Path(config.server.data)
-    if config.store.engine != "sqlite" and config.redis.url and config.cluster.secret:
+    if config.store.is_shared and config.redis.url and config.cluster.secret:
         from parley.app.cluster import command_forgets
 
         async with command_forgets(config, wall_clock) as forgets:
             yield forgets.compare
         return
-    if config.store.engine != "sqlite" or not (folder / SEARCH_NAME).exists():
+    if config.store.is_shared or not (folder / SEARCH_NAME).exists():
         yield None
         return
     index = FtsIndex(folder)

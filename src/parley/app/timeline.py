@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from parley.chats.timeline import StepSource, TimelineService, TraceSource
 from parley.clock import Clock
 from parley.config import Config
 from parley.delivery.timeline import DeliverySteps
@@ -12,6 +11,7 @@ from parley.delivery.webhooks import WEBHOOK_DELIVERIES
 from parley.push.channel import PUSH_DELIVERIES
 from parley.push.timeline import PushSteps
 from parley.store.ports import Engine
+from parley.traces.timeline import StepSource, TimelineService, TraceSource
 
 
 def make_timeline(

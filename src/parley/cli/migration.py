@@ -60,7 +60,7 @@ def copy(
     line = StatusLine()
     report = run(copy_store(old, new, wall_clock, line.show_copy, checks=not skip_check))
     line.clear()
-    if new.config.store.engine == "sqlite":
+    if not new.config.store.is_shared:
         store_file.write(Path(new.config.server.data), new.config)
     if json:
         print_json(report)
@@ -83,11 +83,11 @@ def export_chat(
     config: ConfigFile = None,
 ) -> None:
     """Print a chat to stdout, as JSON Lines or as a page, with or without a running server."""
-    from parley.chats.amended_log import amended_log
     from parley.cli.names import require_chat
     from parley.cli.offline import open_services, run, who_acts
     from parley.cli.places import find_place
     from parley.migration.exports import entries_of, page_of_chat
+    from parley.sending.amended_log import amended_log
 
     place = find_place(data, config)
 

@@ -18,29 +18,29 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from parley import ids
+from parley.accounts.accounts import AccountManager, check_device
+from parley.accounts.api_tokens import ApiTokenService
+from parley.accounts.deletions import AccountDeletions
+from parley.accounts.links import LinkService
+from parley.accounts.user_admin import UserAdmin
 from parley.app.engines import make_engine
+from parley.audit import COMMAND_LINE, OperatorCall
 from parley.bus.embedded import EmbeddedBus
-from parley.chats.accounts import AccountManager, check_device
-from parley.chats.amended_log import amended_log
-from parley.chats.answered_requests import AnsweredRequests
-from parley.chats.api_tokens import ApiTokenService
-from parley.chats.audit_trail import COMMAND_LINE, OperatorCall
-from parley.chats.deletions import AccountDeletions
 from parley.chats.invitations import InvitationService
-from parley.chats.links import LinkService
 from parley.chats.membership import Membership
-from parley.chats.pending import PendingSends
 from parley.chats.reports import ReportService
-from parley.chats.sender import LocalSender
-from parley.chats.user_admin import UserAdmin
 from parley.cli.names import require_chat, require_user
 from parley.cli.places import Place
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.delivery.events import EventOutbox
 from parley.ephemeral.local import LocalSignals
+from parley.gateway.answered_requests import AnsweredRequests
 from parley.model import ApiToken, Scope, Session
 from parley.push.registrations import forget_devices
+from parley.sending.amended_log import amended_log
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from parley.store.ports import Engine
 from parley.telemetry import Metrics, configure_logs
 
@@ -154,7 +154,7 @@ class OfflineServices:
 
 def _notices(config: Config, make_ids: ids.Ids, metrics: Metrics) -> CommandNotices | None:
     """On a shared store nodes hear of ended sessions and new chats from the one who made them."""
-    if config.store.engine == "sqlite" or not config.redis.url or not config.cluster.secret:
+    if not config.store.is_shared or not config.redis.url or not config.cluster.secret:
         return None
     from parley.app.cluster import CommandNotices
 
@@ -219,7 +219,7 @@ def make_api_token(
 
 async def begin_erasure(engine: Engine, user_id: str) -> None:
     """Note that a person's bodies go; the job of a server removes them."""
-    from parley.archive.erasures import note_erasure
+    from parley.bodies.erasures import note_erasure
 
     await note_erasure(engine.erasures, engine.erasure_reports, user_id, wall_clock())
 

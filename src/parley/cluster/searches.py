@@ -16,8 +16,6 @@ from aiohttp import web
 from msgspec import Struct
 from msgspec.structs import replace
 
-from parley.chats.search import SearchAnswer, Searches, SearchQuestion
-from parley.chats.search_indexer import SearchIndexer
 from parley.cluster.bodies import pack
 from parley.cluster.calls import NodeError
 from parley.cluster.peers import NodeCalls
@@ -25,6 +23,8 @@ from parley.core import rendezvous
 from parley.ephemeral.ports import Node
 from parley.errors import SEARCH_BEHIND, Refusal, Refused, StoreError
 from parley.model import Persisted
+from parley.search.indexer import SearchIndexer
+from parley.search.service import SearchAnswer, Searches, SearchQuestion
 
 T = TypeVar("T")
 

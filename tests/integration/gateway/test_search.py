@@ -245,8 +245,8 @@ async def test_too_much_to_catch_up_with_is_refused_and_done(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A search never leaves out what is not indexed yet: it is refused for now, and the job does it."""
-    monkeypatch.setattr("parley.chats.search_indexer.PASS_SECONDS", 3_600.0)
-    monkeypatch.setattr("parley.chats.search.CAUGHT_UP_MAX", 2)
+    monkeypatch.setattr("parley.search.indexer.PASS_SECONDS", 3_600.0)
+    monkeypatch.setattr("parley.search.service.CAUGHT_UP_MAX", 2)
     async with place.serving() as served:
         ann, ben = await served.people("ann", "ben")
         chat = await served.as_(ann).create_group(ben)

@@ -14,8 +14,8 @@ import pytest
 from parley.app.archive import make_archiver, make_retention
 from parley.app.cassandra import make_client
 from parley.app.migration import CopySide, copy_side, copy_store
-from parley.archive.eraser import Choice, Eraser
 from parley.archive.tiers import TieredEngine
+from parley.bodies.writer import Choice, Eraser
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.core import log_hash

@@ -8,9 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from parley import ids
-from parley.archive.eraser import Eraser
-from parley.chats.message_life import MessageLife
-from parley.chats.sender import Done
+from parley.bodies.writer import Eraser
 from parley.client.members import ChatSnapshot
 from parley.clock import from_iso
 from parley.core import log_hash
@@ -31,6 +29,8 @@ from parley.model import (
     StoredChat,
     User,
 )
+from parley.sending.answers import Done
+from parley.sending.message_life import MessageLife
 from parley.store.ports import Log
 from parley.wire.bodies import ChatInfo, ChatMarks, MemberInfo
 from parley.wire.frames import (

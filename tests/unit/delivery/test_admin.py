@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from parley.chats.audit_trail import OperatorCall
+from parley.audit import OperatorCall
 from parley.delivery.admin import DeliveryAdmin
 from parley.errors import Refused
 from parley.ids import Ids

@@ -43,6 +43,8 @@ class FakeChannel:
         self.names = list(names or (HOOK,))
         self.got: list[Delivery] = []
         self.tried: list[str] = []
+        self.asked = 0
+        """How often the worker asked for a recipient."""
         self.answer: Callable[[Delivery], Awaitable[DeliveryFailure | None]] = self.take
 
     async def take(self, delivery: Delivery) -> DeliveryFailure | None:
@@ -52,10 +54,11 @@ class FakeChannel:
     async def owed(self, news: Persisted) -> list[str]:
         return self.names
 
-    async def serves(self, recipient: str, chat_id: str) -> bool:
-        return recipient in self.names
+    async def recipient(self, recipient_id: str, stream_id: str) -> FakeChannel | None:
+        self.asked += 1
+        return self if recipient_id in self.names else None
 
-    async def wants(self, recipient: str, entry: Entry) -> bool:
+    async def wants(self, entry: Entry) -> bool:
         return entry.kind == "message"
 
     async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:

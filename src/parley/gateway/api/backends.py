@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from parley import ids
-from parley.chats.external_people import WantedProfile
+from parley.accounts.external_people import WantedProfile
 from parley.clock import iso
 from parley.errors import (
     ACCOUNT_DISABLED,
