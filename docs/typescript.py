@@ -160,6 +160,14 @@ def request_fields() -> str:
     return f"{comment(text)}export const REQUEST_FIELDS: {shape} = {{\n{''.join(lines)}}};\n"
 
 
+def server_types() -> str:
+    """By it a client passes over the frames of a newer server."""
+    types = ", ".join(f"{tag_of(kind)}: true" for kind in ANSWERS)
+    shape = 'Readonly<Record<ServerFrame["type"], true>>'
+    text = comment("Every type of frame that the server has.")
+    return f"{text}export const SERVER_TYPES: {shape} = {{ {types} }};\n"
+
+
 def _default(field: inspect.Field) -> str:
     value = default_value(field)
     return "undefined" if value is UNSET else json.dumps(value)
@@ -270,6 +278,7 @@ def contract(refusals: Iterable[Refusal]) -> str:
         ),
         *structs,
         request_fields(),
+        server_types(),
         "export type NoParameters = Record<never, never>;\n",
         route_table(),
     ]

@@ -2264,6 +2264,9 @@ export const REQUEST_FIELDS: Readonly<Record<ClientFrame["type"], Readonly<Recor
   heartbeat: { id: null },
 };
 
+/** Every type of frame that the server has. */
+export const SERVER_TYPES: Readonly<Record<ServerFrame["type"], true>> = { welcome: true, ack: true, message_batch: true, overview: true, heartbeat_ack: true, messages: true, chat_changed: true, invitation: true, invitation_ended: true, receipt: true, typing: true, presence_state: true, presence: true, refused: true };
+
 export type NoParameters = Record<never, never>;
 
 /** Every request over HTTP by its method and path: what it takes, and the body of each good status. */
