@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { type Codec, isText, json, NotAFrame, NotText } from "../src/codec.js";
 import { type ClientFrame, REQUEST_FIELDS, SERVER_TYPES } from "../src/contract.js";
 import { msgpack } from "../src/msgpack.js";
-import { clientVectors, serverVectors, type Vector } from "./wire_vectors.js";
+import { clientVectors, serverVectors, type Vector } from "./wireVectors.js";
 
 interface Spoken {
   readonly name: string;
