@@ -21,19 +21,22 @@ export interface Refusal {
 
 /** The root of everything that this SDK throws on purpose. */
 export class ClientError extends Error {
-  override get name(): string {
-    return this.constructor.name;
-  }
+  override name = "ClientError";
 }
 
 /** The address does not answer, or is not a Parley server. */
-export class CannotConnect extends ClientError {}
+export class CannotConnect extends ClientError {
+  override name = "CannotConnect";
+}
 
 /** The server does not accept the token. Queued messages stay queued. */
-export class BadToken extends ClientError {}
+export class BadToken extends ClientError {
+  override name = "BadToken";
+}
 
 /** This client has ended. `code` is the close code if the server ended it. */
 export class Closed extends ClientError {
+  override name = "Closed";
   readonly code: number | undefined;
 
   constructor(reason: string, code?: number) {
@@ -44,6 +47,7 @@ export class Closed extends ClientError {
 
 /** The server refused one request. `temporary` says whether the same request may work later. */
 export class RequestRefused extends ClientError {
+  override name = "RequestRefused";
   readonly refusal: Refusal;
   readonly code: string;
   readonly reason: string;
@@ -59,10 +63,16 @@ export class RequestRefused extends ClientError {
 }
 
 /** Another loop reads this chat, or all chats; a device has one cursor per chat. */
-export class ReadElsewhere extends ClientError {}
+export class ReadElsewhere extends ClientError {
+  override name = "ReadElsewhere";
+}
 
 /** Too much is waiting to be sent; wait for acknowledgements. */
-export class OutboxFull extends ClientError {}
+export class OutboxFull extends ClientError {
+  override name = "OutboxFull";
+}
 
 /** The store on this device is in use, belongs to another device, or cannot be written. */
-export class StoreUnusable extends ClientError {}
+export class StoreUnusable extends ClientError {
+  override name = "StoreUnusable";
+}
