@@ -34,16 +34,24 @@ INSTALL = ("ci", "--no-audit", "--no-fund", "--loglevel=error")
 
 
 def npm(*words: str, env: Mapping[str, str] | None = None) -> str:
-    """What a script of the package writes. The test fails if npm does, and is skipped without Node."""
+    """What npm writes. The test fails if npm does, and is skipped without Node."""
+    done = node_tool("npm", *words, env=env)
+    if done.returncode:
+        pytest.fail(f"npm {' '.join(words)}\n{done.stdout}", pytrace=False)
+    return done.stdout
+
+
+def node_tool(
+    name: str, *words: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """What a tool of the package comes to, good or bad. The test is skipped without Node."""
     if reason := why_not():
         missing_note(NAME).parent.mkdir(parents=True, exist_ok=True)
         missing_note(NAME).write_text(reason, encoding="utf-8")
         unavailable(NAME, reason)
     install()
-    done = _run(["npm", *words], env)
-    if done.returncode:
-        pytest.fail(f"npm {' '.join(words)}\n{done.stdout}", pytrace=False)
-    return done.stdout
+    own = MODULES / ".bin" / name
+    return _run([str(own) if own.exists() else name, *words], env)
 
 
 @cache

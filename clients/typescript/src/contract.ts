@@ -135,6 +135,7 @@ export type StepName =
   | "discarded"
   | "skipped";
 
+/** Say who this is: the first frame of a connection. */
 export interface Hello {
   readonly type: "hello";
   readonly id?: number | null;
@@ -150,6 +151,7 @@ export interface Refresh {
   readonly token: string;
 }
 
+/** Add a message to the log of a chat. Its answer comes once the message is durable. */
 export interface SendMessage {
   readonly type: "send_message";
   readonly id?: number | null;
@@ -194,6 +196,7 @@ export interface React {
   readonly on?: boolean;
 }
 
+/** Ask for the entries of a chat after a position. */
 export interface SyncRequest {
   readonly type: "sync_request";
   readonly id?: number | null;
@@ -204,6 +207,7 @@ export interface SyncRequest {
   readonly limit?: number;
 }
 
+/** Ask for the entries after a message, in its chat. */
 export interface Sync {
   readonly type: "sync";
   readonly id?: number | null;
@@ -211,7 +215,7 @@ export interface Sync {
   readonly limit?: number;
 }
 
-/** `brief`: positions alone, without titles, last entries and people. */
+/** Ask which of your chats changed. `brief`: positions alone, without titles, last entries and people. */
 export interface SyncOverview {
   readonly type: "sync_overview";
   readonly id?: number | null;
@@ -220,6 +224,7 @@ export interface SyncOverview {
   readonly brief?: boolean;
 }
 
+/** This device has every entry up to this position. */
 export interface AckPosition {
   readonly type: "ack";
   readonly id?: number | null;
@@ -227,7 +232,10 @@ export interface AckPosition {
   readonly last_acked_sequence: number;
 }
 
-/** `delivered_at` is checked and not stored: others see when the server received it. */
+/**
+ * This device has this message. `delivered_at` is checked and not stored: others see when the server received
+ * it.
+ */
 export interface DeliveryReceipt {
   readonly type: "delivery_receipt";
   readonly id?: number | null;
@@ -236,7 +244,10 @@ export interface DeliveryReceipt {
   readonly delivered_at?: string | null;
 }
 
-/** `read_at` is checked and not stored: others see when the server received it. */
+/**
+ * The person has read the chat up to this position. `read_at` is checked and not stored: others see when the
+ * server received it.
+ */
 export interface ReadReceipt {
   readonly type: "read_receipt";
   readonly id?: number | null;
@@ -245,12 +256,14 @@ export interface ReadReceipt {
   readonly read_at?: string | null;
 }
 
+/** The person types in this chat. */
 export interface TypingStart {
   readonly type: "typing_start";
   readonly id?: number | null;
   readonly chat_id: string;
 }
 
+/** The person has stopped typing in this chat. */
 export interface TypingStop {
   readonly type: "typing_stop";
   readonly id?: number | null;
@@ -264,12 +277,14 @@ export interface PresenceSubscribe {
   readonly user_ids: readonly string[];
 }
 
+/** Ask whether these people are online, once. */
 export interface PresenceQuery {
   readonly type: "presence_query";
   readonly id?: number | null;
   readonly user_ids: readonly string[];
 }
 
+/** The client is there. A connection that sends nothing for too long is closed. */
 export interface Heartbeat {
   readonly type: "heartbeat";
   readonly id?: number | null;
@@ -295,6 +310,7 @@ export type ClientFrame =
   | PresenceQuery
   | Heartbeat;
 
+/** The connection is open: the answer to `hello` and to `refresh`. */
 export interface Welcome {
   readonly type: "welcome";
   readonly re?: number;
@@ -336,6 +352,7 @@ export interface MessageBatch {
   readonly log_hash?: string;
 }
 
+/** Which chats changed: the answer to `sync_overview`. */
 export interface Overview {
   readonly type: "overview";
   readonly re?: number;
@@ -344,6 +361,7 @@ export interface Overview {
   readonly complete: boolean;
 }
 
+/** The answer to `heartbeat`. */
 export interface HeartbeatAck {
   readonly type: "heartbeat_ack";
   readonly re?: number;
@@ -417,12 +435,14 @@ export interface Typing {
   readonly expires_in_ms: number;
 }
 
+/** The answer to `presence_subscribe` and `presence_query`. */
 export interface PresenceState {
   readonly type: "presence_state";
   readonly re?: number;
   readonly presences: readonly PresenceView[];
 }
 
+/** A person came online or went offline. */
 export interface PresenceChanged {
   readonly type: "presence";
   readonly re?: number;
@@ -431,6 +451,7 @@ export interface PresenceChanged {
   readonly last_seen: string | null;
 }
 
+/** The request that `re` names was not done. */
 export interface RefusedFrame {
   readonly type: "refused";
   readonly re: number | null;
@@ -2912,8 +2933,8 @@ export interface Routes {
     keyed: true;
   };
   /** Make or change the account of a person of your system. */
-  "PUT /v1/admin/users/{external_id}": {
-    path: { external_id: string };
+  "PUT /v1/admin/users/{user_id}": {
+    path: { user_id: string };
     query: NoParameters;
     body: ExternalUser;
     answers: { 201: ExternalUserPut; 200: ExternalUserPut };
