@@ -1,7 +1,8 @@
 """The contract for the TypeScript SDK, written from the structs that the server encodes and decodes with.
 
 `contract.ts` has types (nothing of them is in a bundle), and the few values that frames are written with.
-Every limit is a constant of its own, so that a bundle has those that are used.
+Every limit and close code is a constant of its own, so that a bundle has those that it uses, and importing them
+does nothing.
 """
 
 from __future__ import annotations
@@ -160,6 +161,11 @@ def request_fields() -> str:
     return f"{comment(text)}export const REQUEST_FIELDS: {shape} = {{\n{''.join(lines)}}};\n"
 
 
+def _subprotocol(encoding: str) -> str:
+    name = f"{encoding}_PROTOCOL"
+    return f"export const {name} = {json.dumps(getattr(codec, name))};\n"
+
+
 def server_types() -> str:
     """By it a client passes over the frames of a newer server."""
     types = ", ".join(f"{tag_of(kind)}: true" for kind in ANSWERS)
@@ -174,10 +180,10 @@ def _default(field: inspect.Field) -> str:
 
 
 def close_codes() -> str:
+    """`closeCodes.ts`."""
     found = {name: value for name, value in vars(codes).items() if isinstance(value, codes.Close)}
-    lines = [f"{comment(_close_text(one), '  ')}  {name}: {one.code},\n" for name, one in found.items()]
-    text = "Why the server closes a connection. 4000 to 4099: reconnect and resume."
-    return f"{comment(text)}export const CLOSE_CODES = {{\n{''.join(lines)}}} as const;\n"
+    lines = [f"{comment(_close_text(one))}export const {name} = {one.code};\n" for name, one in found.items()]
+    return "\n".join([HEADER, *lines])
 
 
 def _close_text(close: codes.Close) -> str:
@@ -185,7 +191,7 @@ def _close_text(close: codes.Close) -> str:
 
 
 def limit_constants() -> str:
-    """Every limit of the contract, as a constant of its own."""
+    """`limits.ts`."""
     found = {
         name: value
         for name, value in vars(limits).items()
@@ -262,16 +268,14 @@ def contract(refusals: Iterable[Refusal]) -> str:
         *(interface(kind, is_asked=False) for kind in by_name(told)),
     ]
     enums = by_name(enums_within({*ASKED, *told, *ANSWERS}))
-    protocols = f'{{ json: "{codec.JSON_PROTOCOL}", msgpack: "{codec.MSGPACK_PROTOCOL}" }}'
     parts = [
-        'export * as LIMITS from "./limits.js";\n',
-        f"/** The subprotocol of each encoding. */\nexport const PROTOCOLS = {protocols} as const;\n",
+        'export * as CLOSE_CODES from "./closeCodes.js";\nexport * as LIMITS from "./limits.js";\n',
+        f"{_subprotocol('JSON')}{_subprotocol('MSGPACK')}",
         union(
             "RefusalCode",
             (json.dumps(code) for code in dict.fromkeys(one.code for one in refusals)),
             "Why something was refused. A newer server may have more.",
         ),
-        close_codes(),
         *(
             union(kind.__name__, (json.dumps(one.value) for one in kind), python.cleandoc(kind.__doc__ or ""))
             for kind in enums
@@ -286,7 +290,11 @@ def contract(refusals: Iterable[Refusal]) -> str:
 
 
 def files(refusals: Iterable[Refusal]) -> dict[Path, str]:
-    return {FOLDER / "contract.ts": contract(refusals), FOLDER / "limits.ts": limit_constants()}
+    return {
+        FOLDER / "contract.ts": contract(refusals),
+        FOLDER / "closeCodes.ts": close_codes(),
+        FOLDER / "limits.ts": limit_constants(),
+    }
 
 
 def write(refusals: Iterable[Refusal]) -> list[Path]:

@@ -3,7 +3,13 @@
  * contract, without those that have their default. tests/wire_vectors holds the bytes.
  */
 
-import { type ClientFrame, PROTOCOLS, REQUEST_FIELDS, SERVER_TYPES, type ServerFrame } from "./contract.js";
+import {
+  type ClientFrame,
+  JSON_PROTOCOL,
+  REQUEST_FIELDS,
+  SERVER_TYPES,
+  type ServerFrame,
+} from "./contract.js";
 
 /** One encoding of the contract: `json`, or `msgpack` of `parley-chat/msgpack`. */
 export interface Codec {
@@ -29,7 +35,7 @@ export class NotText extends Error {
 
 /** JSON in text frames. */
 export const json: Codec = {
-  protocol: PROTOCOLS.json,
+  protocol: JSON_PROTOCOL,
   encode: (frame) => JSON.stringify(written(frame)),
   decode(data) {
     if (typeof data !== "string") throw new NotAFrame("this connection speaks JSON in text frames");

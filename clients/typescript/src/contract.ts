@@ -1,9 +1,10 @@
 // Written by `make docs` from the contract in src/parley: change it there.
 
+export * as CLOSE_CODES from "./closeCodes.js";
 export * as LIMITS from "./limits.js";
 
-/** The subprotocol of each encoding. */
-export const PROTOCOLS = { json: "parley.v1", msgpack: "parley.v1.msgpack" } as const;
+export const JSON_PROTOCOL = "parley.v1";
+export const MSGPACK_PROTOCOL = "parley.v1.msgpack";
 
 /** Why something was refused. A newer server may have more. */
 export type RefusalCode =
@@ -55,34 +56,6 @@ export type RefusalCode =
   | "too_many_connections"
   | "internal"
   | "method_not_allowed";
-
-/** Why the server closes a connection. 4000 to 4099: reconnect and resume. */
-export const CLOSE_CODES = {
-  /** The server is shutting down; reconnect and resume. */
-  GOING_AWAY: 4000,
-  /** The client reads too slowly; reconnect and resume. */
-  TOO_SLOW: 4001,
-  /** The client was silent for too long; reconnect and resume. */
-  IDLE: 4002,
-  /** The server failed; reconnect and resume. */
-  INTERNAL: 4003,
-  /** No hello arrived in time. */
-  HELLO_TIMEOUT: 4100,
-  /** The token is not valid; log in again. */
-  UNAUTHENTICATED: 4101,
-  /** The session was revoked; log in again. */
-  REVOKED: 4102,
-  /** Too many frames; slow down. */
-  TOO_FAST: 4103,
-  /** This user has too many connections; close another one first. */
-  TOO_MANY_CONNECTIONS: 4104,
-  /** The token has expired; reconnect with a new one. */
-  TOKEN_EXPIRED: 4105,
-  /** A frame is one object with a type. */
-  NOT_A_FRAME: 4200,
-  /** The frame is larger than FRAME_BYTES_MAX. */
-  TOO_BIG: 1009,
-} as const;
 
 /** What an account may do. See docs/accounts.md. */
 export type AccountState = "active" | "disabled" | "deleted";

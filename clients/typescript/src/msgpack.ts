@@ -2,11 +2,11 @@
 
 import { decode, encode } from "@msgpack/msgpack";
 import { type Codec, known, NotAFrame, written } from "./codec.js";
-import { PROTOCOLS } from "./contract.js";
+import { MSGPACK_PROTOCOL } from "./contract.js";
 
 /** Smaller frames, which cost the server a little more: entries are stored as JSON. */
 export const msgpack: Codec = {
-  protocol: PROTOCOLS.msgpack,
+  protocol: MSGPACK_PROTOCOL,
   encode: (frame) => encode(written(frame)),
   decode(data) {
     const bytes = data instanceof ArrayBuffer ? new Uint8Array(data) : data;
