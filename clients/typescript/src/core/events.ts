@@ -14,7 +14,11 @@ export type What =
   | "presence"
   | "connection"
   | "invitations"
-  | "log";
+  | "log"
+  /** What was written and not sent, in another tab too. */
+  | "drafts"
+  /** The browser's store failed, or was left for memory. */
+  | "storage";
 
 /**
  * Something changed: read it again. Most updates are about a chat; presence is about a person.
