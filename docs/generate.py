@@ -592,18 +592,17 @@ def parts_in(page: str) -> list[str]:
     return [found["name"] for found in PART.finditer(page)]
 
 
+def files() -> dict[Path, str]:
+    """Everything that is generated, as it has to be."""
+    pages = {ROOT / path: render((ROOT / path).read_text(encoding="utf-8")) for path in PAGES}
+    return pages | typescript.files(all_refusals()) | materials.files()
+
+
 def main() -> None:
-    for path in PAGES:
-        file = ROOT / path
-        page = file.read_text(encoding="utf-8")
-        rendered = render(page)
-        if rendered != page:
-            file.write_text(rendered, encoding="utf-8")
-            print(f"{path} is new")
-    for written in typescript.write(all_refusals()):
-        print(f"{written.relative_to(ROOT)} is new")
-    if materials.write():
-        print(f"{materials.BILL.relative_to(ROOT)} is new")
+    for path, text in files().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"{path.relative_to(ROOT)} is new")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """The contract for the TypeScript SDK, written from the structs that the server encodes and decodes with.
 
 `contract.ts` has types (nothing of them is in a bundle), and the few values that frames are written with.
-Every limit and close code is a constant of its own, so that a bundle has those that it uses, and importing them
-does nothing.
+Every limit and close code is a constant of its own: a bundle has those that it uses, and importing them does
+nothing.
 """
 
 from __future__ import annotations
@@ -295,15 +295,3 @@ def files(refusals: Iterable[Refusal]) -> dict[Path, str]:
         FOLDER / "closeCodes.ts": close_codes(),
         FOLDER / "limits.ts": limit_constants(),
     }
-
-
-def write(refusals: Iterable[Refusal]) -> list[Path]:
-    """Write the files that are stale; returns those."""
-    stale = [
-        (path, text)
-        for path, text in files(refusals).items()
-        if not path.exists() or path.read_text(encoding="utf-8") != text
-    ]
-    for path, text in stale:
-        path.write_text(text, encoding="utf-8")
-    return [path for path, _ in stale]
