@@ -1,3 +1,4 @@
+/// <reference lib="esnext.disposable" preserve="true" />
 /** The client that an application uses: one person on one device, reconnected as often as needed. */
 
 import { Chat } from "./chat.js";
