@@ -8,21 +8,17 @@ export const KB = 1024;
 /** What an application has to bring itself. */
 const PEERS = ["react", "ws"];
 
-/**
- * An application that is just this code, as a bundler writes it for browsers. A bundler that does not trust what
- * packages say of themselves looks for what runs when a module is imported; it does not look into packages of others.
- */
-export async function bundled(code: string, { trustsAnnotations = true } = {}): Promise<string> {
+/** An application that is just this code, as a bundler writes it for browsers: a module, or a script. */
+export async function bundled(code: string, format: "esm" | "iife" = "esm"): Promise<string> {
   const made = await build({
     stdin: { contents: code, resolveDir: FOLDER },
     bundle: true,
     minify: true,
     write: false,
-    format: "esm",
+    format,
     platform: "browser",
     target: "es2022",
-    external: trustsAnnotations ? PEERS : [...PEERS, "@noble/*", "@msgpack/*"],
-    ignoreAnnotations: !trustsAnnotations,
+    external: PEERS,
     logLevel: "silent",
   });
   return made.outputFiles.map((file) => file.text).join("");

@@ -1,3 +1,4 @@
+import { createContext, runInContext } from "node:vm";
 import { describe, expect, test } from "vitest";
 import { bundled, gzipped, KB } from "./bundle.js";
 
@@ -39,8 +40,14 @@ describe("what travels", () => {
     expect(gzipped(code)).toBeLessThan(SMALL_BYTES_MAX);
   });
 
-  test.each(Object.keys(ENTRY_BYTES_MAX))("importing %s does nothing", async (entry) => {
-    const code = await bundled(`import ${JSON.stringify(entry)}`, { trustsAnnotations: false });
-    expect(code.replaceAll(/import[^;]*"[^"]+";\n?/g, "")).toBe("");
-  });
+  test.each([...Object.keys(ENTRY_BYTES_MAX), "parley-chat/testing"])(
+    "importing %s does nothing",
+    async (entry) => {
+      const code = await bundled(`import * as all from ${JSON.stringify(entry)}; [].concat(all)`, "iife");
+      const page = createContext({ TextEncoder, TextDecoder, require: () => ({}) });
+      const before = Object.keys(page);
+      runInContext(code, page);
+      expect(Object.keys(page)).toEqual(before);
+    },
+  );
 });
