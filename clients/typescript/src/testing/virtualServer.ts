@@ -59,11 +59,14 @@ export class VirtualServer {
     return this.addToken(username);
   }
 
-  /** Another token of a person. */
-  addToken(username: string, deviceId: string | null = null): string {
+  /** Another token of a person; `token`: this one, such as a JSON Web Token. */
+  addToken(
+    username: string,
+    deviceId: string | null = null,
+    token = `prl_${username}_${this.#next()}`,
+  ): string {
     const person = this.#people.get(`user_${username}`);
     if (!person) throw new Error(`there is no ${username}`);
-    const token = `prl_${username}_${this.#next()}`;
     this.#sessions.set(token, { person, deviceId, isOver: false });
     return token;
   }
@@ -402,6 +405,7 @@ export class Connection {
   #session: Session | null = null;
   #deviceId = "";
   #isOpen = true;
+  #isSilent = false;
 
   constructor(server: VirtualServer, socket: Socket, options: Required<VirtualServerOptions>) {
     this.#server = server;
@@ -421,15 +425,20 @@ export class Connection {
   /** A frame travels to the client. */
   toClient(frame: ServerFrame): void {
     this.#options.after(this.#options.latencyMs, () => {
-      if (this.#isOpen) this.#socket.onmessage?.({ data: JSON.stringify(frame) });
+      if (this.#isOpen && !this.#isSilent) this.#socket.onmessage?.({ data: JSON.stringify(frame) });
     });
   }
 
   fromClient(text: string): void {
     this.#options.after(this.#options.latencyMs, () => {
-      const frame = this.#isOpen ? (JSON.parse(text) as ClientFrame) : null;
+      const frame = this.#isOpen && !this.#isSilent ? (JSON.parse(text) as ClientFrame) : null;
       if (frame) this.#receive(frame);
     });
+  }
+
+  /** From now on nothing travels in any direction, and nobody says so. */
+  goSilent(): void {
+    this.#isSilent = true;
   }
 
   /** The client has closed it. */

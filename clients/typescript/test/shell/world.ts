@@ -71,7 +71,10 @@ export class World {
   constructor({ seed = 1, hasLocks = true }: WorldOptions = {}) {
     this.chance = dice(seed);
     this.hasLocks = hasLocks;
-    this.server = new VirtualServer({ wall: () => this.wall(), after: (ms, callback) => this.after(ms, callback) });
+    this.server = new VirtualServer({
+      wall: () => this.wall(),
+      after: (ms, callback) => this.after(ms, callback),
+    });
   }
 
   wall(): number {
@@ -138,7 +141,8 @@ export class World {
   #next(): Timer | undefined {
     let first: Timer | undefined;
     for (const timer of this.#timers.values()) {
-      if (!first || timer.at < first.at || (timer.at === first.at && timer.number < first.number)) first = timer;
+      if (!first || timer.at < first.at || (timer.at === first.at && timer.number < first.number))
+        first = timer;
     }
     return first;
   }
@@ -212,8 +216,9 @@ export class Tab {
     if (this.isDead) return;
     this.isDead = true;
     this.world.locks.release(this);
-    for (const channel of [...this.world.channels]) if (channel.tab === this) this.world.channels.delete(channel);
-    for (const socket of this.#sockets) socket.close();
+    for (const channel of [...this.world.channels])
+      if (channel.tab === this) this.world.channels.delete(channel);
+    for (const socket of this.sockets) socket.close();
   }
 
   /** Nothing of it runs until it thaws. `isTold`: the browser says so before, as it does not when the machine stalls. */
@@ -238,7 +243,7 @@ export class Tab {
     return this.#options.trouble;
   }
 
-  readonly #sockets = new Set<Socket>();
+  readonly sockets = new Set<Socket>();
 
   #platform(): Platform {
     const [world, tab] = [this.world, this];
@@ -247,7 +252,15 @@ export class Tab {
       wall: () => world.wall(),
       chance: world.chance,
       bytes: (count) => Uint8Array.from({ length: count }, () => Math.floor(world.chance() * 256)),
-      after: (ms, callback) => world.after(ms, () => tab.reach(callback)),
+      after: (ms, callback) => {
+        let isOff = false;
+        // A timer that came due in a frozen tab can still be called off.
+        const callOff = world.after(ms, () => tab.reach(() => isOff || callback()));
+        return () => {
+          isOff = true;
+          callOff();
+        };
+      },
       fetch: () => Promise.reject(new TypeError("no network")),
       socketClass: null,
       indexedDb: null,
@@ -283,7 +296,7 @@ export class Tab {
           this.#socket.onopen = (event) => tab.reach(() => this.onopen?.(event));
           this.#socket.onmessage = (event) => tab.reach(() => this.onmessage?.(event));
           this.#socket.onclose = (event) => tab.reach(() => this.onclose?.(event));
-          tab.#sockets.add(this.#socket);
+          tab.sockets.add(this.#socket);
         }
 
         send(data: string | Uint8Array<ArrayBuffer>): void {
@@ -291,7 +304,7 @@ export class Tab {
         }
 
         close(): void {
-          tab.#sockets.delete(this.#socket);
+          tab.sockets.delete(this.#socket);
           this.#socket.close();
         }
       },
@@ -318,7 +331,11 @@ class SteppedStore implements Store {
     this.#store.onTaken = listener;
   }
 
-  async run<Result>(tables: Table[], mode: Mode, work: (tx: Transaction) => Promise<Result>): Promise<Result> {
+  async run<Result>(
+    tables: Table[],
+    mode: Mode,
+    work: (tx: Transaction) => Promise<Result>,
+  ): Promise<Result> {
     const tab = this.#tab;
     if (!tab.step()) return never();
     if (mode !== "read") {
@@ -405,6 +422,20 @@ class VirtualLocks {
       if (request.tab !== tab) continue;
       this.#held.delete(name);
       this.#grant(name, 38);
+    }
+  }
+
+  /** Somebody who no longer exists takes each lock, and gives it back a second later. */
+  rob(): void {
+    for (const [name, request] of [...this.#held]) {
+      request.tab.reach(() => request.reject(new DOMException("stolen", "AbortError")));
+      const thief = { ...request, tab: new Tab(this.#world, { token: "" }) };
+      this.#held.set(name, thief);
+      this.#world.after(1_000, () => {
+        if (this.#held.get(name) !== thief) return;
+        this.#held.delete(name);
+        this.#grant(name, 0);
+      });
     }
   }
 
