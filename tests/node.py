@@ -1,6 +1,7 @@
 """Node for the clients in TypeScript: what a test or `make check` runs in `clients/typescript`.
 
     npm("test")                               # a script of package.json; the test fails if it does
+    build()                                   # dist/, once for each state of the sources
     python -m tests.node run check            # the same for make
 
 Tools are installed by `npm ci`, once for each lock file. Without Node a test is skipped; with `CI=true` it
@@ -14,7 +15,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -27,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "clients/typescript"
 MODULES = FOLDER / "node_modules"
 STAMP = MODULES / ".installed"
+BUILT = MODULES / ".built"
 PINS = ("package.json", "package-lock.json", ".npmrc")
 NAME = "node"
 VERSION_MIN = (20, 19)
@@ -73,13 +75,26 @@ def version_of(text: str) -> tuple[int, int]:
 def install() -> None:
     """Install exactly what the lock file names, unless that is done."""
     with _locked():
-        wanted = hashlib.sha256(b"".join((FOLDER / name).read_bytes() for name in PINS)).hexdigest()
-        if STAMP.exists() and STAMP.read_text(encoding="ascii") == wanted:
-            return
-        done = _run(["npm", *INSTALL], None)
-        if done.returncode:
-            raise RuntimeError(f"npm ci failed\n{done.stdout}")
-        STAMP.write_text(wanted, encoding="ascii")
+        _once(STAMP, [FOLDER / name for name in PINS], "npm", *INSTALL)
+
+
+def build() -> None:
+    """Make `dist` of the sources, unless that is done. The test is skipped without Node."""
+    node_tool("npm", "--version")
+    with _locked():
+        sources = [*FOLDER.glob("src/**/*"), *FOLDER.glob("tsconfig*.json"), STAMP]
+        _once(BUILT, sorted(path for path in sources if path.is_file()), "npm", "run", "build")
+
+
+def _once(stamp: Path, made_of: Sequence[Path], *command: str) -> None:
+    """Run a command unless it was run for exactly these files."""
+    wanted = hashlib.sha256(b"".join(path.read_bytes() for path in made_of)).hexdigest()
+    if stamp.exists() and stamp.read_text(encoding="ascii") == wanted:
+        return
+    done = _run([*command], None)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} failed\n{done.stdout}")
+    stamp.write_text(wanted, encoding="ascii")
 
 
 @contextmanager
