@@ -50,11 +50,12 @@ test-all: check ## Every suite on every engine and in every mode, and longer wal
 	@$(FETCH)
 	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(ALL_ROUNDS)} $(PYTEST) tests
 
-check: setup ## Only the static part: ruff, mypy, import rules
+check: setup ## Only the static part: ruff, mypy, import rules, and types and format of TypeScript
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/lint-imports
+	@$(BIN)/python -m tests.node run check
 
 simulate: setup ## The long run of every randomised test, with new seeds; ONLY= narrows it
 	@$(FETCH)

@@ -25,7 +25,7 @@ GUARD_SHARE = 0.9
 """The guard fires at this share of the test's timeout, so that it always comes before pytest-timeout."""
 
 HEAVIEST = "test_cluster_cassandra.py"
-LAYERS = ("acceptance", "contracts", "unit", "tidy", "security", "integration", "simulation")
+LAYERS = ("acceptance", "contracts", "unit", "tidy", "security", "clients", "integration", "simulation")
 """The order of the layers. Two workers take a half each. One begins with the heaviest run, three replicas of
 Cassandra and three nodes; the other comes to unit tests. Beside other fault runs its nodes would starve."""
 

@@ -185,7 +185,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say loudly, at the end, what was not tried."""
-    notes = {name: missing_note(name) for name in (*NAMES, promtool.NAME)}
+    notes = {name: missing_note(name) for name in (*NAMES, promtool.NAME, "node")}
     missing = {name: note.read_text(encoding="utf-8") for name, note in notes.items() if note.exists()}
     if missing and is_owner():
         terminalreporter.section("SERVICES MISSING: what needs them was not tested", red=True)

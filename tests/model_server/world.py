@@ -3,6 +3,7 @@
 import itertools
 import uuid
 from collections import deque
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -32,7 +33,7 @@ from parley.wire.frames import (
     Request,
     ServerFrames,
 )
-from tests.unit.client.model_server import APPENDING, ModelServer
+from tests.model_server.server import APPENDING, ModelServer
 
 CHAT_IDS = ["chat_1", "chat_2"]
 DEVICES = ["user_0", "user_1", "user_0/follows all"]
@@ -45,6 +46,14 @@ CUTS_BEFORE_PEACE = 3
 STEPS_BEFORE_CUT_MAX = 6
 PATIENCE_MS = 70_000
 """Two heartbeats: whatever nobody told by itself is known by then."""
+
+
+def durable_core(_device: str, chance: Callable[[], float]) -> ClientCore:
+    """The core as an application has it that names an outbox file."""
+    return ClientCore(CLIENT_CODECS["json"], Timing(), chance, durable=True)
+
+
+MakeCore = Callable[[str, Callable[[], float]], ClientCore]
 
 
 class Person:
@@ -72,7 +81,7 @@ class Person:
         self.start()
 
     def start(self) -> None:
-        self.core = ClientCore(CLIENT_CODECS["json"], Timing(), self.world.random.random, durable=True)
+        self.core = self.world.make_core(self.device, self.world.random.random)
         self.core.restore(SavedState(list(self.file.values()), dict(self.cursors)))
         self.snapshots.clear()
         self.calls.clear()
@@ -241,8 +250,9 @@ class Person:
 
 
 class World:
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, make_core: MakeCore = durable_core) -> None:
         self.random = Random(seed)
+        self.make_core = make_core
         self.numbers = itertools.count(1)
         self.now_ms = 0
         self.server = ModelServer(CHAT_IDS)
