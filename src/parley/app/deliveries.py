@@ -16,12 +16,12 @@ from parley.core.retry import RetryPolicy
 from parley.delivery.admin import Audited, DeliveryAdmin
 from parley.delivery.attempts import LogSource
 from parley.delivery.events import EventSource
-from parley.delivery.ports import DeliveryTopics, Source
+from parley.delivery.ports import WEBHOOK_DELIVERIES, DeliveryTopics, Source
 from parley.delivery.recipients import FailingRecipients
 from parley.delivery.replays import LOOK_SECONDS as REPLAY_LOOK_SECONDS
 from parley.delivery.replays import Replays
 from parley.delivery.upkeep import DeadLetterUpkeep
-from parley.delivery.webhooks import WEBHOOK_DELIVERIES, WebhookChannel
+from parley.delivery.webhooks import WebhookChannel
 from parley.delivery.worker import SHARED_LOOK_SECONDS, DeliveryWorker
 from parley.errors import StoreError
 from parley.ids import Ids

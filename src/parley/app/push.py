@@ -14,7 +14,7 @@ from parley.core.jobs import Job
 from parley.core.retry import RetryPolicy
 from parley.delivery.attempts import LogSource
 from parley.delivery.guarded_http import GuardedHttp
-from parley.delivery.ports import DeliveryTopics
+from parley.delivery.ports import PUSH_DELIVERIES, DeliveryTopics
 from parley.delivery.replays import LOOK_SECONDS as REPLAY_LOOK_SECONDS
 from parley.delivery.replays import Replays
 from parley.delivery.worker import DeliveryWorker
@@ -23,7 +23,7 @@ from parley.errors import ConfigError, StoreError
 from parley.extras import how_to_install
 from parley.model import JobScope
 from parley.push import webpush
-from parley.push.channel import PUSH_DELIVERIES, PushChannel
+from parley.push.channel import PushChannel
 from parley.push.ports import PushProvider, VapidKeys
 from parley.push.registrations import FOR_PUSH, PushRegistrations
 from parley.push.webhook import WebhookPush

@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Struct
 
-from parley import ids
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.core.fanout import FanoutSizes, may_ring, strategy_of
 from parley.core.notifications import (
@@ -28,7 +27,7 @@ from parley.core.notifications import (
     wanted,
 )
 from parley.core.retry import DeliveryFailure, Fault
-from parley.delivery.ports import Delivery, DeliveryKind
+from parley.delivery.ports import Delivery
 from parley.ephemeral.ports import Registry
 from parley.model import AccountState, Fanout, Kind, Persisted, QuietHours, User
 from parley.people.caches import ReadCache
@@ -54,9 +53,6 @@ CHATS_CACHED_MAX = 2_000
 MEMBERS_PER_READ = 1_000
 COLLAPSE_BYTES = 18
 """24 characters: a Topic of Web Push may have 32."""
-
-
-PUSH_DELIVERIES = DeliveryKind(group="push", prefix=ids.USER, topic="messages.notifications", collapses=True)
 
 
 class ChatAudience(Struct, frozen=True):

@@ -13,11 +13,12 @@ from parley.clock import MS_PER_DAY
 from parley.core.fanout import FanoutSizes
 from parley.core.retry import RetryPolicy
 from parley.delivery.attempts import LogSource
+from parley.delivery.ports import PUSH_DELIVERIES
 from parley.delivery.worker import DeliveryWorker
 from parley.ephemeral.local import LocalRegistry
 from parley.ids import Ids
 from parley.model import Persisted, Session
-from parley.push.channel import PUSH_DELIVERIES, PushChannel
+from parley.push.channel import PushChannel
 from parley.push.ports import Notification, PushAnswer, taken
 from parley.store.push.rows import Provider, PushDevice
 from parley.telemetry import Metrics
