@@ -23,7 +23,6 @@ from parley.delivery.replays import Replays
 from parley.delivery.upkeep import DeadLetterUpkeep
 from parley.delivery.webhooks import WebhookChannel
 from parley.delivery.worker import SHARED_LOOK_SECONDS, DeliveryWorker
-from parley.errors import StoreError
 from parley.ids import Ids
 from parley.model import JobScope
 from parley.sending.amended_log import amended_log
@@ -31,7 +30,6 @@ from parley.store.delivery.rows import Lane
 from parley.store.ports import Engine, Feed
 from parley.telemetry import Metrics
 
-LOOK_SECONDS = 0.5
 SHARED_REPLAY_LOOK_SECONDS = 5.0
 """On a store where each look costs."""
 HOLDER_BYTES = 8
@@ -106,10 +104,7 @@ class Deliveries:
         await self._channel.close()
 
     async def _work(self) -> None:
-        """A server without webhooks spends nothing on the feed; its offset stays, so nothing is missed."""
-        while not await self._has_webhooks():  # noqa: ASYNC110 - a command in another process may add one
-            await asyncio.sleep(LOOK_SECONDS)
-        await self._worker.run(self._feed)
+        await self._worker.run_if_needed(self._feed, self._has_webhooks)
 
     async def _keep_letters(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -117,10 +112,7 @@ class Deliveries:
             tasks.create_task(self._upkeep.run())
 
     async def _has_webhooks(self) -> bool:
-        try:
-            return bool(await self._webhooks.all())
-        except StoreError:
-            return False  # it is asked again
+        return bool(await self._webhooks.all())
 
 
 def make_source(store: Engine, clock: Clock) -> Source:

@@ -19,7 +19,6 @@ from parley.accounts.known_devices import KnownDevices
 from parley.accounts.links import LinkService
 from parley.accounts.user_admin import UserAdmin
 from parley.app.buses import BusEngine, EmbeddedBusEngine
-from parley.app.chat_check import ChatChecker
 from parley.app.deliveries import Deliveries, make_delivery_admin
 from parley.app.engines import expired_sessions, make_engine, sealing
 from parley.app.files import make_attaching, make_files
@@ -28,7 +27,6 @@ from parley.app.memory import NodeMemory
 from parley.app.push import Push
 from parley.app.search import Search
 from parley.app.timeline import make_timeline
-from parley.app.tls import Certificate
 from parley.audit import AuditTrail
 from parley.bodies.erasures import BodyAdmin
 from parley.chats.chat_admin import ChatAdmin
@@ -47,6 +45,7 @@ from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
 from parley.errors import ConfigError
 from parley.gateway.answered_requests import AnsweredRequests
+from parley.gateway.chat_check import ChatChecker
 from parley.gateway.client_ids import ClientIds, ServerSecret
 from parley.gateway.connection import Connection
 from parley.gateway.device_leases import DeviceLeases
@@ -60,6 +59,7 @@ from parley.gateway.services import ApiServices, ConnectionServices
 from parley.gateway.shared_rates import SharedRates
 from parley.gateway.socket_groups import SocketGroups
 from parley.gateway.subscribers import Subscribers
+from parley.gateway.tls import Certificate
 from parley.gateway.turns import LoopTurns
 from parley.ids import NODE, Ids
 from parley.jobs.supervisor import RELEASE_SECONDS_MAX, Supervisor

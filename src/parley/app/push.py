@@ -19,7 +19,7 @@ from parley.delivery.replays import LOOK_SECONDS as REPLAY_LOOK_SECONDS
 from parley.delivery.replays import Replays
 from parley.delivery.worker import DeliveryWorker
 from parley.ephemeral.ports import Registry
-from parley.errors import ConfigError, StoreError
+from parley.errors import ConfigError
 from parley.extras import how_to_install
 from parley.model import JobScope
 from parley.push import webpush
@@ -32,7 +32,6 @@ from parley.store.ports import Engine, Feed
 from parley.store.push.rows import OUTCOME_DAYS, Provider
 from parley.telemetry import Metrics
 
-LOOK_SECONDS = 1.0
 EXPIRE_SECONDS = 3_600.0
 HOLDER_BYTES = 8
 NEEDS_EXTRA = "push.{} needs more packages: {}"
@@ -108,19 +107,10 @@ class Push:
         return [] if self._feed is None else [ring, replay, expiry]
 
     async def _ring(self) -> None:
-        """A server without devices spends nothing on the feed; its offset stays, so nothing is missed."""
         assert self._feed is not None
-        while not await self._has_devices():  # noqa: ASYNC110 - one may register on another node
-            await asyncio.sleep(LOOK_SECONDS)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._worker.run(self._feed))
+            tasks.create_task(self._worker.run_if_needed(self._feed, self._store.devices.are_there))
             tasks.create_task(self.channel.unconfirmed.run(self._worker.owe))
-
-    async def _has_devices(self) -> bool:
-        try:
-            return await self._store.devices.are_there()
-        except StoreError:
-            return False  # it is asked again
 
     async def _expire(self) -> None:
         await self._store.outcomes.expire(self._clock() - OUTCOME_DAYS * MS_PER_DAY)

@@ -15,7 +15,7 @@ from parley.clock import Clock, iso
 from parley.config import Config
 from parley.delivery.ports import KINDS
 from parley.errors import ConfigError
-from parley.ids import AUDIT, RANDOM_BITS, ulid
+from parley.ids import AUDIT, Ids
 from parley.migration.copies import CopyRefused, CopyReport, OnProgress, StoreCopy
 from parley.migration.imports import ImportReport, WorkspaceImport
 from parley.migration.workspaces import Workspace
@@ -101,6 +101,7 @@ async def import_workspace(
     *,
     matches_names: bool,
     on_progress: Callable[[ImportReport], None],
+    random_bits: Callable[[int], int] = secrets.randbits,
 ) -> ImportReport:
     """Bring in an export, and see to it that nobody is told of it as of something new.
 
@@ -111,9 +112,12 @@ async def import_workspace(
     if any(lags.get(group) for group in GROUPS):
         raise ConfigError("deliveries are under way: let the server run until they are done, then stop it")
     now_ms = clock()
-    audit_id = f"{AUDIT}{ulid(now_ms, secrets.randbits(RANDOM_BITS))}"
     record = AuditRecord(
-        audit_id=audit_id, at=iso(now_ms), actor=actor, action="store.import", target_id=workspace.source
+        audit_id=Ids(random_bits).next(AUDIT, now_ms),
+        at=iso(now_ms),
+        actor=actor,
+        action="store.import",
+        target_id=workspace.source,
     )
     await engine.audit.record(record)
     job = WorkspaceImport(workspace, engine, clock, matches_names=matches_names, on_progress=on_progress)
