@@ -40,6 +40,7 @@ class Deliveries:
 
     def __init__(
         self,
+        *,
         config: Config,
         store: Engine,
         feed: Feed,
@@ -66,10 +67,29 @@ class Deliveries:
             refresh_seconds=math.inf if topics is None else SHARED_LOOK_SECONDS,
         )
         self._worker = DeliveryWorker(
-            kind, source, kept, channel, policy, clock, metrics, holder, topics, recipients=recipients
+            kind=kind,
+            source=source,
+            store=kept,
+            channel=channel,
+            policy=policy,
+            clock=clock,
+            metrics=metrics,
+            holder=holder,
+            topics=topics,
+            recipients=recipients,
         )
         replay_look = REPLAY_LOOK_SECONDS if topics is None else SHARED_REPLAY_LOOK_SECONDS
-        self._replays = Replays(kind, source, kept, channel, for_replays, clock, metrics, holder, replay_look)
+        self._replays = Replays(
+            kind=kind,
+            source=source,
+            store=kept,
+            channel=channel,
+            policy=for_replays,
+            clock=clock,
+            metrics=metrics,
+            holder=holder,
+            look_seconds=replay_look,
+        )
         self._upkeep = DeadLetterUpkeep(kept.dead_letters, store.audit, clock, make_ids, metrics)
 
     @property
@@ -126,5 +146,12 @@ def make_delivery_admin(
     has_feed = store.feed is not None or bool(config.kafka.brokers)
     source = make_source(store, clock)
     return DeliveryAdmin(
-        store.deliveries, store.failing_recipients, source, audited, allowed, clock, make_ids, has_feed
+        store=store.deliveries,
+        failing=store.failing_recipients,
+        source=source,
+        audited=audited,
+        allowed=allowed,
+        clock=clock,
+        make_ids=make_ids,
+        has_feed=has_feed,
     )

@@ -42,6 +42,7 @@ class Push:
 
     def __init__(
         self,
+        *,
         config: Config,
         store: Engine,
         registry: Registry,
@@ -61,12 +62,39 @@ class Push:
         self._feed = feed
         self._clock = clock
         self.channel = channel = PushChannel(
-            store, store.push, registry, providers, sizes, config.delivery.too_old_seconds, clock, metrics
+            store=store,
+            push=store.push,
+            registry=registry,
+            providers=providers,
+            sizes=sizes,
+            too_old_seconds=config.delivery.too_old_seconds,
+            clock=clock,
+            metrics=metrics,
         )
         kind, source, kept = PUSH_DELIVERIES, LogSource(amended_log(store)), store.deliveries
-        self._worker = DeliveryWorker(kind, source, kept, channel, policy, clock, metrics, holder, topics)
+        self._worker = DeliveryWorker(
+            kind=kind,
+            source=source,
+            store=kept,
+            channel=channel,
+            policy=policy,
+            clock=clock,
+            metrics=metrics,
+            holder=holder,
+            topics=topics,
+        )
         look = REPLAY_LOOK_SECONDS if topics is None else SHARED_REPLAY_LOOK_SECONDS
-        self._replays = Replays(kind, source, kept, channel, policy, clock, metrics, holder, look)
+        self._replays = Replays(
+            kind=kind,
+            source=source,
+            store=kept,
+            channel=channel,
+            policy=policy,
+            clock=clock,
+            metrics=metrics,
+            holder=holder,
+            look_seconds=look,
+        )
         self.registrations = PushRegistrations(
             store.push.devices,
             store.accounts,

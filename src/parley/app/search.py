@@ -67,6 +67,7 @@ class Search:
 
     def __init__(
         self,
+        *,
         config: Config,
         store: Engine,
         metrics: Metrics,

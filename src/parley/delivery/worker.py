@@ -84,6 +84,7 @@ class DeliveryWorker:
 
     def __init__(
         self,
+        *,
         kind: DeliveryKind,
         source: Source,
         store: DeliveryStore,

@@ -80,6 +80,7 @@ class PushChannel:
 
     def __init__(
         self,
+        *,
         store: Store,
         push: PushStore,
         registry: Registry,

@@ -79,24 +79,24 @@ class PushWorld:
         policy = RetryPolicy()
         self.store.deliveries.lanes.free()
         self.channel = PushChannel(
-            self.store,
-            self.store.push,
-            self.registry,
-            {Provider.FCM: self.provider},
-            self._sizes,
-            policy.too_old_seconds,
-            self.clock,
-            self.metrics,
+            store=self.store,
+            push=self.store.push,
+            registry=self.registry,
+            providers={Provider.FCM: self.provider},
+            sizes=self._sizes,
+            too_old_seconds=policy.too_old_seconds,
+            clock=self.clock,
+            metrics=self.metrics,
         )
         self.worker = DeliveryWorker(
-            PUSH_DELIVERIES,
-            LogSource(self.store.log),
-            self.store.deliveries,
-            self.channel,
-            policy,
-            self.clock,
-            self.metrics,
-            f"process_{self._restarts}",
+            kind=PUSH_DELIVERIES,
+            source=LogSource(self.store.log),
+            store=self.store.deliveries,
+            channel=self.channel,
+            policy=policy,
+            clock=self.clock,
+            metrics=self.metrics,
+            holder=f"process_{self._restarts}",
             chance=lambda: 0.0,
         )
 
