@@ -26,13 +26,13 @@ def hub_over(
 ) -> Hub:
     """A hub without a node around it."""
     return Hub(
-        log,
-        directory,
-        subscribers or Subscribers(),
-        pending or PendingSends(),
-        lambda _, __: None,
-        metrics,
-        lambda _: None,
-        FlightRecorder("node", lambda: 1, lambda _: ()),
-        interest or NoInterest(),
+        log=log,
+        directory=directory,
+        subscribers=subscribers or Subscribers(),
+        pending_sends=pending or PendingSends(),
+        chat_changed=lambda _, __: None,
+        metrics=metrics,
+        reach=lambda _: None,
+        recorder=FlightRecorder("node", lambda: 1, lambda _: ()),
+        interest=interest or NoInterest(),
     )

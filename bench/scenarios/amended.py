@@ -57,7 +57,15 @@ class Unscrubbed(SqliteAmendments):
 def _life(store: SqliteStore, amendments: SqliteAmendments) -> MessageLife:
     bodies = Eraser(store.log, store.cold_tier, None, amendments)
     sender, tier = StraightSender(store), store.cold_tier
-    return MessageLife(store.log, store.directory, sender, amendments, tier, bodies, wall_clock)
+    return MessageLife(
+        log=store.log,
+        directory=store.directory,
+        sender=sender,
+        amendments=amendments,
+        tier=tier,
+        bodies=bodies,
+        clock=wall_clock,
+    )
 
 
 async def amended(stage: Stage) -> list[Row]:

@@ -51,7 +51,13 @@ class BusNode:
         self.news: list[Persisted] = []
         self.sink = CutSink(kafka, topic, KEYS)
         publisher = Publisher(
-            node.log, node.store.outbox, self.sink, metrics, name, wall_clock, random.Random(7).random
+            log=node.log,
+            outbox=node.store.outbox,
+            sink=self.sink,
+            metrics=metrics,
+            node=name,
+            clock=wall_clock,
+            chance=random.Random(7).random,
         )
         self._name = name
         self._feed = KafkaFeed(kafka, topic, KEYS, metrics, random.Random(7).random)

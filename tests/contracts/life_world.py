@@ -37,7 +37,13 @@ def make_life(engine: Engine, clock: Clock) -> MessageLife:
     bodies = Eraser(engine.log, engine.cold_tier, None, engine.amendments)
     sender = StraightSender(engine.log)
     return MessageLife(
-        engine.log, engine.directory, sender, engine.amendments, engine.cold_tier, bodies, clock
+        log=engine.log,
+        directory=engine.directory,
+        sender=sender,
+        amendments=engine.amendments,
+        tier=engine.cold_tier,
+        bodies=bodies,
+        clock=clock,
     )
 
 
@@ -56,14 +62,14 @@ class LifeWorld:
         self.bodies = Eraser(engine.log, engine.cold_tier, archiver, engine.amendments)
         self.sender = StraightSender(self.log)
         self.life = MessageLife(
-            self.log,
-            store.directory,
-            self.sender,
-            engine.amendments,
-            engine.cold_tier,
-            self.bodies,
-            store.clock,
-            window_seconds,
+            log=self.log,
+            directory=store.directory,
+            sender=self.sender,
+            amendments=engine.amendments,
+            tier=engine.cold_tier,
+            bodies=self.bodies,
+            clock=store.clock,
+            window_seconds=window_seconds,
         )
 
     async def try_send(self, draft: Draft) -> Outcome:

@@ -67,11 +67,11 @@ class ErasureWorld:
             eraser, engine.cold_tier, engine.inspection, self.store.clock, self.store.metrics, 0
         )
         return BodyAdmin(
-            lambda: retention,
-            engine.cold_tier,
-            engine.erasures,
-            engine.erasure_reports,
-            self.store.clock,
+            make_retention=lambda: retention,
+            tier=engine.cold_tier,
+            erasures=engine.erasures,
+            reports=engine.erasure_reports,
+            clock=self.store.clock,
             forget_reasons=self._forget_reasons,
             reach=reach,
         )

@@ -73,15 +73,15 @@ async def test_replay_of_5000_dead_letters_each_once_in_chat_order_run_twice_not
         )
         assert sum(asked) == total, "each is queued by one of them"
         worker = Replays(
-            KIND,
-            Logs(),
-            store.deliveries,
-            receiver,
-            RetryPolicy(),
-            store.clock,
-            store.metrics,
-            "node_1",
-            0.05,
+            kind=KIND,
+            source=Logs(),
+            store=store.deliveries,
+            channel=receiver,
+            policy=RetryPolicy(),
+            clock=store.clock,
+            metrics=store.metrics,
+            holder="node_1",
+            look_seconds=0.05,
         )
         running = asyncio.create_task(worker.run())
         try:

@@ -182,7 +182,15 @@ class ModelServer:
         tier, amendments = MemoryColdTier(self.tables), MemoryAmendments(self.tables)
         bodies = Eraser(self._log, tier, None, amendments)
         directory, clock = MemoryDirectory(self.tables), lambda: from_iso(TIME)
-        self._life = MessageLife(self._log, directory, self._teller, amendments, tier, bodies, clock)
+        self._life = MessageLife(
+            log=self._log,
+            directory=directory,
+            sender=self._teller,
+            amendments=amendments,
+            tier=tier,
+            bodies=bodies,
+            clock=clock,
+        )
         self.online: set[str] = set()
         self.watched: dict[str, list[str]] = defaultdict(list)
         """By device: those of whom its connection is told."""

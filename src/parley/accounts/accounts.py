@@ -105,6 +105,7 @@ class AccountManager:
 
     def __init__(
         self,
+        *,
         accounts: Accounts,
         cursors: Cursors,
         bus: Bus,

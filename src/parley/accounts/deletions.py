@@ -44,6 +44,7 @@ class AccountDeletions:
 
     def __init__(
         self,
+        *,
         admin: AccountAdmin,
         directory: Directory,
         relations: Relations,

@@ -26,6 +26,7 @@ class UserAdmin(AuditTrail):
 
     def __init__(
         self,
+        *,
         manager: AccountManager,
         accounts: Accounts,
         admin: AccountAdmin,

@@ -23,7 +23,6 @@ from parley.model import JobScope
 from parley.objects.folder import FOLDER_MODE
 from parley.objects.ports import Objects, S3Settings
 from parley.objects.targets import S3_SCHEME, objects_at
-from parley.store.check import ArchivedRows
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
 from parley.testing import faults
@@ -71,11 +70,6 @@ def with_cold_tier(
     reader = ArchiveReader(tier, objects, metrics, archive.cache_mb * MIB)
     bulk = ArchivedLogs(engine.inspection, objects, metrics)
     return TieredEngine(engine, tier, reader, objects, bulk)
-
-
-def archived_rows(engine: Engine) -> ArchivedRows | None:
-    """What reads the trimmed part of each log for `parley check`; None without a cold tier."""
-    return engine.bulk.of_chat if isinstance(engine, TieredEngine) else None
 
 
 def bus_consumers(config: Config) -> list[NeededFrom]:

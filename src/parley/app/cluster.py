@@ -67,14 +67,14 @@ class ClusterNode:
         """Where the other nodes reach this process, once it has started."""
         self.calls = SignedCalls(keys, clock=clock, random_bytes=secrets.token_bytes, tls=client_tls(cluster))
         self._peers = peers = ClusterPeers(
-            node_id,
-            cluster.roles,
-            ephemeral.nodes,
-            self.calls,
-            metrics,
-            is_ready,
-            target,
-            clock(),
+            node_id=node_id,
+            roles=cluster.roles,
+            nodes=ephemeral.nodes,
+            calls=self.calls,
+            metrics=metrics,
+            is_ready=is_ready,
+            target=target,
+            since_ms=clock(),
         )
         self._notices = NoticeSender(self._peers, metrics, clock, make_ids)
         self._server = NodeServer(
@@ -128,13 +128,13 @@ class ClusterNode:
         """Of a node with the role delivery."""
         peers = self._peers
         return Router(
-            node_id,
-            interests,
-            directory,
-            peers,
-            lambda: [node.node_id for node in peers.others(GATEWAY)],
-            deliver,
-            metrics,
+            node_id=node_id,
+            interests=interests,
+            directory=directory,
+            peers=peers,
+            gateways=lambda: [node.node_id for node in peers.others(GATEWAY)],
+            deliver=deliver,
+            metrics=metrics,
         )
 
     async def start(self, bus: Bus, forget_all: Callable[[], None]) -> None:
@@ -173,7 +173,9 @@ class CommandNotices:
             keys, clock=clock, random_bytes=secrets.token_bytes, tls=client_tls(config.cluster)
         )
         self.traces = PeerTraces(self._ephemeral.nodes, self._calls, "")
-        peers = ClusterPeers("", (), self._ephemeral.nodes, self._calls, metrics)
+        peers = ClusterPeers(
+            node_id="", roles=(), nodes=self._ephemeral.nodes, calls=self._calls, metrics=metrics
+        )
         self._notices = NoticeSender(peers, metrics, clock, make_ids)
 
     @property

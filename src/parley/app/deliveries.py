@@ -16,14 +16,13 @@ from parley.core.retry import RetryPolicy
 from parley.delivery.admin import Audited, DeliveryAdmin
 from parley.delivery.attempts import LogSource
 from parley.delivery.events import EventSource
-from parley.delivery.ports import DeliveryTopics, Source
+from parley.delivery.ports import WEBHOOK_DELIVERIES, DeliveryTopics, Source
 from parley.delivery.recipients import FailingRecipients
 from parley.delivery.replays import LOOK_SECONDS as REPLAY_LOOK_SECONDS
 from parley.delivery.replays import Replays
 from parley.delivery.upkeep import DeadLetterUpkeep
-from parley.delivery.webhooks import WEBHOOK_DELIVERIES, WebhookChannel
+from parley.delivery.webhooks import WebhookChannel
 from parley.delivery.worker import SHARED_LOOK_SECONDS, DeliveryWorker
-from parley.errors import StoreError
 from parley.ids import Ids
 from parley.model import JobScope
 from parley.sending.amended_log import amended_log
@@ -31,7 +30,6 @@ from parley.store.delivery.rows import Lane
 from parley.store.ports import Engine, Feed
 from parley.telemetry import Metrics
 
-LOOK_SECONDS = 0.5
 SHARED_REPLAY_LOOK_SECONDS = 5.0
 """On a store where each look costs."""
 HOLDER_BYTES = 8
@@ -42,6 +40,7 @@ class Deliveries:
 
     def __init__(
         self,
+        *,
         config: Config,
         store: Engine,
         feed: Feed,
@@ -68,10 +67,29 @@ class Deliveries:
             refresh_seconds=math.inf if topics is None else SHARED_LOOK_SECONDS,
         )
         self._worker = DeliveryWorker(
-            kind, source, kept, channel, policy, clock, metrics, holder, topics, recipients=recipients
+            kind=kind,
+            source=source,
+            store=kept,
+            channel=channel,
+            policy=policy,
+            clock=clock,
+            metrics=metrics,
+            holder=holder,
+            topics=topics,
+            recipients=recipients,
         )
         replay_look = REPLAY_LOOK_SECONDS if topics is None else SHARED_REPLAY_LOOK_SECONDS
-        self._replays = Replays(kind, source, kept, channel, for_replays, clock, metrics, holder, replay_look)
+        self._replays = Replays(
+            kind=kind,
+            source=source,
+            store=kept,
+            channel=channel,
+            policy=for_replays,
+            clock=clock,
+            metrics=metrics,
+            holder=holder,
+            look_seconds=replay_look,
+        )
         self._upkeep = DeadLetterUpkeep(kept.dead_letters, store.audit, clock, make_ids, metrics)
 
     @property
@@ -106,10 +124,7 @@ class Deliveries:
         await self._channel.close()
 
     async def _work(self) -> None:
-        """A server without webhooks spends nothing on the feed; its offset stays, so nothing is missed."""
-        while not await self._has_webhooks():  # noqa: ASYNC110 - a command in another process may add one
-            await asyncio.sleep(LOOK_SECONDS)
-        await self._worker.run(self._feed)
+        await self._worker.run_if_needed(self._feed, self._has_webhooks)
 
     async def _keep_letters(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -117,10 +132,7 @@ class Deliveries:
             tasks.create_task(self._upkeep.run())
 
     async def _has_webhooks(self) -> bool:
-        try:
-            return bool(await self._webhooks.all())
-        except StoreError:
-            return False  # it is asked again
+        return bool(await self._webhooks.all())
 
 
 def make_source(store: Engine, clock: Clock) -> Source:
@@ -134,5 +146,12 @@ def make_delivery_admin(
     has_feed = store.feed is not None or bool(config.kafka.brokers)
     source = make_source(store, clock)
     return DeliveryAdmin(
-        store.deliveries, store.failing_recipients, source, audited, allowed, clock, make_ids, has_feed
+        store=store.deliveries,
+        failing=store.failing_recipients,
+        source=source,
+        audited=audited,
+        allowed=allowed,
+        clock=clock,
+        make_ids=make_ids,
+        has_feed=has_feed,
     )

@@ -111,32 +111,32 @@ def make_files(
         return None
     files, rights = config.attachments, UploadRights(engine.accounts, engine.directory, sessions)
     uploads = Uploads(
-        engine.attachments,
-        parts,
-        removal,
-        engine.directory,
-        AttachmentRules(
+        files=engine.attachments,
+        parts=parts,
+        removal=removal,
+        directory=engine.directory,
+        rules=AttachmentRules(
             bytes_max=files.max_bytes,
             types_allowed=tuple(files.types_allowed),
             types_denied=tuple(files.types_denied),
         ),
-        rights,
-        clock,
-        make_ids,
-        metrics,
+        rights=rights,
+        clock=clock,
+        make_ids=make_ids,
+        metrics=metrics,
         quota_bytes=files.bytes_per_user,
         upload_ms=files.upload_hours * MS_PER_HOUR,
         reach=faults.reach_from(environment),
     )
     downloads = Downloads(
-        engine.attachments,
-        parts,
-        removal,
-        engine.directory,
-        AddressSigner(engine.push, secrets.token_hex(KEY_BYTES)),
-        rights,
-        clock,
-        metrics,
+        files=engine.attachments,
+        parts=parts,
+        removal=removal,
+        directory=engine.directory,
+        signer=AddressSigner(engine.push, secrets.token_hex(KEY_BYTES)),
+        rights=rights,
+        clock=clock,
+        metrics=metrics,
         address_ms=files.url_seconds * MS_PER_SECOND,
     )
     return FileService(uploads, downloads, removal)

@@ -27,6 +27,7 @@ class BufferedIngest:
 
     def __init__(
         self,
+        *,
         config: Config,
         keys: ClusterKeys,
         cluster: ClusterNode,
@@ -46,7 +47,13 @@ class BufferedIngest:
         if "ingest" in config.cluster.roles:
             ingest = BusIngest(local, self._returner.give_back, lambda: engine.available, random.random)
             self._consumer = DraftConsumer(
-                config.kafka, topic, keys, ingest.append, metrics, clock, random.random
+                kafka=config.kafka,
+                topic=topic,
+                keys=keys,
+                append=ingest.append,
+                metrics=metrics,
+                clock=clock,
+                chance=random.random,
             )
 
     @property

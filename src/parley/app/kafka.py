@@ -44,6 +44,7 @@ log = structlog.get_logger("parley.app")
 class KafkaBusEngine:
     def __init__(
         self,
+        *,
         config: Config,
         node_id: str,
         keys: ClusterKeys,
@@ -61,7 +62,13 @@ class KafkaBusEngine:
         topic = PERSISTED.name_in(config.kafka)
         sink = KafkaSink(config.kafka, topic, keys)
         self.publisher = publisher = Publisher(
-            engine.log, outbox, sink, metrics, node_id, clock, random.random
+            log=engine.log,
+            outbox=outbox,
+            sink=sink,
+            metrics=metrics,
+            node=node_id,
+            clock=clock,
+            chance=random.random,
         )
         self.feed = KafkaFeed(config.kafka, topic, keys, metrics, random.random)
         self.bus = KafkaBus(sink, publisher)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sized
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -16,22 +16,17 @@ import structlog
 from parley.accounts.accounts import AccountManager
 from parley.accounts.deletions import AccountDeletions
 from parley.accounts.known_devices import KnownDevices
-from parley.accounts.links import LinkService
-from parley.accounts.user_admin import UserAdmin
 from parley.app.buses import BusEngine, EmbeddedBusEngine
-from parley.app.chat_check import ChatChecker
-from parley.app.deliveries import Deliveries, make_delivery_admin
+from parley.app.deliveries import Deliveries
 from parley.app.engines import expired_sessions, make_engine, sealing
 from parley.app.files import make_attaching, make_files
+from parley.app.gateway import make_gateway
 from parley.app.identities import Identities
 from parley.app.memory import NodeMemory
 from parley.app.push import Push
 from parley.app.search import Search
-from parley.app.timeline import make_timeline
-from parley.app.tls import Certificate
 from parley.audit import AuditTrail
 from parley.bodies.erasures import BodyAdmin
-from parley.chats.chat_admin import ChatAdmin
 from parley.chats.invitations import InvitationService
 from parley.chats.log_hasher import LogHasher
 from parley.chats.membership import Membership
@@ -41,32 +36,22 @@ from parley.clock import Clock, wall_clock
 from parley.config import Config
 from parley.core.cluster_keys import KEY_BYTES, ClusterKeys
 from parley.core.jobs import Job
-from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
 from parley.delivery.events import EventOutbox, nobody
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
 from parley.errors import ConfigError
 from parley.gateway.answered_requests import AnsweredRequests
-from parley.gateway.client_ids import ClientIds, ServerSecret
-from parley.gateway.connection import Connection
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
 from parley.gateway.interests import UNROUTED, HeadsWatch, InterestKeeper, NoInterest
-from parley.gateway.operator_view import OperatorView
-from parley.gateway.outbox import Flusher
-from parley.gateway.repeated_requests import RepeatedRequests
-from parley.gateway.server import CLEANUP_SECONDS_MAX, CLOSE_SECONDS_MAX, Gateway
-from parley.gateway.services import ApiServices, ConnectionServices
+from parley.gateway.server import CLEANUP_SECONDS_MAX, CLOSE_SECONDS_MAX
 from parley.gateway.shared_rates import SharedRates
-from parley.gateway.socket_groups import SocketGroups
 from parley.gateway.subscribers import Subscribers
-from parley.gateway.turns import LoopTurns
+from parley.gateway.tls import Certificate
 from parley.ids import NODE, Ids
 from parley.jobs.supervisor import RELEASE_SECONDS_MAX, Supervisor
 from parley.people.social import Social
-from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import forget_devices
-from parley.search.service import SearchService
 from parley.sending.amended_log import amended_log
 from parley.sending.message_life import MessageLife
 from parley.sending.pending import PendingSends
@@ -77,7 +62,6 @@ from parley.store.ports import Engine, Log
 from parley.telemetry import Metrics
 from parley.testing import faults
 from parley.traces.flight_recorder import FlightRecorder
-from parley.traces.timeline import LocalTraces, TraceSource
 from parley.wire.limits import DRAIN_SECONDS_MAX
 
 if TYPE_CHECKING:
@@ -119,10 +103,10 @@ class App:
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self.config = config
-        self._environment = environment
+        self.environment = environment
         self.clock = clock
         self.metrics = metrics = Metrics(clock)
-        self._ids = make_ids = Ids(random_bits)
+        self.ids = make_ids = Ids(random_bits)
         self.node_id = config.cluster.node or make_ids.next(NODE, clock())
         self.certificate = Certificate(config.tls) if config.tls.certificate else None
         self._keys = keys = _make_keys(config)
@@ -142,22 +126,8 @@ class App:
         self.bus_engine = _make_bus_engine(config, self.node_id, keys, store, metrics, clock, recorder)
         self.bus = bus = self.bus_engine.bus
         self.deliveries = self._make_deliveries()
-        self.events = events = self._make_events()
-        self.social = Social(
-            log=self.log,
-            directory=store.directory,
-            accounts=store.accounts,
-            cursors=store.cursors,
-            overviews=store.overviews,
-            relations=store.relations,
-            member_states=store.member_states,
-            ephemeral=ephemeral,
-            audience=subscribers,
-            tell_some=subscribers.tell_some,
-            clock=clock,
-            metrics=metrics,
-            receipt_told=events.receipt,
-        )
+        self.events = self._make_events()
+        self.social = self._make_social()
         self.interest = self._make_interest()
         self.hub = self._make_hub(faults.reach_from(environment))
 
@@ -187,7 +157,9 @@ class App:
         self.reports = self._make_reports()
         self.body_admin = self._make_body_admin()
         self.push = self._make_push()
-        self.gateway = self._make_gateway()
+        self.rates = SharedRates(ephemeral, clock)
+        self.devices = DeviceLeases(ephemeral.registry, self.node_id, self.social.note_gone)
+        self.gateway, self._view = make_gateway(self)
         self._lock: IO[str] | None = None
         """The folder belongs to this process, also where only its address is kept there."""
 
@@ -205,16 +177,16 @@ class App:
     def _make_deletions(self) -> AccountDeletions:
         store = self.store
         return AccountDeletions(
-            store.account_admin,
-            store.directory,
-            store.relations,
-            store.invitations,
-            self.membership,
-            self.clock,
-            partial(forget_devices, store.push.devices),
-            self.identities.api_tokens.forget_person,
-            store.device_lists,
-            self.answered_requests.forget_person,
+            admin=store.account_admin,
+            directory=store.directory,
+            relations=store.relations,
+            invitations=store.invitations,
+            membership=self.membership,
+            clock=self.clock,
+            forget_devices=partial(forget_devices, store.push.devices),
+            forget_tokens=self.identities.api_tokens.forget_person,
+            device_lists=store.device_lists,
+            forget_answers=self.answered_requests.forget_person,
         )
 
     def _watch_engines(self) -> None:
@@ -239,26 +211,51 @@ class App:
     def _make_events(self) -> EventOutbox:
         """An event that is in no log waits for a worker."""
         nudge = self.deliveries.nudge if self.deliveries is not None else nobody
-        return EventOutbox(self.store.deliveries, self.clock, self._ids, nudge)
+        return EventOutbox(self.store.deliveries, self.clock, self.ids, nudge)
+
+    def _make_social(self) -> Social:
+        store, subscribers = self.store, self.subscribers
+        return Social(
+            log=self.log,
+            directory=store.directory,
+            accounts=store.accounts,
+            cursors=store.cursors,
+            overviews=store.overviews,
+            relations=store.relations,
+            member_states=store.member_states,
+            ephemeral=self.ephemeral,
+            audience=subscribers,
+            tell_some=subscribers.tell_some,
+            clock=self.clock,
+            metrics=self.metrics,
+            receipt_told=self.events.receipt,
+        )
 
     def _make_hub(self, reach: Callable[[str], None]) -> Hub:
         return Hub(
-            self.log,
-            self.store.directory,
-            self.subscribers,
-            self.pending,
-            self.social.chat_changed,
-            self.metrics,
-            reach,
-            self.recorder,
-            self.interest,
+            log=self.log,
+            directory=self.store.directory,
+            subscribers=self.subscribers,
+            pending_sends=self.pending,
+            chat_changed=self.social.chat_changed,
+            metrics=self.metrics,
+            reach=reach,
+            recorder=self.recorder,
+            interest=self.interest,
         )
 
     def _make_supervisor(self) -> Supervisor:
         """Servers with stores of their own may share a Redis: each has its jobs for itself."""
         holder = f"{self.node_id}.{secrets.token_hex(HOLDER_BYTES)}"
         shared = self.ephemeral if self.config.store.is_shared else LocalEphemeral(self.clock)
-        return Supervisor(self.node_id, holder, shared.leases, shared.job_records, self.metrics, self.clock)
+        return Supervisor(
+            node_id=self.node_id,
+            holder=holder,
+            leases=shared.leases,
+            records=shared.job_records,
+            metrics=self.metrics,
+            clock=self.clock,
+        )
 
     def _make_deliveries(self) -> Deliveries | None:
         """None: there is no feed of all chats."""
@@ -267,34 +264,41 @@ class App:
             return None
         topics = self.bus_engine.delivery_topics
         return Deliveries(
-            self.config, self.store, feed, topics, self.node_id, self.clock, self._ids, self.metrics
+            config=self.config,
+            store=self.store,
+            feed=feed,
+            topics=topics,
+            node_id=self.node_id,
+            clock=self.clock,
+            make_ids=self.ids,
+            metrics=self.metrics,
         )
 
     def _make_push(self) -> Push:
         bus = self.bus_engine
         return Push(
-            self.config,
-            self.store,
-            self.ephemeral.registry,
-            bus.feed,
-            bus.delivery_topics,
-            self.node_id,
-            self.clock,
-            self.metrics,
+            config=self.config,
+            store=self.store,
+            registry=self.ephemeral.registry,
+            feed=bus.feed,
+            topics=bus.delivery_topics,
+            node_id=self.node_id,
+            clock=self.clock,
+            metrics=self.metrics,
         )
 
     def _make_accounts(self) -> AccountManager:
         return AccountManager(
-            self.store.accounts,
-            self.store.cursors,
-            self.bus,
-            self.clock,
-            self._ids,
-            secrets.token_bytes,
-            self.config.password_letters_min,
-            self.social.person_changed,
-            self.config.refuses_common_passwords,
-            self.events,
+            accounts=self.store.accounts,
+            cursors=self.store.cursors,
+            bus=self.bus,
+            clock=self.clock,
+            make_ids=self.ids,
+            random_bytes=secrets.token_bytes,
+            password_letters_min=self.config.password_letters_min,
+            changed=self.social.person_changed,
+            refuses_common=self.config.refuses_common_passwords,
+            events=self.events,
         )
 
     def _make_cluster(self) -> ClusterNode | None:
@@ -310,7 +314,7 @@ class App:
             self.node_id,
             self._keys,
             clock=self.clock,
-            make_ids=self._ids,
+            make_ids=self.ids,
             metrics=self.metrics,
             ephemeral=self.ephemeral,
             local=self.local_sender if "ingest" in self.config.cluster.roles else None,
@@ -327,7 +331,13 @@ class App:
     def _make_search(self) -> Search:
         feed = self.bus_engine.feed if self.cluster is not None else None
         return Search(
-            self.config, self.store, self.metrics, self.node_id, self.cluster, feed, self._environment
+            config=self.config,
+            store=self.store,
+            metrics=self.metrics,
+            node_id=self.node_id,
+            cluster=self.cluster,
+            feed=feed,
+            environment=self.environment,
         )
 
     def _make_forgets(self) -> NodeMemory | PeerForgets:
@@ -345,14 +355,14 @@ class App:
         from parley.app.ingest import BufferedIngest
 
         ingest = BufferedIngest(
-            self.config,
-            self._keys,
-            self.cluster,
-            self.local_sender,
-            self.store,
-            self.pending,
-            self.metrics,
-            self.clock,
+            config=self.config,
+            keys=self._keys,
+            cluster=self.cluster,
+            local=self.local_sender,
+            engine=self.store,
+            pending=self.pending,
+            metrics=self.metrics,
+            clock=self.clock,
         )
         self.cluster.add_routes(ingest.routes)
         return ingest
@@ -365,138 +375,13 @@ class App:
     def _make_sending(self) -> SendService:
         attaching = None
         if self.files is not None:
-            attaching = make_attaching(self.store, self.clock, self.metrics, self._environment)
+            attaching = make_attaching(self.store, self.clock, self.metrics, self.environment)
         return SendService(self.sender, self.life, attaching)
 
     def _make_reports(self) -> ReportService:
         store = self.store
-        trail = AuditTrail(store.audit, self.clock, self._ids)
+        trail = AuditTrail(store.audit, self.clock, self.ids)
         return ReportService(store.reports, self.log, store.directory, trail, self.clock)
-
-    @property
-    def _traces(self) -> list[TraceSource]:
-        """What this node remembers, and what the others do."""
-        local = LocalTraces(self.recorder.trace)
-        return [local] if self.cluster is None else [local, self.cluster.traces]
-
-    def _make_user_admin(self) -> UserAdmin:
-        store = self.store
-        return UserAdmin(
-            self.accounts,
-            store.accounts,
-            store.account_admin,
-            store.audit,
-            self.deletions,
-            self.identities.api_tokens.close_sockets,
-            self.clock,
-            self._ids,
-            self.social.person_changed,
-        )
-
-    def _make_operator_view(self, connections: Sized) -> OperatorView:
-        return OperatorView(
-            self.node_id,
-            self.config.cluster.roles,
-            supervisor=self.supervisor,
-            ephemeral=self.ephemeral,
-            admin=self.store.account_admin,
-            topics=self.bus_engine.topics,
-            connections=connections,
-            store_available=lambda: self.store.available,
-            metrics=self.metrics,
-            clock=self.clock,
-        )
-
-    def _make_engine_beside(self) -> Engine:
-        return make_engine(
-            self.config,
-            clock=self.clock,
-            ids=self._ids,
-            metrics=Metrics(self.clock),
-            environment=self._environment,
-            beside=True,
-        )
-
-    def _make_gateway(self) -> Gateway:
-        store, social = self.store, self.social
-        self.rates = rates = SharedRates(self.ephemeral, self.clock)
-        self.devices = devices = DeviceLeases(self.ephemeral.registry, self.node_id, social.note_gone)
-        connections: set[Connection] = set()
-        self._view = self._make_operator_view(connections)
-        user_admin = self._make_user_admin()
-        secret = ServerSecret(store.push, self.clock, secrets.token_bytes)
-        api = ApiServices(
-            config=self.config,
-            clock=self.clock,
-            random_bytes=secrets.token_bytes,
-            accounts=self.accounts,
-            sign_in=self.identities.sign_in,
-            api_tokens=self.identities.api_tokens,
-            external_people=self.identities.external_people,
-            user_admin=user_admin,
-            chat_admin=ChatAdmin(self.membership, self.invitations, store.directory, store.accounts),
-            deliveries=make_delivery_admin(self.config, store, user_admin.audited, self.clock, self._ids),
-            push=self.push.registrations,
-            fanouts=FanoutAdmin(store.directory, store.push.fanouts, self.push.sizes, user_admin.audited),
-            membership=self.membership,
-            invitations=self.invitations,
-            sending=self.sending,
-            repeated=RepeatedRequests(self.answered_requests, secret),
-            client_ids=ClientIds(
-                ServerSecret(store.push, self.clock, secrets.token_bytes), store.log, self.clock
-            ),
-            reader=self.reader,
-            life=self.life,
-            search=SearchService(self.search.searches, store.directory, store.relations),
-            presence=social.presence,
-            receipts=social.receipts,
-            contacts=social.contacts,
-            chat_list=social.chat_list,
-            rates=rates,
-            operator_view=self._view,
-            timeline=make_timeline(self.config, store, self._traces, self.clock),
-            body_admin=self.body_admin,
-            check_chat=ChatChecker(self._make_engine_beside).check,
-            links=self._make_links(user_admin),
-            reports=self.reports,
-            files=self.files,
-        )
-        live = ConnectionServices(
-            clock=self.clock,
-            metrics=self.metrics,
-            sign_in=self.identities.sign_in,
-            sending=self.sending,
-            reader=self.reader,
-            hub=self.hub,
-            devices=devices,
-            known_devices=self.known_devices,
-            presence=social.presence,
-            typing=social.typing,
-            chat_list=social.chat_list,
-            arrived=social.note_arrival,
-            message_rate=rates.messages,
-            frame_rate=RateLimiter(FRAMES_PER_CONNECTION),
-            work_rate=rates.work,
-            flusher=Flusher(),
-            turns=LoopTurns(self.metrics.turn_waits),
-            users=SocketGroups(),
-            connections_per_user=self.config.limits.connections_per_user,
-        )
-        return Gateway(
-            self.config,
-            api=api,
-            live=live,
-            devices=devices,
-            rates=rates,
-            is_ready=lambda: store.available,
-            clock=self.clock,
-            metrics=self.metrics,
-            make_ids=self._ids,
-            connections=connections,
-        )
-
-    def _make_links(self, trail: AuditTrail) -> LinkService:
-        return LinkService(self.store.links, self.accounts, trail, self.clock, self._ids, secrets.token_bytes)
 
     # Life
 
@@ -564,19 +449,19 @@ class App:
             from parley.app.archive import make_retention
 
             return make_retention(
-                self.store, self.config, self.clock, self.metrics, self._environment, self.forgets.compare
+                self.store, self.config, self.clock, self.metrics, self.environment, self.forgets.compare
             )
 
         store = self.store
         return BodyAdmin(
-            retention,
-            store.cold_tier,
-            store.erasures,
-            store.erasure_reports,
-            self.clock,
-            partial(forget_devices, store.push.devices),
-            self.reports.forget_reasons,
-            faults.reach_from(self._environment),
+            make_retention=retention,
+            tier=store.cold_tier,
+            erasures=store.erasures,
+            reports=store.erasure_reports,
+            clock=self.clock,
+            forget_devices=partial(forget_devices, store.push.devices),
+            forget_reasons=self.reports.forget_reasons,
+            reach=faults.reach_from(self.environment),
         )
 
     def _make_life(self) -> MessageLife:
@@ -584,18 +469,18 @@ class App:
         if store.cold_tier is not None and store.amendments is not None:
             from parley.app.archive import make_eraser
 
-            bodies = make_eraser(store, self.config, self.clock, self.metrics, self._environment)
+            bodies = make_eraser(store, self.config, self.clock, self.metrics, self.environment)
         return MessageLife(
-            store.log,
-            store.directory,
-            self.sender,
-            store.amendments,
-            store.cold_tier,
-            bodies,
-            self.clock,
-            self.config.messages.edit_window_seconds,
-            self.forgets.forget,
-            faults.reach_from(self._environment),
+            log=store.log,
+            directory=store.directory,
+            sender=self.sender,
+            amendments=store.amendments,
+            tier=store.cold_tier,
+            bodies=bodies,
+            clock=self.clock,
+            window_seconds=self.config.messages.edit_window_seconds,
+            forget=self.forgets.forget,
+            reach=faults.reach_from(self.environment),
         )
 
     def _archive_jobs(self) -> list[Job]:
@@ -603,9 +488,9 @@ class App:
             return []
         from parley.app.archive import archive_jobs
 
-        trail = AuditTrail(self.store.audit, self.clock, self._ids)
+        trail = AuditTrail(self.store.audit, self.clock, self.ids)
         return archive_jobs(
-            self.store, self.config, self.clock, self.metrics, self._environment, trail, self.forgets.compare
+            self.store, self.config, self.clock, self.metrics, self.environment, trail, self.forgets.compare
         )
 
     def _make_routing(self) -> RoutingWorker | None:
@@ -768,7 +653,15 @@ def _make_bus_engine(
         return EmbeddedBusEngine(store.feed)
     from parley.app.kafka import KafkaBusEngine
 
-    return KafkaBusEngine(config, node_id, keys, store, metrics, clock, recorder)
+    return KafkaBusEngine(
+        config=config,
+        node_id=node_id,
+        keys=keys,
+        engine=store,
+        metrics=metrics,
+        clock=clock,
+        recorder=recorder,
+    )
 
 
 async def _within(seconds: float, work: Awaitable[None]) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,6 +67,7 @@ class Search:
 
     def __init__(
         self,
+        *,
         config: Config,
         store: Engine,
         metrics: Metrics,
@@ -129,27 +130,12 @@ class Search:
                 Job(
                     name="search_news",
                     does="tells the node with a chat's index what was stored in the chat",
-                    run=self._consume,
+                    run=partial(self._teller.run, self._feed),
                     interval_seconds=None,
                     timeout_seconds=None,
                 )
             )
         return jobs
-
-    async def _consume(self) -> None:
-        """The nodes of the role share the bus between them."""
-        assert self._feed is not None
-        assert self._teller is not None
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._feed.consume(SEARCH, self._teller.handle))
-            tasks.create_task(self._tell(self._teller))
-
-    async def _tell(self, teller: NewsTeller) -> None:
-        from parley.cluster.searches import NOTES_EVERY_SECONDS
-
-        while True:
-            await asyncio.sleep(NOTES_EVERY_SECONDS)
-            await teller.tell()
 
     async def _all_chats(self) -> AsyncIterator[list[str]]:
         async for rows in self._store.inspection.chats(None):

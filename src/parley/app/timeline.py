@@ -6,9 +6,8 @@ from collections.abc import Iterable
 
 from parley.clock import Clock
 from parley.config import Config
+from parley.delivery.ports import KINDS
 from parley.delivery.timeline import DeliverySteps
-from parley.delivery.webhooks import WEBHOOK_DELIVERIES
-from parley.push.channel import PUSH_DELIVERIES
 from parley.push.timeline import PushSteps
 from parley.store.ports import Engine
 from parley.traces.timeline import StepSource, TimelineService, TraceSource
@@ -18,7 +17,6 @@ def make_timeline(
     config: Config, store: Engine, traces: Iterable[TraceSource], clock: Clock
 ) -> TimelineService:
     """A part of the server that knows what happens to messages adds its `StepSource` here."""
-    kinds = (WEBHOOK_DELIVERIES, PUSH_DELIVERIES)
-    sources: list[StepSource] = [DeliverySteps(store.deliveries, kinds), PushSteps(store.push.outcomes)]
+    sources: list[StepSource] = [DeliverySteps(store.deliveries, KINDS), PushSteps(store.push.outcomes)]
     outbox = store.outbox if config.kafka.brokers else None
     return TimelineService(store, outbox, traces, sources, clock)

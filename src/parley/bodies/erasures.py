@@ -62,6 +62,7 @@ class BodyAdmin:
 
     def __init__(
         self,
+        *,
         make_retention: Callable[[], Retention],
         tier: ColdTier | None,
         erasures: Erasures | None,

@@ -47,12 +47,13 @@ def copy(
     import random
 
     from parley import ids
-    from parley.app.migration import copy_side, copy_store
+    from parley.app.migration import copy_side
     from parley.cli import store_file
     from parley.cli.offline import run
     from parley.cli.output import plural, print_json
     from parley.clock import wall_clock
     from parley.config import load
+    from parley.migration.stores import copy_store
 
     make_ids = ids.Ids(random.SystemRandom().getrandbits)
     old = copy_side(load(source, {})[0], wall_clock, make_ids, os.environ)
@@ -212,9 +213,9 @@ def _workspace(file: Path, kind: str | None, source: str) -> Workspace:
 async def _import(place: Place, workspace: Workspace, matches_names: bool) -> ImportReport:
     from contextlib import ExitStack
 
-    from parley.app.migration import import_workspace
     from parley.cli.offline import make_offline_engine, who_acts
     from parley.clock import wall_clock
+    from parley.migration.stores import import_workspace
     from parley.store.folder import lock_folder
 
     line = StatusLine()

@@ -100,13 +100,13 @@ class OfflineServices:
             bus.subscribe(self.notices.listener)
         self.sending = LocalSender(engine.log, bus, PendingSends(), metrics, engine.batching)
         self.people = AccountManager(
-            engine.accounts,
-            engine.cursors,
-            bus,
-            wall_clock,
-            make_ids,
-            secrets.token_bytes,
-            place.settings.password_letters_min,
+            accounts=engine.accounts,
+            cursors=engine.cursors,
+            bus=bus,
+            clock=wall_clock,
+            make_ids=make_ids,
+            random_bytes=secrets.token_bytes,
+            password_letters_min=place.settings.password_letters_min,
             refuses_common=place.settings.refuses_common_passwords,
             events=EventOutbox(engine.deliveries, wall_clock, make_ids),
         )
@@ -115,26 +115,26 @@ class OfflineServices:
         )
         self.membership = Membership(engine.directory, self.sending, bus, wall_clock, make_ids)
         self.deletions = AccountDeletions(
-            engine.account_admin,
-            engine.directory,
-            engine.relations,
-            engine.invitations,
-            self.membership,
-            wall_clock,
-            partial(forget_devices, engine.push.devices),
-            self.api_tokens.forget_person,
-            engine.device_lists,
-            AnsweredRequests(engine.answers, wall_clock, secrets.token_bytes).forget_person,
+            admin=engine.account_admin,
+            directory=engine.directory,
+            relations=engine.relations,
+            invitations=engine.invitations,
+            membership=self.membership,
+            clock=wall_clock,
+            forget_devices=partial(forget_devices, engine.push.devices),
+            forget_tokens=self.api_tokens.forget_person,
+            device_lists=engine.device_lists,
+            forget_answers=AnsweredRequests(engine.answers, wall_clock, secrets.token_bytes).forget_person,
         )
         self.user_admin = UserAdmin(
-            self.people,
-            engine.accounts,
-            engine.account_admin,
-            engine.audit,
-            self.deletions,
-            self.api_tokens.close_sockets,
-            wall_clock,
-            make_ids,
+            manager=self.people,
+            accounts=engine.accounts,
+            admin=engine.account_admin,
+            audit=engine.audit,
+            deletions=self.deletions,
+            close_tokens=self.api_tokens.close_sockets,
+            clock=wall_clock,
+            make_ids=make_ids,
         )
         self.links = LinkService(
             engine.links, self.people, self.user_admin, wall_clock, make_ids, secrets.token_bytes

@@ -120,6 +120,7 @@ class LogSync:
 
     def __init__(
         self,
+        *,
         chats: dict[str, ChatModel],
         cursors: DeviceCursors,
         overview: OverviewRounds,

@@ -63,6 +63,7 @@ class ClusterPeers:
 
     def __init__(
         self,
+        *,
         node_id: str,
         roles: Sequence[str],
         nodes: Nodes,

@@ -62,6 +62,7 @@ class DeliveryAdmin:
 
     def __init__(
         self,
+        *,
         store: DeliveryStore,
         failing: Book[RecipientHealth],
         source: Source,

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from parley import ids
 from parley.core.retry import DeliveryFailure
 from parley.model import Persisted
 from parley.store.delivery.rows import DeadLetter, Lane
@@ -24,6 +25,11 @@ class DeliveryKind(Struct, frozen=True):
     prefix: str
     topic: str
     collapses: bool = False
+
+
+WEBHOOK_DELIVERIES = DeliveryKind(group="delivery", prefix=ids.WEBHOOK, topic="messages.outbound")
+PUSH_DELIVERIES = DeliveryKind(group="push", prefix=ids.USER, topic="messages.notifications", collapses=True)
+KINDS = (WEBHOOK_DELIVERIES, PUSH_DELIVERIES)
 
 
 class Delivery(Struct, frozen=True):

@@ -47,6 +47,7 @@ class Replays:
 
     def __init__(
         self,
+        *,
         kind: DeliveryKind,
         source: Source,
         store: DeliveryStore,

@@ -9,14 +9,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Raw, Struct
 
-from parley import ids
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.core.client_address import Network
 from parley.core.retry import DeliveryFailure, Fault, retry_after_ms
 from parley.delivery.attempts import time_of
 from parley.delivery.events import chat_of
 from parley.delivery.guarded_http import GuardedHttp, Resolve, resolve_by_system
-from parley.delivery.ports import Delivery, DeliveryKind
+from parley.delivery.ports import Delivery
 from parley.model import Kind, Persisted
 from parley.store.delivery.ports import Webhooks
 from parley.store.delivery.rows import Webhook
@@ -33,7 +32,6 @@ LOG_EVENTS: Mapping[str, EventName] = {
     Kind.CHAT: EventName.CHAT_CHANGED,
 }
 """The event of each kind of entry in logs. In other streams the kind is the event."""
-WEBHOOK_DELIVERIES = DeliveryKind(group="delivery", prefix=ids.WEBHOOK, topic="messages.outbound")
 BUSY_STATUSES = frozenset({408, 425, 429})
 
 

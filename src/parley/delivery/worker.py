@@ -18,7 +18,7 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 from msgspec.structs import replace
@@ -60,6 +60,7 @@ CLAIM_MS = 30_000
 RENEW_MS = 15_000
 """A claim that runs out sooner is renewed before the next attempt, which takes less."""
 STORE_RETRY_SECONDS = 1.0
+RECIPIENTS_LOOK_SECONDS = 0.5
 LOOK_SECONDS_MAX = 10.0
 """How soon it finds what a command wrote; a clock that was set back delays nothing for longer."""
 SHARED_LOOK_SECONDS = 10.0
@@ -83,6 +84,7 @@ class DeliveryWorker:
 
     def __init__(
         self,
+        *,
         kind: DeliveryKind,
         source: Source,
         store: DeliveryStore,
@@ -118,6 +120,18 @@ class DeliveryWorker:
         self._slots: Counter[str] = Counter()
         self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._suspect: asyncio.Task[None] | None = None
+
+    async def run_if_needed(self, feed: Feed, has_recipients: Callable[[], Awaitable[bool]]) -> None:
+        """A server without recipients spends nothing on the feed; its offset stays, so nothing is missed.
+
+        They are asked for again and again: a command in another process may add one.
+        """
+        while True:
+            with contextlib.suppress(StoreError):
+                if await has_recipients():
+                    break
+            await asyncio.sleep(RECIPIENTS_LOOK_SECONDS)
+        await self.run(feed)
 
     async def run(self, feed: Feed) -> None:
         """Until cancelled; what was delivered by then is noted durably."""

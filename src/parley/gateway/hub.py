@@ -53,6 +53,7 @@ class Hub:
 
     def __init__(
         self,
+        *,
         log: Log,
         directory: Directory,
         subscribers: Subscribers,

@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Struct
 
-from parley import ids
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.core.fanout import FanoutSizes, may_ring, strategy_of
 from parley.core.notifications import (
@@ -28,7 +27,7 @@ from parley.core.notifications import (
     wanted,
 )
 from parley.core.retry import DeliveryFailure, Fault
-from parley.delivery.ports import Delivery, DeliveryKind
+from parley.delivery.ports import Delivery
 from parley.ephemeral.ports import Registry
 from parley.model import AccountState, Fanout, Kind, Persisted, QuietHours, User
 from parley.people.caches import ReadCache
@@ -56,9 +55,6 @@ COLLAPSE_BYTES = 18
 """24 characters: a Topic of Web Push may have 32."""
 
 
-PUSH_DELIVERIES = DeliveryKind(group="push", prefix=ids.USER, topic="messages.notifications", collapses=True)
-
-
 class ChatAudience(Struct, frozen=True):
     """The strategy of a chat, and the members that it may ring for; of a `read` chat they are not read."""
 
@@ -84,6 +80,7 @@ class PushChannel:
 
     def __init__(
         self,
+        *,
         store: Store,
         push: PushStore,
         registry: Registry,

@@ -110,6 +110,7 @@ class MessageLife:
 
     def __init__(
         self,
+        *,
         log: Log,
         directory: Directory,
         sender: Sender,

@@ -9,10 +9,10 @@ from typing import Any
 import apsw
 import pytest
 
-from parley.app.archive import archived_rows
 from parley.app.backups import SqliteFolders, make_backup
 from parley.app.migration import copy_side
 from parley.archive.segment import SegmentDamaged
+from parley.archive.tiers import archived_rows
 from parley.backup.backups import Backups
 from parley.backup.manifests import COLD, Backup, BackupDamaged
 from parley.backup.restores import restore_backup

@@ -48,7 +48,9 @@ class SearchNode:
         keys, target = ClusterKeys(SECRET), f"{name}.{random.getrandbits(64):x}"
         self.calls = SignedCalls(keys, clock=wall_clock, random_bytes=random.randbytes)
         roles = (SEARCH,) if is_one else ("gateway",)
-        self.peers = ClusterPeers(name, roles, listed, self.calls, self.metrics, target=target)
+        self.peers = ClusterPeers(
+            node_id=name, roles=roles, nodes=listed, calls=self.calls, metrics=self.metrics, target=target
+        )
         self.nodes = SearchNodes(name, is_one, lambda: self.peers.others(SEARCH))
         self.index = FtsIndex(folder / name)
         self.indexer = SearchIndexer(

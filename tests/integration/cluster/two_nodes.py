@@ -101,7 +101,12 @@ class RunningNode:
         )
         self.calls = SignedCalls(keys, clock=wall_clock, random_bytes=random.randbytes)
         self.peers = ClusterPeers(
-            name, ("gateway", "ingest"), nodes, self.calls, self.metrics, target=self.target
+            node_id=name,
+            roles=("gateway", "ingest"),
+            nodes=nodes,
+            calls=self.calls,
+            metrics=self.metrics,
+            target=self.target,
         )
         self.forwarder = Forwarder(name, self.sender, self.peers, pending, self.metrics)
         self.notices = NoticeSender(self.peers, self.metrics, wall_clock, Ids(random.getrandbits))

@@ -13,7 +13,7 @@ import pytest
 
 from parley.app.archive import make_archiver, make_retention
 from parley.app.cassandra import make_client
-from parley.app.migration import CopySide, copy_side, copy_store
+from parley.app.migration import copy_side
 from parley.archive.tiers import TieredEngine
 from parley.bodies.writer import Choice, Eraser
 from parley.clock import wall_clock
@@ -25,6 +25,7 @@ from parley.ids import Ids
 from parley.migration import copies
 from parley.migration.copies import CopyDiffers, CopyRefused, CopyReport, StoreCopy
 from parley.migration.fingerprints import Fingerprint, counts_as_content
+from parley.migration.stores import CopySide, copy_store
 from parley.model import Action, Appended, Kind, ReadReceipts, StoredEntry
 from parley.store.folder import DATABASE_NAME, lock_folder
 from parley.store.records import COPY_MARK, RECORDS, Record, is_unfinished

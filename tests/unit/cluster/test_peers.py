@@ -32,11 +32,11 @@ class World:
         self.is_ready = True
         self.forgotten: list[float] = []
         self.peers = ClusterPeers(
-            "here",
-            roles,
-            self.nodes,
-            self.calls,
-            self.metrics,
+            node_id="here",
+            roles=roles,
+            nodes=self.nodes,
+            calls=self.calls,
+            metrics=self.metrics,
             is_ready=lambda: self.is_ready,
         )
 

@@ -114,16 +114,17 @@ class DeliveryWorld:
     def restart(self) -> None:
         """A new process: nothing of the old one is left but the store."""
         self.restarts += 1
-        parts = (
-            KIND,
-            EventSource(LogSource(self.store.log), self.store.accounts, self.clock),
-            self.store.deliveries,
-            self.channel,
-            self._policy,
-            self.clock,
-            self.metrics,
-            f"process_{self.restarts}",
-        )
+        parts: Any = {
+            "kind": KIND,
+            "source": EventSource(LogSource(self.store.log), self.store.accounts, self.clock),
+            "store": self.store.deliveries,
+            "channel": self.channel,
+            "policy": self._policy,
+            "clock": self.clock,
+            "metrics": self.metrics,
+            "holder": f"process_{self.restarts}",
+            "chance": lambda: self._chance,
+        }
         self.store.deliveries.lanes.free()
         recipients = FailingRecipients(
             self.store.failing_recipients if self._policy.give_up_ms is not None else None,
@@ -133,10 +134,8 @@ class DeliveryWorld:
             refresh_seconds=10.0,
             chance=lambda: self._chance,
         )
-        self.worker = DeliveryWorker(
-            *parts, topics=self.topics, chance=lambda: self._chance, recipients=recipients
-        )
-        self.replays = Replays(*parts, chance=lambda: self._chance)
+        self.worker = DeliveryWorker(**parts, topics=self.topics, recipients=recipients)
+        self.replays = Replays(**parts)
         self.upkeep = DeadLetterUpkeep(
             self.store.deliveries.dead_letters, self.store.audit, self.clock, self.ids, self.metrics
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from parley.app.archive import archived_rows
+from parley.archive.tiers import archived_rows
 from parley.errors import BUSY, TOO_LARGE, Refused
 from parley.store.check import check
 from parley.store.invariants import Findings, Progress
