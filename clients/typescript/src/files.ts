@@ -1,10 +1,10 @@
 /** Files of messages: uploads that go on where they were, and downloads that do. */
 
-import { sha256 } from "@noble/hashes/sha2.js";
 import type { Chat, SendOptions } from "./chat.js";
 import type { AttachedFile, AttachmentInfo, AttachmentUpload } from "./contract.js";
 import { CannotConnect, RequestRefused } from "./core/errors.js";
 import type { Sending } from "./sending.js";
+import { hexOf, Sha256 } from "./sha256.js";
 
 const CHUNK_BYTES = 1024 * 1024;
 /** So often in a row a transfer may fail without getting further. */
@@ -94,21 +94,21 @@ export class Files {
   async download(attachmentId: string, options: TransferOptions = {}): Promise<Blob> {
     const parts: Uint8Array<ArrayBuffer>[] = [];
     const file = await this.#fetchAll(attachmentId, parts, options);
-    const digest = sha256.create();
+    const digest = new Sha256();
     for (const part of parts) digest.update(part);
-    if (hex(digest.digest()) === file.sha256) return new Blob(parts, { type: file.content_type });
+    if (hexOf(digest.digest()) === file.sha256) return new Blob(parts, { type: file.content_type });
     throw refusal("checksum_mismatch", "what was downloaded is not the file; try again");
   }
 
   async #announce(file: Blob, options: UploadOptions): Promise<AttachmentUpload> {
-    const digest = sha256.create();
+    const digest = new Sha256();
     for (let at = 0; at < file.size; at += CHUNK_BYTES) {
       options.signal?.throwIfAborted();
       digest.update(new Uint8Array(await file.slice(at, at + CHUNK_BYTES).arrayBuffer()));
     }
     const name = options.name ?? (file as Partial<File>).name ?? "file";
     const content_type = options.contentType || file.type || "application/octet-stream";
-    const body = { name, size: file.size, content_type, sha256: hex(digest.digest()) };
+    const body = { name, size: file.size, content_type, sha256: hexOf(digest.digest()) };
     const path = { chat_id: this.#chat.chatId };
     return this.#http.call("POST /v1/chats/{chat_id}/attachments", { path, body });
   }
@@ -236,7 +236,3 @@ function refusal(code: string, reason: string): RequestRefused {
 }
 
 const notThere = (reason: string) => refusal("not_found", reason);
-
-function hex(bytes: Uint8Array): string {
-  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
