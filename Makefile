@@ -11,7 +11,7 @@ TOOLS := $(VENV)/.tools-installed
 TYPED := src tests ops/local_services $(wildcard bench docs/*.py)
 
 # A cold fetch belongs before the tests: it takes longer than one of them may.
-TESTED := cassandra dynamodb kafka promtool redis s3
+TESTED := cassandra chromium dynamodb kafka promtool redis s3
 FETCH := $(BIN)/python ops/services fetch $(TESTED) || echo "What needs it will not be tested." >&2
 
 # Rounds of each randomised test. With a seed, each round draws something that no run had before.

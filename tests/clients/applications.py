@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, Queue
+from typing import NamedTuple
 
 import pytest
 
+from tests.harness.server import Lines
 from tests.node import FOLDER, MODULES, build, node_tool
 
 INSTALLED = ("ws", "react", "react-dom", "@types/node", "@types/react", "@types/ws")
@@ -57,7 +57,7 @@ class Application:
             pytest.fail(done.stdout, pytrace=False)
 
     @contextmanager
-    def running(self, name: str, env: Mapping[str, str] | None = None) -> Iterator[Output]:
+    def running(self, name: str, env: Mapping[str, str] | None = None) -> Iterator[Running]:
         """Run a module that was compiled; it is killed at the end of the block."""
         process = subprocess.Popen(
             ["node", str(self.folder / "out" / name)],
@@ -67,49 +67,27 @@ class Application:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        output = Output(process)
+        assert process.stdout is not None
+        lines = Lines(process.stdout)
         try:
-            yield output
+            yield Running(process, lines)
         finally:
             process.kill()
-            output.close()
+            process.wait()
+            lines.join()
 
 
-class Output:
-    """The lines of a process, as they come."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-        self._lines = Queue[str | None]()
-        self.seen: list[str] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            self._lines.put(line.rstrip("\n"))
-        self._lines.put(None)
+class Running(NamedTuple):
+    process: subprocess.Popen[str]
+    lines: Lines
 
     def until(self, text: str) -> str:
-        """The next line with this text. The test fails when there is none in time, or the process ends."""
-        while True:
-            try:
-                line = self._lines.get(timeout=LINE_SECONDS_MAX)
-            except Empty:
-                line = None
-            if line is None:
-                pytest.fail(f"no line with {text!r}:\n" + "\n".join(self.seen), pytrace=False)
-            self.seen.append(line)
-            if text in line:
-                return line
+        """The first line with this text. The test fails when there is none in time."""
+        line = self.lines.wait_for(lambda said: text in said, LINE_SECONDS_MAX)
+        if line is None:
+            pytest.fail(f"no line with {text!r}:\n" + "\n".join(self.lines.all()), pytrace=False)
+        return line
 
     def ended(self) -> int:
         """Its exit code, once it has ended by itself."""
-        return self._process.wait(LINE_SECONDS_MAX)
-
-    def close(self) -> None:
-        self._process.wait()
-        self._reader.join()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
+        return self.process.wait(LINE_SECONDS_MAX)

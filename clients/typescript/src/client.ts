@@ -117,6 +117,7 @@ export class Client extends People {
   readonly #known: KnownLog;
   readonly #name: string;
   readonly #streams: StreamContext;
+  readonly #chats = new Map<string, Chat>();
   readonly #listeners = new Map<string, Set<ClientListener>>();
   readonly #updateStreams = new Set<UpdateStream>();
   readonly #readers = new Map<string, EntryStream>();
@@ -232,8 +233,11 @@ export class Client extends People {
     return this.#outgoing.all;
   }
 
+  /** A chat by its id; the same object for as long as this client lives. */
   chat(chatId: string): Chat {
-    return new Chat(this, this.core.chat(chatId));
+    const chat = this.#chats.get(chatId) ?? new Chat(this, this.core.chat(chatId));
+    this.#chats.set(chatId, chat);
+    return chat;
   }
 
   /** A group with these people, owned by this person. Who does not let them add them is invited. */

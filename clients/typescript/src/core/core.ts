@@ -91,7 +91,8 @@ export class ClientCore {
   #heartbeatId: number | undefined;
   #isHeartbeatDue = false;
   #isProbing = false;
-  #wallOffset = 0;
+  /** What to add to `now` for the time of day; unknown until the first drain. */
+  #wallOffset: number | undefined;
   #events: ClientEvent[] = [];
   #updates = new Map<string, Update>();
   #added: OutgoingMessage[] = [];
@@ -405,7 +406,7 @@ export class ClientCore {
         this.#settleOwn(frame.entries, now);
         const slots = slotsOf(frame.entries, frame.voids);
         const chat = this.chat(frame.chat_id);
-        this.sync.receivePage(chat, frame, slots, now, now + this.#wallOffset);
+        this.sync.receivePage(chat, frame, slots, now, this.journal.wall);
         chat.receivePage(frame, slots, this.userId);
         break;
       }
@@ -446,7 +447,7 @@ export class ClientCore {
 
   /** Do everything that is due. */
   tick(now: number): void {
-    this.journal.wall = now + this.#wallOffset;
+    this.#noteTime(now);
     this.#timers.runDue(now);
   }
 
@@ -524,7 +525,11 @@ export class ClientCore {
 
   #hear(now: number): void {
     this.#wake();
-    this.journal.wall = now + this.#wallOffset;
+    this.#noteTime(now);
+  }
+
+  #noteTime(now: number): void {
+    if (this.#wallOffset !== undefined) this.journal.wall = now + this.#wallOffset;
   }
 
   /** This person's own unacknowledged message counts as its ack. Other kinds are done only when answered. */

@@ -34,6 +34,7 @@ export class Journal {
 
   /** A message begins. */
   written(key: MessageKey, wall: number): void {
+    this.wall = Math.max(this.wall, wall);
     this.#steps.delete(key);
     this.#steps.set(key, [{ step: "written", at: wall }]);
     for (const oldest of this.#steps.keys()) {

@@ -5,8 +5,8 @@
  * about the position n. docs/PROTOCOL.md defines it.
  */
 
-import { sha256 } from "@noble/hashes/sha2.js";
 import type { AttachedFile, Entry } from "../contract.js";
+import { hexOf, Sha256, sha256 } from "../sha256.js";
 
 const VERSION = 1;
 /** Another way to compute it gets another number. Who does not know a version does not compare. */
@@ -14,14 +14,12 @@ const PREFIX = `${VERSION}:`;
 
 const utf8 = new TextEncoder();
 const bytesOf = (value: unknown): Uint8Array => utf8.encode(JSON.stringify(value));
-const hexOf = (bytes: Uint8Array): string =>
-  Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** The hash at 0. */
 export const emptyLog = (chatId: string): Uint8Array => sha256(bytesOf(["parley log", VERSION, chatId]));
 
 const after = (previous: Uint8Array, fixed: unknown): Uint8Array =>
-  sha256.create().update(previous).update(bytesOf(fixed)).digest();
+  new Sha256().update(previous).update(bytesOf(fixed)).digest();
 
 const fixedOf = (file: AttachedFile): unknown => [
   file.attachment_id,
