@@ -74,7 +74,7 @@ class FilesWorld:
             parts=self.parts,
             removal=self.removal,
             directory=store.directory,
-            signer=AddressSigner(engine.push, "secret"),
+            signer=AddressSigner(store.kinds.server_keys, "secret"),
             rights=rights,
             clock=store.clock,
             metrics=metrics,

@@ -12,6 +12,8 @@ from functools import cache
 import pytest
 
 from parley import config
+from parley.store.dynamodb.schema import records_of
+from parley.store.tables import TABLES
 from parley.telemetry import Metrics
 from tests.tidy.definitions import Definitions
 from tests.tidy.prose import code, mentions
@@ -64,6 +66,7 @@ def words() -> Iterator[str]:
         yield from (config.variable_of(section, key) for key in keys)
     for metric in Metrics(lambda: 0).registry.collect():
         yield from (metric.name, *(f"{metric.name}_{part}" for part in ("total", "count", "sum", "bucket")))
+    yield from map(records_of, TABLES)
     for source in texts():
         if source.path.endswith(OTHER_FILES):
             yield from OTHER_NAME.findall(code(source))

@@ -20,6 +20,7 @@ from parley.files.uploads import Uploads
 from parley.ids import Ids
 from parley.objects.ports import Objects, S3Settings
 from parley.objects.targets import S3_SCHEME, objects_at
+from parley.records.server_keys import ServerKeys
 from parley.sending.attaching import Attaching
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
@@ -133,7 +134,7 @@ def make_files(
         parts=parts,
         removal=removal,
         directory=engine.directory,
-        signer=AddressSigner(engine.push, secrets.token_hex(KEY_BYTES)),
+        signer=AddressSigner(ServerKeys(engine.records), secrets.token_hex(KEY_BYTES)),
         rights=rights,
         clock=clock,
         metrics=metrics,

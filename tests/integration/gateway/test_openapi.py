@@ -215,7 +215,7 @@ def people_calls(given: dict[str, str]) -> list[tuple[Call, dict[str, str]]]:
 
 async def with_deliveries(served: Served) -> dict[str, str]:
     """A webhook of a chat that nobody uses, and a dead letter that a job has chosen; their names."""
-    deliveries = served.app.store.deliveries
+    deliveries = served.app.kinds.deliveries
     assert deliveries is not None
     await deliveries.webhooks.add(
         Webhook(

@@ -174,7 +174,7 @@ async def test_archived_messages_are_found_and_erased_ones_are_gone(place: Place
         await served.as_(root).delete(f"/v1/admin/users/{ann.user_id}?erase=bodies")
 
         async def is_erased() -> bool:
-            return not await served.app.store.erasures.pending()  # type: ignore[union-attr]
+            return not await served.app.kinds.erasures.pending()
 
         await eventually(is_erased)
         assert await found(served, ben, chat, "needle") == ["needle of ben"]

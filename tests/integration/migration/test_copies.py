@@ -28,9 +28,9 @@ from parley.migration.fingerprints import Fingerprint, counts_as_content
 from parley.migration.stores import CopySide, copy_store
 from parley.model import Action, Appended, Kind, ReadReceipts, StoredEntry
 from parley.store.folder import DATABASE_NAME, lock_folder
+from parley.store.maintenance import Transfer, require_transfer
 from parley.store.records import COPY_MARK, RECORDS, Record, is_unfinished
 from parley.store.sqlite.transfer import SqliteTransfer
-from parley.store.transfer import Transfer, require_transfer
 from parley.telemetry import Metrics
 from tests.contracts.acting import change, decode_entry, message, posting, show_receipts
 from tests.contracts.dynamodb_engine import other_program

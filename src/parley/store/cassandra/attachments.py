@@ -15,7 +15,7 @@ from parley.clock import Clock
 from parley.core.attachments import Attachment
 from parley.store.attachments import NOTE_MS
 from parley.store.cassandra.client import Cassandra, is_key
-from parley.store.cassandra.records import Records
+from parley.store.cassandra.json_rows import JsonRows
 from parley.store.cassandra.schema import ATTACHMENT_LISTS, ATTACHMENTS
 
 UNSETTLED_SHARDS = 8
@@ -34,8 +34,8 @@ class ListedFile(Struct, frozen=True):
 
 class CassandraAttachments:
     def __init__(self, cassandra: Cassandra, clock: Clock) -> None:
-        self._files = Records(cassandra, ATTACHMENTS, ("chat_id", "attachment_id"), Attachment)
-        self._lists = Records(cassandra, ATTACHMENT_LISTS, ("list", "attachment_id"), ListedFile)
+        self._files = JsonRows(cassandra, ATTACHMENTS, ("chat_id", "attachment_id"), Attachment)
+        self._lists = JsonRows(cassandra, ATTACHMENT_LISTS, ("list", "attachment_id"), ListedFile)
         self._clock = clock
 
     async def add(self, attachment: Attachment) -> None:

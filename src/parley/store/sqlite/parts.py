@@ -227,9 +227,7 @@ class SqliteRebuild:
         create_private(folder / DATABASE_NAME)
         self._connection = apsw.Connection(str(folder / DATABASE_NAME))
         self._connection.pragma("synchronous", "off")  # `finish` makes all of it durable
-        for migration in schema.MIGRATIONS[:schema_version]:
-            self._connection.execute(migration)
-        self._connection.execute(f"PRAGMA user_version = {schema_version}")
+        schema.advance(self._connection, schema_version)
 
     def add_entries(self, part: bytes) -> int:
         before: int = self._connection.total_changes()
