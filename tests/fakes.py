@@ -1,13 +1,13 @@
 """What several unit tests build on."""
 
-from parley.chats.flight_recorder import FlightRecorder
-from parley.chats.pending import PendingSends
 from parley.core.cluster_keys import ClusterKeys
 from parley.gateway.hub import Hub
 from parley.gateway.interests import Interest, NoInterest
 from parley.gateway.subscribers import Subscribers
+from parley.sending.pending import PendingSends
 from parley.store.ports import Batching, Directory, Log
 from parley.telemetry import Metrics
+from parley.traces.flight_recorder import FlightRecorder
 
 KEYS = ClusterKeys("the secret of a cluster in tests")
 """Of nodes that tests put together without a configuration."""
@@ -26,13 +26,13 @@ def hub_over(
 ) -> Hub:
     """A hub without a node around it."""
     return Hub(
-        log,
-        directory,
-        subscribers or Subscribers(),
-        pending or PendingSends(),
-        lambda _, __: None,
-        metrics,
-        lambda _: None,
-        FlightRecorder("node", lambda: 1, lambda _: ()),
-        interest or NoInterest(),
+        log=log,
+        directory=directory,
+        subscribers=subscribers or Subscribers(),
+        pending_sends=pending or PendingSends(),
+        chat_changed=lambda _, __: None,
+        metrics=metrics,
+        reach=lambda _: None,
+        recorder=FlightRecorder("node", lambda: 1, lambda _: ()),
+        interest=interest or NoInterest(),
     )

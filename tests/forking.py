@@ -33,7 +33,7 @@ from typing import IO, Any, cast
 import argon2
 
 import parley
-from parley.chats import accounts
+from parley.accounts import accounts
 from tests.harness import server
 from tests.harness.server import Process, parley_command
 

@@ -37,7 +37,15 @@ async def publishing(stage: SharedStage) -> list[Row]:
         sink = KafkaSink(kafka, PERSISTED.name_in(kafka), ClusterKeys(SECRET))
         await sink.start()
         metrics = Metrics(wall_clock)
-        publisher = Publisher(store.log, store.outbox, sink, metrics, NODE, wall_clock, random.random)
+        publisher = Publisher(
+            log=store.log,
+            outbox=store.outbox,
+            sink=sink,
+            metrics=metrics,
+            node=NODE,
+            clock=wall_clock,
+            chance=random.random,
+        )
         try:
             await _publish(publisher, MESSAGES // 10, FULL)
             count = stage.pick(MESSAGES, MESSAGES // 5)

@@ -17,7 +17,7 @@ from bench.dynamodb.stage import SharedStage
 from bench.dynamodb.transactions import FULL, draft_for
 from bench.rows import Row
 from bench.world import DEVICE_ID, Person, World
-from parley.chats.accounts import hash_token
+from parley.accounts.accounts import hash_token
 from parley.clock import wall_clock
 from parley.dynamodb import Dynamo, Fault
 from parley.sequencing.dynamodb import DynamoAllocator

@@ -15,11 +15,12 @@ from bench.roles import Load, OnePage
 from bench.rows import Row, ratio_row
 from bench.stage import Stage
 from bench.world import Person, World
-from parley.archive.eraser import Eraser
-from parley.chats.message_life import MessageLife
-from parley.chats.sender import Done, Sender
+from parley.bodies.writer import Eraser
 from parley.clock import wall_clock
 from parley.model import Draft, Kind, Outcome
+from parley.sending.answers import Done
+from parley.sending.message_life import MessageLife
+from parley.sending.sender import Sender
 from parley.store.sqlite.amendments import SqliteAmendments
 from parley.store.sqlite.store import SqliteStore
 from parley.wire.codec import decode_entry
@@ -56,7 +57,15 @@ class Unscrubbed(SqliteAmendments):
 def _life(store: SqliteStore, amendments: SqliteAmendments) -> MessageLife:
     bodies = Eraser(store.log, store.cold_tier, None, amendments)
     sender, tier = StraightSender(store), store.cold_tier
-    return MessageLife(store.log, store.directory, sender, amendments, tier, bodies, wall_clock)
+    return MessageLife(
+        log=store.log,
+        directory=store.directory,
+        sender=sender,
+        amendments=amendments,
+        tier=tier,
+        bodies=bodies,
+        clock=wall_clock,
+    )
 
 
 async def amended(stage: Stage) -> list[Row]:

@@ -74,6 +74,11 @@ class StoreConfig(Struct, forbid_unknown_fields=True):
     sequencing: Literal["atomic", "two_phase"] = "atomic"
     allocator: Literal["store", "dynamodb", "redis", "sequencer"] = "store"
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether nodes can share it: it is not a folder of one machine."""
+        return self.engine != "sqlite"
+
 
 class DynamodbConfig(Struct, forbid_unknown_fields=True):
     """`endpoint`: empty for AWS itself. `prefix`: before each table's name."""
@@ -338,6 +343,11 @@ class Config(Struct, forbid_unknown_fields=True):
         return is_loopback(self.server.host)
 
     @property
+    def is_routed(self) -> bool:
+        """Whether nodes can route entries to each other."""
+        return bool(self.store.is_shared and self.kafka.brokers and self.redis.url)
+
+    @property
     def scheme(self) -> str:
         """How clients speak to the server's port. A sequencer is spoken to by nodes alone."""
         is_served = self.tls.certificate and self.cluster.roles != ["sequencer"]
@@ -503,7 +513,7 @@ def check_roles(config: Config) -> None:
             raise ConfigError(f"cluster.roles: there is no role {role!r}; choose of {', '.join(ROLES)}")
     if not roles:
         raise ConfigError(f"cluster.roles is empty: choose of {', '.join(ROLES)}")
-    if config.store.engine == "sqlite" and {*roles, *ROLES_OPTIONAL} != set(ROLES_DEFAULT):
+    if not config.store.is_shared and {*roles, *ROLES_OPTIONAL} != set(ROLES_DEFAULT):
         raise ConfigError(
             f"cluster.roles = {','.join(roles)} needs a store that nodes share:"
             ' set store.engine = "dynamodb" or "cassandra", or leave the roles out'
@@ -630,7 +640,7 @@ def _check_attachments(config: Config) -> None:
 
 
 def _check_ingest(config: Config) -> None:
-    if config.bus.ingest == "bus" and not (config.kafka.brokers and config.store.engine != "sqlite"):
+    if config.bus.ingest == "bus" and not (config.kafka.brokers and config.store.is_shared):
         raise ConfigError(
             'bus.ingest = "bus" needs kafka.brokers and a store that nodes share: the server on one machine'
             " is its own ingest, and has nothing to buffer"

@@ -210,6 +210,16 @@ class Draft(Struct, kw_only=True, gc=False):
     """What is known about each of them; fewer than `attachments`: not all may be used."""
 
     @property
+    def is_about_another(self) -> bool:
+        """Whether it is about a message that was sent before, or about how those of its chat may change."""
+        return self.reply_to is not None or (self.kind != Kind.MESSAGE and self.change is None)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether its entry is all there is to do: it is about no other message, and has no files."""
+        return not self.attachments and not self.is_about_another
+
+    @property
     def letters(self) -> int:
         """How long its texts are that have no other small bound."""
         letters = len(self.content)

@@ -73,7 +73,13 @@ class Node:
         self.outbox = ScriptedOutbox(log)
         self.sink = KafkaSink(kafka, topic, KEYS)
         self.publisher = Publisher(
-            log, self.outbox, self.sink, self.metrics, name, wall_clock, random.Random(7).random
+            log=log,
+            outbox=self.outbox,
+            sink=self.sink,
+            metrics=self.metrics,
+            node=name,
+            clock=wall_clock,
+            chance=random.Random(7).random,
         )
         self.feed = KafkaFeed(kafka, topic, KEYS, self.metrics, random.Random(7).random)
         self.bus = KafkaBus(self.sink, self.publisher)

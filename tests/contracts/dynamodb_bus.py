@@ -14,11 +14,11 @@ from parley.bus.events import PERSISTED, Record
 from parley.bus.kafka.bus import KafkaBus, KafkaSink
 from parley.bus.kafka.feed import Confirmed, KafkaFeed
 from parley.bus.publisher import NotPublished, Publisher
-from parley.chats.pending import PendingSends
-from parley.chats.sender import LocalSender
 from parley.clock import wall_clock
 from parley.config import KafkaConfig
 from parley.model import Appended, Persisted
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from parley.telemetry import Metrics
 from tests.contracts.acting import message
 from tests.contracts.buses import fresh_topics
@@ -51,7 +51,13 @@ class BusNode:
         self.news: list[Persisted] = []
         self.sink = CutSink(kafka, topic, KEYS)
         publisher = Publisher(
-            node.log, node.store.outbox, self.sink, metrics, name, wall_clock, random.Random(7).random
+            log=node.log,
+            outbox=node.store.outbox,
+            sink=self.sink,
+            metrics=metrics,
+            node=name,
+            clock=wall_clock,
+            chance=random.Random(7).random,
         )
         self._name = name
         self._feed = KafkaFeed(kafka, topic, KEYS, metrics, random.Random(7).random)

@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
 from pathlib import Path
 
-from parley.archive.eraser import Choice, Eraser
-from parley.chats.attaching import Attaching
+from parley.bodies.writer import Choice, Eraser
 from parley.core.attachments import MARGIN_MS, Attachment, AttachmentRules, files_of
 from parley.errors import Refused
 from parley.files.downloads import Downloads
@@ -17,6 +16,7 @@ from parley.files.uploads import Uploads
 from parley.model import Appended, Draft, Outcome
 from parley.objects.folder import FolderObjects
 from parley.objects.ports import Objects
+from parley.sending.attaching import Attaching
 from parley.telemetry import Metrics
 from parley.wire.frames import Entry
 from tests.contracts.acting import decode_entry
@@ -56,28 +56,28 @@ class FilesWorld:
         )
         rights = UploadRights(engine.accounts, store.directory, AnySession())
         self.uploads = Uploads(
-            store.attachments,
-            self.parts,
-            self.removal,
-            store.directory,
-            AttachmentRules(bytes_max=10**9, types_allowed=("*/*",), types_denied=()),
-            rights,
-            store.clock,
-            store.ids,
-            metrics,
+            files=store.attachments,
+            parts=self.parts,
+            removal=self.removal,
+            directory=store.directory,
+            rules=AttachmentRules(bytes_max=10**9, types_allowed=("*/*",), types_denied=()),
+            rights=rights,
+            clock=store.clock,
+            make_ids=store.ids,
+            metrics=metrics,
             quota_bytes=0,
             upload_ms=HOUR_MS,
             reach=reach,
         )
         self.downloads = Downloads(
-            store.attachments,
-            self.parts,
-            self.removal,
-            store.directory,
-            AddressSigner(store.kinds.server_keys, "secret"),
-            rights,
-            store.clock,
-            metrics,
+            files=store.attachments,
+            parts=self.parts,
+            removal=self.removal,
+            directory=store.directory,
+            signer=AddressSigner(store.kinds.server_keys, "secret"),
+            rights=rights,
+            clock=store.clock,
+            metrics=metrics,
             address_ms=HOUR_MS,
         )
         self.attaching = Attaching(store.attachments, self.log, store.clock, metrics, reach)

@@ -3,13 +3,14 @@
 from collections.abc import Sequence
 
 from parley import ids
-from parley.archive.eraser import Eraser
-from parley.chats.amended_log import AmendedLog
-from parley.chats.message_life import MessageLife
-from parley.chats.sender import Done, Sender
+from parley.bodies.writer import Eraser
 from parley.clock import Clock
 from parley.errors import Refusal, Refused
 from parley.model import Appended, Draft, Kind, Outcome
+from parley.sending.amended_log import AmendedLog
+from parley.sending.answers import Done
+from parley.sending.message_life import MessageLife
+from parley.sending.sender import Sender
 from parley.store.ports import Engine, Log
 from parley.wire.frames import Entry, RequestId
 from tests.contracts.acting import decode_entry, message, new_id
@@ -36,7 +37,13 @@ def make_life(engine: Engine, clock: Clock) -> MessageLife:
     bodies = Eraser(engine.log, engine.cold_tier, None, engine.amendments)
     sender = StraightSender(engine.log)
     return MessageLife(
-        engine.log, engine.directory, sender, engine.amendments, engine.cold_tier, bodies, clock
+        log=engine.log,
+        directory=engine.directory,
+        sender=sender,
+        amendments=engine.amendments,
+        tier=engine.cold_tier,
+        bodies=bodies,
+        clock=clock,
     )
 
 
@@ -55,14 +62,14 @@ class LifeWorld:
         self.bodies = Eraser(engine.log, engine.cold_tier, archiver, engine.amendments)
         self.sender = StraightSender(self.log)
         self.life = MessageLife(
-            self.log,
-            store.directory,
-            self.sender,
-            engine.amendments,
-            engine.cold_tier,
-            self.bodies,
-            store.clock,
-            window_seconds,
+            log=self.log,
+            directory=store.directory,
+            sender=self.sender,
+            amendments=engine.amendments,
+            tier=engine.cold_tier,
+            bodies=self.bodies,
+            clock=store.clock,
+            window_seconds=window_seconds,
         )
 
     async def try_send(self, draft: Draft) -> Outcome:

@@ -3,11 +3,11 @@
 import pytest
 
 from parley.bus.embedded import EmbeddedBus
-from parley.chats import sender
-from parley.chats.pending import PendingSends
-from parley.chats.sender import LocalSender
 from parley.errors import Refused
 from parley.model import Draft
+from parley.sending import answers
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from tests.contracts.acting import contents, message, read_all, said
 from tests.contracts.dynamodb_nodes import Held
 from tests.contracts.dynamodb_world import MODES, world
@@ -35,10 +35,10 @@ async def test_a_transaction_that_hangs_leaves_nobody_waiting(
         under_way, behind = (message(node.chat, node.ann, content) for content in ("under way", "behind"))
         held = Held("TransactWriteItems")
         node.faults.now = held
-        monkeypatch.setattr(sender, "SEND_SECONDS_MAX", SOON_SECONDS)
+        monkeypatch.setattr(answers, "SEND_SECONDS_MAX", SOON_SECONDS)
         assert await code_of(sends, under_way) == "outcome_unknown"
         assert await code_of(sends, behind) == "store_unavailable"
-        monkeypatch.setattr(sender, "SEND_SECONDS_MAX", LATE_SECONDS)
+        monkeypatch.setattr(answers, "SEND_SECONDS_MAX", LATE_SECONDS)
         held.release()
         assert [await code_of(sends, draft) for draft in (under_way, behind)] == ["deduplicated", "stored"]
         assert contents(await read_all(node, node.chat)) == ["warm", "under way", "behind"]

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from parley.archive.eraser import Eraser
-from parley.archive.erasures import BodyAdmin
-from parley.archive.retention import Retention
 from parley.archive.steps import ERASURE_LABELS
+from parley.bodies.erasures import BodyAdmin
+from parley.bodies.retention import Retention
+from parley.bodies.writer import Eraser
 from parley.model import ErasureReport
 from parley.store.dynamodb import scans
 from parley.store.rows import ChatRetention
@@ -67,12 +67,12 @@ class ErasureWorld:
             eraser, engine.cold_tier, engine.inspection, self.store.clock, self.store.metrics, 0
         )
         return BodyAdmin(
-            lambda: retention,
-            engine.cold_tier,
-            self.store.kinds.erasures,
-            self.store.kinds.erasure_reports,
-            self.store.clock,
-            engine.member_states.forget_cursors,
+            make_retention=lambda: retention,
+            tier=engine.cold_tier,
+            erasures=self.store.kinds.erasures,
+            reports=self.store.kinds.erasure_reports,
+            clock=self.store.clock,
+            forget_cursors=engine.member_states.forget_cursors,
             forget_reasons=self._forget_reasons,
             reach=reach,
         )

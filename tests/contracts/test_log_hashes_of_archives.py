@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from parley.archive.bulk import ArchivedLogs
-from parley.archive.eraser import Choice, Eraser
 from parley.archive.segment import ArchivedEntry, check_segment
 from parley.archive.tiers import rows_of
+from parley.bodies.writer import Choice, Eraser
 from parley.chats.log_hasher import STORED_EVERY, LogHasher
 from parley.client.log_proof import LogProof
 from parley.core.log_hash import LogHash

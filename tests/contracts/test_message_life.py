@@ -9,8 +9,6 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from parley.chats import message_life
-from parley.chats.amended_log import AmendedLog
 from parley.core import log_hash
 from parley.core.message_life import replay
 from parley.errors import (
@@ -27,6 +25,8 @@ from parley.errors import (
     StoreUnavailable,
 )
 from parley.model import Action, Appended, Draft, Role
+from parley.sending import message_life
+from parley.sending.amended_log import AmendedLog
 from parley.store.amendments import AmendmentNote, Amendments, edit_mark, reaction_mark
 from parley.store.dynamodb import scans
 from parley.store.rows import ChatRetention

@@ -33,10 +33,10 @@ class NotingChannel:
     async def owed(self, news: Persisted) -> list[str]:
         return ["wh_1"]
 
-    async def serves(self, recipient: str, chat_id: str) -> bool:
-        return recipient == "wh_1"
+    async def recipient(self, recipient_id: str, stream_id: str) -> "NotingChannel":
+        return self
 
-    async def wants(self, recipient: str, entry: Entry) -> bool:
+    async def wants(self, entry: Entry) -> bool:
         return True
 
     async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
@@ -73,15 +73,15 @@ async def test_replay_of_5000_dead_letters_each_once_in_chat_order_run_twice_not
         )
         assert sum(asked) == total, "each is queued by one of them"
         worker = Replays(
-            KIND,
-            Logs(),
-            store.deliveries,
-            receiver,
-            RetryPolicy(),
-            store.clock,
-            store.metrics,
-            "node_1",
-            0.05,
+            kind=KIND,
+            source=Logs(),
+            store=store.deliveries,
+            channel=receiver,
+            policy=RetryPolicy(),
+            clock=store.clock,
+            metrics=store.metrics,
+            holder="node_1",
+            look_seconds=0.05,
         )
         running = asyncio.create_task(worker.run())
         try:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from parley.archive.eraser import Choice, Eraser
-from parley.archive.retention import Retention
 from parley.archive.segment import check_segment
+from parley.bodies.retention import Retention
+from parley.bodies.writer import Choice, Eraser
 from parley.clock import MS_PER_DAY
 from parley.store.dynamodb import scans
 from parley.store.folder import DATABASE_NAME

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from parley.chats.search import LocalSearches, SearchService
-from parley.chats.search_indexer import SearchIndexer
 from parley.core.message_life import tombstone
 from parley.core.search import HitPlace, IndexBatch
 from parley.errors import NOT_A_MEMBER, Refusal, Refused
 from parley.model import Action, Kind, Relation
+from parley.search.indexer import SearchIndexer
+from parley.search.service import LocalSearches, SearchService
 from parley.store.search import IndexPosition
 from parley.store.sqlite.search_index import FtsIndex
 from parley.wire.frames import Entry

@@ -23,7 +23,6 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
-from parley.chats.message_life import MessageNow
 from parley.clock import iso
 from parley.errors import Refusal
 from parley.model import (
@@ -40,6 +39,7 @@ from parley.model import (
     Role,
     StoredChat,
 )
+from parley.sending.message_life import MessageNow
 from parley.store.sqlite.log import SEAL_AFTER_MS
 from tests.contracts.acting import (
     add_person,

@@ -22,12 +22,12 @@ def supervisor_on(
     """The supervisor of one process; nodes that share an engine see each other's leases."""
     engine = shared or LocalEphemeral(clock)
     return Supervisor(
-        node_id,
-        f"{node_id}.1",
-        leases or engine.leases,
-        engine.job_records,
-        metrics or Metrics(clock),
-        clock,
+        node_id=node_id,
+        holder=f"{node_id}.1",
+        leases=leases or engine.leases,
+        records=engine.job_records,
+        metrics=metrics or Metrics(clock),
+        clock=clock,
         chance=lambda: 0.0,
     )
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.chats import deletions
+from parley.accounts import deletions
 from parley.errors import StoreUnavailable
 from parley.model import Relation
 from parley.store.check import check

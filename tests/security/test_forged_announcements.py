@@ -156,7 +156,9 @@ async def test_no_draft_goes_to_a_forged_address() -> None:
         forged = msgspec.json.encode(Node("two", url, ("gateway", "ingest"))).decode()
         await place.write("two", forged)
         calls = SignedCalls(KEYS, clock=place.clock, random_bytes=bytes)
-        peers = ClusterPeers("one", ("gateway",), place.nodes, calls, Metrics(place.clock))
+        peers = ClusterPeers(
+            node_id="one", roles=("gateway",), nodes=place.nodes, calls=calls, metrics=Metrics(place.clock)
+        )
         await peers.start(OWN.url)
         try:
             assert {peers.owner_of(f"chat {number}") for number in range(100)} == {None}

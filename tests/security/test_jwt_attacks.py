@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from parley.chats.jwks import JwksKeys
-from parley.chats.jwt_sign_in import JwtVerifier
+from parley.accounts.jwks import JwksKeys
+from parley.accounts.jwt_sign_in import JwtVerifier
 from parley.clock import wall_clock
 from parley.core import jwt_claims as reasons
 from parley.errors import Refusal, Refused

@@ -128,7 +128,7 @@ async def test_a_flood_of_guesses_does_not_starve_other_logins(
 ) -> None:
     """While one address has fifty guesses in the queue, a login from another is among the next few."""
     hasher = HeldHasher()
-    monkeypatch.setattr("parley.chats.accounts.HASHER", hasher)
+    monkeypatch.setattr("parley.accounts.accounts.HASHER", hasher)
     async with place.serving({**PROXIED, "PARLEY_LIMITS_RATES": limits}) as served:
         await served.http.register("ann")
         hashes = served.app.accounts._hashes

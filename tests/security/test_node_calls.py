@@ -29,7 +29,7 @@ from parley.ephemeral.ports import Node
 from parley.errors import OutcomeUnknown
 from parley.model import Action, Appended, Change, Draft, Kind
 from tests.integration.cluster.two_nodes import SECRET, Hearing, Place, two_nodes
-from tests.unit.chats.nodes import message
+from tests.unit.sending.nodes import message
 
 KEYS = ClusterKeys(SECRET)
 CALL_KEYS = CallKeys(KEYS)

@@ -19,7 +19,7 @@ async def test_logins_without_end_leave_a_bounded_number_of_sessions(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One more than allowed ends the least recently used, with its socket; the others stay."""
-    monkeypatch.setattr("parley.chats.accounts.USER_SESSIONS_MAX", 3)
+    monkeypatch.setattr("parley.accounts.accounts.USER_SESSIONS_MAX", 3)
     clock = VirtualClock()
     async with place.serving(clock=clock) as served:
         first = await served.http.newcomer("ann", "first")

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from parley import client
-from parley.app import tls
 from parley.client.api import open_http
 from parley.errors import ConfigError
+from parley.gateway import tls
 from tests.certificates import TestAuthority
 from tests.harness.clients import PASSWORD
 from tests.harness.server import ServerProcess

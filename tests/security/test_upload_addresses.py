@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 from msgspec.structs import replace
 
-from parley.chats.api_tokens import SCOPES_DEFAULT
+from parley.accounts.api_tokens import SCOPES_DEFAULT
 from parley.clock import MS_PER_DAY
 from parley.files.signing import Grant, Right
 from parley.model import Scope

@@ -217,7 +217,7 @@ class FuzzedServer:
 async def fuzzed_server(folder: Path) -> AsyncIterator[FuzzedServer]:
     """A whole server on SQLite, in this process."""
     cheap = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    with watched_log() as log, mock.patch("parley.chats.accounts.HASHER", cheap):
+    with watched_log() as log, mock.patch("parley.accounts.accounts.HASHER", cheap):
         async with Place(folder, {}).serving() as served:
             server = FuzzedServer(served, log)
             await server.settle()

@@ -116,8 +116,6 @@ class SimulatedGateway:
         self.keeper = InterestKeeper(
             self.interests,
             subscribers,
-            lambda: self.hub.catch_up(),
-            lambda: True,
             self._new_tenure,
             Metrics(world.clock),
         )
@@ -136,7 +134,7 @@ class SimulatedGateway:
         return f"{self.node_id}.{self._number}"
 
     async def start(self) -> None:
-        await self.keeper.start()
+        await self.keeper.start(self.hub.catch_up, lambda: True)
         await self.hub.subscribe(self.ear)
 
     def reconnect(self) -> None:
@@ -180,13 +178,13 @@ class SimulatedWorker:
         self._world = world
         self.interests = FaultyInterests(world.shared, world.random)
         self.router = Router(
-            "worker",
-            self.interests,
-            world.directory,
-            world,
-            lambda: [node_id for node_id in world.gateways if world.random.random() < 0.7],
-            None,
-            Metrics(world.clock),
+            node_id="worker",
+            interests=self.interests,
+            directory=world.directory,
+            peers=world,
+            gateways=lambda: [node_id for node_id in world.gateways if world.random.random() < 0.7],
+            deliver=None,
+            metrics=Metrics(world.clock),
         )
         self._confirmed: dict[int, asyncio.Future[None]] = {}
         self._task = asyncio.create_task(self._work(world.committed))

@@ -14,7 +14,7 @@ from tests.tidy.repository import ROOT
 
 LINT_IMPORTS = str(Path(sys.executable).with_name("lint-imports"))
 
-PORTS_ONLY = "chats, people and jobs await ports and never see a driver"
+PORTS_ONLY = "Use cases await ports and never see a driver"
 
 # A module put into a room, the import in it that the room must not have, and the contract that says so.
 BREACHES = [
@@ -23,11 +23,11 @@ BREACHES = [
     ("core/breach.py", "parley.clock", "core knows only model, errors, ids and wire"),
     ("client/breach.py", "parley.core", "client knows only the contract and how core reads a log"),
     ("chats/breach.py", "aiohttp", PORTS_ONLY),
-    ("people/breach.py", "parley.chats.sender", "Rooms stand in layers: each knows only what is below it"),
+    ("people/breach.py", "parley.sending.sender", "Rooms stand in layers: each knows only what is below it"),
     (
         "people/presence.py",
         "parley.ephemeral.local",
-        "chats, people and jobs await ports and never see a driver",
+        "Use cases await ports and never see a driver",
     ),
     ("jobs/breach.py", "parley.ephemeral.local", PORTS_ONLY),
     ("dynamodb/breach.py", "parley.store.ports", "The client of DynamoDB knows nothing of chats"),
@@ -40,7 +40,7 @@ BREACHES = [
     ("gateway/server.py", "parley.bus.embedded", "Only the composition root and its tools name an engine"),
     ("bus/ports.py", "parley.store.sqlite", "Commands open every store as the server does"),
     ("cli/doctor.py", "parley.store.sqlite", "Commands open every store as the server does"),
-    ("chats/sender.py", "parley.bus.kafka", "Only the composition root and its tools name an engine"),
+    ("sending/sender.py", "parley.bus.kafka", "Only the composition root and its tools name an engine"),
     ("chats/reader.py", "parley.store.dynamodb", "Commands open every store as the server does"),
     ("store/ports.py", "parley.testing", "Only the composition root and the commands reach into testing"),
 ]

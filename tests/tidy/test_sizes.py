@@ -7,6 +7,7 @@ from tests.tidy.repository import Breach, Source, assert_none, python_sources
 
 FILE_LINES_MAX = 800
 FUNCTION_LINES_MAX = 80
+POSITIONAL_MAX = 6
 
 
 def oversizes(source: Source) -> Iterator[Breach]:
@@ -18,6 +19,14 @@ def oversizes(source: Source) -> Iterator[Breach]:
             function_lines = (node.end_lineno or node.lineno) - node.lineno + 1
             if function_lines > FUNCTION_LINES_MAX:
                 yield source.breach(node.lineno, f"{node.name}() has {function_lines} lines")
+
+
+def crowded_constructors(source: Source) -> Iterator[Breach]:
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            count = len(node.args.args) - 1
+            if count > POSITIONAL_MAX:
+                yield source.breach(node.lineno, f"{count} positional arguments")
 
 
 def function_of(lines: int, keyword: str = "def") -> Source:
@@ -43,3 +52,18 @@ def test_a_long_function_is_caught() -> None:
     assert not list(oversizes(function_of(FUNCTION_LINES_MAX)))
     assert list(oversizes(function_of(FUNCTION_LINES_MAX + 1)))
     assert list(oversizes(function_of(FUNCTION_LINES_MAX + 1, "async def")))
+
+
+def test_constructors_say_what_each_argument_is() -> None:
+    """What takes many arguments takes them by their names."""
+    outside = [one for one in python_sources("src") if not one.path.startswith("src/parley/store/")]
+    breaches = [breach for source in outside for breach in crowded_constructors(source)]
+    assert_none(breaches, f"at most {POSITIONAL_MAX} positional arguments: take the others by name")
+
+
+def test_a_crowded_constructor_is_caught() -> None:
+    """One positional argument more than there may be is a breach; named ones do not count."""
+    names = [f"a{n}" for n in range(POSITIONAL_MAX + 1)]
+    crowded, fine = ", ".join(names), ", ".join([*names[1:], "*", names[0]])
+    assert list(crowded_constructors(Source("sample.py", f"def __init__(self, {crowded}): ...")))
+    assert not list(crowded_constructors(Source("sample.py", f"def __init__(self, {fine}): ...")))

@@ -8,13 +8,13 @@ from pathlib import Path
 from parley.app.files import make_removal
 from parley.archive.archiver import Archiver, NeededFrom
 from parley.archive.bulk import ArchivedLogs
-from parley.archive.eraser import Eraser, Told
 from parley.archive.reader import ArchiveReader
-from parley.archive.retention import Retention
 from parley.archive.tiers import TieredEngine
 from parley.archive.verification import ArchiveVerifier
+from parley.audit import SERVER, AuditTrail, OperatorCall
+from parley.bodies.retention import Retention
+from parley.bodies.writer import Eraser, Told
 from parley.bus.events import PERSISTED
-from parley.chats.audit_trail import SERVER, AuditTrail, OperatorCall
 from parley.clock import Clock
 from parley.config import Config
 from parley.core.jobs import Job
@@ -23,7 +23,6 @@ from parley.model import JobScope
 from parley.objects.folder import FOLDER_MODE
 from parley.objects.ports import Objects, S3Settings
 from parley.objects.targets import S3_SCHEME, objects_at
-from parley.store.check import ArchivedRows
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
 from parley.testing import faults
@@ -71,11 +70,6 @@ def with_cold_tier(
     reader = ArchiveReader(tier, objects, metrics, archive.cache_mb * MIB)
     bulk = ArchivedLogs(engine.inspection, objects, metrics)
     return TieredEngine(engine, tier, reader, objects, bulk)
-
-
-def archived_rows(engine: Engine) -> ArchivedRows | None:
-    """What reads the trimmed part of each log for `parley check`; None without a cold tier."""
-    return engine.bulk.of_chat if isinstance(engine, TieredEngine) else None
 
 
 def bus_consumers(config: Config) -> list[NeededFrom]:

@@ -9,9 +9,6 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from parley.bus.ports import Bus, Listener, ReplyAddress
-from parley.chats.forwarder import Forwarder
-from parley.chats.pending import PendingSends
-from parley.chats.sender import LocalSender
 from parley.clock import Clock
 from parley.cluster.calls import SignedCalls
 from parley.cluster.forget_calls import ForgetBodies, PeerForgets, forget_routes
@@ -29,6 +26,9 @@ from parley.ephemeral.redis.engine import RedisEphemeral
 from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.model import Persisted
+from parley.sending.forwarder import Forwarder
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from parley.sequencing.service import Sequencer
 from parley.store.ports import Directory, Engine
 from parley.telemetry import Metrics
@@ -41,8 +41,7 @@ COMMAND_SECONDS_MAX = 3.0
 class ClusterNode:
     """`local` is this node's own way into the log; None on a node that does not append.
 
-    `listener` hears what the other nodes tell, and `hear` the entries that are routed here. `forget_all`
-    drops what this node keeps of bodies: it may not have been told of some that were removed.
+    `listener` hears what the other nodes tell, and `hear` the entries that are routed here.
     """
 
     def __init__(
@@ -60,7 +59,6 @@ class ClusterNode:
         listener: Listener,
         hear: Callable[[list[Persisted]], None],
         is_ready: Callable[[], bool],
-        forget_all: Callable[[], None],
         routes: list[web.RouteDef],
     ) -> None:
         cluster = config.cluster
@@ -69,15 +67,14 @@ class ClusterNode:
         """Where the other nodes reach this process, once it has started."""
         self.calls = SignedCalls(keys, clock=clock, random_bytes=secrets.token_bytes, tls=client_tls(cluster))
         self._peers = peers = ClusterPeers(
-            node_id,
-            cluster.roles,
-            ephemeral.nodes,
-            self.calls,
-            metrics,
-            is_ready,
-            target,
-            clock(),
-            forget_all,
+            node_id=node_id,
+            roles=cluster.roles,
+            nodes=ephemeral.nodes,
+            calls=self.calls,
+            metrics=metrics,
+            is_ready=is_ready,
+            target=target,
+            since_ms=clock(),
         )
         self._notices = NoticeSender(self._peers, metrics, clock, make_ids)
         self._server = NodeServer(
@@ -131,21 +128,24 @@ class ClusterNode:
         """Of a node with the role delivery."""
         peers = self._peers
         return Router(
-            node_id,
-            interests,
-            directory,
-            peers,
-            lambda: [node.node_id for node in peers.others(GATEWAY)],
-            deliver,
-            metrics,
+            node_id=node_id,
+            interests=interests,
+            directory=directory,
+            peers=peers,
+            gateways=lambda: [node.node_id for node in peers.others(GATEWAY)],
+            deliver=deliver,
+            metrics=metrics,
         )
 
-    async def start(self, bus: Bus) -> None:
-        """Known to the others when it returns."""
+    async def start(self, bus: Bus, forget_all: Callable[[], None]) -> None:
+        """Known to the others when it returns.
+
+        `forget_all` drops what this node keeps of bodies: it may not have been told that some are gone.
+        """
         bus.subscribe(self._notices)
         url = await self._server.start()
         self.address = ReplyAddress(url, self.target)
-        await self._peers.start(url)
+        await self._peers.start(url, forget_all)
 
     async def withdraw(self) -> None:
         """The first step of going away: the others stop sending their drafts here."""
@@ -173,7 +173,9 @@ class CommandNotices:
             keys, clock=clock, random_bytes=secrets.token_bytes, tls=client_tls(config.cluster)
         )
         self.traces = PeerTraces(self._ephemeral.nodes, self._calls, "")
-        peers = ClusterPeers("", (), self._ephemeral.nodes, self._calls, metrics)
+        peers = ClusterPeers(
+            node_id="", roles=(), nodes=self._ephemeral.nodes, calls=self._calls, metrics=metrics
+        )
         self._notices = NoticeSender(peers, metrics, clock, make_ids)
 
     @property

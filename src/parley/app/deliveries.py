@@ -8,7 +8,6 @@ import secrets
 
 from msgspec.structs import replace
 
-from parley.chats.amended_log import amended_log
 from parley.clock import MS_PER_HOUR, Clock
 from parley.config import Config
 from parley.core.client_address import parse_networks
@@ -17,22 +16,21 @@ from parley.core.retry import RetryPolicy
 from parley.delivery.admin import Audited, DeliveryAdmin
 from parley.delivery.attempts import LogSource
 from parley.delivery.events import EventSource
-from parley.delivery.ports import DeliveryTopics, Source
+from parley.delivery.ports import WEBHOOK_DELIVERIES, DeliveryTopics, Source
 from parley.delivery.recipients import FailingRecipients
 from parley.delivery.replays import LOOK_SECONDS as REPLAY_LOOK_SECONDS
 from parley.delivery.replays import Replays
 from parley.delivery.upkeep import DeadLetterUpkeep
-from parley.delivery.webhooks import WEBHOOK_DELIVERIES, WebhookChannel
+from parley.delivery.webhooks import WebhookChannel
 from parley.delivery.worker import SHARED_LOOK_SECONDS, DeliveryWorker
-from parley.errors import StoreError
 from parley.ids import Ids
 from parley.model import JobScope
 from parley.records.kinds import Kinds
+from parley.sending.amended_log import amended_log
 from parley.store.delivery.rows import Lane
 from parley.store.ports import Engine, Feed
 from parley.telemetry import Metrics
 
-LOOK_SECONDS = 0.5
 SHARED_REPLAY_LOOK_SECONDS = 5.0
 """On a store where each look costs."""
 HOLDER_BYTES = 8
@@ -43,6 +41,7 @@ class Deliveries:
 
     def __init__(
         self,
+        *,
         config: Config,
         store: Engine,
         kinds: Kinds,
@@ -70,10 +69,29 @@ class Deliveries:
             refresh_seconds=math.inf if topics is None else SHARED_LOOK_SECONDS,
         )
         self._worker = DeliveryWorker(
-            kind, source, kept, channel, policy, clock, metrics, holder, topics, recipients=recipients
+            kind=kind,
+            source=source,
+            store=kept,
+            channel=channel,
+            policy=policy,
+            clock=clock,
+            metrics=metrics,
+            holder=holder,
+            topics=topics,
+            recipients=recipients,
         )
         replay_look = REPLAY_LOOK_SECONDS if topics is None else SHARED_REPLAY_LOOK_SECONDS
-        self._replays = Replays(kind, source, kept, channel, for_replays, clock, metrics, holder, replay_look)
+        self._replays = Replays(
+            kind=kind,
+            source=source,
+            store=kept,
+            channel=channel,
+            policy=for_replays,
+            clock=clock,
+            metrics=metrics,
+            holder=holder,
+            look_seconds=replay_look,
+        )
         self._upkeep = DeadLetterUpkeep(kept.dead_letters, kinds.audit, clock, make_ids, metrics)
 
     @property
@@ -108,10 +126,7 @@ class Deliveries:
         await self._channel.close()
 
     async def _work(self) -> None:
-        """A server without webhooks spends nothing on the feed; its offset stays, so nothing is missed."""
-        while not await self._has_webhooks():  # noqa: ASYNC110 - a command in another process may add one
-            await asyncio.sleep(LOOK_SECONDS)
-        await self._worker.run(self._feed)
+        await self._worker.run_if_needed(self._feed, self._has_webhooks)
 
     async def _keep_letters(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -119,10 +134,7 @@ class Deliveries:
             tasks.create_task(self._upkeep.run())
 
     async def _has_webhooks(self) -> bool:
-        try:
-            return bool(await self._webhooks.all())
-        except StoreError:
-            return False  # it is asked again
+        return bool(await self._webhooks.all())
 
 
 def make_source(store: Engine, clock: Clock) -> Source:
@@ -136,5 +148,12 @@ def make_delivery_admin(
     has_feed = store.feed is not None or bool(config.kafka.brokers)
     source = make_source(store, clock)
     return DeliveryAdmin(
-        kinds.deliveries, kinds.failing_recipients, source, audited, allowed, clock, make_ids, has_feed
+        store=kinds.deliveries,
+        failing=kinds.failing_recipients,
+        source=source,
+        audited=audited,
+        allowed=allowed,
+        clock=clock,
+        make_ids=make_ids,
+        has_feed=has_feed,
     )

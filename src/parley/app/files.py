@@ -6,7 +6,6 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-from parley.chats.attaching import Attaching
 from parley.clock import MS_PER_HOUR, MS_PER_SECOND, Clock
 from parley.config import Config
 from parley.core.attachments import AttachmentRules
@@ -23,6 +22,7 @@ from parley.objects.ports import Objects, S3Settings
 from parley.objects.targets import S3_SCHEME, objects_at
 from parley.records.attachments import Attachments
 from parley.records.server_keys import ServerKeys
+from parley.sending.attaching import Attaching
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
 from parley.testing import faults
@@ -37,7 +37,7 @@ def files_target(config: Config) -> str | None:
     target = config.attachments.target
     if target.startswith(S3_SCHEME):
         return target
-    if not target and config.store.engine != "sqlite":
+    if not target and config.store.is_shared:
         return None
     return str(Path(config.server.data) / (target or FOLDER))
 
@@ -115,32 +115,32 @@ def make_files(
         return None
     files, rights = config.attachments, UploadRights(engine.accounts, engine.directory, sessions)
     uploads = Uploads(
-        Attachments(engine.records, clock),
-        parts,
-        removal,
-        engine.directory,
-        AttachmentRules(
+        files=Attachments(engine.records, clock),
+        parts=parts,
+        removal=removal,
+        directory=engine.directory,
+        rules=AttachmentRules(
             bytes_max=files.max_bytes,
             types_allowed=tuple(files.types_allowed),
             types_denied=tuple(files.types_denied),
         ),
-        rights,
-        clock,
-        make_ids,
-        metrics,
+        rights=rights,
+        clock=clock,
+        make_ids=make_ids,
+        metrics=metrics,
         quota_bytes=files.bytes_per_user,
         upload_ms=files.upload_hours * MS_PER_HOUR,
         reach=faults.reach_from(environment),
     )
     downloads = Downloads(
-        Attachments(engine.records, clock),
-        parts,
-        removal,
-        engine.directory,
-        AddressSigner(ServerKeys(engine.records), secrets.token_hex(KEY_BYTES)),
-        rights,
-        clock,
-        metrics,
+        files=Attachments(engine.records, clock),
+        parts=parts,
+        removal=removal,
+        directory=engine.directory,
+        signer=AddressSigner(ServerKeys(engine.records), secrets.token_hex(KEY_BYTES)),
+        rights=rights,
+        clock=clock,
+        metrics=metrics,
         address_ms=files.url_seconds * MS_PER_SECOND,
     )
     return FileService(uploads, downloads, removal)

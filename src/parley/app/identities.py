@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+from parley.accounts.accounts import AccountManager
+from parley.accounts.api_tokens import ApiTokenService
+from parley.accounts.external_people import ExternalPeople
+from parley.accounts.jwks import JWKS_BYTES_MAX, JwksKeys
+from parley.accounts.sign_in import SignIn, TokenSignIn
 from parley.bus.ports import Bus
-from parley.chats.accounts import AccountManager
-from parley.chats.api_tokens import ApiTokenService
-from parley.chats.external_people import ExternalPeople
-from parley.chats.jwks import JWKS_BYTES_MAX, JwksKeys
-from parley.chats.sign_in import SignIn, TokenSignIn
 from parley.clock import Clock
 from parley.config import Config, JwtConfig
 from parley.core.client_address import parse_networks
@@ -35,6 +35,7 @@ class Identities:
 
     def __init__(
         self,
+        *,
         config: Config,
         store: Engine,
         kinds: Kinds,
@@ -58,7 +59,7 @@ class Identities:
         if not config.is_set:
             return None
         try:
-            from parley.chats.jwt_sign_in import JwtSignIn, JwtVerifier
+            from parley.accounts.jwt_sign_in import JwtSignIn, JwtVerifier
         except ImportError as error:
             raise ConfigError(NO_PYJWT.format(how_to_install("jwt"))) from error
         rules = JwtRules(

@@ -9,15 +9,15 @@ from aiohttp import web
 from parley.app.cluster import ClusterNode
 from parley.bus.drafts import STORE
 from parley.bus.kafka.drafts import DraftConsumer, KafkaDraftQueue
-from parley.chats.bus_ingest import BusIngest
-from parley.chats.bus_sender import BusSender
-from parley.chats.pending import PendingSends
-from parley.chats.sender import LocalSender
 from parley.clock import Clock
 from parley.cluster.outcomes import OutcomeReturner, outcome_routes
 from parley.config import Config
 from parley.core.cluster_keys import ClusterKeys
 from parley.core.jobs import Job
+from parley.sending.bus_ingest import BusIngest
+from parley.sending.bus_sender import BusSender
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
 
@@ -27,6 +27,7 @@ class BufferedIngest:
 
     def __init__(
         self,
+        *,
         config: Config,
         keys: ClusterKeys,
         cluster: ClusterNode,
@@ -46,7 +47,13 @@ class BufferedIngest:
         if "ingest" in config.cluster.roles:
             ingest = BusIngest(local, self._returner.give_back, lambda: engine.available, random.random)
             self._consumer = DraftConsumer(
-                config.kafka, topic, keys, ingest.append, metrics, clock, random.random
+                kafka=config.kafka,
+                topic=topic,
+                keys=keys,
+                append=ingest.append,
+                metrics=metrics,
+                clock=clock,
+                chance=random.random,
             )
 
     @property

@@ -16,15 +16,15 @@ from parley.bus.ports import Confirm, TopicState
 from parley.bus.publisher import CONFIRM_SECONDS_MAX, Publisher
 from parley.bus.sweeper import Sweeper
 from parley.bus.topics import Topic
-from parley.chats.flight_recorder import FlightRecorder, RecordedOutbox
-from parley.chats.sender import SEND_SECONDS_MAX
 from parley.clock import Clock
 from parley.config import Config
 from parley.core.cluster_keys import ClusterKeys
 from parley.core.jobs import Job
 from parley.errors import ConfigError, StoreUnavailable
+from parley.sending.answers import SEND_SECONDS_MAX
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
+from parley.traces.flight_recorder import FlightRecorder, RecordedOutbox
 
 assert CONFIRM_SECONDS_MAX < SEND_SECONDS_MAX, "a bus that is late is told, not guessed"
 
@@ -44,6 +44,7 @@ log = structlog.get_logger("parley.app")
 class KafkaBusEngine:
     def __init__(
         self,
+        *,
         config: Config,
         node_id: str,
         keys: ClusterKeys,
@@ -61,7 +62,13 @@ class KafkaBusEngine:
         topic = PERSISTED.name_in(config.kafka)
         sink = KafkaSink(config.kafka, topic, keys)
         self.publisher = publisher = Publisher(
-            engine.log, outbox, sink, metrics, node_id, clock, random.random
+            log=engine.log,
+            outbox=outbox,
+            sink=sink,
+            metrics=metrics,
+            node=node_id,
+            clock=clock,
+            chance=random.random,
         )
         self.feed = KafkaFeed(config.kafka, topic, keys, metrics, random.random)
         self.bus = KafkaBus(sink, publisher)

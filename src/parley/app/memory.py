@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from parley.archive.reader import ArchiveReader
 from parley.archive.tiers import TieredEngine
-from parley.chats.search_indexer import SearchIndexer
 from parley.gateway.hub import Hub
+from parley.search.indexer import SearchIndexer
 from parley.store.ports import Engine
 
 

@@ -13,80 +13,67 @@ from typing import IO, TYPE_CHECKING
 
 import structlog
 
+from parley.accounts.accounts import AccountManager
+from parley.accounts.deletions import AccountDeletions
+from parley.accounts.known_devices import KnownDevices
 from parley.app.buses import BusEngine, EmbeddedBusEngine
-from parley.app.chat_check import ChatChecker
-from parley.app.deliveries import Deliveries, make_delivery_admin
+from parley.app.deliveries import Deliveries
 from parley.app.engines import expired_sessions, make_engine, sealing
 from parley.app.files import make_attaching, make_files
+from parley.app.gateway import make_gateway
 from parley.app.identities import Identities
 from parley.app.memory import NodeMemory
 from parley.app.push import Push
-from parley.app.routing import LiveRouting, is_routed
 from parley.app.search import Search
-from parley.app.timeline import make_timeline
-from parley.app.tls import Certificate
-from parley.archive.erasures import BodyAdmin
-from parley.chats.accounts import AccountManager
-from parley.chats.amended_log import amended_log
-from parley.chats.answered_requests import AnsweredRequests
-from parley.chats.audit_trail import AuditTrail
-from parley.chats.chat_admin import ChatAdmin
-from parley.chats.deletions import AccountDeletions
-from parley.chats.flight_recorder import FlightRecorder
+from parley.audit import AuditTrail
+from parley.bodies.erasures import BodyAdmin
 from parley.chats.invitations import InvitationService
-from parley.chats.known_devices import KnownDevices
-from parley.chats.links import LinkService
 from parley.chats.log_hasher import LogHasher
 from parley.chats.membership import Membership
-from parley.chats.message_life import MessageLife
-from parley.chats.pending import PendingSends
 from parley.chats.reader import ChatReader
 from parley.chats.reports import ReportService
-from parley.chats.search import SearchService
-from parley.chats.sender import LocalSender, Sender
-from parley.chats.timeline import LocalTraces, TraceSource
-from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock, wall_clock
 from parley.config import Config
 from parley.core.cluster_keys import KEY_BYTES, ClusterKeys
 from parley.core.jobs import Job
-from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
-from parley.delivery.events import EventOutbox
+from parley.delivery.events import EventOutbox, nobody
 from parley.ephemeral.local import LocalEphemeral
 from parley.ephemeral.ports import Ephemeral
 from parley.errors import ConfigError
-from parley.gateway.client_ids import ClientIds, ServerSecret
+from parley.gateway.answered_requests import AnsweredRequests
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.hub import Hub
-from parley.gateway.operator_view import OperatorView
-from parley.gateway.outbox import Flusher
-from parley.gateway.repeated_requests import RepeatedRequests
-from parley.gateway.server import CLEANUP_SECONDS_MAX, CLOSE_SECONDS_MAX, Gateway
-from parley.gateway.services import ApiServices, ConnectionServices
+from parley.gateway.interests import UNROUTED, HeadsWatch, InterestKeeper, NoInterest
+from parley.gateway.server import CLEANUP_SECONDS_MAX, CLOSE_SECONDS_MAX
 from parley.gateway.shared_rates import SharedRates
-from parley.gateway.socket_groups import SocketGroups
 from parley.gateway.subscribers import Subscribers
-from parley.gateway.turns import LoopTurns
+from parley.gateway.tls import Certificate
 from parley.ids import NODE, Ids
 from parley.jobs.supervisor import RELEASE_SECONDS_MAX, Supervisor
 from parley.people.social import Social
-from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import forget_devices
 from parley.records.kinds import Kinds
-from parley.store.delivery.rows import Lane
+from parley.sending.amended_log import amended_log
+from parley.sending.message_life import MessageLife
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender, Sender
+from parley.sending.service import SendService
 from parley.store.folder import lock_folder
 from parley.store.ports import Engine, Log
 from parley.telemetry import Metrics
 from parley.testing import faults
+from parley.traces.flight_recorder import FlightRecorder
 from parley.wire.limits import DRAIN_SECONDS_MAX
 
 if TYPE_CHECKING:
     from parley.app.cluster import ClusterNode
     from parley.app.ingest import BufferedIngest
-    from parley.archive.retention import Retention
+    from parley.bodies.retention import Retention
     from parley.cluster.forget_calls import PeerForgets
+    from parley.cluster.routing import RoutingWorker
 
 HOLDER_BYTES = 8
+TENURE_BYTES = 8
 FINISH_SECONDS_MAX = 4.0
 PART_CLOSE_SECONDS_MAX = 1.5
 WITHDRAW_SECONDS_MAX = 0.5
@@ -117,10 +104,10 @@ class App:
         environment: Mapping[str, str] = os.environ,
     ) -> None:
         self.config = config
-        self._environment = environment
+        self.environment = environment
         self.clock = clock
         self.metrics = metrics = Metrics(clock)
-        self._ids = make_ids = Ids(random_bits)
+        self.ids = make_ids = Ids(random_bits)
         self.node_id = config.cluster.node or make_ids.next(NODE, clock())
         self.certificate = Certificate(config.tls) if config.tls.certificate else None
         self._keys = keys = _make_keys(config)
@@ -129,6 +116,7 @@ class App:
         self.store = store = make_engine(
             config, clock=clock, ids=make_ids, metrics=metrics, environment=environment
         )
+        self.kinds = kinds = Kinds(store)
         self.ephemeral = ephemeral = _make_ephemeral(config, keys, clock, metrics)
         self.supervisor = self._make_supervisor()
         self._watch_engines()
@@ -136,46 +124,41 @@ class App:
         # From a commit to the clients: each part knows only those above it
         self.pending = pending = PendingSends()
         self.subscribers = subscribers = Subscribers()
-        self.kinds = kinds = Kinds(store)
-        self.events = events = EventOutbox(kinds.deliveries, clock, make_ids, self._nudge)
-        self.social = Social(
-            log=self.log,
-            directory=store.directory,
-            accounts=store.accounts,
-            cursors=store.cursors,
-            overviews=store.overviews,
-            relations=store.relations,
-            member_states=store.member_states,
-            ephemeral=ephemeral,
-            audience=subscribers,
-            tell_some=subscribers.tell_some,
-            clock=clock,
-            metrics=metrics,
-            receipt_told=events.receipt,
-        )
         self.recorder = recorder = FlightRecorder(self.node_id, clock, subscribers.devices_of)
-        self.routing = self._make_routing()
-        self.hub = self._make_hub(faults.reach_from(environment))
         self.bus_engine = _make_bus_engine(config, self.node_id, keys, store, metrics, clock, recorder)
         self.bus = bus = self.bus_engine.bus
+        self.deliveries = self._make_deliveries()
+        self.events = self._make_events()
+        self.social = self._make_social()
+        self.interest = self._make_interest()
+        self.hub = self._make_hub(faults.reach_from(environment))
 
         # From a client to the log
         self.local_sender = LocalSender(
             store.log, bus, pending, metrics, store.batching, self.bus_engine.confirm
         )
         self.cluster = self._make_cluster()
+        self.routing = self._make_routing()
         self.ingest = self._make_ingest()
         self.sender = self._make_sender()
         self.log_hasher = LogHasher(store.log, store.log_hashes, metrics)
         self.reader = ChatReader(self.log, store.directory, store.cursors, self.log_hasher, clock)
         self.accounts = self._make_accounts()
-        self.identities = Identities(config, store, kinds, self.accounts, bus, clock, make_ids)
-        feed = self.bus_engine.feed if self.cluster is not None else None
-        self.search = Search(config, store, metrics, self.node_id, self.cluster, feed, environment)
+        self.identities = Identities(
+            config=config,
+            store=store,
+            kinds=kinds,
+            manager=self.accounts,
+            bus=bus,
+            clock=clock,
+            make_ids=make_ids,
+        )
+        self.search = self._make_search()
         self.memory = NodeMemory(store, self.hub, self.search.indexer)
         self.forgets = self._make_forgets()
         self.files = make_files(store, config, clock, make_ids, metrics, environment, self.identities.sign_in)
         self.life = self._make_life()
+        self.sending = self._make_sending()
         self.answered_requests = AnsweredRequests(store.records, clock, secrets.token_bytes)
         self.known_devices = KnownDevices(kinds.device_lists, store.cursors, clock)
         self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
@@ -183,9 +166,10 @@ class App:
         self.invitations = self._make_invitations()
         self.reports = self._make_reports()
         self.body_admin = self._make_body_admin()
-        self.deliveries = self._make_deliveries()
         self.push = self._make_push()
-        self.gateway = self._make_gateway()
+        self.rates = SharedRates(ephemeral, clock)
+        self.devices = DeviceLeases(ephemeral.registry, self.node_id, self.social.note_gone)
+        self.gateway, self._view = make_gateway(self)
         self._lock: IO[str] | None = None
         """The folder belongs to this process, also where only its address is kept there."""
 
@@ -203,16 +187,16 @@ class App:
     def _make_deletions(self) -> AccountDeletions:
         store = self.store
         return AccountDeletions(
-            store.account_admin,
-            store.directory,
-            store.relations,
-            store.invitations,
-            self.membership,
-            self.clock,
-            partial(forget_devices, self.kinds.push.devices),
-            self.identities.api_tokens.forget_person,
-            self.kinds.device_lists,
-            self.answered_requests.forget_person,
+            admin=store.account_admin,
+            directory=store.directory,
+            relations=store.relations,
+            invitations=store.invitations,
+            membership=self.membership,
+            clock=self.clock,
+            forget_devices=partial(forget_devices, self.kinds.push.devices),
+            forget_tokens=self.identities.api_tokens.forget_person,
+            device_lists=self.kinds.device_lists,
+            forget_answers=self.answered_requests.forget_person,
         )
 
     def _watch_engines(self) -> None:
@@ -221,40 +205,67 @@ class App:
         metrics.ephemeral_available.register(lambda: ephemeral.available)
         metrics.signals_dropped.register(lambda: ephemeral.signals.dropped)
 
-    def _make_routing(self) -> LiveRouting:
-        return LiveRouting(
-            self.config,
-            self.node_id,
+    def _make_interest(self) -> InterestKeeper | NoInterest:
+        """Of a gateway whose nodes route entries to each other: what its clients hear is registered."""
+        if not self.config.is_routed:
+            return NoInterest(UNROUTED)
+        if "gateway" not in self.config.cluster.roles:
+            return NoInterest()
+        return InterestKeeper(
             self.ephemeral.interests,
             self.subscribers,
-            lambda: self.hub.catch_up(),
-            lambda: self.cluster is not None and self.cluster.has_router(),
+            lambda: f"{self.node_id}.{secrets.token_hex(TENURE_BYTES)}",
             self.metrics,
+        )
+
+    def _make_events(self) -> EventOutbox:
+        """An event that is in no log waits for a worker."""
+        nudge = self.deliveries.nudge if self.deliveries is not None else nobody
+        return EventOutbox(self.kinds.deliveries, self.clock, self.ids, nudge)
+
+    def _make_social(self) -> Social:
+        store, subscribers = self.store, self.subscribers
+        return Social(
+            log=self.log,
+            directory=store.directory,
+            accounts=store.accounts,
+            cursors=store.cursors,
+            overviews=store.overviews,
+            relations=store.relations,
+            member_states=store.member_states,
+            ephemeral=self.ephemeral,
+            audience=subscribers,
+            tell_some=subscribers.tell_some,
+            clock=self.clock,
+            metrics=self.metrics,
+            receipt_told=self.events.receipt,
         )
 
     def _make_hub(self, reach: Callable[[str], None]) -> Hub:
         return Hub(
-            self.log,
-            self.store.directory,
-            self.subscribers,
-            self.pending,
-            self.social.chat_changed,
-            self.metrics,
-            reach,
-            self.recorder,
-            self.routing.interest,
+            log=self.log,
+            directory=self.store.directory,
+            subscribers=self.subscribers,
+            pending_sends=self.pending,
+            chat_changed=self.social.chat_changed,
+            metrics=self.metrics,
+            reach=reach,
+            recorder=self.recorder,
+            interest=self.interest,
         )
 
     def _make_supervisor(self) -> Supervisor:
         """Servers with stores of their own may share a Redis: each has its jobs for itself."""
         holder = f"{self.node_id}.{secrets.token_hex(HOLDER_BYTES)}"
-        shared = LocalEphemeral(self.clock) if self.config.store.engine == "sqlite" else self.ephemeral
-        return Supervisor(self.node_id, holder, shared.leases, shared.job_records, self.metrics, self.clock)
-
-    async def _nudge(self, lane: Lane) -> None:
-        """An event that is in no log waits for a worker."""
-        if self.deliveries is not None:
-            await self.deliveries.nudge(lane)
+        shared = self.ephemeral if self.config.store.is_shared else LocalEphemeral(self.clock)
+        return Supervisor(
+            node_id=self.node_id,
+            holder=holder,
+            leases=shared.leases,
+            records=shared.job_records,
+            metrics=self.metrics,
+            clock=self.clock,
+        )
 
     def _make_deliveries(self) -> Deliveries | None:
         """None: there is no feed of all chats."""
@@ -263,48 +274,48 @@ class App:
             return None
         topics = self.bus_engine.delivery_topics
         return Deliveries(
-            self.config,
-            self.store,
-            self.kinds,
-            feed,
-            topics,
-            self.node_id,
-            self.clock,
-            self._ids,
-            self.metrics,
+            config=self.config,
+            store=self.store,
+            kinds=self.kinds,
+            feed=feed,
+            topics=topics,
+            node_id=self.node_id,
+            clock=self.clock,
+            make_ids=self.ids,
+            metrics=self.metrics,
         )
 
     def _make_push(self) -> Push:
         bus = self.bus_engine
         return Push(
-            self.config,
-            self.store,
-            self.kinds,
-            self.ephemeral.registry,
-            bus.feed,
-            bus.delivery_topics,
-            self.node_id,
-            self.clock,
-            self.metrics,
+            config=self.config,
+            store=self.store,
+            kinds=self.kinds,
+            registry=self.ephemeral.registry,
+            feed=bus.feed,
+            topics=bus.delivery_topics,
+            node_id=self.node_id,
+            clock=self.clock,
+            metrics=self.metrics,
         )
 
     def _make_accounts(self) -> AccountManager:
         return AccountManager(
-            self.store.accounts,
-            self.store.cursors,
-            self.bus,
-            self.clock,
-            self._ids,
-            secrets.token_bytes,
-            self.config.password_letters_min,
-            self.social.person_changed,
-            self.config.refuses_common_passwords,
-            self.events,
+            accounts=self.store.accounts,
+            cursors=self.store.cursors,
+            bus=self.bus,
+            clock=self.clock,
+            make_ids=self.ids,
+            random_bytes=secrets.token_bytes,
+            password_letters_min=self.config.password_letters_min,
+            changed=self.social.person_changed,
+            refuses_common=self.config.refuses_common_passwords,
+            events=self.events,
         )
 
     def _make_cluster(self) -> ClusterNode | None:
         """Only nodes that share a store can work together."""
-        if self.config.store.engine == "sqlite":
+        if not self.config.store.is_shared:
             return None
         from parley.app.cluster import ClusterNode, sequencer_routes
         from parley.cluster.traces import trace_routes
@@ -315,7 +326,7 @@ class App:
             self.node_id,
             self._keys,
             clock=self.clock,
-            make_ids=self._ids,
+            make_ids=self.ids,
             metrics=self.metrics,
             ephemeral=self.ephemeral,
             local=self.local_sender if "ingest" in self.config.cluster.roles else None,
@@ -323,11 +334,22 @@ class App:
             listener=self.hub,
             hear=self.hub.persisted_elsewhere,
             is_ready=lambda: store.available,
-            forget_all=lambda: self.memory.forget_all(),
             routes=[
                 *sequencer_routes(self.config, store, self._keys, self.clock, self.metrics),
                 *trace_routes(self.recorder.trace),
             ],
+        )
+
+    def _make_search(self) -> Search:
+        feed = self.bus_engine.feed if self.cluster is not None else None
+        return Search(
+            config=self.config,
+            store=self.store,
+            metrics=self.metrics,
+            node_id=self.node_id,
+            cluster=self.cluster,
+            feed=feed,
+            environment=self.environment,
         )
 
     def _make_forgets(self) -> NodeMemory | PeerForgets:
@@ -345,14 +367,14 @@ class App:
         from parley.app.ingest import BufferedIngest
 
         ingest = BufferedIngest(
-            self.config,
-            self._keys,
-            self.cluster,
-            self.local_sender,
-            self.store,
-            self.pending,
-            self.metrics,
-            self.clock,
+            config=self.config,
+            keys=self._keys,
+            cluster=self.cluster,
+            local=self.local_sender,
+            engine=self.store,
+            pending=self.pending,
+            metrics=self.metrics,
+            clock=self.clock,
         )
         self.cluster.add_routes(ingest.routes)
         return ingest
@@ -362,137 +384,16 @@ class App:
             return self.ingest.sender
         return self.cluster.forwarder if self.cluster is not None else self.local_sender
 
-    @property
-    def _traces(self) -> list[TraceSource]:
-        """What this node remembers, and what the others do."""
-        local = LocalTraces(self.recorder.trace)
-        return [local] if self.cluster is None else [local, self.cluster.traces]
-
-    def _make_user_admin(self) -> UserAdmin:
-        store = self.store
-        return UserAdmin(
-            self.accounts,
-            store.accounts,
-            store.account_admin,
-            self.kinds.audit,
-            self.deletions,
-            self.identities.api_tokens.close_sockets,
-            self.clock,
-            self._ids,
-            self.social.person_changed,
-        )
-
-    def _make_operator_view(self) -> OperatorView:
-        return OperatorView(
-            self.node_id,
-            self.config.cluster.roles,
-            supervisor=self.supervisor,
-            ephemeral=self.ephemeral,
-            admin=self.store.account_admin,
-            topics=lambda: self.bus_engine.topics(),
-            connections=lambda: len(self.gateway.connections),
-            store_available=lambda: self.store.available,
-            metrics=self.metrics,
-            clock=self.clock,
-        )
-
-    def _make_engine_beside(self) -> Engine:
-        return make_engine(
-            self.config,
-            clock=self.clock,
-            ids=self._ids,
-            metrics=Metrics(self.clock),
-            environment=self._environment,
-            beside=True,
-        )
-
-    def _make_gateway(self) -> Gateway:
-        store, social = self.store, self.social
-        self.rates = rates = SharedRates(self.ephemeral, self.clock)
-        self.devices = devices = DeviceLeases(self.ephemeral.registry, self.node_id, social.note_gone)
-        self._view = self._make_operator_view()
-        user_admin = self._make_user_admin()
-        secret = ServerSecret(self.kinds.server_keys, self.clock, secrets.token_bytes)
-        api = ApiServices(
-            config=self.config,
-            clock=self.clock,
-            random_bytes=secrets.token_bytes,
-            accounts=self.accounts,
-            sign_in=self.identities.sign_in,
-            api_tokens=self.identities.api_tokens,
-            external_people=self.identities.external_people,
-            user_admin=user_admin,
-            chat_admin=ChatAdmin(self.membership, self.invitations, store.directory, store.accounts),
-            deliveries=make_delivery_admin(
-                self.config, store, self.kinds, user_admin.audited, self.clock, self._ids
-            ),
-            push=self.push.registrations,
-            fanouts=FanoutAdmin(
-                store.directory, self.kinds.push.fanouts, self.push.sizes, user_admin.audited
-            ),
-            membership=self.membership,
-            invitations=self.invitations,
-            sender=self.sender,
-            repeated=RepeatedRequests(self.answered_requests, secret),
-            client_ids=ClientIds(
-                ServerSecret(self.kinds.server_keys, self.clock, secrets.token_bytes), store.log, self.clock
-            ),
-            reader=self.reader,
-            life=self.life,
-            search=SearchService(self.search.searches, store.directory, store.relations),
-            presence=social.presence,
-            receipts=social.receipts,
-            contacts=social.contacts,
-            chat_list=social.chat_list,
-            rates=rates,
-            operator_view=self._view,
-            timeline=make_timeline(self.config, store, self.kinds, self._traces, self.clock),
-            body_admin=self.body_admin,
-            check_chat=ChatChecker(self._make_engine_beside).check,
-            links=self._make_links(user_admin),
-            reports=self.reports,
-            files=self.files,
-        )
-        live = ConnectionServices(
-            clock=self.clock,
-            metrics=self.metrics,
-            sign_in=self.identities.sign_in,
-            sender=self.sender,
-            reader=self.reader,
-            life=self.life,
-            hub=self.hub,
-            devices=devices,
-            known_devices=self.known_devices,
-            presence=social.presence,
-            typing=social.typing,
-            chat_list=social.chat_list,
-            arrived=social.note_arrival,
-            message_rate=rates.messages,
-            frame_rate=RateLimiter(FRAMES_PER_CONNECTION),
-            work_rate=rates.work,
-            flusher=Flusher(),
-            turns=LoopTurns(self.metrics.turn_waits),
-            users=SocketGroups(),
-            connections_per_user=self.config.limits.connections_per_user,
-        )
-        return Gateway(
-            self.config,
-            api=api,
-            live=live,
-            devices=devices,
-            rates=rates,
-            is_ready=lambda: store.available,
-            clock=self.clock,
-            metrics=self.metrics,
-            make_ids=self._ids,
-        )
+    def _make_sending(self) -> SendService:
+        attaching = None
+        if self.files is not None:
+            attaching = make_attaching(self.store, self.clock, self.metrics, self.environment)
+        return SendService(self.sender, self.life, attaching)
 
     def _make_reports(self) -> ReportService:
-        trail = AuditTrail(self.kinds.audit, self.clock, self._ids)
-        return ReportService(self.kinds.reports, self.log, self.store.directory, trail, self.clock)
-
-    def _make_links(self, trail: AuditTrail) -> LinkService:
-        return LinkService(self.kinds.links, self.accounts, trail, self.clock, self._ids, secrets.token_bytes)
+        store = self.store
+        trail = AuditTrail(self.kinds.audit, self.clock, self.ids)
+        return ReportService(self.kinds.reports, self.log, store.directory, trail, self.clock)
 
     # Life
 
@@ -520,10 +421,11 @@ class App:
         self.bus.subscribe(self.recorder)
         self.bus.subscribe(self.log_hasher)
         if self.cluster is not None:
-            await self.cluster.start(self.bus)
+            await self.cluster.start(self.bus, self.memory.forget_all)
         if self.ingest is not None:
             await self.ingest.start()
-        await self.routing.start()
+        if self.cluster is not None:
+            await self.interest.start(self.hub.catch_up, self.cluster.has_router)
         server, tls = self.config.server, self.certificate.context if self.certificate is not None else None
         return await self.gateway.start(server.host, server.port, tls)
 
@@ -531,8 +433,11 @@ class App:
         """The background jobs of a node with these roles."""
         jobs = [sealing(self.store.log, self.bus.publish), self.gateway.job, self._view.job]
         jobs += [self.log_hasher.job, *self.search.jobs]
-        jobs += [*self.store.jobs(self.hub), *self.bus_engine.jobs(), *self.routing.jobs(self.hub)]
-        jobs += self._routing_jobs()
+        jobs += [*self.store.jobs(self.hub), *self.bus_engine.jobs()]
+        if self.config.store.is_shared:
+            jobs.append(HeadsWatch(self.hub, lambda: self.interest.doubt).job)
+        if self.routing is not None:
+            jobs += self.routing.jobs
         if self.ingest is not None:
             jobs += self.ingest.jobs()
         if not {"gateway", "delivery"}.isdisjoint(self.config.cluster.roles):
@@ -556,20 +461,20 @@ class App:
             from parley.app.archive import make_retention
 
             return make_retention(
-                self.store, self.config, self.clock, self.metrics, self._environment, self.forgets.compare
+                self.store, self.config, self.clock, self.metrics, self.environment, self.forgets.compare
             )
 
         store = self.store
         return BodyAdmin(
-            retention,
-            store.cold_tier,
-            self.kinds.erasures,
-            self.kinds.erasure_reports,
-            self.clock,
-            store.member_states.forget_cursors,
-            partial(forget_devices, self.kinds.push.devices),
-            self.reports.forget_reasons,
-            faults.reach_from(self._environment),
+            make_retention=retention,
+            tier=store.cold_tier,
+            erasures=self.kinds.erasures,
+            reports=self.kinds.erasure_reports,
+            clock=self.clock,
+            forget_cursors=store.member_states.forget_cursors,
+            forget_devices=partial(forget_devices, self.kinds.push.devices),
+            forget_reasons=self.reports.forget_reasons,
+            reach=faults.reach_from(self.environment),
         )
 
     def _make_life(self) -> MessageLife:
@@ -577,19 +482,18 @@ class App:
         if store.cold_tier is not None and store.amendments is not None:
             from parley.app.archive import make_eraser
 
-            bodies = make_eraser(store, self.config, self.clock, self.metrics, self._environment)
+            bodies = make_eraser(store, self.config, self.clock, self.metrics, self.environment)
         return MessageLife(
-            store.log,
-            store.directory,
-            self.sender,
-            store.amendments,
-            store.cold_tier,
-            bodies,
-            self.clock,
-            self.config.messages.edit_window_seconds,
-            self.forgets.forget,
-            faults.reach_from(self._environment),
-            make_attaching(store, self.clock, self.metrics, self._environment) if self.files else None,
+            log=store.log,
+            directory=store.directory,
+            sender=self.sender,
+            amendments=store.amendments,
+            tier=store.cold_tier,
+            bodies=bodies,
+            clock=self.clock,
+            window_seconds=self.config.messages.edit_window_seconds,
+            forget=self.forgets.forget,
+            reach=faults.reach_from(self.environment),
         )
 
     def _archive_jobs(self) -> list[Job]:
@@ -597,15 +501,17 @@ class App:
             return []
         from parley.app.archive import archive_jobs
 
-        trail = AuditTrail(self.kinds.audit, self.clock, self._ids)
+        trail = AuditTrail(self.kinds.audit, self.clock, self.ids)
         return archive_jobs(
-            self.store, self.config, self.clock, self.metrics, self._environment, trail, self.forgets.compare
+            self.store, self.config, self.clock, self.metrics, self.environment, trail, self.forgets.compare
         )
 
-    def _routing_jobs(self) -> list[Job]:
-        if not is_routed(self.config) or self.cluster is None:
-            return []
+    def _make_routing(self) -> RoutingWorker | None:
+        """None: the nodes of this configuration cannot route entries to each other."""
+        if not self.config.is_routed or self.cluster is None:
+            return None
         from parley.app.kafka import KafkaBusEngine
+        from parley.cluster.routing import RoutingWorker
 
         bus, roles, router = self.bus_engine, self.config.cluster.roles, None
         assert isinstance(bus, KafkaBusEngine)
@@ -614,8 +520,13 @@ class App:
             router = self.cluster.make_router(
                 self.node_id, self.ephemeral.interests, self.store.directory, deliver, self.metrics
             )
-        return self.routing.worker_jobs(
-            router, bus.feed, bus.publisher.stalled_seconds, self.cluster.is_cut_off, self.clock
+        return RoutingWorker(
+            bus.feed,
+            self.ephemeral.interests,
+            self.clock,
+            router=router,
+            stalled_seconds=bus.publisher.stalled_seconds,
+            is_cut_off=self.cluster.is_cut_off,
         )
 
     async def _check_ephemeral(self) -> None:
@@ -638,7 +549,7 @@ class App:
             *leave,
             self.supervisor.stop,
             self.search.close,
-            self.routing.close,
+            self._close_routing,
             self.bus_engine.stop,
             self.ephemeral.close,
             self.store.close,
@@ -658,7 +569,7 @@ class App:
         await _within(FINISH_SECONDS_MAX, self._finish())
         await self.gateway.close()
         await self.supervisor.stop()
-        await self.routing.close()
+        await self._close_routing()
         await self.social.close()
         await self.events.close()
         await self.hub.close()
@@ -677,13 +588,19 @@ class App:
 
     async def _finish(self) -> None:
         """What was taken to forward may still come back to be appended here."""
-        leaving = asyncio.ensure_future(self.routing.leave())
+        leaving = asyncio.ensure_future(self.routing.leave()) if self.routing is not None else None
         if self.ingest is not None:
             await self.ingest.sender.stop()
         if self.cluster is not None:
             await self.cluster.forwarder.stop()
         await self.local_sender.stop()
-        await leaving
+        if leaving is not None:
+            await leaving
+
+    async def _close_routing(self) -> None:
+        if self.routing is not None:
+            await self.routing.close()
+        await self.interest.close()
 
     async def _close(self) -> None:
         """A part that takes too long is left; the others are closed all the same."""
@@ -715,7 +632,7 @@ class App:
 
 def _make_keys(config: Config) -> ClusterKeys:
     """On a store that no other node shares, a node trusts only itself."""
-    if config.store.engine == "sqlite":
+    if not config.store.is_shared:
         return ClusterKeys(secrets.token_hex(KEY_BYTES))
     from parley.cluster.trust import cluster_keys
 
@@ -749,7 +666,15 @@ def _make_bus_engine(
         return EmbeddedBusEngine(store.feed)
     from parley.app.kafka import KafkaBusEngine
 
-    return KafkaBusEngine(config, node_id, keys, store, metrics, clock, recorder)
+    return KafkaBusEngine(
+        config=config,
+        node_id=node_id,
+        keys=keys,
+        engine=store,
+        metrics=metrics,
+        clock=clock,
+        recorder=recorder,
+    )
 
 
 async def _within(seconds: float, work: Awaitable[None]) -> None:

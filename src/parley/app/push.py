@@ -6,7 +6,6 @@ import asyncio
 import secrets
 
 from parley.app.deliveries import SHARED_REPLAY_LOOK_SECONDS
-from parley.chats.amended_log import amended_log
 from parley.clock import MS_PER_DAY, Clock
 from parley.config import Config
 from parley.core.client_address import parse_networks
@@ -15,26 +14,26 @@ from parley.core.jobs import Job
 from parley.core.retry import RetryPolicy
 from parley.delivery.attempts import LogSource
 from parley.delivery.guarded_http import GuardedHttp
-from parley.delivery.ports import DeliveryTopics
+from parley.delivery.ports import PUSH_DELIVERIES, DeliveryTopics
 from parley.delivery.replays import LOOK_SECONDS as REPLAY_LOOK_SECONDS
 from parley.delivery.replays import Replays
 from parley.delivery.worker import DeliveryWorker
 from parley.ephemeral.ports import Registry
-from parley.errors import ConfigError, StoreError
+from parley.errors import ConfigError
 from parley.extras import how_to_install
 from parley.model import JobScope
 from parley.push import webpush
-from parley.push.channel import PUSH_DELIVERIES, PushChannel
+from parley.push.channel import PushChannel
 from parley.push.ports import PushProvider, VapidKeys
 from parley.push.registrations import FOR_PUSH, PushRegistrations
 from parley.push.webhook import WebhookPush
 from parley.records.kinds import Kinds
 from parley.records.server_keys import ServerKeys
+from parley.sending.amended_log import amended_log
 from parley.store.ports import Engine, Feed
 from parley.store.push.rows import OUTCOME_DAYS, Provider
 from parley.telemetry import Metrics
 
-LOOK_SECONDS = 1.0
 EXPIRE_SECONDS = 3_600.0
 HOLDER_BYTES = 8
 NEEDS_EXTRA = "push.{} needs more packages: {}"
@@ -45,6 +44,7 @@ class Push:
 
     def __init__(
         self,
+        *,
         config: Config,
         store: Engine,
         kinds: Kinds,
@@ -65,12 +65,39 @@ class Push:
         self._feed = feed
         self._clock = clock
         self.channel = channel = PushChannel(
-            store, kinds.push, registry, providers, sizes, config.delivery.too_old_seconds, clock, metrics
+            store=store,
+            push=kinds.push,
+            registry=registry,
+            providers=providers,
+            sizes=sizes,
+            too_old_seconds=config.delivery.too_old_seconds,
+            clock=clock,
+            metrics=metrics,
         )
         kind, source, kept = PUSH_DELIVERIES, LogSource(amended_log(store)), kinds.deliveries
-        self._worker = DeliveryWorker(kind, source, kept, channel, policy, clock, metrics, holder, topics)
+        self._worker = DeliveryWorker(
+            kind=kind,
+            source=source,
+            store=kept,
+            channel=channel,
+            policy=policy,
+            clock=clock,
+            metrics=metrics,
+            holder=holder,
+            topics=topics,
+        )
         look = REPLAY_LOOK_SECONDS if topics is None else SHARED_REPLAY_LOOK_SECONDS
-        self._replays = Replays(kind, source, kept, channel, policy, clock, metrics, holder, look)
+        self._replays = Replays(
+            kind=kind,
+            source=source,
+            store=kept,
+            channel=channel,
+            policy=policy,
+            clock=clock,
+            metrics=metrics,
+            holder=holder,
+            look_seconds=look,
+        )
         self.registrations = PushRegistrations(
             kinds.push.devices,
             store.accounts,
@@ -111,19 +138,10 @@ class Push:
         return [] if self._feed is None else [ring, replay, expiry]
 
     async def _ring(self) -> None:
-        """A server without devices spends nothing on the feed; its offset stays, so nothing is missed."""
         assert self._feed is not None
-        while not await self._has_devices():  # noqa: ASYNC110 - one may register on another node
-            await asyncio.sleep(LOOK_SECONDS)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._worker.run(self._feed))
+            tasks.create_task(self._worker.run_if_needed(self._feed, self._store.devices.are_there))
             tasks.create_task(self.channel.unconfirmed.run(self._worker.owe))
-
-    async def _has_devices(self) -> bool:
-        try:
-            return await self._store.devices.are_there()
-        except StoreError:
-            return False  # it is asked again
 
     async def _expire(self) -> None:
         await self._store.outcomes.expire(self._clock() - OUTCOME_DAYS * MS_PER_DAY)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from parley.archive.eraser import Told
+from parley.bodies.writer import Told
 from parley.bus.ports import Bus
-from parley.chats.amended_log import amended_log
-from parley.chats.search import LocalSearches, NoSearches, Searches
-from parley.chats.search_indexer import SearchIndexer
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.core.jobs import Job
+from parley.search.indexer import SearchIndexer
+from parley.search.service import LocalSearches, NoSearches, Searches
+from parley.sending.amended_log import amended_log
 from parley.store.folder import SEARCH_NAME
 from parley.store.ports import Engine, Feed
 from parley.store.sqlite.search_index import FtsIndex
@@ -37,13 +37,13 @@ async def told_of_removals(config: Config, store: Engine, metrics: Metrics) -> A
     is not compares its index when it starts.
     """
     folder = Path(config.server.data)
-    if config.store.engine != "sqlite" and config.redis.url and config.cluster.secret:
+    if config.store.is_shared and config.redis.url and config.cluster.secret:
         from parley.app.cluster import command_forgets
 
         async with command_forgets(config, wall_clock) as forgets:
             yield forgets.compare
         return
-    if config.store.engine != "sqlite" or not (folder / SEARCH_NAME).exists():
+    if config.store.is_shared or not (folder / SEARCH_NAME).exists():
         yield None
         return
     index = FtsIndex(folder)
@@ -67,6 +67,7 @@ class Search:
 
     def __init__(
         self,
+        *,
         config: Config,
         store: Engine,
         metrics: Metrics,
@@ -129,27 +130,12 @@ class Search:
                 Job(
                     name="search_news",
                     does="tells the node with a chat's index what was stored in the chat",
-                    run=self._consume,
+                    run=partial(self._teller.run, self._feed),
                     interval_seconds=None,
                     timeout_seconds=None,
                 )
             )
         return jobs
-
-    async def _consume(self) -> None:
-        """The nodes of the role share the bus between them."""
-        assert self._feed is not None
-        assert self._teller is not None
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._feed.consume(SEARCH, self._teller.handle))
-            tasks.create_task(self._tell(self._teller))
-
-    async def _tell(self, teller: NewsTeller) -> None:
-        from parley.cluster.searches import NOTES_EVERY_SECONDS
-
-        while True:
-            await asyncio.sleep(NOTES_EVERY_SECONDS)
-            await teller.tell()
 
     async def _all_chats(self) -> AsyncIterator[list[str]]:
         async for rows in self._store.inspection.chats(None):

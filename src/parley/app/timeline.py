@@ -4,22 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from parley.chats.timeline import StepSource, TimelineService, TraceSource
 from parley.clock import Clock
 from parley.config import Config
+from parley.delivery.ports import KINDS
 from parley.delivery.timeline import DeliverySteps
-from parley.delivery.webhooks import WEBHOOK_DELIVERIES
-from parley.push.channel import PUSH_DELIVERIES
 from parley.push.timeline import PushSteps
 from parley.records.kinds import Kinds
 from parley.store.ports import Engine
+from parley.traces.timeline import StepSource, TimelineService, TraceSource
 
 
 def make_timeline(
     config: Config, store: Engine, kinds: Kinds, traces: Iterable[TraceSource], clock: Clock
 ) -> TimelineService:
     """A part of the server that knows what happens to messages adds its `StepSource` here."""
-    queues = (WEBHOOK_DELIVERIES, PUSH_DELIVERIES)
-    sources: list[StepSource] = [DeliverySteps(kinds.deliveries, queues), PushSteps(kinds.push.outcomes)]
+    sources: list[StepSource] = [DeliverySteps(kinds.deliveries, KINDS), PushSteps(kinds.push.outcomes)]
     outbox = store.outbox if config.kafka.brokers else None
     return TimelineService(store, outbox, traces, sources, clock)

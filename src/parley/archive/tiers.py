@@ -30,6 +30,7 @@ from parley.model import (
 )
 from parley.objects.ports import ObjectMissing, Objects
 from parley.store.amendments import Amendments
+from parley.store.check import ArchivedRows
 from parley.store.cold.ports import ColdTier
 from parley.store.delivery.ports import DeliveryStore
 from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
@@ -388,3 +389,8 @@ class TieredEngine:
 
     async def close(self) -> None:
         await self._engine.close()
+
+
+def archived_rows(engine: Engine) -> ArchivedRows | None:
+    """What reads the trimmed part of each log for `parley check`; None without a cold tier."""
+    return engine.bulk.of_chat if isinstance(engine, TieredEngine) else None

@@ -200,6 +200,7 @@ class PartitionQueue:
 class Publisher:
     def __init__(
         self,
+        *,
         log: Log,
         outbox: Outbox,
         sink: Sink,

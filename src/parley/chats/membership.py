@@ -8,7 +8,6 @@ import msgspec
 
 from parley import ids
 from parley.bus.ports import Bus
-from parley.chats.sender import Sender
 from parley.clock import Clock, iso
 from parley.core.shown_text import shown_text
 from parley.errors import BAD_REQUEST, NOT_A_MEMBER, NOT_FOUND, Refused
@@ -25,6 +24,7 @@ from parley.model import (
     Role,
     StoredChat,
 )
+from parley.sending.sender import Sender
 from parley.store.ports import Directory
 from parley.wire.limits import CHAT_MEMBERS_MAX, SLOW_MODE_SECONDS_MAX, TITLE_LETTERS_MAX
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from parley import ids
-from parley.chats.audit_trail import AuditTrail, OperatorCall
+from parley.audit import AuditTrail, OperatorCall
 from parley.clock import Clock, iso
 from parley.core.shown_text import shown_lines, shown_text
 from parley.errors import (

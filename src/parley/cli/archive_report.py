@@ -11,9 +11,9 @@ from typing import Self
 from msgspec import Struct
 
 from parley.archive.archiver import ArchiveProgress, NeededFrom
-from parley.archive.retention import RetentionReport
 from parley.archive.tiers import TieredEngine
 from parley.archive.verification import Verification
+from parley.bodies.retention import RetentionReport
 from parley.cli.output import note, plural, print_json, print_table, printable
 from parley.store.rows import EVERYTHING, ChatRetention
 

@@ -91,8 +91,9 @@ def restore(
 
     Every chat gets a new epoch, so all clients start over with what the server has.
     """
-    from parley.app.backups import restore_backup
+    from parley.app.backups import SqliteFolders
     from parley.app.files import files_target, has_files_in_data
+    from parley.backup.restores import restore_backup
     from parley.cli import store_file
     from parley.cli.offline import run
     from parley.cli.output import note, plural, print_json
@@ -112,7 +113,13 @@ def restore(
     async def work() -> Any:
         found = await backups.choose(chosen)
         return await restore_backup(
-            backups, found, place.folder, wall_clock, ends_sessions=end_sessions, puts_files=puts_files
+            backups,
+            found,
+            place.folder,
+            SqliteFolders(),
+            wall_clock,
+            ends_sessions=end_sessions,
+            puts_files=puts_files,
         )
 
     puts_files = not no_files and has_files_in_data(place.settings)

@@ -204,12 +204,12 @@ def add_webhook(
     from parley.cli.offline import who_acts
     from parley.cli.output import print_json
     from parley.cli.places import CommandFailed
-    from parley.delivery.webhooks import EVENTS
+    from parley.wire.webhook_events import EventName
 
     wanted = events or ["message.created"]
-    unknown = [name for name in wanted if name not in EVENTS.values()]
+    unknown = [name for name in wanted if name not in list(EventName)]
     if unknown:
-        raise CommandFailed(f"there is no event {unknown[0]}; choose of {', '.join(EVENTS.values())}")
+        raise CommandFailed(f"there is no event {unknown[0]}; choose of {', '.join(EventName)}")
     hook = _with_admin(data, config, lambda admin, _: admin.add_webhook(who_acts(), url, wanted, chat or ""))
     if json:
         print_json({"webhook_id": hook.webhook_id, "secret": hook.secret})

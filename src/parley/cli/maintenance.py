@@ -33,7 +33,7 @@ def check(
 
     If one is broken, prints its name and what to do, and exits with status 1.
     """
-    from parley.app.archive import archived_rows
+    from parley.archive.tiers import archived_rows
     from parley.cli import check_report
     from parley.cli.offline import ask
     from parley.cli.places import find_place

@@ -47,12 +47,13 @@ def copy(
     import random
 
     from parley import ids
-    from parley.app.migration import copy_side, copy_store
+    from parley.app.migration import copy_side
     from parley.cli import store_file
     from parley.cli.offline import run
     from parley.cli.output import plural, print_json
     from parley.clock import wall_clock
     from parley.config import load
+    from parley.migration.stores import copy_store
 
     make_ids = ids.Ids(random.SystemRandom().getrandbits)
     old = copy_side(load(source, {})[0], wall_clock, make_ids, os.environ)
@@ -60,7 +61,7 @@ def copy(
     line = StatusLine()
     report = run(copy_store(old, new, wall_clock, line.show_copy, checks=not skip_check))
     line.clear()
-    if new.config.store.engine == "sqlite":
+    if not new.config.store.is_shared:
         store_file.write(Path(new.config.server.data), new.config)
     if json:
         print_json(report)
@@ -83,11 +84,11 @@ def export_chat(
     config: ConfigFile = None,
 ) -> None:
     """Print a chat to stdout, as JSON Lines or as a page, with or without a running server."""
-    from parley.chats.amended_log import amended_log
     from parley.cli.names import require_chat
     from parley.cli.offline import open_services, run, who_acts
     from parley.cli.places import find_place
     from parley.migration.exports import entries_of, page_of_chat
+    from parley.sending.amended_log import amended_log
 
     place = find_place(data, config)
 
@@ -212,9 +213,9 @@ def _workspace(file: Path, kind: str | None, source: str) -> Workspace:
 async def _import(place: Place, workspace: Workspace, matches_names: bool) -> ImportReport:
     from contextlib import ExitStack
 
-    from parley.app.migration import import_workspace
     from parley.cli.offline import make_offline_engine, who_acts
     from parley.clock import wall_clock
+    from parley.migration.stores import import_workspace
     from parley.store.folder import lock_folder
 
     line = StatusLine()

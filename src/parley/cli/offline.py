@@ -18,30 +18,30 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from parley import ids
+from parley.accounts.accounts import AccountManager, check_device
+from parley.accounts.api_tokens import ApiTokenService
+from parley.accounts.deletions import AccountDeletions
+from parley.accounts.links import LinkService
+from parley.accounts.user_admin import UserAdmin
 from parley.app.engines import make_engine
+from parley.audit import COMMAND_LINE, OperatorCall
 from parley.bus.embedded import EmbeddedBus
-from parley.chats.accounts import AccountManager, check_device
-from parley.chats.amended_log import amended_log
-from parley.chats.answered_requests import AnsweredRequests
-from parley.chats.api_tokens import ApiTokenService
-from parley.chats.audit_trail import COMMAND_LINE, OperatorCall
-from parley.chats.deletions import AccountDeletions
 from parley.chats.invitations import InvitationService
-from parley.chats.links import LinkService
 from parley.chats.membership import Membership
-from parley.chats.pending import PendingSends
 from parley.chats.reports import ReportService
-from parley.chats.sender import LocalSender
-from parley.chats.user_admin import UserAdmin
 from parley.cli.names import require_chat, require_user
 from parley.cli.places import Place
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.delivery.events import EventOutbox
 from parley.ephemeral.local import LocalSignals
+from parley.gateway.answered_requests import AnsweredRequests
 from parley.model import ApiToken, Scope, Session
 from parley.push.registrations import forget_devices
 from parley.records.kinds import Kinds
+from parley.sending.amended_log import amended_log
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from parley.store.ports import Engine
 from parley.telemetry import Metrics, configure_logs
 
@@ -102,13 +102,13 @@ class OfflineServices:
             bus.subscribe(self.notices.listener)
         self.sending = LocalSender(engine.log, bus, PendingSends(), metrics, engine.batching)
         self.people = AccountManager(
-            engine.accounts,
-            engine.cursors,
-            bus,
-            wall_clock,
-            make_ids,
-            secrets.token_bytes,
-            place.settings.password_letters_min,
+            accounts=engine.accounts,
+            cursors=engine.cursors,
+            bus=bus,
+            clock=wall_clock,
+            make_ids=make_ids,
+            random_bytes=secrets.token_bytes,
+            password_letters_min=place.settings.password_letters_min,
             refuses_common=place.settings.refuses_common_passwords,
             events=EventOutbox(kinds.deliveries, wall_clock, make_ids),
         )
@@ -117,26 +117,26 @@ class OfflineServices:
         )
         self.membership = Membership(engine.directory, self.sending, bus, wall_clock, make_ids)
         self.deletions = AccountDeletions(
-            engine.account_admin,
-            engine.directory,
-            engine.relations,
-            engine.invitations,
-            self.membership,
-            wall_clock,
-            partial(forget_devices, kinds.push.devices),
-            self.api_tokens.forget_person,
-            kinds.device_lists,
-            AnsweredRequests(engine.records, wall_clock, secrets.token_bytes).forget_person,
+            admin=engine.account_admin,
+            directory=engine.directory,
+            relations=engine.relations,
+            invitations=engine.invitations,
+            membership=self.membership,
+            clock=wall_clock,
+            forget_devices=partial(forget_devices, kinds.push.devices),
+            forget_tokens=self.api_tokens.forget_person,
+            device_lists=kinds.device_lists,
+            forget_answers=AnsweredRequests(engine.records, wall_clock, secrets.token_bytes).forget_person,
         )
         self.user_admin = UserAdmin(
-            self.people,
-            engine.accounts,
-            engine.account_admin,
-            kinds.audit,
-            self.deletions,
-            self.api_tokens.close_sockets,
-            wall_clock,
-            make_ids,
+            manager=self.people,
+            accounts=engine.accounts,
+            admin=engine.account_admin,
+            audit=kinds.audit,
+            deletions=self.deletions,
+            close_tokens=self.api_tokens.close_sockets,
+            clock=wall_clock,
+            make_ids=make_ids,
         )
         self.links = LinkService(
             kinds.links, self.people, self.user_admin, wall_clock, make_ids, secrets.token_bytes
@@ -156,7 +156,7 @@ class OfflineServices:
 
 def _notices(config: Config, make_ids: ids.Ids, metrics: Metrics) -> CommandNotices | None:
     """On a shared store nodes hear of ended sessions and new chats from the one who made them."""
-    if config.store.engine == "sqlite" or not config.redis.url or not config.cluster.secret:
+    if not config.store.is_shared or not config.redis.url or not config.cluster.secret:
         return None
     from parley.app.cluster import CommandNotices
 
@@ -221,7 +221,7 @@ def make_api_token(
 
 async def begin_erasure(engine: Engine, user_id: str) -> None:
     """Note that a person's bodies go; the job of a server removes them."""
-    from parley.archive.erasures import note_erasure
+    from parley.bodies.erasures import note_erasure
 
     kinds = Kinds(engine)
     await note_erasure(kinds.erasures, kinds.erasure_reports, user_id, wall_clock())

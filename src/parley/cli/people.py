@@ -13,7 +13,7 @@ import typer
 from parley.cli.options import AsJson, ConfigFile, Data
 
 if TYPE_CHECKING:
-    from parley.chats.audit_trail import OperatorCall
+    from parley.audit import OperatorCall
     from parley.cli.offline import OfflineServices
     from parley.cli.places import Place
     from parley.model import AuditRecord, ErasureReport, Session

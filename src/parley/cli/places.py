@@ -39,7 +39,7 @@ class Place(Struct):
     @property
     def is_shared(self) -> bool:
         """Whether the configuration names the store, so that it is not in the folder."""
-        return self.settings.store.engine != "sqlite"
+        return self.settings.store.is_shared
 
     @property
     def is_accessible(self) -> bool:
@@ -119,7 +119,7 @@ def find_place(data: Path | None, file: Path | None, *, warns: bool = True) -> P
         is_named = data is not None or folder != Path(config.ServerConfig().data)
         if beside.store.engine == remembered["store"]["engine"]:
             settings = beside
-        elif is_named or beside.store.engine == "sqlite":
+        elif is_named or not beside.store.is_shared:
             raise CommandFailed(_other_engine(folder, remembered, beside, file))
     settings.server.data = str(folder)
     return Place(settings, folder, unknown)

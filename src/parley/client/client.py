@@ -171,15 +171,15 @@ class Client(PeopleApi):
             for message in saved.outgoing:
                 self._sendings[message.key] = Sending(message, self.core, is_saved=True)
             self._loop = ConnectionLoop(
-                self.core,
-                self._woken,
-                self._connect,
-                self._storage,
-                self._executor,
-                settings.timing,
-                settings.clock,
-                settings.random.random,
-                self._dispatch,
+                core=self.core,
+                woken=self._woken,
+                connect=self._connect,
+                storage=self._storage,
+                executor=self._executor,
+                timing=settings.timing,
+                clock=settings.clock,
+                chance=settings.random.random,
+                dispatch=self._dispatch,
                 renews=self._tokens.is_renewable,
             )
             stack.callback(self._stop_renewing)

@@ -162,6 +162,7 @@ class ConnectionLoop:
 
     def __init__(
         self,
+        *,
         core: ClientCore,
         woken: asyncio.Event,
         connect: Callable[[], Awaitable[tuple[WebSocketTransport, Welcome]]],
@@ -171,7 +172,6 @@ class ConnectionLoop:
         clock: Clock,
         chance: Callable[[], float],
         dispatch: Callable[[list[ClientEvent]], None],
-        *,
         renews: bool = False,
     ) -> None:
         self._core = core

@@ -131,7 +131,16 @@ class ClientCore:
         self.read_marks = ReadMarks(timing, timers, next_id, chance)
         self.cursors = DeviceCursors(timing, timers, pause, next_id)
         self.overview = OverviewRounds(timing, timers, next_id, self._known_chats)
-        self.sync = LogSync(self._chats, self.cursors, self.overview, timing, timers, pause, next_id, chance)
+        self.sync = LogSync(
+            chats=self._chats,
+            cursors=self.cursors,
+            overview=self.overview,
+            timing=timing,
+            timers=timers,
+            pause=pause,
+            next_id=next_id,
+            chance=chance,
+        )
         self.presence = PresenceWatch(timing, timers, next_id)
         self.typing = TypingSignals(timers)
 

@@ -11,9 +11,9 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from parley.chats.forwarder import CALL_LETTERS_MAX
 from parley.errors import Refusal
 from parley.model import Appended, Draft, Head, Outcome, Persisted
+from parley.sending.forwarder import CALL_LETTERS_MAX
 from parley.store.ports import DRAFTS_PER_APPEND_MAX
 from parley.wire.limits import CHAT_MEMBERS_MAX, KIB, MESSAGE_BYTES_MAX, MIB
 

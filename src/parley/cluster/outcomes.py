@@ -15,12 +15,12 @@ from aiohttp import web
 from msgspec import Struct, field
 
 from parley.bus.ports import BufferedDraft, ReplyAddress
-from parley.chats.sender import SEND_SECONDS_MAX
 from parley.cluster.bodies import pack
 from parley.cluster.calls import NodeError
 from parley.cluster.peers import NodeCalls
 from parley.errors import Refusal
 from parley.model import Appended, Outcome
+from parley.sending.answers import SEND_SECONDS_MAX
 from parley.telemetry import Metrics
 
 OUTCOMES = "/node/outcomes"

@@ -19,14 +19,14 @@ from typing import Protocol
 import structlog
 
 from parley import __version__
-from parley.chats.forwarder import RETRY_WITHIN_SECONDS
-from parley.chats.sender import SEND_SECONDS_MAX
 from parley.cluster import bodies
 from parley.cluster.calls import NodeError, NodeRefused, NodeSilent, NodeUnreachable
 from parley.core import rendezvous
 from parley.ephemeral.ports import NODE_LEASE_SECONDS, NODE_RENEW_SECONDS, Node, Nodes
 from parley.errors import SHUTTING_DOWN, OutcomeUnknown, Refusal, StoreUnavailable
 from parley.model import Draft, Outcome, Persisted
+from parley.sending.answers import SEND_SECONDS_MAX
+from parley.sending.forwarder import RETRY_WITHIN_SECONDS
 from parley.telemetry import Metrics
 
 SILENCE_SECONDS = 1.5
@@ -58,12 +58,12 @@ class ClusterPeers:
     """The port `Peers` of the forwarder, over the list of live nodes.
 
     `is_ready`: whether this node can append now; while it cannot, it does not list the role. `target`: the
-    name of this process, which calls to it carry. `since_ms`: when it started. `forget_all`: drops what
-    this node keeps of bodies, except on disk.
+    name of this process, which calls to it carry. `since_ms`: when it started.
     """
 
     def __init__(
         self,
+        *,
         node_id: str,
         roles: Sequence[str],
         nodes: Nodes,
@@ -72,10 +72,9 @@ class ClusterPeers:
         is_ready: Callable[[], bool] = lambda: True,
         target: str = "",
         since_ms: int = 0,
-        forget_all: Callable[[], None] = lambda: None,
     ) -> None:
         self._node_id = node_id
-        self._forget_all = forget_all
+        self._forget_all: Callable[[], None] = lambda: None
         self._lease_end: asyncio.TimerHandle | None = None
         self._target = target
         self._since_ms = since_ms
@@ -96,9 +95,12 @@ class ClusterPeers:
         self._is_leaving = False
         self._keeping: asyncio.Task[None] | None = None
 
-    async def start(self, url: str) -> None:
-        """Join the list with the address of this node, and learn the others."""
-        self._url = url
+    async def start(self, url: str, forget_all: Callable[[], None] = lambda: None) -> None:
+        """Join the list with the address of this node, and learn the others.
+
+        `forget_all` drops what this node keeps of bodies, except on disk.
+        """
+        self._url, self._forget_all = url, forget_all
         await self._renew()
         self._keeping = asyncio.create_task(self._keep())
 

@@ -94,6 +94,7 @@ class Router:
 
     def __init__(
         self,
+        *,
         node_id: str,
         interests: Interests,
         directory: Directory,

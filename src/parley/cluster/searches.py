@@ -16,8 +16,6 @@ from aiohttp import web
 from msgspec import Struct
 from msgspec.structs import replace
 
-from parley.chats.search import SearchAnswer, Searches, SearchQuestion
-from parley.chats.search_indexer import SearchIndexer
 from parley.cluster.bodies import pack
 from parley.cluster.calls import NodeError
 from parley.cluster.peers import NodeCalls
@@ -25,6 +23,9 @@ from parley.core import rendezvous
 from parley.ephemeral.ports import Node
 from parley.errors import SEARCH_BEHIND, Refusal, Refused, StoreError
 from parley.model import Persisted
+from parley.search.indexer import SearchIndexer
+from parley.search.service import SearchAnswer, Searches, SearchQuestion
+from parley.store.ports import Feed
 
 T = TypeVar("T")
 
@@ -138,6 +139,17 @@ class NewsTeller:
             self._note(news.chat_id, through)
         elif len(self._waiting) < NOTES_MAX:
             self._waiting[news.chat_id] = max(through, self._waiting.get(news.chat_id, 0))
+
+    async def run(self, feed: Feed) -> None:
+        """The nodes of the role share the bus between them. Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(feed.consume(SEARCH, self.handle))
+            tasks.create_task(self._tell_regularly())
+
+    async def _tell_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(NOTES_EVERY_SECONDS)
+            await self.tell()
 
     async def tell(self) -> None:
         """Tell the owners what waits for them; what fails is told by the next news of the chat."""

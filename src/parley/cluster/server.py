@@ -12,8 +12,6 @@ from aiohttp import web
 from yarl import URL
 
 from parley.bus.ports import Listener
-from parley.chats.forwarder import trace_drafts
-from parley.chats.sender import Sender
 from parley.clock import Clock
 from parley.cluster import bodies
 from parley.cluster.calls import trusted
@@ -23,6 +21,8 @@ from parley.core.log_limits import LineLimit
 from parley.errors import ConfigError
 from parley.http_server import HttpRunner
 from parley.model import Persisted
+from parley.sending.forwarder import trace_drafts
+from parley.sending.sender import Sender
 
 CLOSE_SECONDS_MAX = 0.5
 NOTICES_REMEMBERED_MAX = 10_000

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import msgspec
 from aiohttp import web
 
-from parley.chats.timeline import TraceAnswers
 from parley.cluster.bodies import pack
 from parley.cluster.calls import NodeError
 from parley.cluster.peers import NodeCalls
 from parley.core.timeline import NodeTrace, TraceQuestion
 from parley.ephemeral.ports import Node, Nodes
+from parley.traces.timeline import TraceAnswers
 
 TRACE = "/node/trace"
 TRACE_SECONDS_MAX = 1.5

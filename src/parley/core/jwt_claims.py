@@ -1,6 +1,6 @@
 """What a JSON Web Token must say before it is believed: which algorithm, which key, which claims. No IO.
 
-Its signature is checked in `chats.jwt_sign_in`. Each thing that can be wrong has a reason of its own.
+Its signature is checked in `accounts.jwt_sign_in`. Each thing that can be wrong has a reason of its own.
 """
 
 from __future__ import annotations

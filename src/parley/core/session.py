@@ -151,6 +151,17 @@ def check_fields(frame: Request) -> Refusal | None:
     return None if time is None or is_time(time) else NO_RECEIPT_TIME
 
 
+Drafted = SendMessage | EditMessage | DeleteMessage | React
+"""The frames that become entries."""
+
+
+def check_draft(request: Drafted, sender_id: str, request_id: str = "") -> Draft | Refusal:
+    """The draft of a frame, or what is wrong with it."""
+    if isinstance(request, SendMessage):
+        return check_send(request, sender_id, request_id)
+    return check_amendment(request, sender_id, request_id)
+
+
 def check_send(request: SendMessage, sender_id: str, request_id: str = "") -> Draft | Refusal:
     """The draft of a message, or what is wrong with it. Membership is decided with the write."""
     key = ids.client_key(request.client_message_id)

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from parley import ids
-from parley.chats.audit_trail import OperatorCall
+from parley.audit import OperatorCall
 from parley.clock import Clock, iso
 from parley.core.client_address import Network
 from parley.core.recipient_health import RecipientHealth
@@ -62,6 +62,7 @@ class DeliveryAdmin:
 
     def __init__(
         self,
+        *,
         store: DeliveryRecords,
         failing: Book[RecipientHealth],
         source: Source,

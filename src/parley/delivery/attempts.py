@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import traceback
+from collections.abc import Callable
 
 import msgspec
 import structlog
@@ -13,8 +14,8 @@ from msgspec import Struct
 from parley import ids
 from parley.clock import Clock, from_iso, iso
 from parley.core.recipient_health import RecipientHealth
-from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_crash, is_too_old
-from parley.delivery.ports import Channel, Delivery, Source
+from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_crash, after_failure, is_too_old
+from parley.delivery.ports import Delivery, Recipient, Source
 from parley.errors import StoreError
 from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, with_events
 from parley.store.ports import Log
@@ -40,16 +41,28 @@ class Attempted(Struct, frozen=True):
     was_made: bool = False
 
 
-class Attempts:
-    """Tries one delivery and says what came of it. Errors of the store are raised: they say nothing of it."""
+class Failed(Struct, frozen=True):
+    """A delivery after it failed. `wait_ms`: until its next attempt; None: it is hopeless."""
 
-    def __init__(self, channel: Channel, policy: RetryPolicy, clock: Clock) -> None:
-        self._channel = channel
+    wait_ms: int | None
+    crashes: int
+    history: tuple[DeliveryEvent, ...]
+
+
+class Attempts:
+    """Tries one delivery and says what came of it, and what follows. `holder` names this process.
+
+    Errors of the store are raised: they say nothing of the delivery.
+    """
+
+    def __init__(self, policy: RetryPolicy, clock: Clock, holder: str, chance: Callable[[], float]) -> None:
         self._policy = policy
         self._clock = clock
+        self._holder = holder
+        self._chance = chance
 
     async def attempt(
-        self, recipient: str, wire: bytes, crashes: int, *, is_replay: bool = False
+        self, recipient: Recipient, recipient_id: str, wire: bytes, crashes: int, *, is_replay: bool = False
     ) -> Attempted:
         """`crashes`: how often this message has crashed before. A replay may deliver what is old."""
         try:
@@ -58,24 +71,46 @@ class Attempts:
         except (msgspec.DecodeError, ValueError) as error:
             return Attempted(DeliveryFailure(Fault.MALFORMED, _short(str(error))))
         try:
-            if not await self._channel.wants(recipient, entry):
+            if not await recipient.wants(entry):
                 return Attempted()
             if not is_replay and is_too_old(created_ms, self._clock(), self._policy):
                 return Attempted(DeliveryFailure(Fault.TOO_OLD, f"from {entry.created_at}"))
-            delivery = Delivery(recipient, entry, wire, event_id_of(entry))
-            return Attempted(await self._channel.attempt(delivery), was_made=True)
+            delivery = Delivery(recipient_id, entry, wire, event_id_of(entry))
+            return Attempted(await recipient.attempt(delivery), was_made=True)
         except StoreError:
             raise
         except Exception as error:
-            log.error("a delivery crashed", recipient=recipient, chat_id=entry.chat_id, exc_info=error)
+            log.error("a delivery crashed", recipient=recipient_id, chat_id=entry.chat_id, exc_info=error)
             return Attempted(after_crash(crashes + 1, _short("".join(traceback.format_exception(error)))))
 
-    async def is_wanted(self, recipient: str, wire: bytes) -> bool:
-        """Whether an attempt would ask the recipient; also of what cannot be read."""
-        try:
-            return await self._channel.wants(recipient, decode_entry(wire))
-        except msgspec.DecodeError:
-            return True
+    def begun(self, history: tuple[DeliveryEvent, ...]) -> tuple[DeliveryEvent, ...]:
+        """A history with the attempt that begins now, to be noted before it: it may kill this process."""
+        return with_events(history, DeliveryEvent(self._clock(), BEGAN, actor=self._holder))
+
+    def failed(
+        self,
+        failure: DeliveryFailure,
+        history: tuple[DeliveryEvent, ...],
+        *,
+        retry_count: int,
+        crashes: int,
+        failing_ms: int = 0,
+    ) -> Failed:
+        """After a failure. `failing_ms`: how long the recipient could not have this message."""
+        event = DeliveryEvent(self._clock(), FAILED, failure.fault.value, failure.detail)
+        return Failed(
+            after_failure(failure, retry_count, self._policy, self._chance(), failing_ms),
+            crashes + (failure.fault is Fault.CRASHED),
+            with_events(without_begun(history), event),
+        )
+
+
+async def is_wanted(recipient: Recipient, wire: bytes) -> bool:
+    """Whether an attempt would ask the recipient; also of what cannot be read."""
+    try:
+        return await recipient.wants(decode_entry(wire))
+    except msgspec.DecodeError:
+        return True
 
 
 def event_id_of(entry: Entry) -> str:
@@ -105,8 +140,10 @@ def without_begun(history: tuple[DeliveryEvent, ...]) -> tuple[DeliveryEvent, ..
     return history[: len(history) - begun(history)]
 
 
-def killed(history: tuple[DeliveryEvent, ...]) -> DeliveryFailure:
-    """What the death of another process over the same message is."""
+def poison(history: tuple[DeliveryEvent, ...], deaths_max: int = 1) -> DeliveryFailure | None:
+    """What a message is over which so many processes died; None if they did not."""
+    if begun(history) < deaths_max:
+        return None
     began = history[-1]
     return DeliveryFailure(
         Fault.POISON,
@@ -121,7 +158,7 @@ def failing_since(lane: Lane, wire: bytes, health: RecipientHealth | None, now_m
     It counts from its first attempt, or from when those before it or its recipient began to fail. What is in
     no log is as new as its last reading, so only its own attempts count.
     """
-    times = [event.at_ms for event in lane.attempts[:1]]
+    times = [event.at_ms for event in without_begun(lane.attempts)[:1]]
     if not lane.chat_id.startswith(ids.CHAT):
         return min([*times, now_ms])
     if health is not None:
@@ -180,7 +217,7 @@ def content_of(wire: bytes) -> str:
         return ""
 
 
-async def newest_wanted(source: Source, channel: Channel, lane: Lane) -> tuple[int, bytes] | None:
+async def newest_wanted(source: Source, recipient: Recipient, lane: Lane) -> tuple[int, bytes] | None:
     """The newest entry of a lane that its recipient wants."""
     after = max(lane.next_sequence - 1, lane.target - COLLAPSED_LOOKED_AT_MAX)
     found: dict[int, bytes] = {}
@@ -191,7 +228,7 @@ async def newest_wanted(source: Source, channel: Channel, lane: Lane) -> tuple[i
         found, after = found | wires, reached
     for sequence, wire in sorted(found.items(), reverse=True):
         with contextlib.suppress(msgspec.DecodeError):
-            if sequence <= lane.target and await channel.wants(lane.recipient, decode_entry(wire)):
+            if sequence <= lane.target and await recipient.wants(decode_entry(wire)):
                 return sequence, wire
     return None
 

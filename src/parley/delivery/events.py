@@ -31,15 +31,15 @@ from parley.records.deliveries import DeliveryRecords
 from parley.store.delivery.rows import Lane, LaneClaim
 from parley.store.ports import Accounts
 from parley.wire.frames import Entry
+from parley.wire.webhook_events import EventName
 
-RECEIPTS = {ReceiptKind.DELIVERED: "receipt.delivered", ReceiptKind.READ: "receipt.read"}
-CREATED = "account.created"
+RECEIPTS = {ReceiptKind.DELIVERED: EventName.RECEIPT_DELIVERED, ReceiptKind.READ: EventName.RECEIPT_READ}
+CREATED = EventName.ACCOUNT_CREATED
 STATES = {
-    AccountState.ACTIVE: "account.enabled",
-    AccountState.DISABLED: "account.disabled",
-    AccountState.DELETED: "account.deleted",
+    AccountState.ACTIVE: EventName.ACCOUNT_ENABLED,
+    AccountState.DISABLED: EventName.ACCOUNT_DISABLED,
+    AccountState.DELETED: EventName.ACCOUNT_DELETED,
 }
-EVENT_KINDS = (*RECEIPTS.values(), CREATED, *STATES.values())
 SEPARATOR = "/"
 EVERY_POSITION = 2**62
 HOLD_MS = 10_000

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from parley import ids
 from parley.core.retry import DeliveryFailure
 from parley.model import Persisted
 from parley.store.delivery.rows import DeadLetter, Lane
@@ -26,6 +27,11 @@ class DeliveryKind(Struct, frozen=True):
     collapses: bool = False
 
 
+WEBHOOK_DELIVERIES = DeliveryKind(group="delivery", prefix=ids.WEBHOOK, topic="messages.outbound")
+PUSH_DELIVERIES = DeliveryKind(group="push", prefix=ids.USER, topic="messages.notifications", collapses=True)
+KINDS = (WEBHOOK_DELIVERIES, PUSH_DELIVERIES)
+
+
 class Delivery(Struct, frozen=True):
     """One entry for one recipient. `event_id` is the same in every attempt and every replay."""
 
@@ -35,6 +41,18 @@ class Delivery(Struct, frozen=True):
     event_id: str
 
 
+class Recipient(Protocol):
+    """One recipient, as it was when the channel was asked for it."""
+
+    async def wants(self, entry: Entry) -> bool:
+        """Whether it wants this entry. One that it does not want counts as delivered."""
+        ...
+
+    async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
+        """Try once, within a bounded time. None: the recipient has it. An error that is raised is a crash."""
+        ...
+
+
 class Channel(Protocol):
     """A way to recipients of one kind."""
 
@@ -42,16 +60,8 @@ class Channel(Protocol):
         """The recipients who may want an entry of this news."""
         ...
 
-    async def serves(self, recipient: str, chat_id: str) -> bool:
-        """Whether this recipient still exists, and may want entries of this chat."""
-        ...
-
-    async def wants(self, recipient: str, entry: Entry) -> bool:
-        """Whether this recipient wants this entry. One that it does not want counts as delivered."""
-        ...
-
-    async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
-        """Try once, within a bounded time. None: the recipient has it. An error that is raised is a crash."""
+    async def recipient(self, recipient_id: str, stream_id: str) -> Recipient | None:
+        """A recipient as it is now; None if it was removed, or wants nothing of this stream any more."""
         ...
 
 

@@ -12,8 +12,8 @@ import structlog
 from msgspec.structs import replace
 
 from parley.clock import Clock
-from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_failure
-from parley.delivery.attempts import BEGAN, FAILED, Attempts, begun, killed, without_begun
+from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
+from parley.delivery.attempts import Attempts, begun, poison, without_begun
 from parley.delivery.ports import Channel, DeliveryKind, Source
 from parley.errors import StoreError
 from parley.records.deliveries import DeliveryRecords
@@ -47,6 +47,7 @@ class Replays:
 
     def __init__(
         self,
+        *,
         kind: DeliveryKind,
         source: Source,
         store: DeliveryRecords,
@@ -62,13 +63,10 @@ class Replays:
         self._source = source
         self._letters = store.dead_letters
         self._channel = channel
-        self._attempts = Attempts(channel, policy, clock)
-        self._policy = policy
+        self._attempts = Attempts(policy, clock, holder, chance)
         self._clock = clock
         self._metrics = metrics
-        self._holder = holder
         self._look_seconds = look_seconds
-        self._chance = chance
         self._free_at = 0.0
         self._is_first_round = True
         self._one_suspect = asyncio.Lock()
@@ -133,12 +131,12 @@ class Replays:
 
         The first time several may be tried at once; those that were when that process died too, one by one.
         """
-        is_poison, deaths = letter.error == Fault.POISON, begun(letter.history)
-        if deaths >= (1 if is_poison else DEATHS_MAX):
-            return await self._settle(letter, killed(letter.history))
-        async with self._one_suspect if is_poison or deaths else contextlib.nullcontext():
-            began = DeliveryEvent(self._clock(), BEGAN, actor=self._holder)
-            letter = replace(letter, history=with_events(letter.history, began))
+        is_poison = letter.error == Fault.POISON
+        failure = poison(letter.history, 1 if is_poison else DEATHS_MAX)
+        if failure is not None:
+            return await self._settle(letter, failure)
+        async with self._one_suspect if is_poison or begun(letter.history) else contextlib.nullcontext():
+            letter = replace(letter, history=self._attempts.begun(letter.history))
             if not await self._letters.settle(letter):
                 return True  # somebody was faster
             return await self._replay(replace(letter, version=letter.version + 1))
@@ -161,29 +159,32 @@ class Replays:
             )
             await self._letters.settle(arrived)
             return True
-        event = DeliveryEvent(now_ms, FAILED, failure.fault.value, failure.detail)
-        wait_ms = after_failure(failure, letter.retry_count, self._policy, self._chance())
+        failed = self._attempts.failed(
+            failure, letter.history, retry_count=letter.retry_count, crashes=letter.crashes
+        )
         tried = replace(
             letter,
             error=failure.fault.value,
             detail=failure.detail,
             last_attempt_ms=now_ms,
-            crashes=letter.crashes + (failure.fault is Fault.CRASHED),
-            history=with_events(without_begun(letter.history), event),
+            crashes=failed.crashes,
+            history=failed.history,
         )
-        if wait_ms is None:
+        if failed.wait_ms is None:
             await self._letters.settle(replace(tried, is_queued=False, changed_ms=now_ms))
             return True
-        due_ms = now_ms + wait_ms
+        due_ms = now_ms + failed.wait_ms
         await self._letters.settle(replace(tried, retry_count=letter.retry_count + 1, due_ms=due_ms))
         return False
 
     async def _try(self, letter: DeadLetter) -> DeliveryFailure | None:
-        if not await self._channel.serves(letter.recipient, letter.chat_id):
+        recipient = await self._channel.recipient(letter.recipient, letter.chat_id)
+        if recipient is None:
             return NOBODY
         wires, _ = await self._source.read(letter.chat_id, letter.sequence - 1, 1)
         wire = wires.get(letter.sequence)
         if wire is None:
             return GONE
-        attempted = await self._attempts.attempt(letter.recipient, wire, letter.crashes, is_replay=True)
-        return attempted.failure
+        return (
+            await self._attempts.attempt(recipient, letter.recipient, wire, letter.crashes, is_replay=True)
+        ).failure

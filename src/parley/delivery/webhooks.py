@@ -4,36 +4,34 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Raw, Struct
 
-from parley import ids
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.core.client_address import Network
 from parley.core.retry import DeliveryFailure, Fault, retry_after_ms
 from parley.delivery.attempts import time_of
-from parley.delivery.events import EVENT_KINDS, chat_of
+from parley.delivery.events import chat_of
 from parley.delivery.guarded_http import GuardedHttp, Resolve, resolve_by_system
-from parley.delivery.ports import Delivery, DeliveryKind
-from parley.model import Persisted
+from parley.delivery.ports import Delivery
+from parley.model import Kind, Persisted
 from parley.records.webhooks import Webhooks
 from parley.store.delivery.rows import Webhook
 from parley.wire.frames import Entry
+from parley.wire.webhook_events import EventName
 
 SIGNATURE, EVENT_ID = "Parley-Signature", "Parley-Event-Id"
-LOG_EVENTS = {
-    "message": "message.created",
-    "edit": "message.edited",
-    "delete": "message.deleted",
-    "reaction": "message.reacted",
-    "member": "member.changed",
-    "chat": "chat.changed",
+LOG_EVENTS: Mapping[str, EventName] = {
+    Kind.MESSAGE: EventName.MESSAGE_CREATED,
+    Kind.EDIT: EventName.MESSAGE_EDITED,
+    Kind.DELETE: EventName.MESSAGE_DELETED,
+    Kind.REACTION: EventName.MESSAGE_REACTED,
+    Kind.MEMBER: EventName.MEMBER_CHANGED,
+    Kind.CHAT: EventName.CHAT_CHANGED,
 }
-EVENTS = LOG_EVENTS | {kind: kind for kind in EVENT_KINDS}
-"""The event of each kind of entry, in logs and in other streams."""
-WEBHOOK_DELIVERIES = DeliveryKind(group="delivery", prefix=ids.WEBHOOK, topic="messages.outbound")
+"""The event of each kind of entry in logs. In other streams the kind is the event."""
 BUSY_STATUSES = frozenset({408, 425, 429})
 
 
@@ -52,6 +50,42 @@ def signature(secret: str, body: bytes, now_ms: int) -> str:
     seconds = now_ms // MS_PER_SECOND
     signed = hmac.new(secret.encode(), f"{seconds}.".encode() + body, hashlib.sha256).hexdigest()
     return f"t={seconds},v1={signed}"
+
+
+def event_of(entry: Entry) -> str:
+    return LOG_EVENTS.get(entry.kind, entry.kind)
+
+
+class WebhookRecipient(Struct, frozen=True):
+    """One webhook."""
+
+    hook: Webhook
+    http: GuardedHttp
+    clock: Clock
+
+    async def wants(self, entry: Entry) -> bool:
+        """Only what happened since the webhook was added."""
+        hook = self.hook
+        return event_of(entry) in hook.events and from_iso(entry.created_at) >= hook.created_ms
+
+    async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
+        entry = delivery.entry
+        data = Raw(delivery.wire if entry.kind in LOG_EVENTS else entry.content.encode())
+        event = WebhookEvent(
+            delivery.event_id, event_of(entry), entry.created_at, entry.chat_id or None, data
+        )
+        body = msgspec.json.encode(event)
+        now_ms = self.clock()
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "Parley",
+            SIGNATURE: signature(self.hook.secret, body, now_ms),
+            EVENT_ID: delivery.event_id,
+        }
+        answer = await self.http.post(self.hook.url, body, headers)
+        if isinstance(answer, DeliveryFailure):
+            return answer
+        return judge(answer.status, answer.retry_after, now_ms)
 
 
 class WebhookChannel:
@@ -74,41 +108,12 @@ class WebhookChannel:
         hooks = [hook for hook in await self._webhooks.all() if _is_about(hook, news.chat_id)]
         return [hook.webhook_id for hook in hooks if until_ms is None or until_ms >= hook.created_ms]
 
-    async def serves(self, recipient: str, chat_id: str) -> bool:
-        hook = await self._hook(recipient)
-        return hook is not None and _is_about(hook, chat_id)
-
-    async def wants(self, recipient: str, entry: Entry) -> bool:
-        """Only what happened since the webhook was added."""
-        hook = await self._hook(recipient)
-        if hook is None or EVENTS.get(entry.kind) not in hook.events:
-            return False
-        return from_iso(entry.created_at) >= hook.created_ms
-
-    async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
-        hook = await self._hook(delivery.recipient)
-        if hook is None:
-            return DeliveryFailure(Fault.NO_RECIPIENT)
-        entry = delivery.entry
-        data = Raw(delivery.wire if entry.kind in LOG_EVENTS else entry.content.encode())
-        event = WebhookEvent(
-            delivery.event_id, EVENTS[entry.kind], entry.created_at, entry.chat_id or None, data
-        )
-        body = msgspec.json.encode(event)
-        now_ms = self._clock()
-        headers = {
-            "Content-Type": "application/json",
-            "User-Agent": "Parley",
-            SIGNATURE: signature(hook.secret, body, now_ms),
-            EVENT_ID: delivery.event_id,
-        }
-        answer = await self._http.post(hook.url, body, headers)
-        if isinstance(answer, DeliveryFailure):
-            return answer
-        return judge(answer.status, answer.retry_after, now_ms)
-
-    async def _hook(self, webhook_id: str) -> Webhook | None:
-        return next((hook for hook in await self._webhooks.all() if hook.webhook_id == webhook_id), None)
+    async def recipient(self, recipient_id: str, stream_id: str) -> WebhookRecipient | None:
+        hooks = await self._webhooks.all()
+        hook = next((hook for hook in hooks if hook.webhook_id == recipient_id), None)
+        if hook is None or not _is_about(hook, stream_id):
+            return None
+        return WebhookRecipient(hook, self._http, self._clock)
 
     async def close(self) -> None:
         """Close what is open; the next delivery opens it again."""

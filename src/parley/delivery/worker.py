@@ -18,34 +18,32 @@ import asyncio
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock
 from parley.core.recipient_health import Gate, answers
-from parley.core.retry import DeliveryFailure, Fault, RetryPolicy, after_failure
+from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.attempts import (
-    BEGAN,
-    FAILED,
     HELD_BACK,
     Attempts,
-    begun,
     content_of,
     failing_since,
-    killed,
+    is_wanted,
     letter_id,
     make_letter,
     newest_wanted,
+    poison,
     without_begun,
 )
-from parley.delivery.ports import Channel, DeliveryKind, DeliveryTopics, Source
+from parley.delivery.ports import Channel, DeliveryKind, DeliveryTopics, Recipient, Source
 from parley.delivery.recipients import FailingRecipients
 from parley.errors import StoreError
 from parley.model import Persisted
 from parley.records.deliveries import DeliveryRecords
-from parley.store.delivery.rows import DeliveryEvent, Lane, LaneClaim, Selection, with_events
+from parley.store.delivery.rows import DeliveryEvent, Lane, LaneClaim, Selection
 from parley.store.ports import Feed
 from parley.telemetry import Metrics
 
@@ -62,6 +60,7 @@ CLAIM_MS = 30_000
 RENEW_MS = 15_000
 """A claim that runs out sooner is renewed before the next attempt, which takes less."""
 STORE_RETRY_SECONDS = 1.0
+RECIPIENTS_LOOK_SECONDS = 0.5
 LOOK_SECONDS_MAX = 10.0
 """How soon it finds what a command wrote; a clock that was set back delays nothing for longer."""
 SHARED_LOOK_SECONDS = 10.0
@@ -85,6 +84,7 @@ class DeliveryWorker:
 
     def __init__(
         self,
+        *,
         kind: DeliveryKind,
         source: Source,
         store: DeliveryRecords,
@@ -102,13 +102,12 @@ class DeliveryWorker:
         self._lanes = store.lanes
         self._letters = store.dead_letters
         self._channel = channel
-        self._attempts = Attempts(channel, policy, clock)
+        self._attempts = Attempts(policy, clock, holder, chance)
         self._policy = policy
         self._clock = clock
         self._metrics = metrics
         self._holder = holder
         self._topics = topics
-        self._chance = chance
         self._recipients = recipients or FailingRecipients(None, policy, clock, metrics)
         self._claims = 0
         self._woken = asyncio.Event()
@@ -121,6 +120,18 @@ class DeliveryWorker:
         self._slots: Counter[str] = Counter()
         self._running: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._suspect: asyncio.Task[None] | None = None
+
+    async def run_if_needed(self, feed: Feed, has_recipients: Callable[[], Awaitable[bool]]) -> None:
+        """A server without recipients spends nothing on the feed; its offset stays, so nothing is missed.
+
+        They are asked for again and again: a command in another process may add one.
+        """
+        while True:
+            with contextlib.suppress(StoreError):
+                if await has_recipients():
+                    break
+            await asyncio.sleep(RECIPIENTS_LOOK_SECONDS)
+        await self.run(feed)
 
     async def run(self, feed: Feed) -> None:
         """Until cancelled; what was delivered by then is noted durably."""
@@ -340,12 +351,6 @@ class DeliveryWorker:
                     return
 
     async def _run_lane(self, run: LaneRun) -> None:
-        lane = run.lane
-        if not await self._channel.serves(lane.recipient, lane.chat_id):
-            if not await self._lanes.finish(replace(lane, target=EVERY_POSITION)):
-                raise LaneLost
-            run.is_over = True
-            return
         while not run.is_over:
             while run.lane.next_sequence <= run.lane.target:
                 deliver = self._deliver_newest if self._kind.collapses else self._deliver_page
@@ -354,6 +359,16 @@ class DeliveryWorker:
             run.is_over = await self._lanes.finish(run.lane)
             if not run.is_over:
                 await self._note(run)  # there is more to do, or another worker has it
+
+    async def _recipient(self, run: LaneRun) -> Recipient | None:
+        """The recipient as it is now; without one the lane ends."""
+        lane = run.lane
+        recipient = await self._channel.recipient(lane.recipient, lane.chat_id)
+        if recipient is None:
+            if not await self._lanes.finish(replace(lane, target=EVERY_POSITION)):
+                raise LaneLost
+            run.is_over = True
+        return recipient
 
     async def _note(self, run: LaneRun) -> None:
         """Make the front of the lane durable, and renew the claim."""
@@ -374,12 +389,15 @@ class DeliveryWorker:
 
     async def _deliver_newest(self, run: LaneRun) -> bool:
         """As `_deliver_page`, for the whole lane at once."""
-        target = run.lane.target
-        found = await newest_wanted(self._source, self._channel, run.lane)
+        target, recipient = run.lane.target, await self._recipient(run)
+        if recipient is None:
+            return False
+        found = await newest_wanted(self._source, recipient, run.lane)
         if found is not None:
             sequence, wire = found
             run.collapse_to(sequence)
-            if not await self._known_dead(run.lane, {sequence: wire}) and not await self._deliver(run, wire):
+            dead = await self._known_dead(run.lane, {sequence: wire})
+            if not dead and not await self._deliver(run, recipient, wire):
                 return False
         run.pass_to(target + 1)
         return True
@@ -399,8 +417,10 @@ class DeliveryWorker:
             if sequence > lane.target:
                 break
             run.pass_to(sequence)
-            if sequence not in dead and not await self._deliver(run, wire):
-                return False
+            if sequence not in dead:
+                recipient = await self._recipient(run)
+                if recipient is None or not await self._deliver(run, recipient, wire):
+                    return False
             run.pass_to(sequence + 1)
             if run.unnoted >= DELIVERIES_PER_COMMIT or run.was_careful:
                 run.was_careful = False
@@ -414,18 +434,19 @@ class DeliveryWorker:
         found = await self._letters.find(Selection(ids=tuple(ids)), "", len(ids)) if ids else []
         return {letter.sequence for letter in found}
 
-    async def _deliver(self, run: LaneRun, wire: bytes) -> bool:
+    async def _deliver(self, run: LaneRun, recipient: Recipient, wire: bytes) -> bool:
         """Returns whether the front is done with: delivered, or a dead letter."""
-        if run.careful_left and begun(run.lane.attempts):
+        killer = poison(run.lane.attempts) if run.careful_left else None
+        if killer is not None:
             run.careful_left = 0
-            await self._bury(run, run.lane, wire, killed(run.lane.attempts))
+            await self._bury(run, run.lane, wire, killer)
             return True
         gate = self._recipients.gate(run.lane.recipient)
         if gate is not Gate.OPEN and not run.is_probe:
-            return await self._leave_in_peace(run, wire, gate)
+            return await self._leave_in_peace(run, recipient, wire, gate)
         await self._prepare(run)
         lane = run.lane
-        attempted = await self._attempts.attempt(lane.recipient, wire, lane.crashes)
+        attempted = await self._attempts.attempt(recipient, lane.recipient, wire, lane.crashes)
         failure = attempted.failure
         if attempted.was_made and answers(failure):
             run.is_probe = False
@@ -436,14 +457,15 @@ class DeliveryWorker:
             run.unnoted += 1
             return True
         now_ms = self._clock()
-        event = DeliveryEvent(now_ms, FAILED, failure.fault.value, failure.detail)
-        lane = replace(
-            lane,
-            attempts=with_events(without_begun(lane.attempts), event),
-            crashes=lane.crashes + (failure.fault is Fault.CRASHED),
-        )
         since_ms = failing_since(lane, wire, self._recipients.health_of(lane.recipient), now_ms)
-        wait_ms = after_failure(failure, lane.retry_count, self._policy, self._chance(), now_ms - since_ms)
+        failed = self._attempts.failed(
+            failure,
+            lane.attempts,
+            retry_count=lane.retry_count,
+            crashes=lane.crashes,
+            failing_ms=now_ms - since_ms,
+        )
+        lane, wait_ms = replace(lane, attempts=failed.history, crashes=failed.crashes), failed.wait_ms
         due_ms = now_ms + (wait_ms or 0)
         if attempted.was_made and answers(failure) is False:
             is_probe, run.is_probe = run.is_probe, False
@@ -461,14 +483,14 @@ class DeliveryWorker:
         await self._tell_retry(run.lane)
         return False
 
-    async def _leave_in_peace(self, run: LaneRun, wire: bytes, gate: Gate) -> bool:
+    async def _leave_in_peace(self, run: LaneRun, recipient: Recipient, wire: bytes, gate: Gate) -> bool:
         """Nothing is sent. As `_deliver`: what is given up without an attempt is done with."""
         lane, now_ms = run.lane, self._clock()
         health, give_up_ms = self._recipients.health_of(lane.recipient), self._policy.give_up_ms
         if gate is not Gate.GIVE_UP or health is None or give_up_ms is None:
             await self._give_back(run, 0)
             return False
-        if not await self._attempts.is_wanted(lane.recipient, wire):
+        if not await is_wanted(recipient, wire):
             return True
         since_ms = failing_since(lane, wire, health, now_ms)
         if now_ms - since_ms < give_up_ms:
@@ -484,8 +506,7 @@ class DeliveryWorker:
         if run.careful_left:
             run.careful_left -= 1
             run.was_careful = not run.careful_left
-            began = DeliveryEvent(self._clock(), BEGAN, actor=self._holder)
-            run.lane = replace(run.lane, attempts=(*run.lane.attempts, began))
+            run.lane = replace(run.lane, attempts=self._attempts.begun(run.lane.attempts))
             await self._note(run)
         elif run.lane.due_ms - self._clock() < RENEW_MS:
             await self._note(run)

@@ -28,6 +28,7 @@ class Downloads:
 
     def __init__(
         self,
+        *,
         files: Attachments,
         parts: FileParts,
         removal: FileRemoval,
@@ -36,7 +37,6 @@ class Downloads:
         rights: UploadRights,
         clock: Clock,
         metrics: Metrics,
-        *,
         address_ms: int,
     ) -> None:
         self._files = files

@@ -73,6 +73,7 @@ class Uploads:
 
     def __init__(
         self,
+        *,
         files: Attachments,
         parts: FileParts,
         removal: FileRemoval,
@@ -82,7 +83,6 @@ class Uploads:
         clock: Clock,
         make_ids: ids.Ids,
         metrics: Metrics,
-        *,
         quota_bytes: int,
         upload_ms: int,
         reach: Callable[[str], None],

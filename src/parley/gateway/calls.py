@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from parley.chats.access import Access
-from parley.chats.audit_trail import OperatorCall
+from parley.accounts.access import Access
+from parley.audit import OperatorCall
 from parley.chats.reader import check_sequence
 from parley.core.client_address import client_address
 from parley.core.idempotency import check_key, id_of

@@ -19,17 +19,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
+from typing import get_args
 
 import structlog
 from aiohttp import WebSocketError, WSCloseCode, WSMsgType
 
-from parley.chats.access import Access
-from parley.chats.accounts import check_device
-from parley.chats.sender import DEADLINE_CHECK_SECONDS, SEND_SECONDS_MAX
+from parley.accounts.access import Access
+from parley.accounts.accounts import check_device
 from parley.clock import MS_PER_SECOND, iso
 from parley.core.jwt_claims import EXPIRED
 from parley.core.rates import work_of
-from parley.core.session import ConnectionProtocol, State, check_amendment, check_send
+from parley.core.session import ConnectionProtocol, Drafted, State, check_draft
 from parley.errors import (
     FORBIDDEN,
     INTERNAL,
@@ -53,6 +53,7 @@ from parley.gateway.services import ConnectionServices
 from parley.gateway.subscribers import LiveChat
 from parley.gateway.turns import CONNECT_SECONDS, SLICE_SECONDS, LoopShare
 from parley.model import Draft, Outcome, Scope
+from parley.sending.answers import DEADLINE_CHECK_SECONDS, SEND_SECONDS_MAX
 from parley.store.damage import FAILURES, refusal_for
 from parley.wire import codes, frames, limits
 from parley.wire.codec import Codec, InvalidFrame
@@ -81,9 +82,7 @@ UNREAD_BYTES_MAX = limits.PAGE_BYTES_MAX
 UNREAD_BYTES_LOW = UNREAD_BYTES_MAX // 2
 """A client that had more than the one unread is answered again when it has no more than the other."""
 assert limits.OUTBOX_BYTES_MAX > UNREAD_BYTES_MAX + 2 * limits.PAGE_BYTES_MAX, "a page fits beside it"
-AMENDING = frozenset({frames.SendMessage, frames.EditMessage, frames.DeleteMessage, frames.React})
 """What is done to messages; a `send_message` only if it is a reply."""
-Amending = frames.SendMessage | frames.EditMessage | frames.DeleteMessage | frames.React
 ANSWERED = frozenset(
     {
         frames.SyncRequest,
@@ -92,7 +91,7 @@ ANSWERED = frozenset(
         frames.PresenceSubscribe,
         frames.PresenceQuery,
         frames.Heartbeat,
-        *AMENDING,
+        *get_args(Drafted),
     }
 )
 """An answer to these means that what the connection noted before is durable."""
@@ -371,13 +370,9 @@ class Connection:
             return None
         if self.scopes is not None and not self._is_in_scope(request):
             return None
-        if type(request) is frames.SendMessage and request.reply_to is None and not request.attachments:
-            if self._noted and not self._services.reader.rides_with_sends:
-                return self._flush_and_send(request)
-            self._send_message(request)
-            if self._in_flight >= limits.IN_FLIGHT_MAX or self._in_flight_letters >= IN_FLIGHT_LETTERS_MAX:
-                return self._wait_for_room()
-        elif isinstance(request, Close):
+        if isinstance(request, Drafted):
+            return self._send_message(request)
+        if isinstance(request, Close):
             self.close(request)
         elif isinstance(request, InvalidFrame):
             self._refuse(request.refusal, request.request_id)
@@ -416,31 +411,41 @@ class Connection:
 
     # Sends
 
-    def _send_message(self, request: frames.SendMessage) -> None:
-        draft = check_send(request, self.user_id, f"{self.connection_id}.{self._frame_count}")
+    def _send_message(self, request: Drafted) -> Coroutine[None, None, None] | None:
+        draft = check_draft(request, self.user_id, f"{self.connection_id}.{self._frame_count}")
         if type(draft) is Refusal:
             self._refuse(draft, request.id)
-            return
+            return None
+        if not draft.is_plain:
+            return self._perform(request, draft)
+        if self._noted and not self._services.reader.rides_with_sends:
+            return self._flush_and_submit(draft, request.id)
+        self._submit(draft, request.id)
+        if self._in_flight >= limits.IN_FLIGHT_MAX or self._in_flight_letters >= IN_FLIGHT_LETTERS_MAX:
+            return self._wait_for_room()
+        return None
+
+    def _submit(self, draft: Draft, request_id: RequestId) -> None:
         if self.limited:
             wait_ms = self._services.message_rate.take(self.user_id, self._services.clock())
             if wait_ms:
-                self._refuse(RATE_LIMITED.after(wait_ms), request.id)
+                self._refuse(RATE_LIMITED.after(wait_ms), request_id)
                 return
         self._in_flight += 1
         self._in_flight_letters += draft.letters
-        self._services.sender.submit(draft, request.id, self._sent)
+        self._services.sending.submit(draft, request_id, self._sent)
 
-    async def _flush_and_send(self, request: frames.SendMessage) -> None:
+    async def _flush_and_submit(self, draft: Draft, request_id: RequestId) -> None:
         """Its ack will say that the positions before it are durable: so they are made so."""
         try:
             async with asyncio.timeout(FLUSH_SECONDS_MAX):
                 await self._services.reader.flush(self.user_id)
         except (StoreError, TimeoutError) as error:  # what is sent did not reach the store
             is_damaged = isinstance(error, StoreDamaged)
-            self._refuse(STORE_DAMAGED if is_damaged else STORE_UNAVAILABLE, request.id)
+            self._refuse(STORE_DAMAGED if is_damaged else STORE_UNAVAILABLE, request_id)
             return
         self._noted = False
-        self._send_message(request)
+        self._submit(draft, request_id)
         await self._wait_for_room()
 
     def _sent(self, draft: Draft, request_id: RequestId, outcome: Outcome) -> None:
@@ -476,8 +481,8 @@ class Connection:
 
     # Other requests
 
-    async def _perform(self, request: frames.Request) -> None:
-        """One request that is not a send; a refusal or a failure is an answer, never a crash."""
+    async def _perform(self, request: frames.Request, draft: Draft | None = None) -> None:
+        """One request, and the draft that it sends; a refusal or a failure is an answer, never a crash."""
         try:
             async with asyncio.timeout(REQUEST_SECONDS_MAX) as patience:
                 if self._in_flight:
@@ -487,15 +492,14 @@ class Connection:
                 if self._noted and type(request) in ANSWERED:
                     await self._services.reader.flush(self.user_id)
                     self._noted = False
-                answer = await self._answer(request)
+                answer = await (self._answer(request) if draft is None else self._append(draft, request.id))
         except TimeoutError:  # all else only reads and notes: it may be asked again
-            is_unknown = type(request) in AMENDING
-            self._refuse(OUTCOME_UNKNOWN if is_unknown else STORE_UNAVAILABLE, request.id)
+            self._refuse(STORE_UNAVAILABLE if draft is None else OUTCOME_UNKNOWN, request.id)
         except Refused as error:
             self._refuse(error.refusal, request.id)
         except FAILURES as error:
             kind, metrics = type(request), self._services.metrics
-            self._refuse(refusal_for(error, metrics, kind.__name__, by_write=kind in AMENDING), request.id)
+            self._refuse(refusal_for(error, metrics, kind.__name__, by_write=draft is not None), request.id)
         except Exception:
             log.exception("request failed", connection=self.connection_id, request=type(request).__name__)
             self._refuse(INTERNAL, request.id)
@@ -536,8 +540,6 @@ class Connection:
         match request:
             case frames.Hello():
                 await self._hello(request)
-            case frames.SendMessage() | frames.EditMessage() | frames.DeleteMessage() | frames.React():
-                await self._amend(request)
             case frames.SyncRequest():
                 return batch_of(await services.reader.sync(self.user_id, request), self.codec)
             case frames.Sync():
@@ -584,28 +586,21 @@ class Connection:
                 return await self._heartbeat()
         return None
 
-    async def _amend(self, request: Amending) -> None:
-        """A reply, an edit, a delete or a reaction. Its ack goes before its entry, which waits for it."""
-        request_id = f"{self.connection_id}.{self._frame_count}"
-        draft = (
-            check_send(request, self.user_id, request_id)
-            if isinstance(request, frames.SendMessage)
-            else check_amendment(request, self.user_id, request_id)
-        )
-        if isinstance(draft, Refusal):
-            raise Refused(draft)
+    async def _append(self, draft: Draft, request_id: RequestId) -> ServerFrame | None:
+        """Something that follows from it takes time. Its ack goes before its entry, which waits for it."""
         if self.limited:
             wait_ms = self._services.message_rate.take(self.user_id, self._services.clock())
             if wait_ms:
                 raise Refused(RATE_LIMITED.after(wait_ms))
         self._outbox.hold()
         try:
-            appended = await self._services.life.send(draft)
+            appended = await self._services.sending.send(draft)
         except BaseException:
             self._outbox.release()
             raise
-        ack = ack_of(draft, request.id, appended)
+        ack = ack_of(draft, request_id, appended)
         self._outbox.begin(framed(self.codec.encode(ack), self.codec.binary))
+        return None
 
     async def _hello(self, request: frames.Hello) -> None:
         services = self._services

@@ -20,16 +20,16 @@ from functools import partial
 import structlog
 from msgspec import UNSET
 
-from parley.chats.flight_recorder import FlightRecorder
-from parley.chats.pending import PendingSends
 from parley.core.changes import positions_of
 from parley.errors import Refused, StoreError
 from parley.gateway.interests import Interest
 from parley.gateway.outbox import framed
 from parley.gateway.subscribers import LiveChat, Subscriber, Subscribers, hears
 from parley.model import Action, Change, Head, Persisted, Role, Scope, StoredEntry
+from parley.sending.pending import PendingSends
 from parley.store.ports import Directory, Log
 from parley.telemetry import Metrics
+from parley.traces.flight_recorder import FlightRecorder
 from parley.wire import codes
 from parley.wire.frames import ChatChanged, Messages
 from parley.wire.limits import PAGE_BYTES_MAX, PAGE_ENTRIES_MAX
@@ -53,6 +53,7 @@ class Hub:
 
     def __init__(
         self,
+        *,
         log: Log,
         directory: Directory,
         subscribers: Subscribers,

@@ -60,7 +60,16 @@ class Interest(Protocol):
 
 
 class NoInterest:
-    """Of a node whose clients hear everything in another way."""
+    """Of a node that registers nothing. `doubt`: why; empty if its clients hear everything all the same."""
+
+    def __init__(self, doubt: str = "") -> None:
+        self.doubt = doubt
+
+    async def start(self, catch_up: Callable[[], Awaitable[None]], has_router: Callable[[], bool]) -> None:
+        """There is no registry."""
+
+    async def close(self) -> None:
+        """There is nothing to end."""
 
     async def hold(self, subjects: Iterable[str]) -> None:
         """There is no registry."""
@@ -72,7 +81,6 @@ class NoInterest:
 class InterestKeeper:
     """Registers what the subscribers of this node hear, in the order in which it was asked.
 
-    `catch_up` reads every chat list and every head again. `has_router`: whether some node routes entries.
     `new_tenure` makes a name that nobody had before.
     """
 
@@ -80,15 +88,13 @@ class InterestKeeper:
         self,
         interests: Interests,
         subscribers: Subscribers,
-        catch_up: Callable[[], Awaitable[None]],
-        has_router: Callable[[], bool],
         new_tenure: Callable[[], str],
         metrics: Metrics,
     ) -> None:
         self._interests = interests
         self._subscribers = subscribers
-        self._catch_up = catch_up
-        self._has_router = has_router
+        self._catch_up: Callable[[], Awaitable[None]]
+        self._has_router: Callable[[], bool]
         self._new_tenure = new_tenure
         self._metrics = metrics
         self._tenure = ""
@@ -136,8 +142,12 @@ class InterestKeeper:
             return "no node that is alive has the role delivery"
         return "events are late, says a node" if self._is_suspected else ""
 
-    async def start(self) -> None:
-        """Returns when the first tenure has begun, or cannot be had now."""
+    async def start(self, catch_up: Callable[[], Awaitable[None]], has_router: Callable[[], bool]) -> None:
+        """Returns when the first tenure has begun, or cannot be had now.
+
+        `catch_up` reads every chat list and every head again. `has_router`: whether some node routes entries.
+        """
+        self._catch_up, self._has_router = catch_up, has_router
         await self._begin()
         self._worker = asyncio.get_running_loop().create_task(self._work())
 

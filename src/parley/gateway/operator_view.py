@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Sized
 
 from parley import __version__
 from parley.bus.ports import TopicState
@@ -58,7 +58,7 @@ class OperatorView:
         ephemeral: Ephemeral,
         admin: AccountAdmin,
         topics: Callable[[], Awaitable[list[TopicState]]],
-        connections: Callable[[], int],
+        connections: Sized,
         store_available: Callable[[], bool],
         metrics: Metrics,
         clock: Clock,

@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
-from parley.chats.answered_requests import AnsweredRequests
 from parley.core.idempotency import body_digest
 from parley.errors import BAD_REQUEST, OUTCOME_UNKNOWN, Refused, StoreError
+from parley.gateway.answered_requests import AnsweredRequests
 from parley.gateway.calls import Call, address_of
 from parley.gateway.client_ids import ServerSecret
 from parley.gateway.routes import JSON, Answer, Route

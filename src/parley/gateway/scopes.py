@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Any, get_args
 
-from parley.chats.access import Access
-from parley.chats.sign_in import SignIn
+from parley.accounts.access import Access
+from parley.accounts.sign_in import SignIn
 from parley.errors import FORBIDDEN, Refusal
 from parley.model import Scope
 from parley.wire import frames

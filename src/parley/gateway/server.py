@@ -94,7 +94,7 @@ log = structlog.get_logger("parley.gateway")
 class Gateway:
     """The HTTP application: routes, connections, and their life. Without clients only what an operator asks.
 
-    `api` is what HTTP handlers work with, `live` what connections do.
+    `api` is what HTTP handlers work with, `live` what connections do. `connections`: those that are open.
     """
 
     def __init__(
@@ -109,6 +109,7 @@ class Gateway:
         clock: Clock,
         metrics: Metrics,
         make_ids: ids.Ids,
+        connections: set[Connection],
     ) -> None:
         self._config = config
         self._api = api
@@ -119,7 +120,7 @@ class Gateway:
         self._clock = clock
         self._metrics = metrics
         self._ids = make_ids
-        self.connections: set[Connection] = set()
+        self.connections = connections
         self._all_closed: asyncio.Future[None] | None = None
         self._draining = False
         self._system = System(api, metrics, self.connections, self._why_not_ready)

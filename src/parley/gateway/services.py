@@ -7,23 +7,19 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from parley.archive.erasures import BodyAdmin
-from parley.chats.accounts import AccountManager
-from parley.chats.api_tokens import ApiTokenService
+from parley.accounts.accounts import AccountManager
+from parley.accounts.api_tokens import ApiTokenService
+from parley.accounts.external_people import ExternalPeople
+from parley.accounts.known_devices import KnownDevices
+from parley.accounts.links import LinkService
+from parley.accounts.sign_in import SignIn
+from parley.accounts.user_admin import UserAdmin
+from parley.bodies.erasures import BodyAdmin
 from parley.chats.chat_admin import ChatAdmin
-from parley.chats.external_people import ExternalPeople
 from parley.chats.invitations import InvitationService
-from parley.chats.known_devices import KnownDevices
-from parley.chats.links import LinkService
 from parley.chats.membership import Membership
-from parley.chats.message_life import MessageLife
 from parley.chats.reader import ChatReader
 from parley.chats.reports import ReportService
-from parley.chats.search import SearchService
-from parley.chats.sender import Sender
-from parley.chats.sign_in import SignIn
-from parley.chats.timeline import TimelineService
-from parley.chats.user_admin import UserAdmin
 from parley.clock import Clock
 from parley.config import Config
 from parley.core.rates import RateLimiter
@@ -44,8 +40,12 @@ from parley.people.receipts import ReceiptService
 from parley.people.typing import TypingService
 from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import PushRegistrations
+from parley.search.service import SearchService
+from parley.sending.message_life import MessageLife
+from parley.sending.service import SendService
 from parley.store.invariants import Findings
 from parley.telemetry import Metrics
+from parley.traces.timeline import TimelineService
 
 if TYPE_CHECKING:
     from parley.gateway.repeated_requests import RepeatedRequests
@@ -65,7 +65,7 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     chat_admin: ChatAdmin
     membership: Membership
     invitations: InvitationService
-    sender: Sender
+    sending: SendService
     client_ids: ClientIds
     reader: ChatReader
     life: MessageLife
@@ -95,9 +95,8 @@ class ConnectionServices(Struct, frozen=True, kw_only=True, eq=False):
     clock: Clock
     metrics: Metrics
     sign_in: SignIn
-    sender: Sender
+    sending: SendService
     reader: ChatReader
-    life: MessageLife
     hub: Hub
     devices: DeviceLeases
     known_devices: KnownDevices

@@ -119,6 +119,7 @@ class Supervisor:
 
     def __init__(
         self,
+        *,
         node_id: str,
         holder: str,
         leases: Leases,

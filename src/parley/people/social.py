@@ -49,7 +49,13 @@ class Social:
         self._visibility = ReadCache[Visibility](relations.visibility, clock)
         self.presence = PresenceService(ephemeral.registry, relations, metrics, tell_some)
         self.typing = TypingService(
-            self._facts, self._visibility, directory, signals, audience, clock, metrics
+            facts=self._facts,
+            visibility=self._visibility,
+            directory=directory,
+            signals=signals,
+            audience=audience,
+            clock=clock,
+            metrics=metrics,
         )
         self.receipts = ReceiptService(
             log=log,

@@ -40,6 +40,7 @@ class TypingService:
 
     def __init__(
         self,
+        *,
         facts: ChatFactsCache,
         visibility: ReadCache[Visibility],
         directory: Directory,

@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 import msgspec
 from msgspec import Struct
 
-from parley import ids
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.core.fanout import FanoutSizes, may_ring, strategy_of
 from parley.core.notifications import (
@@ -28,7 +27,7 @@ from parley.core.notifications import (
     wanted,
 )
 from parley.core.retry import DeliveryFailure, Fault
-from parley.delivery.ports import Delivery, DeliveryKind
+from parley.delivery.ports import Delivery
 from parley.ephemeral.ports import Registry
 from parley.model import AccountState, Fanout, Kind, Persisted, QuietHours, User
 from parley.people.caches import ReadCache
@@ -38,7 +37,6 @@ from parley.push.ports import (
     PushAnswer,
     PushProvider,
     PushVerdict,
-    person_of,
     recipient_of,
 )
 from parley.push.registrations import is_signed_in_elsewhere
@@ -57,9 +55,6 @@ COLLAPSE_BYTES = 18
 """24 characters: a Topic of Web Push may have 32."""
 
 
-PUSH_DELIVERIES = DeliveryKind(group="push", prefix=ids.USER, topic="messages.notifications", collapses=True)
-
-
 class ChatAudience(Struct, frozen=True):
     """The strategy of a chat, and the members that it may ring for; of a `read` chat they are not read."""
 
@@ -67,11 +62,25 @@ class ChatAudience(Struct, frozen=True):
     member_ids: tuple[str, ...]
 
 
+class PushRecipient(Struct, frozen=True):
+    """One device of a person."""
+
+    channel: PushChannel
+    device: PushDevice
+
+    async def wants(self, entry: Entry) -> bool:
+        return await self.channel.wants(self.device.user_id, entry)
+
+    async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
+        return await self.channel.attempt(self.device, delivery)
+
+
 class PushChannel:
     """Rings the devices of people who are away."""
 
     def __init__(
         self,
+        *,
         store: Store,
         push: PushRecords,
         registry: Registry,
@@ -168,20 +177,20 @@ class PushChannel:
 
     # Whether it goes out
 
-    async def serves(self, recipient: str, chat_id: str) -> bool:
-        return await self._device(recipient) is not None
+    async def recipient(self, recipient_id: str, stream_id: str) -> PushRecipient | None:
+        user_id, _, device_id = recipient_id.partition(SEPARATOR)
+        devices = (await self._push.devices.of([user_id])).get(user_id, [])
+        device = next((device for device in devices if device.device_id == device_id), None)
+        return PushRecipient(self, device) if device is not None else None
 
-    async def wants(self, recipient: str, entry: Entry) -> bool:
-        user_id = person_of(recipient)
+    async def wants(self, user_id: str, entry: Entry) -> bool:
         settings = await self._store.member_states.settings(entry.chat_id, [user_id])
         if wanted(entry, user_id, settings[user_id]) is not None:
             return False
         return not await self._has_blocked(user_id, entry.sender_id)
 
-    async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
-        device, entry = await self._device(delivery.recipient), delivery.entry
-        if device is None:
-            return None  # it was removed meanwhile: nothing is owed any more
+    async def attempt(self, device: PushDevice, delivery: Delivery) -> DeliveryFailure | None:
+        entry = delivery.entry
         place = (entry.chat_id, entry.sequence, device.user_id, device.device_id)
         known = await self._push.outcomes.find(*place)
         if known is not None and known.outcome is RingOutcome.PUSHED:
@@ -275,11 +284,6 @@ class PushChannel:
     async def _has_blocked(self, user_id: str, sender_id: str) -> bool:
         found = await self._store.relations.visibility([user_id])
         return user_id in found and sender_id in found[user_id].blocked
-
-    async def _device(self, recipient: str) -> PushDevice | None:
-        user_id, _, device_id = recipient.partition(SEPARATOR)
-        devices = (await self._push.devices.of([user_id])).get(user_id, [])
-        return next((device for device in devices if device.device_id == device_id), None)
 
     # What it says
 

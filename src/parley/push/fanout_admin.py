@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from parley.chats.audit_trail import OperatorCall
+from parley.audit import OperatorCall
 from parley.core.fanout import FanoutSizes, strategy_of
 from parley.delivery.admin import Audited
 from parley.errors import NOT_FOUND, Refused

@@ -21,10 +21,6 @@ def recipient_of(user_id: str, device_id: str) -> str:
     return f"{user_id}{SEPARATOR}{device_id}"
 
 
-def person_of(recipient: str) -> str:
-    return recipient.partition(SEPARATOR)[0]
-
-
 class Notification(Struct, frozen=True, kw_only=True):
     """What a device shows: one notification for each chat, about its newest message.
 

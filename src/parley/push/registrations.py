@@ -6,7 +6,7 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Sequence
 
-from parley.chats.accounts import check_device
+from parley.accounts.accounts import check_device
 from parley.clock import Clock
 from parley.core.client_address import Network
 from parley.core.safe_addresses import url_problem

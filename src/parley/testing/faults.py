@@ -28,9 +28,9 @@ from typing import Any
 import apsw
 
 from parley.archive.steps import ARCHIVE_LABELS, ERASURE_LABELS
-from parley.chats.search_indexer import INDEX_LABELS
 from parley.core.message_life import LIFE_LABELS
 from parley.files.steps import FILE_LABELS
+from parley.search.indexer import INDEX_LABELS
 
 CRASH = "PARLEY_TEST_CRASH"
 HOLD = "PARLEY_TEST_HOLD"

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from enum import StrEnum
 
-EventName = Literal[
-    "message.created",
-    "message.edited",
-    "message.deleted",
-    "message.reacted",
-    "member.changed",
-    "chat.changed",
-    "receipt.delivered",
-    "receipt.read",
-    "account.created",
-    "account.enabled",
-    "account.disabled",
-    "account.deleted",
-]
+
+class EventName(StrEnum):
+    """Entries of chats, then what is in no chat's log."""
+
+    MESSAGE_CREATED = "message.created"
+    MESSAGE_EDITED = "message.edited"
+    MESSAGE_DELETED = "message.deleted"
+    MESSAGE_REACTED = "message.reacted"
+    MEMBER_CHANGED = "member.changed"
+    CHAT_CHANGED = "chat.changed"
+    RECEIPT_DELIVERED = "receipt.delivered"
+    RECEIPT_READ = "receipt.read"
+    ACCOUNT_CREATED = "account.created"
+    ACCOUNT_ENABLED = "account.enabled"
+    ACCOUNT_DISABLED = "account.disabled"
+    ACCOUNT_DELETED = "account.deleted"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from parley.app.archive import archive_jobs
-from parley.chats.audit_trail import SERVER, AuditTrail
+from parley.audit import SERVER, AuditTrail
 from parley.clock import MS_PER_DAY
 from parley.config import Config
 from parley.ids import Ids

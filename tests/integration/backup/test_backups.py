@@ -13,9 +13,10 @@ import apsw
 import pytest
 
 from parley.app import backups as app_backups
-from parley.app.backups import BUILT, make_backup, restore_backup
+from parley.app.backups import SqliteFolders, make_backup
 from parley.backup.backups import Backups, NoBackup
 from parley.backup.manifests import MANIFESTS, Backup, BackupDamaged
+from parley.backup.restores import BUILT, BrokenBackup, restore_backup
 from parley.config import Config
 from parley.errors import ConfigError, StoreUnavailable
 from parley.ids import Ids
@@ -76,7 +77,7 @@ class World:
     async def restore(self, name: str = "restored", backup_id: str | None = None, **options: Any) -> Path:
         backup = await self.backups.choose(backup_id)
         options = {"ends_sessions": False, **options}
-        await restore_backup(self.backups, backup, self.folder / name, self.clock, **options)
+        await restore_backup(self.backups, backup, self.folder / name, SqliteFolders(), self.clock, **options)
         return self.folder / name
 
 
@@ -386,7 +387,7 @@ async def test_a_store_that_is_not_sound_gets_no_name(local: World) -> None:
         await local.say("one", "two", "three")
         local.store.foreign("DELETE FROM entries WHERE sequence = 2")
         await local.back_up()
-        with pytest.raises(app_backups.BrokenBackup, match="log_density"):
+        with pytest.raises(BrokenBackup, match="log_density"):
             await local.restore()
         assert not (local.folder / "restored" / DATABASE_NAME).exists()
 

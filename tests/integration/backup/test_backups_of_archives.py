@@ -9,13 +9,14 @@ from typing import Any
 import apsw
 import pytest
 
-from parley.app.archive import archived_rows
-from parley.app.backups import make_backup, restore_backup
+from parley.app.backups import SqliteFolders, make_backup
 from parley.app.migration import copy_side
-from parley.archive.eraser import Choice, Eraser
 from parley.archive.segment import SegmentDamaged
+from parley.archive.tiers import archived_rows
 from parley.backup.backups import Backups
 from parley.backup.manifests import COLD, Backup, BackupDamaged
+from parley.backup.restores import restore_backup
+from parley.bodies.writer import Choice, Eraser
 from parley.clock import MS_PER_DAY
 from parley.config import Config
 from parley.errors import ConfigError, StoreUnavailable
@@ -64,7 +65,7 @@ class ColdBackups(World):
         folder, archive = self.folder / name, self.folder / f"{name}-archive"
         backups = Backups(self.objects, self.said.append, objects_at(str(archive), {}))
         backup = await backups.choose(backup_id)
-        await restore_backup(backups, backup, folder, self.clock, ends_sessions=False)
+        await restore_backup(backups, backup, folder, SqliteFolders(), self.clock, ends_sessions=False)
         config = Config()
         config.server.data, config.archive.target = str(folder), str(archive)
         engine = copy_side(config, self.clock, self.ids, {}).engine
@@ -143,7 +144,12 @@ async def test_a_restore_without_a_place_for_the_archive_is_refused(world: ColdB
     backups = Backups(world.objects, world.said.append)
     with pytest.raises(ConfigError, match=r"archive\.target"):
         await restore_backup(
-            backups, await backups.choose(None), world.folder / "r", world.clock, ends_sessions=False
+            backups,
+            await backups.choose(None),
+            world.folder / "r",
+            SqliteFolders(),
+            world.clock,
+            ends_sessions=False,
         )
     assert not (world.folder / "r" / DATABASE_NAME).exists()
 

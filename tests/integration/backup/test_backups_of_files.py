@@ -10,10 +10,11 @@ from typing import Any
 import apsw
 import pytest
 
-from parley.app.backups import make_backup, restore_backup
+from parley.app.backups import SqliteFolders, make_backup
 from parley.backup.backups import Backups
 from parley.backup.manifests import FILES, Backup, BackupDamaged
 from parley.backup.pruning import Pruner
+from parley.backup.restores import restore_backup
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.core.attachments import Attachment, AttachmentState
@@ -58,7 +59,9 @@ class FileBackups(World):
         place = FolderObjects(self.folder / f"{name}-files")
         backups = Backups(self.objects, self.said.append, None, place)
         backup = await backups.choose(backup_id)
-        await restore_backup(backups, backup, self.folder / name, self.clock, ends_sessions=False)
+        await restore_backup(
+            backups, backup, self.folder / name, SqliteFolders(), self.clock, ends_sessions=False
+        )
         return await files_at(place)
 
     def sql(self, statement: str, *values: str) -> None:

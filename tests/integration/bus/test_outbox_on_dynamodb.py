@@ -28,7 +28,13 @@ class Ingest:
         self.store = store.store
         self.lists = 0
         self.publisher = Publisher(
-            self.store.log, self, sink, Metrics(wall_clock), name, wall_clock, random.Random(7).random
+            log=self.store.log,
+            outbox=self,
+            sink=sink,
+            metrics=Metrics(wall_clock),
+            node=name,
+            clock=wall_clock,
+            chance=random.Random(7).random,
         )
 
     async def say(self, *drafts: Draft, is_published: bool = True) -> None:

@@ -27,7 +27,7 @@ from tests.fakes import KEYS
 from tests.harness.clients import Frame, HttpClient, Person, RawClient
 from tests.harness.cluster import ClusterProcess
 from tests.integration.bus.topics import producer_of
-from tests.unit.chats.nodes import message
+from tests.unit.sending.nodes import message
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.timeout(180)  # Kafka and DynamoDB may have to be started first

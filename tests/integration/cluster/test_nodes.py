@@ -20,7 +20,7 @@ from parley.errors import ConfigError, StoreUnavailable
 from parley.model import Head, Persisted, StoredEntry
 from tests.fakes import KEYS
 from tests.integration.cluster.two_nodes import SECRET, Hearing, a_stopped_node, two_nodes
-from tests.unit.chats.nodes import message
+from tests.unit.sending.nodes import message
 from tests.waiting import eventually
 
 SENDER_PATIENCE_SECONDS = 5.0

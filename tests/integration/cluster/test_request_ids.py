@@ -58,7 +58,13 @@ class PublishingBus(EmbeddedBus):
         super().__init__()
         log = ScriptedLog()
         self._publisher = Publisher(
-            log, ScriptedOutbox(log), topic, Metrics(wall_clock), "two", wall_clock, lambda: 0.5
+            log=log,
+            outbox=ScriptedOutbox(log),
+            sink=topic,
+            metrics=Metrics(wall_clock),
+            node="two",
+            clock=wall_clock,
+            chance=lambda: 0.5,
         )
 
     def publish(self, news: list[Persisted]) -> None:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from parley.chats.search import LocalSearches, SearchQuestion, SearchService
-from parley.chats.search_indexer import SearchIndexer
 from parley.clock import wall_clock
 from parley.cluster.calls import SignedCalls
 from parley.cluster.forget_calls import PeerForgets, forget_routes
@@ -28,6 +26,8 @@ from parley.core.cluster_keys import ClusterKeys
 from parley.core.message_life import tombstone
 from parley.errors import Refused, StoreUnavailable
 from parley.model import Persisted, StoredEntry
+from parley.search.indexer import SearchIndexer
+from parley.search.service import LocalSearches, SearchQuestion, SearchService
 from parley.store.sqlite.search_index import FtsIndex
 from parley.telemetry import Metrics
 from tests.contracts.acting import add_group, add_people, message, stored
@@ -48,7 +48,9 @@ class SearchNode:
         keys, target = ClusterKeys(SECRET), f"{name}.{random.getrandbits(64):x}"
         self.calls = SignedCalls(keys, clock=wall_clock, random_bytes=random.randbytes)
         roles = (SEARCH,) if is_one else ("gateway",)
-        self.peers = ClusterPeers(name, roles, listed, self.calls, self.metrics, target=target)
+        self.peers = ClusterPeers(
+            node_id=name, roles=roles, nodes=listed, calls=self.calls, metrics=self.metrics, target=target
+        )
         self.nodes = SearchNodes(name, is_one, lambda: self.peers.others(SEARCH))
         self.index = FtsIndex(folder / name)
         self.indexer = SearchIndexer(
@@ -185,7 +187,7 @@ async def test_without_a_node_of_the_role_nothing_is_found_and_it_is_said(tmp_pa
 
 async def test_what_a_node_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own reason comes back, not a guess."""
-    monkeypatch.setattr("parley.chats.search.CAUGHT_UP_MAX", 1)
+    monkeypatch.setattr("parley.search.service.CAUGHT_UP_MAX", 1)
     async with town(tmp_path) as made:
         assert await made.code("needle") == "search_behind"
 

@@ -10,9 +10,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 
 from parley.bus.embedded import EmbeddedBus
 from parley.bus.ports import Bus
-from parley.chats.forwarder import Forwarder
-from parley.chats.pending import PendingSends
-from parley.chats.sender import LocalSender
 from parley.clock import wall_clock
 from parley.cluster.calls import SignedCalls
 from parley.cluster.notices import NoticeSender
@@ -24,12 +21,15 @@ from parley.ephemeral.ports import Node
 from parley.errors import Refused
 from parley.ids import Ids
 from parley.model import AppendResult, Draft, Head, Persisted
+from parley.sending.forwarder import Forwarder
+from parley.sending.pending import PendingSends
+from parley.sending.sender import LocalSender
 from parley.store.ports import Log
 from parley.telemetry import Metrics
 from tests.fakes import PER_CHAT
 from tests.memory.faulty import FaultyLog
-from tests.unit.chats.nodes import SharedLog
 from tests.unit.cluster.fakes import FakeNodes
+from tests.unit.sending.nodes import SharedLog
 
 SECRET = "what all nodes of this cluster share"
 
@@ -101,7 +101,12 @@ class RunningNode:
         )
         self.calls = SignedCalls(keys, clock=wall_clock, random_bytes=random.randbytes)
         self.peers = ClusterPeers(
-            name, ("gateway", "ingest"), nodes, self.calls, self.metrics, target=self.target
+            node_id=name,
+            roles=("gateway", "ingest"),
+            nodes=nodes,
+            calls=self.calls,
+            metrics=self.metrics,
+            target=self.target,
         )
         self.forwarder = Forwarder(name, self.sender, self.peers, pending, self.metrics)
         self.notices = NoticeSender(self.peers, self.metrics, wall_clock, Ids(random.getrandbits))

@@ -9,7 +9,7 @@ from tests.integration.gateway.serving import Place
 @pytest.fixture(autouse=True)
 def cheap_hashing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Passwords cost next to nothing here: what their hash is worth is tested elsewhere."""
-    monkeypatch.setattr("parley.chats.accounts.HASHER", CHEAP_HASHER)
+    monkeypatch.setattr("parley.accounts.accounts.HASHER", CHEAP_HASHER)
 
 
 @pytest.fixture(params=["atomic", "two_phase"])

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from parley.chats import sender
 from parley.gateway import connection, server
 from parley.model import AppendResult, Draft
+from parley.sending import answers
 from parley.wire import codes
 from tests.harness.clients import Frame, Person
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
@@ -16,7 +16,7 @@ from tests.integration.gateway.serving import Place, Served, assert_refused, mes
 SOON_SECONDS = 0.1
 LATE_SECONDS = 60.0
 BUDGETS = (
-    (sender, "SEND_SECONDS_MAX"),
+    (answers, "SEND_SECONDS_MAX"),
     (connection, "REQUEST_SECONDS_MAX"),
     (connection, "BARRIER_SECONDS_MAX"),
     (server, "REQUEST_SECONDS_MAX"),

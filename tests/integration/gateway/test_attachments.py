@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 
 from parley.app.archive import make_archiver, make_eraser, make_retention
-from parley.archive.eraser import Choice
 from parley.archive.tiers import TieredEngine
+from parley.bodies.writer import Choice
 from parley.clock import MS_PER_DAY
 from parley.core.attachments import MARGIN_MS, SETTLE_MS, Attachment
 from parley.core.log_hash import body_digest
@@ -468,6 +468,6 @@ async def test_a_server_without_a_place_for_files(place: Place) -> None:
     async with place.serving() as served:
         ann, _, _ = await world(served)
         object.__setattr__(served.app, "files", None)
-        served.app.life._attaching = None
+        served.app.sending._attaching = None
         assert_refused(await ann.send("att_" + "0" * 26), 400, "bad_request")
         assert (await ann.send()).status == 201

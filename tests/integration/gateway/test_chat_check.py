@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from parley.app import chat_check
+from parley.gateway import chat_check
 from parley.store.folder import DATABASE_NAME
 from tests.harness.clients import Answer, Person
 from tests.integration.gateway.serving import Place, Served, assert_refused

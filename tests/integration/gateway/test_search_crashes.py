@@ -8,7 +8,7 @@ import apsw
 import pytest
 from aiohttp import ClientError, ClientSession
 
-from parley.chats.search_indexer import INDEX_LABELS
+from parley.search.indexer import INDEX_LABELS
 from parley.store.folder import SEARCH_NAME
 from tests.harness.clients import HttpClient, Person
 from tests.harness.server import ServerProcess

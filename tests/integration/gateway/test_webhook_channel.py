@@ -18,7 +18,7 @@ from parley.core.client_address import parse_networks
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.attempts import event_id_of
 from parley.delivery.guarded_http import resolve_by_system
-from parley.delivery.ports import Delivery
+from parley.delivery.ports import Delivery, Recipient
 from parley.delivery.webhooks import WebhookChannel
 from parley.model import Persisted
 from parley.store.delivery.rows import Webhook
@@ -93,10 +93,20 @@ async def channel_to(url: str, allowed: Any = LOOPBACK, resolve: Any = resolve_b
         await channel.close()
 
 
+async def hook_of(channel: WebhookChannel, chat_id: str = "chat_1") -> Recipient:
+    recipient = await channel.recipient("wh_1", chat_id)
+    assert recipient is not None
+    return recipient
+
+
+async def attempt(channel: WebhookChannel) -> Any:
+    return await (await hook_of(channel)).attempt(DELIVERY)
+
+
 async def test_a_delivery_is_signed_and_carries_the_entry() -> None:
     """A receiver that knows the secret verifies it as the protocol says."""
     async with receiving() as receiver, channel_to(f"http://127.0.0.1:{receiver.port}/hook") as channel:
-        assert await channel.attempt(DELIVERY) is None
+        assert await attempt(channel) is None
     ((headers, body),) = receiver.got
     stamp, _, signed = headers["Parley-Signature"].partition(",")
     assert stamp == f"t={START_MS // 1000}"
@@ -130,7 +140,7 @@ async def test_the_answer_decides(status: int, fault: Fault | None) -> None:
     """2xx is delivered; busy and broken may recover; the rest is refused."""
     async with receiving() as receiver, channel_to(f"http://127.0.0.1:{receiver.port}/") as channel:
         receiver.status = status
-        failure = await channel.attempt(DELIVERY)
+        failure = await attempt(channel)
         assert (failure and failure.fault) == fault
 
 
@@ -139,7 +149,7 @@ async def test_nobody_listens() -> None:
     async with receiving() as receiver:
         port = receiver.port
     async with channel_to(f"http://127.0.0.1:{port}/") as channel:
-        assert (await channel.attempt(DELIVERY)).fault is Fault.UNREACHABLE
+        assert (await attempt(channel)).fault is Fault.UNREACHABLE
 
 
 async def test_a_redirect_is_not_followed() -> None:
@@ -147,7 +157,7 @@ async def test_a_redirect_is_not_followed() -> None:
     async with receiving() as inside, receiving() as receiver:
         receiver.status, receiver.location = 307, f"http://127.0.0.1:{inside.port}/secret"
         async with channel_to(f"http://127.0.0.1:{receiver.port}/") as channel:
-            failure = await channel.attempt(DELIVERY)
+            failure = await attempt(channel)
         assert (len(receiver.got), inside.got) == (1, [])
         assert failure.fault is Fault.REFUSED
 
@@ -160,7 +170,7 @@ async def test_the_own_machine_is_out_of_reach(scheme: str, host: str) -> None:
     """By address, by name, mapped, and in the spellings that a resolver understands."""
     async with receiving() as receiver:
         async with channel_to(f"{scheme}://{host}:{receiver.port}/", allowed=()) as channel:
-            failure: DeliveryFailure = await channel.attempt(DELIVERY)
+            failure: DeliveryFailure = await attempt(channel)
         assert failure.fault in (Fault.FORBIDDEN_ADDRESS, Fault.MALFORMED)
         assert receiver.got == []
 
@@ -180,7 +190,7 @@ async def test_a_name_that_changes_its_answer() -> None:
             connector = channel._http._session("https").connector
             found = await connector._resolver.resolve("rebind.example", receiver.port)
             assert [result["host"] for result in found] == ["93.184.216.34"]
-            assert (await channel.attempt(DELIVERY)).fault is Fault.FORBIDDEN_ADDRESS
+            assert (await attempt(channel)).fault is Fault.FORBIDDEN_ADDRESS
         assert receiver.got == []
 
 
@@ -191,18 +201,17 @@ async def test_one_bad_address_among_good_ones() -> None:
         return ["93.184.216.34", "10.0.0.1"]
 
     async with channel_to("https://mixed.example/", allowed=(), resolve=resolve) as channel:
-        assert (await channel.attempt(DELIVERY)).fault is Fault.FORBIDDEN_ADDRESS
+        assert (await attempt(channel)).fault is Fault.FORBIDDEN_ADDRESS
 
 
 async def test_a_webhook_wants_its_events_since_it_was_added() -> None:
     """Not other kinds, and nothing that was said before."""
     async with channel_to("https://a.example/", created_ms=START_MS + 1) as channel:
-        assert not await channel.wants("wh_1", ENTRY)
+        assert not await (await hook_of(channel)).wants(ENTRY)
     async with channel_to("https://a.example/", events=("member.changed",)) as channel:
-        assert not await channel.wants("wh_1", ENTRY)
+        assert not await (await hook_of(channel)).wants(ENTRY)
     async with channel_to("https://a.example/", chat_id="chat_2") as channel:
         assert await channel.owed(Persisted("chat_1", 1, [])) == []
         assert await channel.owed(Persisted("chat_2", 1, [])) == ["wh_1"]
-        assert not await channel.serves("wh_1", "chat_1")
-        assert await channel.serves("wh_1", "chat_2")
-        assert await channel.wants("wh_1", ENTRY)
+        assert await channel.recipient("wh_1", "chat_1") is None
+        assert await (await hook_of(channel, "chat_2")).wants(ENTRY)

@@ -13,9 +13,9 @@ import pytest
 
 from parley.app.archive import make_archiver, make_retention
 from parley.app.cassandra import make_client
-from parley.app.migration import CopySide, copy_side, copy_store
-from parley.archive.eraser import Choice, Eraser
+from parley.app.migration import copy_side
 from parley.archive.tiers import TieredEngine
+from parley.bodies.writer import Choice, Eraser
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.core import log_hash
@@ -25,6 +25,7 @@ from parley.ids import Ids
 from parley.migration import copies
 from parley.migration.copies import CopyDiffers, CopyRefused, CopyReport, StoreCopy
 from parley.migration.fingerprints import Fingerprint, counts_as_content
+from parley.migration.stores import CopySide, copy_store
 from parley.model import Action, Appended, Kind, ReadReceipts, StoredEntry
 from parley.store.folder import DATABASE_NAME, lock_folder
 from parley.store.maintenance import Transfer, require_transfer

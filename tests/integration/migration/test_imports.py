@@ -10,12 +10,12 @@ from zipfile import ZipFile
 import msgspec
 import pytest
 
-from parley.app.migration import GROUPS, import_workspace
 from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.migration.imports import ImportReport
 from parley.migration.mattermost import MattermostExport
 from parley.migration.slack import SlackExport
+from parley.migration.stores import GROUPS, import_workspace
 from parley.migration.workspaces import ImportFailed, Workspace, kind_of
 from parley.model import AccountState, StoredEntry
 from parley.store.maintenance import require_transfer

@@ -60,7 +60,15 @@ class World:
 
     def another(self) -> Publisher:
         """A publisher of another process over the same store and bus."""
-        return Publisher(self.log, self.outbox, self.sink, self.metrics, NODE, self.clock, lambda: 0.5)
+        return Publisher(
+            log=self.log,
+            outbox=self.outbox,
+            sink=self.sink,
+            metrics=self.metrics,
+            node=NODE,
+            clock=self.clock,
+            chance=lambda: 0.5,
+        )
 
     def told(self, name: str) -> float:
         """A metric as an operator sees it."""

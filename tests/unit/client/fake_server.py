@@ -16,7 +16,7 @@ from parley.wire.bodies import ChatInfo, ChatMarks, MemberInfo, MemberList, Sess
 from parley.wire.codec import CODECS, JSON_PROTOCOL, MSGPACK, Codec, InvalidFrame
 from parley.wire.codes import UNAUTHENTICATED, Close
 from parley.wire.frames import Hello, MessageBatch, Messages, ReadReceipt, SendMessage, ServerFrames, refused
-from tests.unit.client.model_server import TIME, ModelServer
+from tests.model_server.server import TIME, ModelServer
 
 TOKEN = "prl_good"
 DEVICE = "device"

@@ -27,7 +27,9 @@ class World:
         self.nodes = FakeNodes(*(node(name) for name in others))
         self.calls = FakeCalls()
         self.metrics = Metrics(VirtualClock())
-        self.peers = ClusterPeers("here", ["gateway"], self.nodes, self.calls, self.metrics)
+        self.peers = ClusterPeers(
+            node_id="here", roles=["gateway"], nodes=self.nodes, calls=self.calls, metrics=self.metrics
+        )
         self.notices = NoticeSender(
             self.peers, self.metrics, VirtualClock(), Ids(random.Random(1).getrandbits)
         )

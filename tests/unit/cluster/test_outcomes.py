@@ -11,7 +11,7 @@ from parley.errors import NOT_A_MEMBER, Refusal
 from parley.model import Appended, Outcome
 from parley.telemetry import Metrics
 from tests.harness.clock import VirtualClock, run_virtual
-from tests.unit.chats.nodes import message
+from tests.unit.sending.nodes import message
 
 HERE, THERE = ReplyAddress("http://here", "here.1"), ReplyAddress("http://there", "there.1")
 STORED = Appended(message_id="msg_1", sequence=1, epoch=1, created_at="")

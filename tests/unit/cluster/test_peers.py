@@ -32,14 +32,16 @@ class World:
         self.is_ready = True
         self.forgotten: list[float] = []
         self.peers = ClusterPeers(
-            "here",
-            roles,
-            self.nodes,
-            self.calls,
-            self.metrics,
+            node_id="here",
+            roles=roles,
+            nodes=self.nodes,
+            calls=self.calls,
+            metrics=self.metrics,
             is_ready=lambda: self.is_ready,
-            forget_all=lambda: self.forgotten.append(asyncio.get_running_loop().time()),
         )
+
+    def forget_all(self) -> None:
+        self.forgotten.append(asyncio.get_running_loop().time())
 
     def serve(self, name: str, append: Handler, ping: Handler = fine) -> None:
         self.calls.answer(f"http://{name}", bodies.APPEND, append)
@@ -61,7 +63,7 @@ def run(world: World, scenario: Callable[[], Awaitable[None]]) -> list[str]:
     """Join, play, stop, in virtual time; returns what was logged."""
 
     async def play() -> None:
-        await world.peers.start("http://here")
+        await world.peers.start("http://here", world.forget_all)
         try:
             await scenario()
         finally:

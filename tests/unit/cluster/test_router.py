@@ -39,13 +39,13 @@ class World:
         self.away: set[str] = set()
         self.metrics = Metrics(clock)
         self.router = Router(
-            "n1",
-            self.interests,
-            MemoryDirectory(self.log.tables),
-            self,
-            lambda: ["n2", "n3"],
-            lambda news: self._hear("n1", news),
-            self.metrics,
+            node_id="n1",
+            interests=self.interests,
+            directory=MemoryDirectory(self.log.tables),
+            peers=self,
+            gateways=lambda: ["n2", "n3"],
+            deliver=lambda news: self._hear("n1", news),
+            metrics=self.metrics,
         )
 
     def _hear(self, node_id: str, news: Sequence[Persisted]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from parley.chats.audit_trail import OperatorCall
+from parley.audit import OperatorCall
 from parley.delivery.admin import DeliveryAdmin
 from parley.errors import Refused
 from parley.ids import Ids
@@ -21,7 +21,16 @@ async def test_a_server_without_a_feed_takes_no_webhooks() -> None:
     nothing: Any = None
     clock, make_ids = VirtualClock(), Ids(random.Random(7).getrandbits)
     store = Kinds(MemoryStore(Tables(), clock=clock, ids=make_ids, metrics=Metrics(clock))).deliveries
-    admin = DeliveryAdmin(store, nothing, nothing, nothing, (), clock, make_ids, has_feed=False)
+    admin = DeliveryAdmin(
+        store=store,
+        failing=nothing,
+        source=nothing,
+        audited=nothing,
+        allowed=(),
+        clock=clock,
+        make_ids=make_ids,
+        has_feed=False,
+    )
     with pytest.raises(Refused, match=r"kafka\.brokers"):
         await admin.add_webhook(OperatorCall("user_1"), "https://a.example/", ["message.created"])
     assert await store.webhooks.all() == []

@@ -21,7 +21,7 @@ ALL_EVENTS = ("receipt.delivered", "receipt.read", "account.created", "account.e
 class Wanting:
     """A channel's answer: everything that is told in a stream."""
 
-    async def wants(self, recipient: str, entry: Entry) -> bool:
+    async def wants(self, entry: Entry) -> bool:
         return True
 
 

@@ -56,6 +56,19 @@ def test_a_recipient_that_comes_back_in_time_gets_everything() -> None:
     play(scenario)
 
 
+def test_a_recipient_is_read_once_for_each_delivery() -> None:
+    """So often that nothing is sent to one that was removed, and no more: it is a read of the store."""
+
+    async def scenario(world: DeliveryWorld) -> None:
+        chat_id = await world.chat()
+        async with world.working():
+            await world.say(chat_id, "a", "b", "c")
+            await asyncio.sleep(1)
+        assert (world.channel.contents(), world.channel.asked) == (["a", "b", "c"], 3)
+
+    play(scenario)
+
+
 def test_a_retried_message_is_not_overtaken_and_others_go_on() -> None:
     """One chat waits for one recipient; other chats and other recipients do not."""
 

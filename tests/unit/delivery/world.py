@@ -44,6 +44,8 @@ class FakeChannel:
         self.names = list(names or (HOOK,))
         self.got: list[Delivery] = []
         self.tried: list[str] = []
+        self.asked = 0
+        """How often the worker asked for a recipient."""
         self.answer: Callable[[Delivery], Awaitable[DeliveryFailure | None]] = self.take
 
     async def take(self, delivery: Delivery) -> DeliveryFailure | None:
@@ -53,10 +55,11 @@ class FakeChannel:
     async def owed(self, news: Persisted) -> list[str]:
         return self.names
 
-    async def serves(self, recipient: str, chat_id: str) -> bool:
-        return recipient in self.names
+    async def recipient(self, recipient_id: str, stream_id: str) -> FakeChannel | None:
+        self.asked += 1
+        return self if recipient_id in self.names else None
 
-    async def wants(self, recipient: str, entry: Entry) -> bool:
+    async def wants(self, entry: Entry) -> bool:
         return entry.kind == "message"
 
     async def attempt(self, delivery: Delivery) -> DeliveryFailure | None:
@@ -113,16 +116,17 @@ class DeliveryWorld:
     def restart(self) -> None:
         """A new process: nothing of the old one is left but the store."""
         self.restarts += 1
-        parts = (
-            KIND,
-            EventSource(LogSource(self.store.log), self.store.accounts, self.clock),
-            self.kinds.deliveries,
-            self.channel,
-            self._policy,
-            self.clock,
-            self.metrics,
-            f"process_{self.restarts}",
-        )
+        parts: Any = {
+            "kind": KIND,
+            "source": EventSource(LogSource(self.store.log), self.store.accounts, self.clock),
+            "store": self.kinds.deliveries,
+            "channel": self.channel,
+            "policy": self._policy,
+            "clock": self.clock,
+            "metrics": self.metrics,
+            "holder": f"process_{self.restarts}",
+            "chance": lambda: self._chance,
+        }
         self.store.deliveries.lanes.free()
         recipients = FailingRecipients(
             self.kinds.failing_recipients if self._policy.give_up_ms is not None else None,
@@ -132,10 +136,8 @@ class DeliveryWorld:
             refresh_seconds=10.0,
             chance=lambda: self._chance,
         )
-        self.worker = DeliveryWorker(
-            *parts, topics=self.topics, chance=lambda: self._chance, recipients=recipients
-        )
-        self.replays = Replays(*parts, chance=lambda: self._chance)
+        self.worker = DeliveryWorker(**parts, topics=self.topics, recipients=recipients)
+        self.replays = Replays(**parts)
         self.upkeep = DeadLetterUpkeep(
             self.kinds.deliveries.dead_letters, self.kinds.audit, self.clock, self.ids, self.metrics
         )
@@ -176,7 +178,7 @@ class DeliveryWorld:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def letters(self, selection: Selection = ALL) -> list[DeadLetter]:
-        found = await self.store.deliveries.dead_letters.find(selection, "", 10_000)
+        found = await self.kinds.deliveries.dead_letters.find(selection, "", 10_000)
         return sorted(found, key=lambda letter: (letter.chat_id, letter.sequence))
 
 

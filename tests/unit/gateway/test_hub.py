@@ -4,11 +4,11 @@ import asyncio
 
 import msgspec
 
-from parley.chats.pending import PendingBatch, PendingSends
 from parley.gateway import hub as hub_module
 from parley.gateway.hub import Hub
 from parley.gateway.subscribers import LiveChat
 from parley.model import Page, Persisted, Scope, StoredEntry
+from parley.sending.pending import PendingBatch, PendingSends
 from parley.telemetry import Metrics
 from parley.wire import codes
 from parley.wire.codec import JSON, Codec

@@ -61,8 +61,6 @@ class Node:
         self.keeper = InterestKeeper(
             self.interests,
             subscribers,
-            lambda: self.hub.catch_up(),
-            lambda: self.has_router,
             self._new_tenure,
             Metrics(clock),
         )
@@ -76,8 +74,11 @@ class Node:
         return f"here.{self.tenures}"
 
     async def start(self) -> None:
-        await self.keeper.start()
+        await self.begin()
         await self.hub.subscribe(self.ear)
+
+    async def begin(self) -> None:
+        await self.keeper.start(lambda: self.hub.catch_up(), lambda: self.has_router)
 
     async def found(self, subject: str) -> bool:
         return bool((await self.interests.tenures([subject]) or {})[subject])
@@ -132,7 +133,7 @@ def test_a_connection_registers_its_person_before_its_chats_are_read() -> None:
 
     async def scenario(clock: VirtualClock) -> None:
         node = Node(clock)
-        await node.keeper.start()
+        await node.begin()
         order: list[list[str]] = []
         node.interests.meanwhile = lambda subjects: order.append(list(subjects))
         await node.hub.subscribe(node.ear)

@@ -73,7 +73,13 @@ class World:
         self.metrics = Metrics(clock)
         facts = ChatFactsCache(self.directory, clock)
         self.typings = TypingService(
-            facts, self.visibility, self.directory, self.signals, self.audience, clock, self.metrics
+            facts=facts,
+            visibility=self.visibility,
+            directory=self.directory,
+            signals=self.signals,
+            audience=self.audience,
+            clock=clock,
+            metrics=self.metrics,
         )
 
     @property

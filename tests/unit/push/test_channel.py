@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from parley.core.fanout import FanoutSizes
 from parley.core.retry import DeliveryFailure, Fault
+from parley.delivery.ports import PUSH_DELIVERIES
 from parley.errors import StoreUnavailable
 from parley.model import Fanout, Notify, Persisted, QuietHours
-from parley.push.channel import PUSH_DELIVERIES, collapse_id_of, local_minute
+from parley.push.channel import collapse_id_of, local_minute
 from parley.push.ports import Notification, PushAnswer, failed, recipient_of, taken
 from tests.contracts.acting import add_group
 from tests.unit.delivery.world import ALL

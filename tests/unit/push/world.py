@@ -13,11 +13,12 @@ from parley.clock import MS_PER_DAY
 from parley.core.fanout import FanoutSizes
 from parley.core.retry import RetryPolicy
 from parley.delivery.attempts import LogSource
+from parley.delivery.ports import PUSH_DELIVERIES
 from parley.delivery.worker import DeliveryWorker
 from parley.ephemeral.local import LocalRegistry
 from parley.ids import Ids
 from parley.model import Persisted, Session
-from parley.push.channel import PUSH_DELIVERIES, PushChannel
+from parley.push.channel import PushChannel
 from parley.push.ports import Notification, PushAnswer, taken
 from parley.records.kinds import Kinds
 from parley.store.push.rows import Provider, PushDevice
@@ -80,24 +81,24 @@ class PushWorld:
         policy = RetryPolicy()
         self.store.deliveries.lanes.free()
         self.channel = PushChannel(
-            self.store,
-            self.kinds.push,
-            self.registry,
-            {Provider.FCM: self.provider},
-            self._sizes,
-            policy.too_old_seconds,
-            self.clock,
-            self.metrics,
+            store=self.store,
+            push=self.kinds.push,
+            registry=self.registry,
+            providers={Provider.FCM: self.provider},
+            sizes=self._sizes,
+            too_old_seconds=policy.too_old_seconds,
+            clock=self.clock,
+            metrics=self.metrics,
         )
         self.worker = DeliveryWorker(
-            PUSH_DELIVERIES,
-            LogSource(self.store.log),
-            self.kinds.deliveries,
-            self.channel,
-            policy,
-            self.clock,
-            self.metrics,
-            f"process_{self._restarts}",
+            kind=PUSH_DELIVERIES,
+            source=LogSource(self.store.log),
+            store=self.kinds.deliveries,
+            channel=self.channel,
+            policy=policy,
+            clock=self.clock,
+            metrics=self.metrics,
+            holder=f"process_{self._restarts}",
             chance=lambda: 0.0,
         )
 

@@ -74,6 +74,7 @@ class DraftConsumer:
 
     def __init__(
         self,
+        *,
         kafka: KafkaConfig,
         topic: str,
         keys: ClusterKeys,

@@ -145,6 +145,7 @@ class RoutingMember(GroupMember[RoutedShare]):
         group: str,
         route: Route,
         chance: Callable[[], float],
+        *,
         reader: RecordReader,
         begin_ms: Callable[[], int],
     ) -> None:
@@ -226,8 +227,8 @@ class KafkaFeed:
                 group,
                 route,
                 self._chance,
-                self._reader,
-                lambda: clock() - BEGIN_MS_AGO,
+                reader=self._reader,
+                begin_ms=lambda: clock() - BEGIN_MS_AGO,
             )
             return self._router
 

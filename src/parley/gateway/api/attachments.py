@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from parley.chats.message_life import NO_FILES
 from parley.clock import iso
 from parley.core.attachments import Attachment, AttachmentState
 from parley.errors import (
@@ -20,6 +19,7 @@ from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Routes
 from parley.gateway.services import ApiServices
 from parley.model import Scope
+from parley.sending.service import NO_FILES
 from parley.wire.attachment_bodies import AttachmentInfo, AttachmentUpload, NewAttachment
 from parley.wire.limits import ATTACHMENT_PART_BYTES
 

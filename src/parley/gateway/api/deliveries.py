@@ -155,7 +155,8 @@ async def add_webhook(call: Call) -> Answer:
     Receivers recognise a repeated one by `Parley-Event-Id`.
     """
     new = await call.body(bodies.NewWebhook)
-    hook = await call.services.deliveries.add_webhook(call.acting, new.url, new.events, new.chat_id or "")
+    events = [event.value for event in new.events]
+    hook = await call.services.deliveries.add_webhook(call.acting, new.url, events, new.chat_id or "")
     return 201, bodies.WebhookAdded(hook.webhook_id, hook.secret)
 
 

@@ -107,9 +107,7 @@ async def send(
         raise Refused(draft)
     if call.is_limited:
         check_rate(services.rates.messages.take(sender_id, services.clock()))
-    is_plain = draft.reply_to is None and not draft.attachments
-    append = services.sender.send if is_plain else services.life.send
-    appended = await append(draft)
+    appended = await services.sending.send(draft)
     return 200 if appended.deduplicated else 201, _receipt(draft, appended)
 
 

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from parley.chats.search import SearchAnswer
 from parley.errors import BUSY, NOT_A_MEMBER, SEARCH_BEHIND, SEARCH_OFF
 from parley.gateway.api.chats import CHAT
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
 from parley.model import Scope
+from parley.search.service import SearchAnswer
 from parley.wire import limits, search_bodies
 from parley.wire.frames import Sequence as SequenceNumber
 

@@ -37,7 +37,7 @@ async def show_overview(call: Call) -> Answer:
         version=__version__,
         people=counts.people,
         chats=counts.chats,
-        connections=view.connections(),
+        connections=len(view.connections),
         nodes=len(nodes),
         messages_per_second=round(view.rate.per_second, 3),
         lag=view.lag,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from parley.chats.timeline import Timeline
 from parley.clock import iso
 from parley.core.timeline import Step
 from parley.errors import FORBIDDEN, NOT_FOUND
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes
+from parley.traces.timeline import Timeline
 from parley.wire import bodies
 
 routes = Routes("Operators")

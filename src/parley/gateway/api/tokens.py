@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import UNSET
 
-from parley.chats.api_tokens import NO_SUCH_TOKEN
+from parley.accounts.api_tokens import NO_SUCH_TOKEN
 from parley.clock import iso
 from parley.errors import (
     BLOCKED,

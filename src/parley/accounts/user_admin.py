@@ -1,0 +1,145 @@
+"""What operators do to people when something happens, each action recorded before it begins.
+
+An operator acts by HTTP or at the command line, with the same rules. See docs/accounts.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from parley import ids
+from parley.accounts.accounts import AccountManager, check_device
+from parley.accounts.deletions import AccountDeletions
+from parley.audit import AuditTrail, OperatorCall
+from parley.clock import Clock
+from parley.errors import NOT_FOUND, Refused
+from parley.model import AccountState, AuditRecord, Session, User, UserPage
+from parley.records.audit import AuditLog
+from parley.store.ports import AccountAdmin, Accounts
+
+OPERATORS_PER_PAGE = 500
+
+
+class UserAdmin(AuditTrail):
+    """`close_tokens` closes the sockets of the tokens that a person made. `changed` is called with the id of
+    a person whose profile or state changed.
+    """
+
+    def __init__(
+        self,
+        *,
+        manager: AccountManager,
+        accounts: Accounts,
+        admin: AccountAdmin,
+        audit: AuditLog,
+        deletions: AccountDeletions,
+        close_tokens: Callable[[str], Awaitable[None]],
+        clock: Clock,
+        make_ids: ids.Ids,
+        changed: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        super().__init__(audit, clock, make_ids)
+        self._manager = manager
+        self._accounts = accounts
+        self._admin = admin
+        self._deletions = deletions
+        self._close_tokens = close_tokens
+        self._changed = changed
+
+    # Looking
+
+    async def find(self, query: str, after: str, limit: int) -> UserPage:
+        """The person with this id; else who has exactly this username, then those whose names contain it."""
+        if query and not after:
+            user = await self._accounts.user(query)
+            if user is not None:
+                return UserPage([user], None)
+        named = await self._accounts.user_by_name(query) if query and limit > 1 else None
+        if named is None:
+            return await self._admin.find_users(query, after, limit)
+        page = await self._admin.find_users(query, after, limit - 1)
+        others = [user for user in page.users if user.user_id != named[0].user_id]
+        return UserPage(others if after else [named[0], *others], page.next_after)
+
+    async def sessions(self, user_id: str) -> list[Session]:
+        await self._manager.user(user_id)
+        return await self._manager.sessions(user_id)
+
+    async def records(self, before: str, limit: int) -> list[AuditRecord]:
+        return await self._audit.records(before, limit)
+
+    # Acting
+
+    async def disable(self, call: OperatorCall, user_id: str) -> User:
+        """Nothing they send is stored any more, their sockets close, and they cannot log in."""
+        async with self.audited(call, "user.disable", user_id):
+            witness = await self._witness(call, user_id)
+            async with self._manager.events.changed(user_id):
+                user = await self._admin.set_state(user_id, AccountState.DISABLED, witness)
+            await self._end_all_sessions(user_id)
+        return user
+
+    async def enable(self, call: OperatorCall, user_id: str) -> User:
+        """They may log in again; sessions that ended stay so."""
+        async with self.audited(call, "user.enable", user_id):
+            async with self._manager.events.changed(user_id):
+                user = await self._admin.set_state(user_id, AccountState.ACTIVE, "")
+            self._changed(user_id)
+        return user
+
+    async def set_password(self, call: OperatorCall, user_id: str, password: str) -> None:
+        """All sessions of the person end."""
+        async with self.audited(call, "user.password", user_id):
+            if (await self._manager.user(user_id)).state is AccountState.DELETED:
+                raise Refused(NOT_FOUND.because("this account is deleted"))
+            await self._manager.set_password(user_id, password)
+
+    async def delete(self, call: OperatorCall, user_id: str) -> User:
+        """The account cannot be used from now on, and its name is free. It leaves its groups one by one."""
+        async with self.audited(call, "user.delete", user_id):
+            witness = await self._witness(call, user_id)
+            async with self._manager.events.changed(user_id):
+                user = await self._admin.delete_user(user_id, witness, self._clock())
+            await self._end_all_sessions(user_id)
+            self._deletions.wake()
+        return user
+
+    async def end_sessions(self, call: OperatorCall, user_id: str, session_id: str = "") -> None:
+        """One session, or all; the account stays as it is."""
+        async with self.audited(call, "user.revoke", user_id, session_id):
+            await self._manager.user(user_id)
+            if session_id:
+                await self._manager.revoke(user_id, session_id)
+            else:
+                await self._manager.end_all_sessions(user_id)
+
+    async def make_session(
+        self, user_id: str, device_id: str, device_name: str, expires_in_seconds: int | None
+    ) -> tuple[str, Session]:
+        """A token for a device of a person, who need not know of it."""
+        check_device(device_id, device_name)
+        if (await self._manager.user(user_id)).state is AccountState.DELETED:
+            raise Refused(NOT_FOUND.because("this account is deleted"))
+        return await self._manager.open_session(
+            user_id, device_id, device_name, expires_in_seconds=expires_in_seconds
+        )
+
+    async def _end_all_sessions(self, user_id: str) -> None:
+        await self._manager.end_all_sessions(user_id)
+        await self._close_tokens(user_id)
+        self._changed(user_id)
+
+    async def _witness(self, call: OperatorCall, user_id: str) -> str:
+        """An operator who is left afterwards: the caller, or the first other one; empty if there is none."""
+        if call.is_person and call.actor != user_id:
+            return call.actor
+        if not (await self._manager.user(user_id)).is_operator:
+            return ""
+        after: str | None = ""
+        while after is not None:
+            page = await self._admin.find_users("", after, OPERATORS_PER_PAGE)
+            for user in page.users:
+                if user.is_operator and user.state is AccountState.ACTIVE and user.user_id != user_id:
+                    return user.user_id
+            after = page.next_after
+        return ""

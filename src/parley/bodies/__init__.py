@@ -1,0 +1,1 @@
+"""What entries say: rewritten where they are stored, in every tier, and erased."""

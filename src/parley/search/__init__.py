@@ -1,0 +1,1 @@
+"""Use case: who may search where, and the index that answers."""
