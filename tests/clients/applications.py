@@ -15,7 +15,7 @@ import pytest
 from tests.harness.server import Lines
 from tests.node import FOLDER, MODULES, build, node_tool
 
-INSTALLED = ("ws", "react", "react-dom", "@types/node", "@types/react", "@types/ws")
+INSTALLED = ("ws", "react", "react-dom", "@types/node", "@types/react", "@types/react-dom", "@types/ws")
 SETTINGS = {
     "strict": True,
     "exactOptionalPropertyTypes": True,

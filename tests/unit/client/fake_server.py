@@ -201,12 +201,16 @@ class FakeServer:
 
     async def history(self, request: web.Request) -> web.Response:
         log = self.model.logs[request.match_info["chat_id"]]
-        before, limit = int(request.query["before"]), int(request.query["limit"])
-        end = min(before - 1, len(log))
-        start = max(0, end - min(limit, self.model.page_entries_max))
+        limit = min(int(request.query["limit"]), self.model.page_entries_max)
+        if "before" in request.query:
+            end = min(int(request.query["before"]) - 1, len(log))
+            start = max(0, end - limit)
+        else:
+            start = min(int(request.query["after"]), len(log))
+            end = min(start + limit, len(log))
         page = MessageBatch(
             chat_id=CHAT,
-            epoch=1,
+            epoch=self.model.tables.chats[CHAT].chat.epoch,
             entries=[
                 msgspec.Raw(msgspec.json.encode(entry)) for entry in log[start:end] if entry is not None
             ],
