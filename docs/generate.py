@@ -81,8 +81,8 @@ CONFIGURATION = {
     " [TLS](expose.md#tls) then.",
     "tls.key": "A PEM file with the key, unencrypted; empty if it is in the file of the certificate.",
     "tls.min_version": "The oldest version of TLS that is spoken.",
-    "metrics.listen": "`host:port` of a [listener](OPERATING.md#metrics) for metrics and health alone, without"
-    " tokens. Then `/metrics` on the server's own port always needs an operator's token.",
+    "metrics.listen": "`host:port` of a [listener](OPERATING.md#metrics) for metrics and health alone,"
+    " without tokens. Then `/metrics` on the server's own port always needs an operator's token.",
     "store.engine": "Where the data is: in a file of this machine, or in tables that many nodes share.",
     "store.sequencing": "How positions are allocated: [The log](the-log.md#two-ways-to-take-a-number).",
     "store.allocator": "What allocates the numbers of `two_phase` on a store that nodes share: its own"
