@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.mutants import page
 from tests.mutants.copies import Copy
-from tests.mutants.faults import FAULTS_MIN, ROOT, Fault, all_faults, problems_of, promises_in
+from tests.mutants.faults import FAULTS_MIN, PROMISES, ROOT, Fault, all_faults, problems_of, promises_in
 from tests.mutants.running import Verdict, run_tests, shared_for_all, try_fault
 
 AT_ONCE = min(2, os.cpu_count() or 1)
@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
         "--only", action="append", default=[], metavar="WORD", help="faults with this in the id"
     )
     parser.add_argument("--list", action="store_true", help="show the faults and run nothing")
-    parser.add_argument("--write", action="store_true", help="renew docs/mutants.md")
+    parser.add_argument("--write", action="store_true", help="renew FAULTS.md")
     return parser.parse_args()
 
 
@@ -61,7 +61,7 @@ def chosen(faults: list[Fault], words: list[str]) -> list[Fault]:
 
 
 def unplantable(faults: list[Fault]) -> list[str]:
-    promises = promises_in((ROOT / "README.md").read_text(encoding="utf-8"))
+    promises = promises_in(PROMISES.read_text(encoding="utf-8"))
     return [f"{fault.id}: {problem}" for fault in faults for problem in problems_of(fault, promises)]
 
 
