@@ -47,6 +47,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
     "docs/PROTOCOL.md",
     "docs/OPERATING.md",
+    "docs/install.md",
+    "docs/configure.md",
+    "docs/runbooks.md",
     "docs/ARCHITECTURE.md",
     "docs/adding-an-engine.md",
     "docs/cluster.md",
@@ -67,7 +70,7 @@ TOLD_ELSEWHERE = {frames.Entry}
 
 CONFIGURATION = {
     "server.host": "The address to listen on. On a loopback address, direct requests may register, read"
-    " `/metrics` and are not rate limited, unless the server is [exposed](#an-exposed-server).",
+    " `/metrics` and are not rate limited, unless the server is [exposed](expose.md#an-exposed-server).",
     "server.port": "The port; 0 takes a free one, and the ready line names it.",
     "server.data": "The data folder. `PARLEY_DATA` and `--data` mean the same and win.",
     "server.hosts": "Names that a request's `Host` may have besides loopback names and `server.host`."
@@ -75,13 +78,14 @@ CONFIGURATION = {
     "server.proxies": "Addresses and networks (10.0.0.0/8) of proxies that may name a client's address."
     " When empty on a loopback address, a proxy on this machine may.",
     "server.origins": "Web origins (`https://chat.example`) that may open a WebSocket and read answers,"
-    " beside the server's. One makes this [an exposed server](#an-exposed-server): registration closes,"
-    " `/metrics` needs a token, rates hold.",
-    "tls.certificate": "A PEM file with the certificate and its chain. The server speaks [TLS](#tls) then.",
+    " beside the server's. One makes this [an exposed server](expose.md#an-exposed-server): registration"
+    " closes, `/metrics` needs a token, rates hold.",
+    "tls.certificate": "A PEM file with the certificate and its chain. The server speaks"
+    " [TLS](expose.md#tls) then.",
     "tls.key": "A PEM file with the key, unencrypted; empty if it is in the file of the certificate.",
     "tls.min_version": "The oldest version of TLS that is spoken.",
-    "metrics.listen": "`host:port` of a [listener](#metrics) for metrics and health alone, without tokens."
-    " Then `/metrics` on the server's own port always needs an operator's token.",
+    "metrics.listen": "`host:port` of a [listener](OPERATING.md#metrics) for metrics and health alone,"
+    " without tokens. Then `/metrics` on the server's own port always needs an operator's token.",
     "store.engine": "Where the data is: in a file of this machine, or in tables that many nodes share.",
     "store.sequencing": "How positions are allocated: [The log](the-log.md#two-ways-to-take-a-number).",
     "store.allocator": "What allocates the numbers of `two_phase` on a store that nodes share: its own"
@@ -120,7 +124,7 @@ CONFIGURATION = {
     "cluster.secret": "What the keys of all nodes are derived from; required on a store that"
     " nodes share. Better given as `PARLEY_CLUSTER_SECRET`.",
     "cluster.accepted_secret": "Another secret that is believed too, while [the secret is changed]"
-    "(#the-secret-of-a-cluster).",
+    "(expose.md#the-secret-of-a-cluster).",
     "cluster.tls_certificate": "A file with this node's certificate: nodes then speak TLS with each other,"
     " and both sides show one. All three or none.",
     "cluster.tls_key": "The file with its key.",
@@ -128,9 +132,9 @@ CONFIGURATION = {
     "cluster.roles": f"What this node [does](cluster.md): {', '.join(map(code, config.ROLES))}.",
     "cluster.sequencers": 'Base addresses of Sequence Services, for `store.allocator = "sequencer"`.',
     "accounts.registration": "Who may register: all clients, none, those with a [link](invite-links.md), or"
-    " direct requests to a loopback address unless the server is [exposed](#an-exposed-server).",
+    " direct requests to a loopback address unless the server is [exposed](expose.md#an-exposed-server).",
     "accounts.password_letters_min": "The shortest password; unset means 8 on an"
-    " [exposed](#an-exposed-server) server, else 1.",
+    " [exposed](expose.md#an-exposed-server) server, else 1.",
     "auth.jwt.algorithms": "Which algorithms are believed in a [JWT](your-users.md); if empty HS256 with a"
     " secret, else RS256.",
     "auth.jwt.secret": "What your backend signs with, 32 bytes or more. One of `secret`, `public_key` and"
@@ -143,7 +147,7 @@ CONFIGURATION = {
     "auth.jwt.user_claim": "Which claim says who it is.",
     "auth.jwt.leeway_seconds": "How far the clocks of issuer and server may be apart, up to 300.",
     "limits.rates": "Whether the [rates](#limits-and-rates) hold; `auto` spares direct requests to loopback"
-    " unless the server is [exposed](#an-exposed-server).",
+    " unless the server is [exposed](expose.md#an-exposed-server).",
     "limits.connections_per_user": "WebSocket connections of a user on one node, where rates hold.",
     "limits.connections_per_address": "WebSocket connections of an address on one node, where rates hold.",
     "delivery.max_retries": "Retries of a [ring](push.md#what-is-guaranteed), and of a replay, before it is a"

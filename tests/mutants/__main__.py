@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from tests.mutants.copies import Copy
-from tests.mutants.faults import FAULTS_MIN, ROOT, Fault, all_faults, problems_of, promises_in
+from tests.mutants.faults import FAULTS_MIN, PROMISES, Fault, all_faults, problems_of, promises_in
 from tests.mutants.running import Verdict, run_tests, shared_for_all, try_fault
 
 AT_ONCE = min(2, os.cpu_count() or 1)
@@ -59,7 +59,7 @@ def chosen(faults: list[Fault], words: list[str]) -> list[Fault]:
 
 
 def unplantable(faults: list[Fault]) -> list[str]:
-    promises = promises_in((ROOT / "README.md").read_text(encoding="utf-8"))
+    promises = promises_in(PROMISES.read_text(encoding="utf-8"))
     return [f"{fault.id}: {problem}" for fault in faults for problem in problems_of(fault, promises)]
 
 

@@ -1,7 +1,7 @@
 """The list of faults, and what must be true of each before anything is run.
 
 `faults.jsonl` holds one fault a line: `old` stands exactly once in `file` and is replaced by `new`; then
-`test` must fail, because `promise`, a row of the README's table, no longer holds. `says` tells the fault in
+`test` must fail, because `promise`, a row of docs/promises.md, no longer holds. `says` tells the fault in
 words. `raises` names the error that the test ends with, where that is neither an assertion nor one of
 Parley's own.
 """
@@ -18,7 +18,7 @@ from msgspec import Struct
 ROOT = Path(__file__).resolve().parents[2]
 LIST = Path(__file__).with_name("faults.jsonl")
 ROW = re.compile(r"^\| (?!promise \|)(?P<promise>[^|]+?) \| .*\|$")
-TABLE = "## What is promised, and what would catch a breach"
+PROMISES = ROOT / "docs" / "promises.md"
 FAULTS_MIN = 80
 
 
@@ -48,11 +48,9 @@ def all_faults() -> list[Fault]:
     return read_faults(LIST.read_text(encoding="utf-8"))
 
 
-def promises_in(readme: str) -> list[str]:
+def promises_in(page: str) -> list[str]:
     """The first cells of the table of promises."""
-    _, _, section = readme.partition(TABLE)
-    section, _, _ = section.partition("\n## ")
-    return [found["promise"] for line in section.splitlines() if (found := ROW.match(line))]
+    return [found["promise"] for line in page.splitlines() if (found := ROW.match(line))]
 
 
 def promise_of(fault: Fault, promises: list[str]) -> str | None:
@@ -64,7 +62,7 @@ def promise_of(fault: Fault, promises: list[str]) -> str | None:
 def problems_of(fault: Fault, promises: list[str], root: Path = ROOT) -> Iterator[str]:
     """Why a fault cannot be planted any more, in words that say what to do."""
     if promise_of(fault, promises) is None:
-        yield f"no row of the README's table (or more than one) begins with {fault.promise!r}"
+        yield f"no promise (or more than one) begins with {fault.promise!r}"
     yield from _problems_of_text(fault, root)
     path, _, name = fault.test.partition("::")
     if not (root / path).is_file():

@@ -1,15 +1,17 @@
-"""The list of faults, for people: docs/mutants.md."""
+"""The list of faults, for people: FAULTS.md."""
 
-from tests.mutants.faults import ROOT, Fault, promise_of, promises_in
+from pathlib import Path
 
-PAGE = ROOT / "docs" / "mutants.md"
+from tests.mutants.faults import PROMISES, Fault, promise_of, promises_in
+
+PAGE = Path(__file__).with_name("FAULTS.md")
 INTRODUCTION = """\
 # Faults that are planted
 
 `make mutants` breaks the code on purpose, one fault at a time, in a copy of the tree, and runs the test that
 must notice: every fault below is caught. Each is tied to one of the
-[promises](../README.md#what-is-promised-and-what-would-catch-a-breach). The list is
-[data](../tests/mutants/faults.jsonl), one line a fault; a fault that no longer fits the code fails
+[promises](../../docs/promises.md). The list is
+[data](faults.jsonl), one line a fault; a fault that no longer fits the code fails
 `make test`. `.venv/bin/python -m tests.mutants --only hub` tries some of them, `--list` shows them all, and
 `make docs` renews this page.
 """
@@ -19,7 +21,7 @@ HEADER = "| fault | what is wrong then | caught by |\n|---|---|---|\n"
 def render(faults: list[Fault]) -> str:
     """The page: per promise its faults, and what catches each."""
     parts = [INTRODUCTION]
-    promises = promises_in((ROOT / "README.md").read_text(encoding="utf-8"))
+    promises = promises_in(PROMISES.read_text(encoding="utf-8"))
     for promise in promises:
         rows = [_row(one) for one in faults if promise_of(one, promises) == promise]
         if rows:
@@ -30,4 +32,4 @@ def render(faults: list[Fault]) -> str:
 def _row(fault: Fault) -> str:
     path, _, name = fault.test.partition("::")
     name = name.replace("|", "\\|")
-    return f"| `{fault.id}` | {fault.says} | [`{name}`](../{path}) |\n"
+    return f"| `{fault.id}` | {fault.says} | [`{name}`](../{path.removeprefix('tests/')}) |\n"

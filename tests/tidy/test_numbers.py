@@ -33,7 +33,7 @@ STATED: list[tuple[str, str, tuple[float, ...]]] = [
     ("positions-on-dynamodb", "only the highest is written, {} seconds later at the most", RIDE[1:]),
     ("the-log", "A number that stays open for {} seconds becomes a void", SEAL[:1]),
     ("the-log-on-dynamodb", "A hole is sealed {} seconds after a node first saw it", SEAL[1:]),
-    ("OPERATING", "up to {} seconds on SQLite, on a shared store {} seconds", SEAL),
+    ("runbooks", "up to {} seconds on SQLite, on a shared store {} seconds", SEAL),
     ("the-log-on-dynamodb", "`ttl` after {} days", (entries.KEY_DAYS,)),
     ("the-log", "outlasts the promised {} days", (limits.IDEMPOTENCY_DAYS,)),
     ("client-duties", "resending a message older than {} days", (limits.IDEMPOTENCY_DAYS,)),

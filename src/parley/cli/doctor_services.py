@@ -45,7 +45,7 @@ async def _kafka(config: Config) -> AsyncIterator[Finding]:
         warnings = await check_topics(kafka, topics)
         yield Finding("ok", "topics", f"{len(topics)} with {kafka.partitions} partitions")
         for warning in warnings[:1]:
-            yield Finding("look", "topics", warning, "see OPERATING.md, Services")
+            yield Finding("look", "topics", warning, "see docs/install.md, Services")
         if kafka.replication < 3 and not config.is_loopback:
             says = f"kafka.replication is {kafka.replication}"
             yield Finding("look", "topics", says, "3 survives the loss of a broker; it applies to new topics")

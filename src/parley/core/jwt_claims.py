@@ -46,7 +46,7 @@ NO_PERSON = UNAUTHENTICATED.because("the token does not say, as a text, who it i
 
 
 class JwtRules(Struct, frozen=True, kw_only=True):
-    """What is trusted: see `[auth.jwt]` in docs/OPERATING.md."""
+    """What is trusted: see `[auth.jwt]` in docs/configure.md."""
 
     algorithms: frozenset[str]
     issuer: str

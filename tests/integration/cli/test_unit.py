@@ -14,7 +14,7 @@ from tests.harness.server import READY_SECONDS_MAX, Lines, parley_command
 from tests.tidy.repository import ROOT
 
 UNIT = "ops/parley.service"
-OPERATING = (ROOT / "docs/OPERATING.md").read_text(encoding="utf-8")
+INSTALL = (ROOT / "docs/install.md").read_text(encoding="utf-8")
 
 
 def service() -> configparser.SectionProxy:
@@ -49,7 +49,7 @@ def test_a_drain_has_its_time() -> None:
 
 
 def test_the_page_installs_what_the_unit_names() -> None:
-    """User, program, folder and file of settings are those of OPERATING, which has no unit of its own."""
+    """User, program, folder and file of settings are those of install.md, which has no unit of its own."""
     program = shlex.split(service()["ExecStart"])[0]
     for named in (
         f"../{UNIT}",
@@ -58,8 +58,8 @@ def test_the_page_installs_what_the_unit_names() -> None:
         f"{program} doctor --data {state_folder()}",
         service()["EnvironmentFile"].removeprefix("-"),
     ):
-        assert named in OPERATING
-    assert "[Service]" not in OPERATING
+        assert named in INSTALL
+    assert "[Service]" not in INSTALL
 
 
 def test_the_command_starts_in_a_bare_environment(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands that README and OPERATING show are ones that `parley` takes."""
+"""The commands that README and the pages for operators show are ones that `parley` takes."""
 
 import re
 import shlex
@@ -32,7 +32,10 @@ def shown(page: str) -> Iterator[str]:
                 yield found[1].strip()
 
 
-@pytest.mark.parametrize("command", [*shown("README.md"), *shown("docs/OPERATING.md")])
+PAGES = ("README.md", *(f"docs/{page}.md" for page in ("install", "expose", "OPERATING", "runbooks")))
+
+
+@pytest.mark.parametrize("command", [command for page in PAGES for command in shown(page)])
 def test_a_command_of_the_docs_is_understood(command: str) -> None:
     """Every word of it is a command, an argument or an option that exists."""
     words = shlex.split(command, comments=True)

@@ -1,4 +1,4 @@
-"""The nginx sample of docs/OPERATING.md lets through what the server and the SDK need."""
+"""The nginx sample of docs/expose.md lets through what the server and the SDK need."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from parley.wire.limits import (
     REQUEST_LINE_BYTES_MAX,
 )
 
-PAGE = Path(__file__).parents[3] / "docs" / "OPERATING.md"
+PAGE = Path(__file__).parents[3] / "docs" / "expose.md"
 SAMPLE = PAGE.read_text(encoding="utf-8").partition("```nginx\n")[2].partition("```")[0]
 UNITS = {"k": 1024, "m": MIB, "s": 1}
 
