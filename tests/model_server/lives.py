@@ -2,9 +2,10 @@
 
 from random import Random
 
-from parley.errors import OUTCOME_UNKNOWN, RATE_LIMITED, STORE_UNAVAILABLE
+from parley.client.storage import Cursor
+from parley.errors import OUTCOME_UNKNOWN, RATE_LIMITED, STORE_DAMAGED, STORE_UNAVAILABLE
 from tests.model_server.server import FORBIDDEN_CONTENT
-from tests.model_server.world import CHAT_IDS, DEVICES, GUEST, MakeCore, Person, World
+from tests.model_server.world import CHAT_IDS, DEVICES, GUEST, PEOPLE, MakeCore, Person, World
 
 STEPS_MIN, STEPS_MAX = 20, 120
 
@@ -59,6 +60,22 @@ HURTFUL = [
     "unknown, not stored",
 ]
 STARTING_OVER = ["start over", "start over"]
+STRANGE = [
+    *HURTFUL,
+    *STARTING_OVER,
+    "damage",
+    "tamper",
+    "tamper",
+    "days",
+    "days",
+    "look up",
+    "watch",
+    "stop typing",
+    "ask",
+    "reload",
+    "seek",
+]
+"""What does not leave every promise as it was: cores must only agree on what they make of it."""
 ON_A_GOOD_LINE = [
     "void",
     "cut",
@@ -122,6 +139,7 @@ def happen(world: World, person: Person, chat_id: str, what: str) -> None:
             world.settle(cut=False)
         case _:
             hurt(world, person, chat_id, what)
+            confuse(world, person, chat_id, what)
     for member in world.people:
         member.turn(disk_works=what != "slow disk")
 
@@ -167,13 +185,39 @@ def hurt(world: World, person: Person, chat_id: str, what: str) -> None:
             world.server.refuse_next.append(OUTCOME_UNKNOWN)
 
 
+def confuse(world: World, person: Person, chat_id: str, what: str) -> None:
+    chat = person.core.chat(chat_id)
+    match what:
+        case "damage":
+            world.server.refuse_next.append(STORE_DAMAGED)
+        case "tamper":
+            world.server.tamper(chat_id)
+        case "days":
+            world.pass_days(world.random.choice((1, 8)))
+        case "look up":
+            world.look_up(person)
+        case "watch":
+            person.core.watch_presence(world.random.sample(PEOPLE, world.random.randint(0, len(PEOPLE))))
+        case "stop typing":
+            person.core.stop_typing(chat)
+        case "ask":
+            person.core.ask_overview()
+        case "reload":
+            person.core.reload_open_chats()
+        case "seek":
+            cursor = Cursor(sequence=world.random.randint(0, world.server.head(chat_id)))
+            person.core.seek(chat, cursor, world.now_ms)
+            person.core.read(chat)
+
+
 class Life:
-    """One life, drawn by a seed: a third of them hurt, a third also lose logs, a third go well."""
+    """One life, drawn by a seed: of four, one hurts, one also loses logs, one goes well, one is strange."""
 
     def __init__(self, seed: int, make_core: MakeCore) -> None:
         random = Random(seed)
-        self.is_well = seed % 3 == 2
-        hurtful = (HURTFUL, [*HURTFUL, *STARTING_OVER], ON_A_GOOD_LINE)[seed % 3]
+        kinds = (HURTFUL, [*HURTFUL, *STARTING_OVER], ON_A_GOOD_LINE, STRANGE)
+        hurtful = kinds[seed % len(kinds)]
+        self._is_well = hurtful is ON_A_GOOD_LINE
         self.world = World(seed=random.getrandbits(32), make_core=make_core)
         self._steps = [
             (
@@ -188,4 +232,4 @@ class Life:
         """All of it, and what follows until nothing is left to do."""
         for what, who, chat_id in self._steps:
             happen(self.world, self.world.people[who], chat_id, what)
-        self.world.settle(cut=not self.is_well)
+        self.world.settle(cut=not self._is_well)

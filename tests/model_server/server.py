@@ -278,6 +278,12 @@ class ModelServer:
         entries = [entry for entry in self.logs[chat_id] if entry is not None and entry.sender_id == sender]
         return [entry.client_message_id for entry in entries if entry.client_message_id is not None]
 
+    def stored(self, chat_id: str, client_message_id: str) -> Entry | None:
+        """What became of a send."""
+        record = self.tables.chats[chat_id]
+        at = record.keys.get(_key(client_message_id))
+        return None if at is None else record.entries[at]
+
     # What happens without a request
 
     def add(self, chat_id: str, entry: Entry | None = None) -> None:
@@ -332,6 +338,15 @@ class ModelServer:
         self.online ^= {user_id}
         view = self._view(user_id)
         return PresenceChanged(user_id=view.user_id, status=view.status, last_seen=view.last_seen)
+
+    def tamper(self, chat_id: str) -> None:
+        """The last entry that has a body is changed where it is stored, and nobody notices."""
+        record = self.tables.chats[chat_id]
+        for sequence, entry in sorted(record.entries.items(), reverse=True):
+            if entry is not None and entry.kind == Kind.MESSAGE.value and entry.deleted is not True:
+                changed = msgspec.structs.replace(entry, content=entry.content + "!")
+                record.entries[sequence], record.wires[sequence] = changed, msgspec.json.encode(changed)
+                return
 
     def start_over(self, chat_id: str) -> None:
         """The log is lost and rebuilt under a higher epoch, with only its first half."""

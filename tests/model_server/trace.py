@@ -20,7 +20,7 @@ from parley.core.message_life import replay
 from parley.wire.codec import CLIENT_CODECS
 from parley.wire.frames import Request
 from tests.model_server.lives import Life
-from tests.model_server.world import CHAT_IDS, WALL_MS, Person, durable_core
+from tests.model_server.world import CHAT_IDS, Person, durable_core
 
 CALLS = frozenset(
     {
@@ -35,8 +35,14 @@ CALLS = frozenset(
         "stop",
         "open",
         "close",
+        "seek",
+        "reload_open_chats",
         "start_typing",
+        "stop_typing",
+        "watch_presence",
         "message_stored",
+        "message_not_stored",
+        "check_failed",
         "chat_loaded",
         "load_failed",
         "connected",
@@ -166,7 +172,13 @@ def relive(seed: int) -> bytes:
     life = Life(seed, trace.make_core)
     life.live()
     shown = [_shown(person) for person in life.world.people]
-    line = {"seed": seed, "wall_ms": WALL_MS, "cores": trace.cores, "calls": trace.calls, "shown": shown}
+    line = {
+        "seed": seed,
+        "wall_ms": life.world.wall_ms,
+        "cores": trace.cores,
+        "calls": trace.calls,
+        "shown": shown,
+    }
     return msgspec.json.encode(line)
 
 
@@ -200,7 +212,7 @@ def _chat_shown(person: Person, chat_id: str) -> dict[str, Any]:
         "is_listed": row is not None,
         "head": None if row is None else row.head,
         "unread": [chat.unread_count, chat.unread_more],
-        "muted": chat.is_muted(WALL_MS),
+        "muted": chat.is_muted(person.world.wall_ms),
         "typing": list(chat.typing),
         "is_open": chat.is_open,
         "members": list(chat.members),

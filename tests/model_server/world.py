@@ -12,6 +12,7 @@ import msgspec
 from parley.client.core import ClientCore
 from parley.client.events import (
     ChatOpened,
+    CheckMessage,
     EntriesReady,
     LoadChat,
     MessageRefused,
@@ -19,8 +20,10 @@ from parley.client.events import (
     ReadMarkDone,
 )
 from parley.client.members import ChatSnapshot
+from parley.client.outbox import ack_for
 from parley.client.storage import Cursor, MessageKey, OutgoingMessage, SavedState, StateChanges
 from parley.client.timing import Timing
+from parley.clock import MS_PER_DAY
 from parley.errors import NOT_A_MEMBER, Refusal
 from parley.model import Kind
 from parley.wire.codec import CLIENT_CODECS
@@ -78,12 +81,15 @@ class Person:
         self.has_left: set[str] = set()
         self.is_away = False
         self.snapshots: deque[tuple[str, ChatSnapshot | Refusal | None]] = deque()
+        self.checks: deque[OutgoingMessage] = deque()
+        """Old messages that are to be looked for before they are sent."""
         self.start()
 
     def start(self) -> None:
         self.core = self.world.make_core(self.device, self.world.random.random)
         self.core.restore(SavedState(list(self.file.values()), dict(self.cursors)))
         self.snapshots.clear()
+        self.checks.clear()
         self.calls.clear()
         if self.follows_all:
             self.core.read_all()
@@ -140,7 +146,7 @@ class Person:
                 chat_id=chat_id,
                 client_message_id=client_message_id,
                 content=content,
-                created_at_ms=WALL_MS,
+                created_at_ms=self.world.wall_ms,
                 **about,
             )
         )
@@ -180,7 +186,7 @@ class Person:
         self.core.tick(now_ms)
         if self.unsaved is None:
             self.unsaved = self.core.to_save()
-        self.up.extend(self.core.frames_to_send(now_ms, WALL_MS))
+        self.up.extend(self.core.frames_to_send(now_ms, self.world.wall_ms))
         self.note_events()
         if self.core.silent:
             self.cut()
@@ -204,6 +210,8 @@ class Person:
                     self.refused.add(event.key[1])
                 case ReadMarkDone():
                     self.calls.discard(event.number)
+                case CheckMessage():
+                    self.checks.append(event.message)
                 case LoadChat():
                     self.snapshots.append((event.chat_id, None))
                 case EntriesReady():
@@ -255,6 +263,7 @@ class World:
         self.make_core = make_core
         self.numbers = itertools.count(1)
         self.now_ms = 0
+        self.wall_ms = WALL_MS
         self.server = ModelServer(CHAT_IDS)
         for user_id in PEOPLE[:2]:
             self.server.admit(user_id)
@@ -321,6 +330,19 @@ class World:
             return self.server.refuse_any.pop()
         return self.server.snapshot(chat_id, PEOPLE[:2])
 
+    def look_up(self, person: Person) -> bool:
+        """Whether an old message is stored is found out, or not."""
+        asked, person.checks = person.checks, deque()
+        for message in asked:
+            stored = self.server.stored(message.chat_id, message.client_message_id)
+            if stored is not None:
+                person.core.message_stored(message.key, ack_for(message.key, stored), self.now_ms)
+            elif self.random.random() < 0.2:
+                person.core.check_failed(message.key, self.now_ms)
+            else:
+                person.core.message_not_stored(message.key, self.wall_ms)
+        return bool(asked)
+
     # What happens at the server
 
     def come_or_go(self, chat_id: str, user_id: str) -> None:
@@ -364,6 +386,10 @@ class World:
     def pass_time(self, ms: int) -> None:
         self.now_ms += ms
 
+    def pass_days(self, days: int) -> None:
+        """By the clock on the wall: the process slept."""
+        self.wall_ms += days * MS_PER_DAY
+
     # Peace
 
     def settle(self, *, cut: bool = True) -> None:
@@ -398,7 +424,7 @@ class World:
         person.pump()
         busy = person.unsaved is not None and bool(person.unsaved)
         person.save()
-        while self.up(person) or self.down(person) or self.snapshot(person):
+        while self.up(person) or self.down(person) or self.snapshot(person) or self.look_up(person):
             busy = True
         for chat_id in CHAT_IDS:
             if person.is_in(chat_id):

@@ -224,7 +224,9 @@ export class ChatWindow {
     if (!range || (this.#epoch > 0 && epoch !== this.#epoch)) return null;
     const last = Math.min(to, range[1]);
     if (last < to && head !== undefined && last < head) return null;
-    return { epoch, range: [from, last], entries, isAtEnd: head !== undefined && last >= head };
+    // Before the server has said where the log ends, it is where this device has read it to.
+    const end = Math.max(head ?? 0, ranges.at(-1)?.[1] ?? 0);
+    return { epoch, range: [from, last], entries, isAtEnd: last >= end };
   }
 
   async #knownEnd(): Promise<number> {

@@ -9,7 +9,7 @@
 import { createInterface } from "node:readline";
 import { isDeepStrictEqual } from "node:util";
 import { json } from "../../src/codec.js";
-import type { ClientFrame, Entry, ServerFrame, Welcome } from "../../src/contract.js";
+import type { Ack, ClientFrame, Entry, ServerFrame, Welcome } from "../../src/contract.js";
 import { ClientCore } from "../../src/core/core.js";
 import type { Refusal } from "../../src/core/errors.js";
 import type { ClientEvent } from "../../src/core/events.js";
@@ -107,6 +107,8 @@ function refusalFrom(fields: unknown): Refusal | undefined {
   };
 }
 
+const keyFrom = (key: unknown): string => (key as string[]).join(" ");
+
 const cursorsFrom = (fields: unknown): Map<string, Cursor> =>
   new Map(Object.entries(fields as Fields).map(([chatId, cursor]) => [chatId, cursorFrom(cursor)]));
 
@@ -159,6 +161,20 @@ class Relived {
         return core.open(chat());
       case "close":
         return core.close(chat());
+      case "seek":
+        return core.seek(chat(), cursorFrom(args[1]), now(2));
+      case "reload_open_chats":
+        return core.reloadOpenChats();
+      case "watch_presence":
+        return core.watchPresence(args[0] as string[]);
+      case "message_stored":
+        return core.messageStored(keyFrom(args[0]), args[1] as Ack, now(2));
+      case "message_not_stored":
+        return core.messageNotStored(keyFrom(args[0]), now(1));
+      case "check_failed":
+        return core.checkFailed(keyFrom(args[0]), now(1));
+      case "stop_typing":
+        return core.stopTyping(chat());
       case "start_typing":
         return core.startTyping(chat(), now(1));
       case "chat_loaded":

@@ -1,6 +1,9 @@
 import { beforeEach, expect, test } from "vitest";
 import { json } from "../../../src/codec.js";
+import { failureOf } from "../../../src/connection.js";
 import type { SendMessage } from "../../../src/contract.js";
+import { CLOSE_CODES } from "../../../src/contract.js";
+import { BadToken, Closed } from "../../../src/core/errors.js";
 import { defaultTiming } from "../../../src/core/timing.js";
 import { BEN, CHAT, Clock, Device, ME, pass, settle } from "../../model/device.js";
 import { HEARTBEAT_SECONDS, ModelServer, refusal } from "../../model/server.js";
@@ -78,6 +81,21 @@ duty(13, () => {
 });
 
 duty(14, () => {
+  test("the close code says whether to reconnect, or to log in first", () => {
+    const range = (from: number, to: number): number[] =>
+      Array.from({ length: to - from + 1 }, (_, number) => from + number);
+    for (const code of [1000, 1001, 1006, ...range(4000, 4099)])
+      expect(failureOf(code, ""), `${code}`).toBeNull();
+    const mustLogIn: number[] = [CLOSE_CODES.UNAUTHENTICATED, CLOSE_CODES.REVOKED, CLOSE_CODES.TOKEN_EXPIRED];
+    for (const code of range(4100, 4199)) {
+      const failure = failureOf(code, "");
+      if (code === CLOSE_CODES.HELLO_TIMEOUT)
+        expect(failure, "a hello in time is another request").toBeNull();
+      else expect(failure, `${code}`).toBeInstanceOf(mustLogIn.includes(code) ? BadToken : Closed);
+    }
+    for (const code of range(4200, 4299)) expect(failureOf(code, ""), `${code}`).toBeInstanceOf(Closed);
+  });
+
   test("after each connection duties 3 and 6 are done again", () => {
     device.read();
     online();
