@@ -29,6 +29,8 @@ from docs.engine_contract import contract_suites, dynamodb_tables, engine_import
 from docs.job_table import jobs
 from docs.tables import code, table
 from parley import config, errors
+from parley.app.kafka import TOPICS
+from parley.bus.drafts import STORE
 from parley.core import append, rates
 from parley.errors import Refusal
 from parley.gateway import scopes, server
@@ -52,6 +54,7 @@ PAGES = (
     "docs/cluster.md",
     "docs/the-log-on-dynamodb.md",
     "docs/jobs.md",
+    "docs/fan-out.md",
     "docs/post-from-your-backend.md",
 )
 VECTORS = ROOT / "tests/wire_vectors"
@@ -557,6 +560,19 @@ def extras() -> str:
     return table(("install", "for"), rows)
 
 
+def topics() -> str:
+    """The topics that `parley store init` creates."""
+    rows = []
+    for topic in (*TOPICS, STORE):
+        size = f"`kafka.partitions`, at most {topic.partitions_max}" if topic.partitions_max else ""
+        needs = "" if topic in TOPICS else '`bus.ingest = "bus"`'
+        days = f"{topic.retention_days} d"
+        rows.append(
+            (code(topic.name), topic.holds, code(topic.key), size or "`kafka.partitions`", days, needs)
+        )
+    return table(("topic", "a record is", "key", "partitions", "kept", "needs"), rows)
+
+
 def metric_table() -> str:
     """Every metric of the server's own, as `/metrics` names it; those of the process depend on the system."""
     rows = []
@@ -601,6 +617,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "extras": extras,
     "configuration": configuration,
     "rates": rate_table,
+    "topics": topics,
     "metrics": metric_table,
     "alerts": alerts,
     "jobs": jobs,

@@ -30,12 +30,16 @@ PREFIX_LETTERS_MAX = 200
 
 
 class Topic(Struct, frozen=True):
-    """`key`: the kind of id that its records have as key. `partitions_max`: for a topic with few records."""
+    """`key`: the kind of id that its records have as key. `partitions_max`: for a topic with few records.
+
+    `holds`: what one record of it is, in words.
+    """
 
     name: str
     key: str
     retention_days: int = RETENTION_DAYS
     partitions_max: int | None = None
+    holds: str = ""
 
     def name_in(self, kafka: KafkaConfig) -> str:
         return kafka.prefix + self.name

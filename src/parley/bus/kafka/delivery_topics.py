@@ -38,9 +38,18 @@ RETRY_PARTITIONS_MAX = 12
 RETRY_DAYS = 1
 DLQ_PARTITIONS_MAX = 3
 RETRIES = {
-    name: Topic(f"messages.retry.{name}", "chat_id", RETRY_DAYS, RETRY_PARTITIONS_MAX) for name in BUCKETS_MS
+    name: Topic(
+        f"messages.retry.{name}",
+        "chat_id",
+        RETRY_DAYS,
+        RETRY_PARTITIONS_MAX,
+        holds="a delivery that is due again when this time is over",
+    )
+    for name in BUCKETS_MS
 }
-DLQ = Topic("messages.dlq", "chat_id", LETTER_DAYS, DLQ_PARTITIONS_MAX)
+DLQ = Topic(
+    "messages.dlq", "chat_id", LETTER_DAYS, DLQ_PARTITIONS_MAX, holds="a dead letter, for other programs"
+)
 
 POLL_MS = 100
 COMMIT_SECONDS = 0.5
