@@ -564,7 +564,7 @@ def topics() -> str:
     """The topics that `parley store init` creates."""
     rows = []
     for topic in (*TOPICS, STORE):
-        size = f"`kafka.partitions`, at most {topic.partitions_max}" if topic.partitions_max else ""
+        size = "`kafka.partitions`" + (f", at most {topic.partitions_max}" if topic.partitions_max else "")
         needs = "" if topic in TOPICS else '`bus.ingest = "bus"`'
         days = f"{topic.retention_days} d"
         rows.append(
