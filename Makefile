@@ -11,7 +11,7 @@ TOOLS := $(VENV)/.tools-installed
 TYPED := src tests ops/local_services $(wildcard bench docs/*.py)
 
 # A cold fetch belongs before the tests: it takes longer than one of them may.
-TESTED := cassandra dynamodb kafka promtool redis s3
+TESTED := cassandra chromium dynamodb kafka promtool redis s3
 FETCH := $(BIN)/python ops/services fetch $(TESTED) || echo "What needs it will not be tested." >&2
 
 # Rounds of each randomised test. With a seed, each round draws something that no run had before.
@@ -50,11 +50,12 @@ test-all: check ## Every suite on every engine and in every mode, and longer wal
 	@$(FETCH)
 	PARLEY_SIMULATE_ROUNDS=$${PARLEY_SIMULATE_ROUNDS:-$(ALL_ROUNDS)} $(PYTEST) tests
 
-check: setup ## Only the static part: ruff, mypy, import rules
+check: setup ## Only the static part: ruff, mypy, import rules, and types and format of TypeScript
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(TYPED)
 	$(BIN)/lint-imports
+	@$(BIN)/python -m tests.node run check
 
 simulate: setup ## The long run of every randomised test, with new seeds; ONLY= narrows it
 	@$(FETCH)

@@ -16,6 +16,7 @@ from msgspec import Struct
 from docs.tables import code, table
 from parley.store import ports
 from parley.store.dynamodb import schema
+from parley.store.tables import TABLES
 
 ROOT = Path(__file__).resolve().parents[1]
 SUITES = ROOT / "tests/contracts"
@@ -146,6 +147,7 @@ def _rooms(modules: Sequence[str]) -> str:
 def dynamodb_tables() -> str:
     """Every table with its key, and what the schema says of it."""
     said = _said_of_tables(ast.parse(Path(schema.__file__).read_text(encoding="utf-8")))
+    said |= {schema.records_of(kept): kept.says for kept in TABLES}
     rows = []
     for name, made in schema.TABLES.items():
         keys = [key for key in (made.hash_key, made.range_key) if key is not None]

@@ -1,4 +1,4 @@
-"""Writes the generated parts of the pages from the code that they describe: `make docs`.
+"""Writes the generated parts of the pages, and what clients are made from, out of the code: `make docs`.
 
 A part stands between two markers and is replaced as a whole; the prose around it is written by hand:
 
@@ -15,7 +15,7 @@ import json
 import re
 import textwrap
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,9 +24,10 @@ import msgspec
 import yaml
 from msgspec import Struct, inspect
 
-from docs import materials
+from docs import materials, typescript
 from docs.engine_contract import contract_suites, dynamodb_tables, engine_importers, engine_ports
 from docs.job_table import jobs
+from docs.structs import by_name, fields_of, structs_within, tag_of
 from docs.tables import code, table
 from parley import config, errors
 from parley.app.kafka import TOPICS
@@ -41,6 +42,8 @@ from parley.model import Scope
 from parley.telemetry import Metrics
 from parley.wire import codes, frames, limits
 from parley.wire.bodies import Problem
+from tests.mutants import page as mutants_page
+from tests.mutants.faults import all_faults
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (
@@ -299,12 +302,6 @@ def presence_of(field: inspect.Field) -> str:
     return "when it applies" if not field.required and field.default is msgspec.NODEFAULT else "always"
 
 
-def fields_of(kind: type[Struct]) -> list[inspect.Field]:
-    described = inspect.type_info(kind)
-    assert isinstance(described, inspect.StructType)
-    return list(described.fields)
-
-
 def is_told_elsewhere(name: str, kind: type[Struct]) -> bool:
     """Whether a field needs no row: the envelope, and the other names of a chat."""
     return name in ENVELOPE or (name in CHAT_NAMES[1:] and issubclass(kind, frames.ChatFrame))
@@ -346,10 +343,6 @@ def example_of(kind: type[Struct], sender: str) -> str:
     vectors = json.loads((VECTORS / f"{sender}.{tag_of(kind)}.json").read_text(encoding="utf-8"))["vectors"]
     texts = [json.dumps(vector["value"]) for vector in vectors]
     return max(texts, key=len) if sender == "client" else texts[0]
-
-
-def tag_of(kind: type[Struct]) -> str:
-    return str(kind.__struct_config__.tag)
 
 
 def frame_parts() -> dict[str, Callable[[], str]]:
@@ -489,10 +482,6 @@ def bodies() -> str:
     return table(("body", "fields"), rows)
 
 
-def by_name(kinds: Iterable[Any]) -> list[Any]:
-    return sorted(kinds, key=lambda kind: str(kind.__name__))
-
-
 def body_fields(kind: type[Struct], is_asked: bool) -> str:
     return "<br>".join(
         f"{code(field.encode_name)} {type_name(field.type)}{_note(field, is_asked)}"
@@ -506,22 +495,6 @@ def _note(field: inspect.Field, is_asked: bool) -> str:
     if is_asked:
         return "" if default == "required" else f", else {default}"
     return "" if presence == "always" else f", {presence}"
-
-
-def structs_within(*kinds: type[Struct]) -> set[type[Struct]]:
-    """The structs in the fields of these, and in theirs."""
-    found: set[type[Struct]] = set()
-    ahead = [field.type for kind in kinds for field in fields_of(kind)]
-    while ahead:
-        match ahead.pop():
-            case inspect.UnionType(types=types):
-                ahead.extend(types)
-            case inspect.ListType(item_type=item) | inspect.DictType(value_type=item):
-                ahead.append(item)
-            case inspect.StructType(cls=cls, fields=fields) if cls not in found:
-                found.add(cls)
-                ahead.extend(field.type for field in fields)
-    return found
 
 
 # Operating
@@ -642,16 +615,18 @@ def parts_in(page: str) -> list[str]:
     return [found["name"] for found in PART.finditer(page)]
 
 
+def files() -> dict[Path, str]:
+    """Everything that is generated, as it has to be."""
+    pages = {ROOT / path: render((ROOT / path).read_text(encoding="utf-8")) for path in PAGES}
+    faults = {mutants_page.PAGE: mutants_page.render(all_faults())}
+    return pages | faults | typescript.files(all_refusals()) | materials.files()
+
+
 def main() -> None:
-    for path in PAGES:
-        file = ROOT / path
-        page = file.read_text(encoding="utf-8")
-        rendered = render(page)
-        if rendered != page:
-            file.write_text(rendered, encoding="utf-8")
-            print(f"{path} is new")
-    if materials.write():
-        print(f"{materials.BILL.relative_to(ROOT)} is new")
+    for path, text in files().items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"{path.relative_to(ROOT)} is new")
 
 
 if __name__ == "__main__":

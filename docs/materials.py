@@ -1,11 +1,13 @@
-"""Writes the software bill of materials of a server, docs/sbom.cdx.json, from the pins: `make docs`.
+"""Writes the bills of materials of a server and of the SDK in TypeScript from the pins: `make docs`.
 
-It is CycloneDX 1.6: every package of requirements.txt with who needs it, and what is copied into the tree. It
-has no time, no address of an index and no path of a machine, so the same pins make the same file.
+They are CycloneDX 1.6. The server's, docs/sbom.cdx.json, has every package of requirements.txt with who needs
+it, and what is copied into the tree; the SDK's, clients/typescript/sbom.cdx.json, what npm installs with it.
+They have no time, no address of an index and no path of a machine, so the same pins make the same files.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from pathlib import Path
@@ -19,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 BILL = ROOT / "docs/sbom.cdx.json"
 PINS = ROOT / "requirements.txt"
 COPIED = ROOT / "src/parley/gateway/static"
+NPM = ROOT / "clients/typescript"
+NPM_BILL = NPM / "sbom.cdx.json"
 NAME = "parley-chat"
 COPIED_NAME = re.compile(r"(?P<name>swagger-ui)-(?P<version>[\d.]+)")
 
@@ -56,7 +60,7 @@ def read_pins(text: str) -> list[Pin]:
 
 
 def bill(pins: list[Pin]) -> dict[str, Any]:
-    """The document, as CycloneDX has it."""
+    """What a server is made of."""
     refs = {NAME: NAME} | {pin.name: pin.purl for pin in pins}
     needs: dict[str, list[str]] = {ref: [] for ref in refs.values()}
     for pin in pins:
@@ -66,6 +70,40 @@ def bill(pins: list[Pin]) -> dict[str, Any]:
     copied = [_copied(path) for path in sorted(COPIED.iterdir()) if path.is_dir()]
     needs[NAME] += [component["bom-ref"] for component in copied]
     needs |= {component["bom-ref"]: [] for component in copied}
+    components = [_library(pin.name, pin.version, pin.purl) for pin in pins] + copied
+    return _document("application", f"pkg:pypi/{NAME}@{__version__}", components, needs)
+
+
+def npm_bill(lock: dict[str, Any]) -> dict[str, Any]:
+    """What the SDK in TypeScript is made of: not its tools, and not what an application brings."""
+    packages = {
+        path.rpartition("node_modules/")[2]: package
+        for path, package in lock["packages"].items()
+        if path and not any(package.get(kind) for kind in ("dev", "devOptional", "peer"))
+    }
+    refs = {name: f"pkg:npm/{name.replace('@', '%40')}@{one['version']}" for name, one in packages.items()}
+    components = [
+        _library(name, one["version"], refs[name])
+        | {"hashes": [{"alg": "SHA-512", "content": _hex(one["integrity"])}]}
+        for name, one in packages.items()
+    ]
+    needs = {NAME: _needed(lock["packages"][""], refs)}
+    needs |= {refs[name]: _needed(one, refs) for name, one in packages.items()}
+    return _document("library", f"pkg:npm/{NAME}@{lock['version']}", components, needs)
+
+
+def _needed(package: dict[str, Any], refs: dict[str, str]) -> list[str]:
+    return [refs[name] for name in package.get("dependencies", {})]
+
+
+def _hex(integrity: str) -> str:
+    return base64.b64decode(integrity.removeprefix("sha512-")).hex()
+
+
+def _document(
+    kind: str, purl: str, components: list[dict[str, Any]], needs: dict[str, list[str]]
+) -> dict[str, Any]:
+    """A bill, as CycloneDX has it."""
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -73,15 +111,15 @@ def bill(pins: list[Pin]) -> dict[str, Any]:
         "version": 1,
         "metadata": {
             "component": {
-                "type": "application",
+                "type": kind,
                 "bom-ref": NAME,
                 "name": NAME,
                 "version": __version__,
                 "licenses": [{"license": {"id": "Apache-2.0"}}],
-                "purl": f"pkg:pypi/{NAME}@{__version__}",
+                "purl": purl,
             }
         },
-        "components": [_library(pin.name, pin.version, pin.purl) for pin in pins] + copied,
+        "components": components,
         "dependencies": [{"ref": ref, "dependsOn": needed} for ref, needed in needs.items()],
     }
 
@@ -103,14 +141,9 @@ def _copied(folder: Path) -> dict[str, Any]:
     return _library(name, version, f"pkg:npm/{name}@{version}") | {"components": files}
 
 
-def render() -> str:
-    return json.dumps(bill(read_pins(PINS.read_text(encoding="utf-8"))), indent=1) + "\n"
-
-
-def write() -> bool:
-    """Write the file if it is stale; returns whether it was."""
-    text = render()
-    if BILL.exists() and BILL.read_text(encoding="utf-8") == text:
-        return False
-    BILL.write_text(text, encoding="utf-8")
-    return True
+def files() -> dict[Path, str]:
+    """The text of each bill."""
+    pins = read_pins(PINS.read_text(encoding="utf-8"))
+    lock = json.loads((NPM / "package-lock.json").read_text(encoding="utf-8"))
+    made = {BILL: bill(pins), NPM_BILL: npm_bill(lock)}
+    return {path: json.dumps(one, indent=1) + "\n" for path, one in made.items()}

@@ -25,7 +25,7 @@ GUARD_SHARE = 0.9
 """The guard fires at this share of the test's timeout, so that it always comes before pytest-timeout."""
 
 HEAVIEST = "test_cluster_cassandra.py"
-LAYERS = ("acceptance", "contracts", "unit", "tidy", "security", "integration", "simulation")
+LAYERS = ("acceptance", "contracts", "unit", "tidy", "security", "clients", "integration", "simulation")
 """The order of the layers. Two workers take a half each. One begins with the heaviest run, three replicas of
 Cassandra and three nodes; the other comes to unit tests. Beside other fault runs its nodes would starve."""
 
@@ -37,6 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if (config.getoption("log_level") or "").lower() != "debug":
         structlog.configure(processors=[drop_details, *structlog.get_config()["processors"]])
+
+
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """A command's loggers are kept, so no later test of this process would see what they say."""
+    if structlog.get_config()["cache_logger_on_first_use"]:
+        structlog.configure(cache_logger_on_first_use=False)
+        pytest.fail(f"{item.name} configured the logs of this process, which belong to all tests")
 
 
 def drop_details(_: object, level: str, line: structlog.typing.EventDict) -> structlog.typing.EventDict:

@@ -2,7 +2,7 @@
 
 It looks at what is not committed or not on `main`; with nothing of both, at the last commit. It runs
 
-1. ruff on all, mypy on what changed, beside the tests;
+1. ruff on all, mypy on what changed, the checks of the clients if they changed, beside the tests;
 2. the tests that changed, and those that catch faults planted in the files that changed;
 3. the tests that import what changed: units first, then the rest, on the engine in memory and on SQLite.
 
@@ -50,6 +50,7 @@ def main() -> int:
             [str(BIN / "ruff"), "check", "--quiet", "."],
             [str(BIN / "ruff"), "format", "--check", "--quiet", "."],
             *([[str(BIN / "mypy"), *python]] if python else []),
+            *([[sys.executable, "-m", "tests.node", "run", "check"]] if is_of_clients(changed) else []),
         )
     ]
     files = tests_for(changed)
@@ -89,6 +90,8 @@ def tests_for(changed: Collection[str]) -> list[str]:
     found = dict.fromkeys(name for name in changed if is_test_file(name) and (ROOT / name).exists())
     found |= dict.fromkeys(path for path, _ in tests_of_faults(changed))
     found |= dict.fromkeys(path for path in files_with_tests() if importers & imported_by(path))
+    if is_of_clients(changed):
+        found |= dict.fromkeys(git("ls-files", "tests/clients/test_*.py"))
     return sorted(found, key=lambda path: (path not in changed, layer_of(path)))
 
 
@@ -97,6 +100,10 @@ def tests_of_faults(changed: Collection[str]) -> Iterator[tuple[str, str]]:
     for fault in all_faults():
         if fault.file in changed:
             yield fault.test.partition("::")[0], fault.test
+
+
+def is_of_clients(changed: Collection[str]) -> bool:
+    return any(name.startswith("clients/") for name in changed)
 
 
 def is_test_file(name: str) -> bool:

@@ -8,7 +8,7 @@ A test asks for what it needs, and is skipped (with `CI=true`: fails) where that
     url = redis_url()
     target = s3_target()               # a prefix of its own in a bucket; endpoint and credentials as above
     prefix = fresh_prefix()            # a test's own tables, topics and keys: services are shared
-    program = promtool_program()       # no service, and to be had in the same way
+    program = promtool_program()       # no service, and to be had in the same way, as is chromium_program()
 
 Addresses given in the environment (`PARLEY_DYNAMODB_ENDPOINT` …) are used as they are. Otherwise a service
 starts with the first test that asks for it, whichever process of the run that is in, or before all tests with
@@ -26,14 +26,14 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from ops.local_services import NAMES, ServiceError, ServiceSet, promtool
+from ops.local_services import NAMES, ServiceError, ServiceSet, chromium, promtool
 from ops.local_services.s3 import BUCKET as S3_BUCKET
 
 FOLDER_VARIABLE = "PARLEY_TEST_SERVICES_FOLDER"
@@ -82,18 +82,27 @@ def s3_target() -> str:
     return f"s3://{S3_BUCKET}/{fresh_prefix()}"
 
 
-@cache
 def promtool_program() -> Path:
     """Prometheus's own tool for rules, fetched like the services."""
-    note, found = missing_note(promtool.NAME), None
+    return _tool(promtool.NAME, promtool.program)
+
+
+def chromium_program() -> Path:
+    """A browser, fetched like the services."""
+    return _tool(chromium.NAME, chromium.program)
+
+
+@cache
+def _tool(name: str, program: Callable[[Callable[[str], None]], Path]) -> Path:
+    note, found = missing_note(name), None
     if not note.exists():
         try:
-            found = promtool.program(lambda _: None)
+            found = program(lambda _: None)
         except ServiceError as failure:
             note.parent.mkdir(parents=True, exist_ok=True)
             note.write_text(str(failure), encoding="utf-8")
     if found is None:
-        unavailable(promtool.NAME, note.read_text(encoding="utf-8"))
+        unavailable(name, note.read_text(encoding="utf-8"))
     return found
 
 
@@ -185,7 +194,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say loudly, at the end, what was not tried."""
-    notes = {name: missing_note(name) for name in (*NAMES, promtool.NAME)}
+    notes = {name: missing_note(name) for name in (*NAMES, promtool.NAME, chromium.NAME, "node")}
     missing = {name: note.read_text(encoding="utf-8") for name, note in notes.items() if note.exists()}
     if missing and is_owner():
         terminalreporter.section("SERVICES MISSING: what needs them was not tested", red=True)

@@ -10,7 +10,7 @@ Only the standard library is used: the script runs before `.venv` exists. From t
     service    the interface of a service; cassandra, kafka, dynamodb, redis and s3 implement it
     state      what runs in a data folder
     instance   one service in one data folder
-    promtool   not a service: tests the alerts, downloaded like the others
+    promtool, chromium   not services: test the alerts and the SDK of browsers, downloaded like the others
     service_set  up, down, kill, start, pause, resume, reset
     cli        the verbs of `ops/services`
 """

@@ -7,13 +7,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ops.local_services import promtool
+from ops.local_services import chromium, promtool
 from ops.local_services.cache import VARIABLE, cache_folder
 from ops.local_services.faults import ServiceError
 from ops.local_services.instance import Status
 from ops.local_services.service import Service
 from ops.local_services.service_set import ENV_NAME, NAMES, ServiceSet, chosen
 
+TOOLS = {tool.NAME: tool for tool in (promtool, chromium)}
+"""Programs that are fetched like the services, and are none."""
 DATA_DEFAULT = Path(__file__).resolve().parents[2] / "data" / "services"
 HELP = {
     "up": "start services and wait until they are ready",
@@ -65,7 +67,7 @@ def add_services(verb: argparse.ArgumentParser, name: str) -> None:
         return
     some = "+" if name in ("kill", "start") else "*"
     what = "which" if some == "+" else "which; all if none is named"
-    names = [*NAMES, promtool.NAME] if name == "fetch" else NAMES
+    names = [*NAMES, *TOOLS] if name == "fetch" else NAMES
     verb.add_argument("services", nargs=some, metavar="SERVICE", help=f"{what}: {', '.join(names)}")
 
 
@@ -112,8 +114,7 @@ def fetch(names: Sequence[str]) -> None:
     """Fetch all programs that can be fetched, and fail if one could not."""
     failures = []
     programs = {service.title: service.program for service in _services_of(names)}
-    if not names or promtool.NAME in names:
-        programs[promtool.TITLE] = promtool.program
+    programs |= {tool.TITLE: tool.program for name, tool in TOOLS.items() if not names or name in names}
     for title, program in programs.items():
         try:
             program(say)
@@ -125,7 +126,7 @@ def fetch(names: Sequence[str]) -> None:
 
 def _services_of(names: Sequence[str]) -> list[Service]:
     """The services among the names; all services if no name is given."""
-    services = [name for name in names if name != promtool.NAME]
+    services = [name for name in names if name not in TOOLS]
     return chosen(services) if services or not names else []
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from ops.local_services.cache import cache_folder
@@ -61,21 +61,8 @@ def fetch_by_pip(requirement: str, into: Path, say: Callable[[str], None]) -> No
 
 
 def fetch_by_apt(packages: Sequence[str], into: Path, say: Callable[[str], None]) -> None:
-    """Unpack the first of these packages that exists into a folder, without root.
-
-    Uses its own lists and cache: those of the system may be missing or old, and need root to update.
-    """
-    for tool in ("apt-get", "dpkg-deb"):
-        if shutil.which(tool) is None:
-            raise ServiceError(
-                f"Fetching {packages[-1]} needs Debian or Ubuntu, but there is no `{tool}` on this machine."
-            )
-    work = into / "apt"
-    for name in ("lists/partial", "cache/archives/partial"):
-        (work / name).mkdir(parents=True)
-    own = {"Dir::State::lists": work / "lists", "Dir::Cache": work / "cache", "APT::Sandbox::User": "root"}
-    apt = ["apt-get", "-q", *(part for name, value in own.items() for part in ("-o", f"{name}={value}"))]
-    _run([*apt, "update"], into, say, work)
+    """Unpack the first of these packages that exists into a folder, without root."""
+    apt, work = _own_apt(packages[-1], into, say)
     for package in packages:
         try:
             _run([*apt, "download", package], into, say, work)
@@ -84,8 +71,36 @@ def fetch_by_apt(packages: Sequence[str], into: Path, say: Callable[[str], None]
                 raise
         else:
             break
-    (archive,) = work.glob("*.deb")
-    _run(["dpkg-deb", "-x", str(archive), str(into)], into, say, work)
+    _unpack(work.glob("*.deb"), work, into, say)
+
+
+def fetch_all_by_apt(package: str, into: Path, say: Callable[[str], None]) -> None:
+    """Unpack a package, and all it needs that this machine does not have, into a folder, without root."""
+    apt, work = _own_apt(package, into, say)
+    options = ("-y", "-o", "Debug::NoLocking=true", "--no-install-recommends", "--download-only")
+    _run([*apt, *options, "install", package], into, say, work)
+    _unpack((work / "cache" / "archives").glob("*.deb"), work, into, say)
+
+
+def _own_apt(package: str, into: Path, say: Callable[[str], None]) -> tuple[list[str], Path]:
+    """apt with its own lists and cache: those of the system may be missing or old, and need root."""
+    for tool in ("apt-get", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            raise ServiceError(
+                f"Fetching {package} needs Debian or Ubuntu, but there is no `{tool}` on this machine."
+            )
+    work = into / "apt"
+    for name in ("lists/partial", "cache/archives/partial"):
+        (work / name).mkdir(parents=True)
+    own = {"Dir::State::lists": work / "lists", "Dir::Cache": work / "cache", "APT::Sandbox::User": "root"}
+    apt = ["apt-get", "-q", *(part for name, value in own.items() for part in ("-o", f"{name}={value}"))]
+    _run([*apt, "update"], into, say, work)
+    return apt, work
+
+
+def _unpack(archives: Iterable[Path], work: Path, into: Path, say: Callable[[str], None]) -> None:
+    for archive in archives:
+        _run(["dpkg-deb", "-x", str(archive), str(into)], into, say, work)
     shutil.rmtree(work)
 
 

@@ -13,7 +13,7 @@ from parley import ids
 from parley.clock import Clock, iso
 from parley.errors import Refused, StoreError, refusal_of
 from parley.model import AuditRecord
-from parley.store.ports import AuditLog
+from parley.records.audit import AuditLog
 
 DONE, FAILED = "done", "failed"
 COMMAND_LINE = "cli:"

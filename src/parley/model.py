@@ -492,10 +492,6 @@ class Link(Struct, frozen=True, kw_only=True, omit_defaults=True):
     user_id: str = ""
     note: str = ""
 
-    @property
-    def record_id(self) -> str:
-        return self.link_id
-
 
 class ReportStatus(StrEnum):
     """Whether operators have dealt with a report."""
@@ -509,10 +505,6 @@ class PersonDevices(Struct, frozen=True):
 
     user_id: str
     devices: dict[str, int]
-
-    @property
-    def record_id(self) -> str:
-        return self.user_id
 
 
 class AnsweredRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -532,10 +524,6 @@ class AnsweredRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
     status: int = 0
     answer: str = ""
 
-    @property
-    def record_id(self) -> str:
-        return self.request_id
-
 
 class MessageReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A member found that operators should look at a message. The message itself is in the log alone."""
@@ -553,10 +541,6 @@ class MessageReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     note: str = ""
     resolved_by: str = ""
     resolved_at: str = ""
-
-    @property
-    def record_id(self) -> str:
-        return self.report_id
 
 
 class ErasedChat(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -599,10 +583,6 @@ class ErasureReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reports: int = 0
     """Reports that lost what the person wrote in them."""
     under_way: ErasureStep | None = None
-
-    @property
-    def record_id(self) -> str:
-        return self.user_id
 
 
 class StoredChat(Struct, frozen=True):

@@ -67,9 +67,9 @@ class WatchedConnection(CassandraConnection):
 @cache
 def written_table(cql: str) -> str | None:
     """The table that a statement writes to; None if it reads, or defines something."""
-    words = cql.split(maxsplit=3)
-    at = {"INSERT": 2, "DELETE": 2, "UPDATE": 1}.get(words[0])
-    return None if at is None else words[at]
+    words = cql.split(maxsplit=5)
+    before = {"INSERT": "INTO", "DELETE": "FROM", "UPDATE": "UPDATE"}.get(words[0])
+    return None if before is None else words[words.index(before) + 1]
 
 
 @cache
@@ -166,8 +166,6 @@ class CassandraOpenStore(PortsOfStore):
         """
         written = shared_connection().take_written()
         await asyncio.gather(*(asyncio.to_thread(self.rows.empty, name) for name in sorted(written - KEPT)))
-        if SCHEMA in written:
-            await asyncio.to_thread(self.rows.delete_keys_of_server)
 
     # What another program does
 

@@ -7,10 +7,11 @@ import msgspec
 from parley.core.log_hash import LogHash
 from parley.model import Role
 from parley.store.cassandra.connection import CassandraConnection
-from parley.store.cassandra.schema import TABLES
+from parley.store.cassandra.schema import TABLES, records_of
+from parley.store.tables import TABLES as RECORD_TABLES
 from parley.wire.frames import Entry
 
-TRUNCATED = ("sessions", "push_rung")
+TRUNCATED = ("sessions", "push_rung", *(records_of(table) for table in RECORD_TABLES if table.raised))
 BUCKETS_LOOKED_AT = 4
 LATE = 2**40
 """A time of a write that stays, whatever the engine writes with positions as times."""
@@ -40,11 +41,6 @@ class CassandraRows:
         for row in self.execute(f"SELECT DISTINCT {columns} FROM {table}"):
             where = " AND ".join(f"{key} = {_literal(row[key])}" for key in keys)
             self.execute(f"DELETE FROM {table} WHERE {where}")
-
-    def delete_keys_of_server(self) -> None:
-        for row in self.execute("SELECT name FROM parley_schema"):
-            if row["name"].startswith("key:"):
-                self.execute(f"DELETE FROM parley_schema WHERE name = '{row['name']}'")
 
     def everything(self) -> object:
         """Of logs and relations only those of chats and people that exist: others are of earlier tests."""

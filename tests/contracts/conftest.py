@@ -16,16 +16,16 @@ from parley.store.cassandra import transfer as cassandra_transfer
 from parley.store.sqlite import inspection, transfer
 from tests.contracts.cassandra_engine import end_shared_connection
 from tests.contracts.engines import ENGINES, Engine, SqliteEngine
-from tests.contracts.suites import engines_of
+from tests.contracts.suites import engines_of, may_run_on
 from tests.memory import maintenance
 from tests.selection import is_short
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine" in metafunc.fixturenames:
-        names = list(ENGINES)
+        path = metafunc.definition.nodeid.partition("::")[0]
+        names = may_run_on(path, ENGINES)
         if is_short(metafunc.config):
-            path = metafunc.definition.nodeid.partition("::")[0]
             names = engines_of(path, metafunc.function.__name__, names)
         metafunc.parametrize("engine", names, indirect=True)
 

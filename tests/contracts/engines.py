@@ -17,12 +17,12 @@ from typing import Any, Protocol
 import apsw
 
 from parley.ids import Ids
+from parley.records.attachments import Attachments
+from parley.records.deliveries import DeliveryRecords
+from parley.records.kinds import Kinds
+from parley.records.push import PushRecords
 from parley.store import ports
-from parley.store.attachments import Attachments
-from parley.store.delivery.ports import DeliveryStore
 from parley.store.folder import DATABASE_NAME
-from parley.store.identities.ports import ApiTokens, ExternalIds
-from parley.store.push.ports import PushStore
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
 from tests.contracts.cassandra_engine import CassandraEngine
@@ -44,12 +44,12 @@ class OpenStore(ports.Store, Protocol):
     metrics: Metrics
 
     @property
-    def deliveries(self) -> DeliveryStore:
+    def deliveries(self) -> DeliveryRecords:
         """Only of engines that have them."""
         ...
 
     @property
-    def push(self) -> PushStore:
+    def push(self) -> PushRecords:
         """What an engine keeps for push."""
         ...
 
@@ -59,13 +59,13 @@ class OpenStore(ports.Store, Protocol):
         ...
 
     @property
-    def api_tokens(self) -> ApiTokens:
-        """The tokens of programs."""
+    def records(self) -> ports.Records:
+        """The tables of records."""
         ...
 
     @property
-    def external_ids(self) -> ExternalIds:
-        """Whose account belongs to a person of another system."""
+    def kinds(self) -> Kinds:
+        """What is in the tables of records."""
         ...
 
     @property

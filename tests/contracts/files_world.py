@@ -52,11 +52,11 @@ class FilesWorld:
         self.objects = objects or FolderObjects(folder / "files")
         self.parts = FileParts(self.objects)
         self.removal = FileRemoval(
-            engine.attachments, self.parts, self.log, store.clock, metrics, unused_ms=HOUR_MS, reach=reach
+            store.attachments, self.parts, self.log, store.clock, metrics, unused_ms=HOUR_MS, reach=reach
         )
         rights = UploadRights(engine.accounts, store.directory, AnySession())
         self.uploads = Uploads(
-            files=engine.attachments,
+            files=store.attachments,
             parts=self.parts,
             removal=self.removal,
             directory=store.directory,
@@ -70,17 +70,17 @@ class FilesWorld:
             reach=reach,
         )
         self.downloads = Downloads(
-            files=engine.attachments,
+            files=store.attachments,
             parts=self.parts,
             removal=self.removal,
             directory=store.directory,
-            signer=AddressSigner(engine.push, "secret"),
+            signer=AddressSigner(store.kinds.server_keys, "secret"),
             rights=rights,
             clock=store.clock,
             metrics=metrics,
             address_ms=HOUR_MS,
         )
-        self.attaching = Attaching(engine.attachments, self.log, store.clock, metrics, reach)
+        self.attaching = Attaching(store.attachments, self.log, store.clock, metrics, reach)
         self.sender = StraightSender(self.log)
         assert engine.cold_tier is not None
         archiver = None if cold is None else cold.archiver

@@ -1,5 +1,8 @@
 """A store with something of every kind in it: what a copy must carry over."""
 
+from typing import Any
+
+import msgspec
 from msgspec.structs import replace
 
 from parley import ids
@@ -24,6 +27,7 @@ from parley.store.amendments import AmendmentNote
 from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LaneClaim, Selection, Webhook
 from parley.store.push.rows import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.store.rows import ChatRetention
+from parley.store.tables import TABLES, RecordTable
 from tests.contracts.acting import (
     add_contact,
     add_direct,
@@ -58,7 +62,7 @@ class FullStore:
         await self._positions()
         await self._deliveries()
         await self._lives()
-        await self.store.audit.record(
+        await self.store.kinds.audit.record(
             AuditRecord(
                 audit_id="audit_1",
                 at=iso(1),
@@ -70,7 +74,7 @@ class FullStore:
                 token_name="alerts",
             )
         )
-        await self.store.api_tokens.add(
+        await self.store.kinds.api_tokens.add(
             ApiToken(
                 token_id="tok_1",
                 token_hash=b"\x00\xff" * 16,
@@ -84,9 +88,9 @@ class FullStore:
                 expires_at_ms=3,
             )
         )
-        await self.store.engine.attachments.add(new_attachment(self.group, user_id=self.people["bob"]))
-        await self.store.external_ids.claim("key of cat", self.people["cat"])
-        await self.store.engine.links.add(
+        await self.store.attachments.add(new_attachment(self.group, user_id=self.people["bob"]))
+        await self.store.kinds.external_ids.claim("key of cat", self.people["cat"])
+        await self.store.kinds.links.add(
             Link(
                 link_id="lnk_1",
                 digest="digest",
@@ -97,6 +101,9 @@ class FullStore:
                 note="für alle",
             )
         )
+        for table in TABLES:
+            if not [one async for page in self.store.records.scan(table) for one in page]:
+                await self.store.records.load(table, [one_of_each(table, self.store.clock())])
         await self.store.cursors.flush()
         return self
 
@@ -168,10 +175,10 @@ class FullStore:
         assert key is not None
         await world.amendments.begin(AmendmentNote(self.lively, key, 1, store.clock()))
         assert store.engine.cold_tier is not None
-        assert store.engine.erasures is not None
+        assert store.kinds.erasures is not None
         await store.engine.cold_tier.set_retention(self.lively, ChatRetention(days=30))
         await store.engine.cold_tier.set_retention(self.direct, ChatRetention(is_held=True))
-        await store.engine.erasures.add(self.people["eve"], store.clock())
+        await store.kinds.erasures.add(self.people["eve"], store.clock())
 
     async def _deliveries(self) -> None:
         store, (ann, bob, *_) = self.store, self.people.values()
@@ -229,4 +236,34 @@ class FullStore:
             )
             await store.push.outcomes.note(ring)
         await store.push.fanouts.choose(self.group, Fanout.READ)
-        await store.push.key("vapid", "secret key")
+        await store.kinds.server_keys.key("vapid", "secret key")
+
+
+def one_of_each(table: RecordTable[Any], number: int) -> Any:
+    """A record of a table, with something in every field. `number`: in those that are numbers, or times."""
+    return msgspec.convert(_sample(msgspec.inspect.type_info(table.kind), number), table.kind)
+
+
+def _sample(found: msgspec.inspect.Type, number: int) -> Any:
+    """A value of a type, as JSON has it: the last member of an enumeration, one item in a list."""
+    match found:
+        case msgspec.inspect.StructType(fields=fields):
+            return {one.encode_name: _sample(one.type, number) for one in fields}
+        case msgspec.inspect.EnumType(cls=cls):
+            return list(cls)[-1].value
+        case msgspec.inspect.UnionType(types=types):
+            known = (one for one in types if not isinstance(one, msgspec.inspect.NoneType))
+            return _sample(next(known), number)
+        case msgspec.inspect.VarTupleType(item_type=item) | msgspec.inspect.ListType(item_type=item):
+            return [_sample(item, number)]
+        case msgspec.inspect.DictType():
+            return {"phone": number}
+        case msgspec.inspect.IntType():
+            return number
+        case msgspec.inspect.BoolType():
+            return True
+        case msgspec.inspect.BytesType():
+            return b"\x00\xff" * 16
+        case msgspec.inspect.StrType():
+            return "Ünïcode ✓"
+    raise TypeError(f"no sample of {found}")

@@ -7,15 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
-from parley.store.attachments import Attachments
+from parley.records.attachments import Attachments
+from parley.records.deliveries import DeliveryRecords
+from parley.records.kinds import Kinds
+from parley.records.push import PushRecords
 from parley.store.check import check
-from parley.store.delivery.ports import DeliveryStore
-from parley.store.identities.ports import ApiTokens, ExternalIds
 from parley.store.invariants import Findings
 from parley.store.ports import (
     AccountAdmin,
     Accounts,
-    AuditLog,
     Cursors,
     Directory,
     Engine,
@@ -24,11 +24,12 @@ from parley.store.ports import (
     LogHashes,
     MemberStates,
     Overviews,
+    Records,
     Relations,
     Store,
 )
-from parley.store.push.ports import PushStore
 from parley.store.recovery import recover
+from tests.harness.clock import VirtualClock
 
 
 def elsewhere(work: Coroutine[Any, Any, Any]) -> Any:
@@ -41,6 +42,7 @@ class PortsOfStore(ABC):
     """Always those of the store that is open now; and the engine that an operator has beside it."""
 
     store: Store
+    clock: VirtualClock
 
     @abstractmethod
     def make_operator(self) -> Engine:
@@ -90,10 +92,6 @@ class PortsOfStore(ABC):
         return self.store.account_admin
 
     @property
-    def audit(self) -> AuditLog:
-        return self.store.audit
-
-    @property
     def cursors(self) -> Cursors:
         return self.store.cursors
 
@@ -110,27 +108,24 @@ class PortsOfStore(ABC):
         return self.store.invitations
 
     @property
-    def deliveries(self) -> DeliveryStore:
-        """Only of engines that have them."""
-        found: DeliveryStore = getattr(self.store, "deliveries")  # noqa: B009 - not a port of every store
-        return found
+    def deliveries(self) -> DeliveryRecords:
+        return self.kinds.deliveries
 
     @property
-    def push(self) -> PushStore:
-        found: PushStore = getattr(self.store, "push")  # noqa: B009 - not a port of every use case
-        return found
+    def push(self) -> PushRecords:
+        return self.kinds.push
 
     @property
-    def api_tokens(self) -> ApiTokens:
-        return self.engine.api_tokens
+    def records(self) -> Records:
+        return self.engine.records
 
     @property
-    def external_ids(self) -> ExternalIds:
-        return self.engine.external_ids
+    def kinds(self) -> Kinds:
+        return Kinds(self.engine)
 
     @property
     def attachments(self) -> Attachments:
-        return self.engine.attachments
+        return Attachments(self.engine.records, self.clock)
 
     @property
     def member_states(self) -> MemberStates:

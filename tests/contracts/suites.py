@@ -12,7 +12,14 @@ from collections.abc import Collection
 from tests.selection import parameters_of_faults
 
 NUMBERS = ("test_log_counters", "test_log_sealing", "test_log_appending")
-LOG = (*NUMBERS, "test_log_decisions", "test_log_idempotency", "test_log_membership", "test_log_reading")
+LOG = (
+    *NUMBERS,
+    "test_records",
+    "test_log_decisions",
+    "test_log_idempotency",
+    "test_log_membership",
+    "test_log_reading",
+)
 LOG_OF_TWO_PHASES = (*NUMBERS, "test_log_idempotency", "test_log_hashes", "test_log_telemetry")
 MODELS = ("test_store_model",)
 
@@ -31,6 +38,9 @@ WHOLE: dict[str, tuple[str, ...]] = {
 }
 """The suites that an engine runs whole, by the beginning of their names."""
 
+KINDS = ("test_attachments", "test_books", "test_identities")
+"""Suites of records. Their rules stand above the engines: what an engine does, `test_records` shows."""
+KINDS_ON = ("memory-atomic", "sqlite-atomic")
 SHARED = ("cassandra-atomic", "dynamodb-atomic")
 ON_SHARED: dict[str, tuple[str, ...]] = {
     "test_account_admin": (
@@ -38,7 +48,6 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
         "test_nobody_writes_to_a_deleted_person",
         "test_two_operators_cannot_disable_each_other",
         "test_people_are_found_by_parts_of_their_names",
-        "test_records_come_newest_first_in_pages",
     ),
     "test_accounts": (
         "test_a_username_is_taken_once",
@@ -49,9 +58,7 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
         "test_using_an_ended_session_brings_nothing_back",
     ),
     "test_archive": ("test_what_was_archived_reads_as_before",),
-    "test_attachments": ("test_of_many_who_change_a_file_one_does", "test_only_what_is_attached_is_settled"),
     "test_blocking": ("test_who_is_blocked_cannot_write", "test_nothing_is_stored_after_the_block"),
-    "test_books": ("test_one_of_many_replaces_it", "test_pages_go_from_the_newest_to_the_oldest"),
     "test_cold_tier": (
         "test_of_two_archivers_one_records",
         "test_what_is_trimmed_is_not_read",
@@ -83,11 +90,6 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
     ),
     "test_erasure_reports": ("test_a_report_counts_everything",),
     "test_files": ("test_entries_carry_their_files",),
-    "test_identities": (
-        "test_the_last_use_only_rises",
-        "test_a_removed_token_stays_away",
-        "test_an_external_id_belongs_to_the_first",
-    ),
     "test_inspection": (
         "test_a_log_comes_in_the_order_of_its_numbers",
         "test_a_whole_store_keeps_every_invariant",
@@ -151,9 +153,19 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
 """Of suites that a shared store does not run whole: what it must do itself."""
 
 
+def may_run_on(path: str, engines: Collection[str]) -> list[str]:
+    """On which of the engines the tests of a suite ever run."""
+    is_of_kinds = suite_of(path).startswith(KINDS)
+    return [engine for engine in engines if engine in KINDS_ON or not is_of_kinds]
+
+
+def suite_of(path: str) -> str:
+    return path.rpartition("/")[2].removesuffix(".py")
+
+
 def engines_of(path: str, function: str, engines: Collection[str]) -> list[str]:
     """On which of the engines a test runs in a short run."""
-    suite = path.rpartition("/")[2].removesuffix(".py")
+    suite = suite_of(path)
     named = parameters_of_faults(path, function)
 
     def has(engine: str) -> bool:

@@ -375,16 +375,16 @@ async def test_records_come_newest_first_in_pages(engine: Engine) -> None:
     """Every record once, also after the store was opened again."""
     async with engine.opened() as store:
         for number in range(5):
-            await store.audit.record(audit_record(number))
+            await store.kinds.audit.record(audit_record(number))
         await store.reopen()
-        assert await store.audit.records("", 2) == [audit_record(4), audit_record(3)]
-        assert await store.audit.records("aud_3", 2) == [audit_record(2), audit_record(1)]
-        assert await store.audit.records("aud_0", 2) == []
+        assert await store.kinds.audit.records("", 2) == [audit_record(4), audit_record(3)]
+        assert await store.kinds.audit.records("aud_3", 2) == [audit_record(2), audit_record(1)]
+        assert await store.kinds.audit.records("aud_0", 2) == []
 
 
 async def test_a_record_gets_its_outcome(engine: Engine) -> None:
     """The same record again replaces it."""
     async with engine.opened() as store:
-        await store.audit.record(audit_record(1))
-        await store.audit.record(audit_record(1, "done"))
-        assert await store.audit.records("", 9) == [audit_record(1, "done")]
+        await store.kinds.audit.record(audit_record(1))
+        await store.kinds.audit.record(audit_record(1, "done"))
+        assert await store.kinds.audit.records("", 9) == [audit_record(1, "done")]

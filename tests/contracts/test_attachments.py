@@ -5,7 +5,7 @@ import asyncio
 from msgspec.structs import replace
 
 from parley.core.attachments import CHARGED_BYTES_MIN, Attachment, AttachmentState
-from parley.store.attachments import NOTE_MS
+from parley.records.attachments import NOTE_MS
 from tests.contracts.attachments import new_attachment
 from tests.contracts.engines import Engine, OpenStore
 

@@ -69,9 +69,10 @@ class ErasureWorld:
         return BodyAdmin(
             make_retention=lambda: retention,
             tier=engine.cold_tier,
-            erasures=engine.erasures,
-            reports=engine.erasure_reports,
+            erasures=self.store.kinds.erasures,
+            reports=self.store.kinds.erasure_reports,
             clock=self.store.clock,
+            forget_cursors=engine.member_states.forget_cursors,
             forget_reasons=self._forget_reasons,
             reach=reach,
         )
@@ -95,8 +96,8 @@ async def check_report(world: ErasureWorld) -> None:
     assert bodies == {world.chats[0]: (15, False), world.chats[1]: (4, False), world.chats[2]: (0, True)}
     totals = (report.hot + report.cold, report.cursors, report.reports, report.under_way)
     assert totals == (19, 2, REASONS, None)
-    assert world.store.engine.erasures is not None
-    assert await world.store.engine.erasures.pending() == []
+    assert world.store.kinds.erasures is not None
+    assert await world.store.kinds.erasures.pending() == []
 
 
 async def test_a_report_counts_everything(engine: Engine, tmp_path: Path) -> None:

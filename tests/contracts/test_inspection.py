@@ -11,11 +11,11 @@ import pytest
 
 from parley.core.log_hash import LogHash
 from parley.model import Action, ChatType, Role, Session
-from parley.store import ports
 from parley.store.cassandra import inspection as cassandra_inspection
 from parley.store.check import LATE_WRITE_MS_MAX, check
 from parley.store.dynamodb import scans
 from parley.store.invariants import INVARIANTS, Findings, Progress
+from parley.store.maintenance import Inspection
 from parley.store.rows import ChatRow, CounterRow, EntryRow, LogChunk, MemberRow
 from parley.store.rules import direct_key
 from tests.contracts.acting import (
@@ -85,12 +85,12 @@ async def all_of(pages: AsyncIterator[list[T]]) -> list[T]:
     return [row async for page in pages for row in page]
 
 
-async def chat_row(inspection: ports.Inspection, chat_id: str) -> ChatRow:
+async def chat_row(inspection: Inspection, chat_id: str) -> ChatRow:
     (chat,) = await all_of(inspection.chats([chat_id]))
     return chat
 
 
-async def log_of(inspection: ports.Inspection, chat_id: str) -> list[LogChunk]:
+async def log_of(inspection: Inspection, chat_id: str) -> list[LogChunk]:
     return [chunk async for chunk in inspection.log(await chat_row(inspection, chat_id))]
 
 

@@ -129,10 +129,10 @@ async def test_old_outcomes_expire(name: str, tmp_path: Path) -> None:
 async def test_the_first_key_stays(engine: Engine) -> None:
     """Nodes that start at the same time use one key."""
     async with engine.opened() as store:
-        assert await store.push.key("vapid", "one") == "one"
-        assert await store.push.key("vapid", "two") == "one"
+        assert await store.kinds.server_keys.key("vapid", "one") == "one"
+        assert await store.kinds.server_keys.key("vapid", "two") == "one"
         await store.reopen()
-        assert await store.push.key("vapid", "three") == "one"
+        assert await store.kinds.server_keys.key("vapid", "three") == "one"
 
 
 async def test_a_strategy_is_chosen_and_given_up(engine: Engine) -> None:

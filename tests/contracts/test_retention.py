@@ -268,9 +268,8 @@ async def test_positions_of_devices_are_forgotten(engine: Engine) -> None:
         for user_id, device, where in ((ann, "phone", chat), (ann, "pad", other), (ben, "phone", chat)):
             store.cursors.note_acked(user_id, device, where, 1, store.clock())
         await store.cursors.flush()
-        assert store.engine.erasures is not None
-        assert await store.engine.erasures.forget_cursors(ann) == 2
-        assert await store.engine.erasures.forget_cursors(ann) == 0
+        assert await store.member_states.forget_cursors(ann) == 2
+        assert await store.member_states.forget_cursors(ann) == 0
         await store.reopen()
         assert await store.cursors.position(ann, "phone", chat) == 0
         assert await store.cursors.position(ann, "pad", other) == 0

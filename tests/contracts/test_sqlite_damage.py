@@ -19,7 +19,7 @@ from tests.harness.damage import JUNK, overwrite, pages_of, root_of
 
 MANY_KEYS = (
     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 20000)"
-    " INSERT INTO server_keys (name, value) SELECT 'name ' || i, 'value ' || i FROM n"
+    " INSERT INTO records SELECT 'server_keys', 'all', 'name ' || i, 'value ' || i, 0, NULL FROM n"
 )
 LONG = "long enough for a page of its own " * 150
 
@@ -152,11 +152,11 @@ def test_a_short_look_finds_a_damaged_leaf(tmp_path: Path) -> None:
         schema.migrate(connection)
         connection.execute(MANY_KEYS)
         assert [finding.state for finding in find_damage(connection, lambda: 0.0)] == ["ok"]
-    overwrite(tmp_path, pages_of(tmp_path, "server_keys")[2])
+    overwrite(tmp_path, pages_of(tmp_path, "records")[2])
     with contextlib.closing(apsw.Connection(str(path))) as connection:
         (found,) = find_damage(connection, lambda: 0.0)
     assert found.state == "wrong"
-    assert "table server_keys" in found.says
+    assert "table records" in found.says
 
 
 def test_a_short_look_ends_in_time() -> None:

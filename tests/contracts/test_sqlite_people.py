@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -15,6 +16,7 @@ from parley.model import Privacy, ReceiptKind, Relation
 from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite import cursors, overview, schema
 from parley.store.sqlite.relations import PEOPLE_PER_SLICE
+from parley.store.tables import API_TOKENS, AUDIT
 from parley.testing import faults
 from tests.contracts.acting import (
     add_contact,
@@ -250,25 +252,23 @@ async def test_strangers_cost_the_same_however_many_chats_one_has(sqlite: Sqlite
 def test_a_file_of_version_15_keeps_its_tokens_and_records(tmp_path: Path) -> None:
     """Nobody knows who made them, or by which token an operator acted."""
     with contextlib.closing(apsw.Connection(str(tmp_path / DATABASE_NAME))) as connection:
-        for migration in schema.MIGRATIONS[:15]:
-            connection.execute(migration)
-        connection.pragma("user_version", 15)
+        schema.advance(connection, 15)
         connection.execute(
             "INSERT INTO api_tokens VALUES ('tok_1', x'00', 'user_ann', 'alerts', '[\"read\"]', 1, '', 2, 3);"
             "INSERT INTO audit VALUES ('aud_1', 'then', 'cli:ann', 'x', 'y', 'req_1', 'detail', 'done')"
         )
         schema.migrate(connection)
-        assert connection.execute("SELECT name, makers FROM api_tokens").fetchall() == [("alerts", "[]")]
-        found = connection.execute("SELECT outcome, token_id, token_name FROM audit").fetchall()
-        assert found == [("done", "", "")]
+        rows: list[Any] = connection.execute("SELECT kind, record FROM records").fetchall()
+    stored = dict(rows)
+    token, record = API_TOKENS.decode(stored["api_tokens"]), AUDIT.decode(stored["audit"])
+    assert (token.name, token.makers) == ("alerts", ())
+    assert (record.outcome, record.token_id, record.token_name) == ("done", "", "")
 
 
 def test_a_file_of_version_2_keeps_what_it_has(tmp_path: Path) -> None:
     """People, chats and positions of an older file are there with the new columns at their defaults."""
     with contextlib.closing(apsw.Connection(str(tmp_path / DATABASE_NAME))) as connection:
-        for migration in schema.MIGRATIONS[:2]:
-            connection.execute(migration)
-        connection.pragma("user_version", 2)
+        schema.advance(connection, 2)
         connection.execute(
             "INSERT INTO users (user_id, username, password_hash, display_name, created_at)"
             " VALUES ('user_ann', 'ann', 'hash', 'Ann', 'then');"

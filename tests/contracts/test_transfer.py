@@ -12,8 +12,9 @@ from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.migration.copies import CopyRefused, CopyReport, StoreCopy
 from parley.model import Appended, Head
-from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, KeptKey, Record
-from parley.store.transfer import Transfer, require_transfer
+from parley.store.maintenance import Transfer, require_transfer
+from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, Record
+from parley.store.tables import KeptKey
 from tests.contracts.acting import contents, message, read_all
 from tests.contracts.engines import Engine, MemoryEngine, OpenStore
 from tests.contracts.full_store import FullStore

@@ -7,8 +7,8 @@ from itertools import count
 
 from parley.store.cassandra.client import Cassandra
 from parley.store.cassandra.connection import Address, CassandraConnection, Row
+from parley.store.cassandra.json_rows import JsonRows
 from parley.store.cassandra.log_rows import VOID
-from parley.store.cassandra.records import Records
 from parley.store.cassandra.schema import LANES, LOG, UNPUBLISHED
 from parley.store.delivery.rows import Lane
 from parley.wire.codec import decode_entry
@@ -79,7 +79,7 @@ class CassandraTables(StoreTables):
         )
 
     async def lanes(self) -> list[str]:
-        records = Records(self._cassandra, LANES, ("shard_no", "recipient", "chat_id"), Lane)
+        records = JsonRows(self._cassandra, LANES, ("shard_no", "recipient", "chat_id"), Lane)
         return told_lanes([lane async for lanes in records.pages() for lane in lanes])
 
 

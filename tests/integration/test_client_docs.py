@@ -56,13 +56,35 @@ async def test_the_first_example_sends_and_reads(
     assert "hi" in await printed(names["main"](), lambda line: line.endswith(" hi"))
 
 
+def as_function(*examples: str) -> Callable[..., Coroutine[Any, Any, None]]:
+    """Examples that follow each other, for a client and its chat."""
+    names: dict[str, Any] = {}
+    body = textwrap.indent("".join(examples), "    ")
+    exec(f"async def main(me, chat_id, chat):\n{body}", names)
+    main: Callable[..., Coroutine[Any, Any, None]] = names["main"]
+    return main
+
+
+async def test_the_examples_of_a_message_change_it_and_show_it(server: ServerProcess) -> None:
+    """What was edited, reacted to, answered and deleted is so, for one message and in a window."""
+    ada = await newcomer(server)
+    chat_id = await new_group(server, [ada])
+    async with client(server.url, ada) as me:
+        main = as_function(EXAMPLES[1], EXAMPLES[2])
+        output = await printed(
+            main(me, chat_id, me.chat(chat_id)), lambda line: "oops" in line or " True " in line
+        )
+    lines = output.splitlines()
+    assert lines[0].startswith("hello, everybody 2")
+    assert lines[0].endswith("[('👍', 1)] 1")
+    assert [line.split()[1] for line in lines[1:]] == ["hello,", "hi!", "True"]
+
+
 async def test_the_example_of_what_is_live_shows_members_and_status(server: ServerProcess) -> None:
     """Its loop hears that the message is stored."""
     ada, ben = [await newcomer(server), await newcomer(server)]
     chat_id = await new_group(server, [ada, ben])
     async with client(server.url, ada) as me:
-        names: dict[str, Any] = {}
-        body = textwrap.indent(EXAMPLES[1], "    ")
-        exec(f"async def main(me, chat_id):\n{body}", names)
-        output = await printed(names["main"](me, chat_id), lambda line: line.startswith("receipts sent"))
+        main = as_function(EXAMPLES[3])
+        output = await printed(main(me, chat_id, None), lambda line: line.startswith("receipts sent"))
         assert "receipts sent" in output

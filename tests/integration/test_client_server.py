@@ -78,6 +78,28 @@ async def test_changes_of_a_chat_are_entries_of_its_log(server: ServerProcess) -
         assert kinds == [(1, "message"), (2, "chat"), (3, "message")]
 
 
+async def test_a_window_opens_around_a_message(server: ServerProcess) -> None:
+    """By its position or by its id, and shows what became of messages inside it."""
+    account = await newcomer(server)
+    chat_id = await new_group(server, [account])
+    async with client(server.url, account) as ann:
+        chat = ann.chat(chat_id)
+        acks = [await chat.send(str(number)) for number in range(40)]
+        await chat.react(acks[-1].message_id, "+1")
+        middle = acks[20]
+        window = await chat.window(around=middle.message_id, size=11)
+        same = await chat.window(around=middle.sequence, size=11)
+        assert [entry.message_id for entry in window.entries] == [ack.message_id for ack in acks[15:26]]
+        assert window.entries == same.entries
+        while await window.newer(10):
+            pass
+        assert (window.is_at_start, window.is_at_end) == (False, True)
+        assert [one.reaction for one in window.messages[-1].reactions] == ["+1"]
+        with pytest.raises(RequestRefused) as unknown:
+            await chat.window(around="msg_00000000000000000000000000")
+        assert unknown.value.code == "not_found"
+
+
 async def test_cursors_and_unread_are_known_to_the_server(server: ServerProcess) -> None:
     """What a device has processed and what its person has read are in the overview."""
     accounts = [await newcomer(server) for _ in range(2)]

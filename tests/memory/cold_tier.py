@@ -65,23 +65,3 @@ class MemoryColdTier:
             return False
         chat.retention = retention
         return True
-
-
-class MemoryErasures:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
-    async def add(self, user_id: str, now_ms: int) -> None:
-        self._tables.erasures.setdefault(user_id, now_ms)
-
-    async def pending(self) -> list[str]:
-        return sorted(self._tables.erasures, key=lambda user_id: (self._tables.erasures[user_id], user_id))
-
-    async def finish(self, user_id: str) -> None:
-        self._tables.erasures.pop(user_id, None)
-
-    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
-        found = [device for device in self._tables.devices if device[0] == user_id]
-        for device in () if dry else found:
-            del self._tables.devices[device]
-        return len(found)

@@ -253,6 +253,12 @@ class MemoryMemberStates:
         state = self._tables.states.get((user_id, chat_id))
         return None if state is None or state.left_at is not None else state.muted_until
 
+    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
+        found = [device for device in self._tables.devices if device[0] == user_id]
+        for device in () if dry else found:
+            del self._tables.devices[device]
+        return len(found)
+
 
 def _unread(user_id: str, chat: ChatRecord, read_up_to: int) -> tuple[int, bool]:
     """How many messages of others are unread, and whether there may be more."""

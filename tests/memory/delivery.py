@@ -14,7 +14,6 @@ from parley.store.delivery.rows import (
     LaneClaim,
     LetterStatus,
     Selection,
-    Webhook,
     discarded_letter,
     is_selected,
     queued_letter,
@@ -26,7 +25,6 @@ class MemoryDeliveries:
     def __init__(self, tables: Tables) -> None:
         self.lanes = MemoryLanes(tables)
         self.dead_letters = MemoryDeadLetters(tables)
-        self.webhooks = MemoryWebhooks(tables)
 
 
 class MemoryLanes:
@@ -145,17 +143,3 @@ class MemoryDeadLetters:
 
     def _selected(self, selection: Selection) -> list[DeadLetter]:
         return [letter for letter in self._letters.values() if is_selected(letter, selection)]
-
-
-class MemoryWebhooks:
-    def __init__(self, tables: Tables) -> None:
-        self._webhooks = tables.webhooks
-
-    async def add(self, webhook: Webhook) -> None:
-        self._webhooks[webhook.webhook_id] = webhook
-
-    async def all(self) -> list[Webhook]:
-        return [self._webhooks[webhook_id] for webhook_id in sorted(self._webhooks)]
-
-    async def remove(self, webhook_id: str) -> bool:
-        return self._webhooks.pop(webhook_id, None) is not None

@@ -7,34 +7,27 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from parley.clock import Clock
 from parley.core.jobs import Job
 from parley.core.log_hash import LogHash
-from parley.core.recipient_health import RecipientHealth
-from parley.errors import ConfigError
 from parley.ids import Ids
-from parley.model import AnsweredRequest, ErasureReport, Link, MessageReport, PersonDevices
-from parley.store.books import ANSWERS, DEVICES, ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
+from parley.store.copy_mark import check_copied
 from parley.store.ports import Batching
-from parley.store.records import COPY_MARK, NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
 from parley.store.subscriptions import Subscriptions
 from parley.telemetry import Metrics
 from tests.memory.amendments import MemoryAmendments
-from tests.memory.attachments import MemoryAttachments
-from tests.memory.books import MemoryBook
-from tests.memory.cold_tier import MemoryColdTier, MemoryErasures
+from tests.memory.cold_tier import MemoryColdTier
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews
 from tests.memory.delivery import MemoryDeliveries
-from tests.memory.identities import MemoryApiTokens, MemoryExternalIds
 from tests.memory.log import Hold, MemoryLog, hold_nothing
 from tests.memory.maintenance import MemoryInspection, MemoryListing, MemoryRepairs
 from tests.memory.people import (
     MemoryAccountAdmin,
     MemoryAccounts,
-    MemoryAuditLog,
     MemoryDirectory,
     MemoryInvitations,
     MemoryRelations,
 )
 from tests.memory.push import MemoryPush
+from tests.memory.records import MemoryRecords
 from tests.memory.tables import Tables
 from tests.memory.transfer import MemoryTransfer
 
@@ -92,28 +85,18 @@ class MemoryStore:
     ) -> None:
         self.accounts = MemoryAccounts(tables)
         self.account_admin = MemoryAccountAdmin(tables)
-        self.audit = MemoryAuditLog(tables)
-        self.api_tokens = MemoryApiTokens(tables)
-        self.external_ids = MemoryExternalIds(tables)
-        self.links = MemoryBook(tables, LINKS, Link)
-        self.reports = MemoryBook(tables, REPORTS, MessageReport)
-        self.erasure_reports = MemoryBook(tables, ERASURE_REPORTS, ErasureReport)
-        self.failing_recipients = MemoryBook(tables, FAILING_RECIPIENTS, RecipientHealth)
-        self.device_lists = MemoryBook(tables, DEVICES, PersonDevices)
-        self.answers = MemoryBook(tables, ANSWERS, AnsweredRequest)
         self.relations = MemoryRelations(tables)
         self.directory = MemoryDirectory(tables)
         self.invitations = MemoryInvitations(tables, clock)
         self.member_states = MemoryMemberStates(tables)
+        self.records = MemoryRecords(tables)
         self.cursors = MemoryCursors(tables)
         self.overviews = MemoryOverviews(tables)
         self.outbox = MemoryOutbox(tables)
         self.deliveries = MemoryDeliveries(tables)
         self.push = MemoryPush(tables)
         self.cold_tier = MemoryColdTier(tables)
-        self.erasures = MemoryErasures(tables)
         self.amendments = MemoryAmendments(tables)
-        self.attachments = MemoryAttachments(tables)
         self.listing = MemoryListing(tables, clock)
         self.log_hashes = MemoryLogHashes(tables)
         self.inspection = MemoryInspection(tables)
@@ -139,8 +122,7 @@ class MemoryStore:
 
     async def open(self) -> None:
         """Seals every open number and frees every lane: no other process is at work."""
-        if is_unfinished(self._tables.keys.get(COPY_MARK)):
-            raise ConfigError(NOT_FINISHED)
+        await check_copied(self.records)
         self.log.seal_before(FOREVER_MS)
         self.deliveries.lanes.free()
 

@@ -13,7 +13,6 @@ from parley.errors import BLOCKED, LAST_OPERATOR, NO_SUCH_USER, Refused
 from parley.model import (
     AccountDeletion,
     AccountState,
-    AuditRecord,
     ChatMember,
     ChatType,
     Invitation,
@@ -157,18 +156,6 @@ class MemoryAccountAdmin:
         for token in expired:
             del sessions[token]
         return len(expired)
-
-
-class MemoryAuditLog:
-    def __init__(self, tables: Tables) -> None:
-        self._records = tables.audit
-
-    async def record(self, record: AuditRecord) -> None:
-        self._records[record.audit_id] = record
-
-    async def records(self, before: str, limit: int) -> list[AuditRecord]:
-        newest = sorted(self._records.items(), reverse=True)
-        return [record for audit_id, record in newest if not before or audit_id < before][:limit]
 
 
 class MemoryRelations:

@@ -11,13 +11,9 @@ from tests.memory.tables import Tables
 
 class MemoryPush:
     def __init__(self, tables: Tables) -> None:
-        self._keys = tables.keys
         self.devices = MemoryPushDevices(tables)
         self.outcomes = MemoryPushOutcomes(tables)
         self.fanouts = MemoryChatFanouts(tables)
-
-    async def key(self, name: str, new: str) -> str:
-        return self._keys.setdefault(name, new)
 
 
 class MemoryPushDevices:

@@ -7,13 +7,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from parley.core.attachments import Attachment
 from parley.core.consent import ConsentFacts
 from parley.core.permissions import NO_USER, JoinFacts
 from parley.model import (
     AccountState,
-    ApiToken,
-    AuditRecord,
     ChatMember,
     ChatType,
     Fanout,
@@ -26,7 +23,7 @@ from parley.model import (
     User,
 )
 from parley.store.amendments import AmendmentNote, MessageMark
-from parley.store.delivery.rows import DeadLetter, Lane, Webhook
+from parley.store.delivery.rows import DeadLetter, Lane
 from parley.store.push.rows import PushDevice, PushOutcome
 from parley.store.rows import ArchiveMark, ChatRetention
 from parley.wire.frames import Entry
@@ -126,7 +123,6 @@ class Tables:
     """By the token's hash."""
     deletions: dict[str, int] = field(default_factory=dict)
     """Accounts that were deleted and may still be in chats, and since when, in milliseconds."""
-    audit: dict[str, AuditRecord] = field(default_factory=dict)
     relations: dict[tuple[str, Relation], dict[str, str]] = field(default_factory=dict)
     """The people whom a person lists like this, and since when."""
     chats: dict[str, ChatRecord] = field(default_factory=dict)
@@ -141,26 +137,17 @@ class Tables:
     lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
     """By chat and recipient."""
     dead_letters: dict[str, DeadLetter] = field(default_factory=dict)
-    webhooks: dict[str, Webhook] = field(default_factory=dict)
     push_devices: dict[tuple[str, str], PushDevice] = field(default_factory=dict)
     """By person and device."""
     push_outcomes: dict[tuple[str, int, str, str], PushOutcome] = field(default_factory=dict)
     """By chat, position, person and device."""
     fanouts: dict[str, Fanout] = field(default_factory=dict)
-    keys: dict[str, str] = field(default_factory=dict)
-    """The server's own, by name."""
-    attachments: dict[tuple[str, str], Attachment] = field(default_factory=dict)
-    api_tokens: dict[str, ApiToken] = field(default_factory=dict)
-    external_ids: dict[str, str] = field(default_factory=dict)
-    """Whose account belongs to a person of another system."""
-    books: dict[str, dict[str, str]] = field(default_factory=dict)
-    """The JSON of records, by book and id."""
-    erasures: dict[str, int] = field(default_factory=dict)
-    """People whose bodies are to be removed, and since when, in milliseconds."""
     amendments: dict[tuple[str, bytes], AmendmentNote] = field(default_factory=dict)
     """What is being done to messages, by chat and client's id."""
     message_marks: dict[tuple[str, int, str], MessageMark] = field(default_factory=dict)
     """By chat, position and name."""
+    records: dict[str, dict[tuple[str, str], tuple[bytes, int]]] = field(default_factory=dict)
+    """By table and key: the JSON of each record, and its number that only rises."""
     changes: int = 0
 
     def next_change(self) -> int:

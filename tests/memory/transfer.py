@@ -9,25 +9,18 @@ import msgspec
 from msgspec.structs import replace
 
 from parley import ids
-from parley.core.attachments import Attachment
 from parley.model import (
     AccountDeletion,
-    ApiToken,
-    AuditRecord,
-    ExternalId,
     Invitation,
     Relation,
     StoredEntry,
 )
 from parley.store.amendments import AmendmentNote, MessageMark
-from parley.store.books import KeptRecord
-from parley.store.delivery.rows import DeadLetter, Lane, Webhook
+from parley.store.delivery.rows import DeadLetter, Lane
 from parley.store.push.rows import PushDevice, PushOutcome
 from parley.store.records import (
     KeptChat,
     KeptCursor,
-    KeptErasure,
-    KeptKey,
     KeptMark,
     KeptMember,
     KeptPerson,
@@ -38,8 +31,10 @@ from parley.store.records import (
 )
 from parley.store.rows import ChatRetention
 from parley.store.rules import direct_key
+from parley.store.tables import TABLE_OF
 from parley.wire.frames import Entry
 from tests.memory.maintenance import pages
+from tests.memory.records import MemoryRecords
 from tests.memory.tables import ChatRecord, StateRecord, Tables
 
 decode_entry = msgspec.json.Decoder(Entry).decode
@@ -48,12 +43,20 @@ decode_entry = msgspec.json.Decoder(Entry).decode
 class MemoryTransfer:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
+        self._records = MemoryRecords(tables)
 
     async def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
+        if kind in TABLE_OF:
+            async for found in self._records.scan(TABLE_OF[kind]):
+                yield found
+            return
         for page in pages(list(READERS[kind](self._tables))):
             yield page
 
     async def put(self, records: Sequence[Record]) -> None:
+        if records and type(records[0]) in TABLE_OF:
+            await self._records.load(TABLE_OF[type(records[0])], records)
+            return
         for record in records:
             put(self._tables, record)
 
@@ -168,11 +171,6 @@ def _marks(tables: Tables) -> Iterable[Record]:
         yield KeptMark(chat_id=chat_id, target=target, name=name, sequence=mark.sequence, is_on=mark.is_on)
 
 
-def _erasures(tables: Tables) -> Iterable[Record]:
-    for user_id, since_ms in tables.erasures.items():
-        yield KeptErasure(user_id=user_id, since_ms=since_ms)
-
-
 READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     KeptPerson: _people,
     KeptRelation: _relations,
@@ -186,23 +184,11 @@ READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     KeptCursor: _cursors,
     KeptMark: _marks,
     AmendmentNote: lambda tables: tables.amendments.values(),
-    KeptErasure: _erasures,
     Invitation: lambda tables: tables.invitations.values(),
-    AuditRecord: lambda tables: tables.audit.values(),
-    Webhook: lambda tables: tables.webhooks.values(),
     Lane: lambda tables: tables.lanes.values(),
     DeadLetter: lambda tables: tables.dead_letters.values(),
     PushDevice: lambda tables: tables.push_devices.values(),
     PushOutcome: lambda tables: tables.push_outcomes.values(),
-    ApiToken: lambda tables: tables.api_tokens.values(),
-    ExternalId: lambda tables: [ExternalId(*one) for one in tables.external_ids.items()],
-    KeptRecord: lambda tables: [
-        KeptRecord(book=book, record_id=record_id, record=record)
-        for book, records in tables.books.items()
-        for record_id, record in records.items()
-    ],
-    Attachment: lambda tables: tables.attachments.values(),
-    KeptKey: lambda tables: [KeptKey(name=name, value=value) for name, value in tables.keys.items()],
 }
 
 
@@ -247,18 +233,10 @@ def put(tables: Tables, record: Record) -> None:
             tables.message_marks[chat_id, target, name] = mark
         case AmendmentNote():
             tables.amendments[record.chat_id, record.client_key] = record
-        case KeptErasure(user_id=user_id, since_ms=since_ms):
-            tables.erasures[user_id] = since_ms
-        case KeptKey(name=name, value=value):
-            tables.keys[name] = value
         case Invitation():
             tables.invitations[record.user_id, record.chat_id] = record
         case AccountDeletion():
             tables.deletions[record.user_id] = record.since_ms
-        case AuditRecord():
-            tables.audit[record.audit_id] = record
-        case Webhook():
-            tables.webhooks[record.webhook_id] = record
         case Lane():
             tables.lanes[record.chat_id, record.recipient] = record
         case DeadLetter():
@@ -268,11 +246,3 @@ def put(tables: Tables, record: Record) -> None:
         case PushOutcome():
             place = record.chat_id, record.sequence, record.user_id, record.device_id
             tables.push_outcomes[place] = record
-        case ApiToken():
-            tables.api_tokens[record.token_id] = record
-        case Attachment():
-            tables.attachments[record.chat_id, record.attachment_id] = record
-        case ExternalId(key=key, user_id=user_id):
-            tables.external_ids[key] = user_id
-        case KeptRecord(book=book, record_id=record_id):
-            tables.books.setdefault(book, {})[record_id] = record.record

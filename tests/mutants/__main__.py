@@ -9,9 +9,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-from tests.mutants import page
 from tests.mutants.copies import Copy
-from tests.mutants.faults import FAULTS_MIN, PROMISES, ROOT, Fault, all_faults, problems_of, promises_in
+from tests.mutants.faults import FAULTS_MIN, PROMISES, Fault, all_faults, problems_of, promises_in
 from tests.mutants.running import Verdict, run_tests, shared_for_all, try_fault
 
 AT_ONCE = min(2, os.cpu_count() or 1)
@@ -40,7 +39,7 @@ def main() -> int:
         if not all_pass(copies, faults):
             return 3
         verdicts = try_all(copies, faults)
-    return conclude(faults, verdicts, options.write, time.monotonic() - started)
+    return conclude(faults, verdicts, time.monotonic() - started)
 
 
 def arguments() -> argparse.Namespace:
@@ -49,7 +48,6 @@ def arguments() -> argparse.Namespace:
         "--only", action="append", default=[], metavar="WORD", help="faults with this in the id"
     )
     parser.add_argument("--list", action="store_true", help="show the faults and run nothing")
-    parser.add_argument("--write", action="store_true", help="renew FAULTS.md")
     return parser.parse_args()
 
 
@@ -116,7 +114,7 @@ def try_all(copies: "queue.Queue[Copy]", faults: list[Fault]) -> list[Verdict]:
     return verdicts
 
 
-def conclude(faults: list[Fault], verdicts: list[Verdict], write: bool, seconds: float) -> int:
+def conclude(faults: list[Fault], verdicts: list[Verdict], seconds: float) -> int:
     """The table, and loudly what was not caught."""
     by_id = {verdict.fault.id: verdict for verdict in verdicts}
     print(f"\n{'fault':<44} {'seconds':>7}  caught by")
@@ -126,14 +124,7 @@ def conclude(faults: list[Fault], verdicts: list[Verdict], write: bool, seconds:
         print(f"{fault.id:<44} {verdict.seconds:7.1f}  {caught_by}\n{'':<53} {fault.promise}")
     caught = [verdict for verdict in verdicts if not verdict.trouble]
     print(f"\n{len(caught)} of {len(faults)} faults caught in {seconds / 60:.0f} minutes.")
-    if len(caught) < len(faults):
-        return 1
-    if write:
-        known = page.seconds_on(page.PAGE.read_text(encoding="utf-8")) if page.PAGE.exists() else {}
-        known |= {verdict.fault.id: verdict.seconds for verdict in caught}
-        page.PAGE.write_text(page.render(all_faults(), known), encoding="utf-8")
-        print(f"{page.PAGE.relative_to(ROOT)} is written.")
-    return 0
+    return 0 if len(caught) == len(faults) else 1
 
 
 if __name__ == "__main__":

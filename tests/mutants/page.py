@@ -1,6 +1,5 @@
-"""The table of a run, for people: printed at its end, and kept in FAULTS.md."""
+"""The list of faults, for people: FAULTS.md."""
 
-import re
 from pathlib import Path
 
 from tests.mutants.faults import PROMISES, Fault, promise_of, promises_in
@@ -13,30 +12,24 @@ INTRODUCTION = """\
 must notice: every fault below is caught. Each is tied to one of the
 [promises](../../docs/promises.md). The list is
 [data](faults.jsonl), one line a fault; a fault that no longer fits the code fails
-`make test`. `.venv/bin/python -m tests.mutants --only hub` tries some of them, `--list` shows them all and
-`--write` renews this page. The seconds are those of the test alone, until it failed, on two busy cores.
+`make test`. `.venv/bin/python -m tests.mutants --only hub` tries some of them, `--list` shows them all, and
+`make docs` renews this page.
 """
-HEADER = "| fault | what is wrong then | caught by | seconds |\n|---|---|---|---|\n"
-LINE = re.compile(r"^\| `(?P<id>[^`]+)` \|.*\| (?P<seconds>[\d.]+) \|$", re.MULTILINE)
+HEADER = "| fault | what is wrong then | caught by |\n|---|---|---|\n"
 
 
-def render(faults: list[Fault], seconds: dict[str, float]) -> str:
-    """The page: per promise its faults, and what catches each how fast."""
+def render(faults: list[Fault]) -> str:
+    """The page: per promise its faults, and what catches each."""
     parts = [INTRODUCTION]
     promises = promises_in(PROMISES.read_text(encoding="utf-8"))
     for promise in promises:
-        rows = [_row(one, seconds[one.id]) for one in faults if promise_of(one, promises) == promise]
+        rows = [_row(one) for one in faults if promise_of(one, promises) == promise]
         if rows:
             parts.append(f"## {promise}\n\n{HEADER}{''.join(rows)}")
     return "\n".join(parts)
 
 
-def _row(fault: Fault, seconds: float) -> str:
+def _row(fault: Fault) -> str:
     path, _, name = fault.test.partition("::")
-    name = name.replace("|", "\\|")
-    return f"| `{fault.id}` | {fault.says} | [`{name}`](../{path.removeprefix('tests/')}) | {seconds:.1f} |\n"
-
-
-def seconds_on(page: str) -> dict[str, float]:
-    """What a page says of each fault that it lists."""
-    return {found["id"]: float(found["seconds"]) for found in LINE.finditer(page)}
+    name, link = name.replace("|", "\\|"), path.removeprefix("tests/")
+    return f"| `{fault.id}` | {fault.says} | [`{name}`](../{link}) |\n"

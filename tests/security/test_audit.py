@@ -112,7 +112,7 @@ async def test_nothing_is_done_without_a_record(place: Place, monkeypatch: pytes
         async def fail(record: AuditRecord) -> None:
             raise StoreUnavailable("on purpose")
 
-        monkeypatch.setattr(served.app.store.audit, "record", fail)
+        monkeypatch.setattr(served.app.kinds.audit, "record", fail)
         path = f"/v1/admin/users/{ann.user_id}/disable"
         assert_refused(await served.as_(root).post(path, None), 503, "store_unavailable")
         assert (await served.as_(ann).get("/v1/me")).status == 200
@@ -124,14 +124,14 @@ async def test_an_action_that_never_ended_stays_visible(
     """A server that dies in the middle leaves a record that says `begun`."""
     async with place.serving() as served:
         root, ann = await served.operator(), (await served.people("ann"))[0]
-        record, written = served.app.store.audit.record, iter([True])
+        record, written = served.app.kinds.audit.record, iter([True])
 
         async def first_only(one: AuditRecord) -> None:
             if not next(written, False):
                 raise StoreUnavailable("on purpose")
             await record(one)
 
-        monkeypatch.setattr(served.app.store.audit, "record", first_only)
+        monkeypatch.setattr(served.app.kinds.audit, "record", first_only)
         assert (await served.as_(root).post(f"/v1/admin/users/{ann.user_id}/disable", None)).status == 200
         (found,) = await records(served, root)
         assert found["outcome"] == "begun"

@@ -81,7 +81,9 @@ async def test_metrics_with_their_own_listener_are_not_on_the_public_port(place:
         assert (await scraped(served, "/readyz")).body == {"status": "ready"}
 
 
-@pytest.mark.parametrize("path", ["/v1/me", "/v1/ws", "/v1/openapi.json", "/docs", "/v1/accounts"])
+@pytest.mark.parametrize(
+    "path", ["/v1/me", "/v1/ws", "/v1/openapi.json", "/v1/asyncapi.json", "/docs", "/v1/accounts"]
+)
 async def test_the_listener_of_metrics_is_no_second_way_in(place: Place, path: str) -> None:
     """Nothing that clients ask for is there."""
     async with place.serving(OWN_LISTENER) as served:

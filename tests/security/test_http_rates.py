@@ -74,7 +74,7 @@ async def test_guessing_tokens_is_refused_for_the_address_alone(place: Place) ->
         assert (await served.as_(ann).get("/v1/me")).status == 200
 
 
-@pytest.mark.parametrize("path", ["/v1/openapi.json", "/docs", "/docs/docs.js"])
+@pytest.mark.parametrize("path", ["/v1/openapi.json", "/v1/asyncapi.json", "/docs", "/docs/docs.js"])
 async def test_a_flood_without_a_session_is_refused_per_address(place: Place, path: str) -> None:
     """What anybody may read is counted for the address that asks."""
     async with place.serving(RATES_ON, VirtualClock()) as served:

@@ -1,7 +1,10 @@
 """What is installed is what was pinned, and what a server is made of is written down."""
 
+import json
 import re
 import tomllib
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +13,8 @@ from docs.materials import Pin, read_pins
 from tests.tidy.repository import ROOT
 
 FILES = ("requirements.txt", "requirements-dev.txt", "requirements-build.txt")
+BILLS = materials.files()
+NPM = ROOT / "clients/typescript"
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
 
@@ -54,6 +59,37 @@ def test_an_unchecked_install_is_caught(line: str) -> None:
     assert unchecked(f"rule:\n{line}\n") == [line]
 
 
+def test_a_replaced_package_of_npm_is_not_installed() -> None:
+    """Every package of the lock file has the digest of its bytes; npm refuses any other."""
+    found = npm_packages()
+    assert found
+    assert [name for name, pin in found.items() if not pin["integrity"].startswith("sha512-")] == []
+
+
+def test_the_lock_file_of_npm_names_no_place() -> None:
+    """Packages come from the registry of whoever installs them: none has an address in the lock file."""
+    assert [name for name, pin in npm_packages().items() if "resolved" in pin] == []
+    assert "omit-lockfile-registry-resolved=true" in npm_settings()
+
+
+def test_a_package_of_npm_runs_nothing_while_it_is_installed() -> None:
+    """npm runs no script of a package; and what is asked for is asked for by its exact version."""
+    assert "ignore-scripts=true" in npm_settings()
+    manifest = json.loads((NPM / "package.json").read_text(encoding="utf-8"))
+    asked = manifest["dependencies"] | manifest["devDependencies"]
+    assert [name for name, version in asked.items() if not re.fullmatch(r"\d+\.\d+\.\d+", version)] == []
+
+
+def npm_packages() -> dict[str, Any]:
+    """What is installed, by where; not the package itself."""
+    lock = json.loads((NPM / "package-lock.json").read_text(encoding="utf-8"))
+    return {name: pin for name, pin in lock["packages"].items() if name}
+
+
+def npm_settings() -> list[str]:
+    return (NPM / ".npmrc").read_text(encoding="utf-8").splitlines()
+
+
 def test_the_files_agree_on_versions() -> None:
     """What the server runs with is what its tests ran with."""
     tested = {pin.name: (pin.version, pin.hashes) for pin in pins("requirements-dev.txt")}
@@ -61,11 +97,10 @@ def test_the_files_agree_on_versions() -> None:
         assert {pin.name: (pin.version, pin.hashes) for pin in pins(file)}.items() <= tested.items()
 
 
-def test_an_unknown_component_is_in_no_server() -> None:
-    """The bill of materials is made from the pins as they are."""
-    assert materials.BILL.read_text(encoding="utf-8") == materials.render(), (
-        "the pins have moved on: make docs"
-    )
+@pytest.mark.parametrize("path", BILLS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_an_unknown_component_is_in_no_bill(path: Path) -> None:
+    """The bills of materials are made from the pins as they are."""
+    assert path.read_text(encoding="utf-8") == BILLS[path], "the pins have moved on: make docs"
 
 
 def test_the_bill_names_everything_and_nothing_of_a_machine() -> None:
@@ -79,8 +114,18 @@ def test_the_bill_names_everything_and_nothing_of_a_machine() -> None:
         reached.add(ref := ahead.pop())
         ahead += [needed for needed in needs[ref] if needed not in reached]
     assert reached == {materials.NAME, *(component["bom-ref"] for component in made["components"])}
-    addresses = set(re.findall(r"\w+://[^/\"]+", materials.render()))
+    addresses = {address for text in BILLS.values() for address in re.findall(r"\w+://[^/\"]+", text)}
     assert addresses == {"http://cyclonedx.org"}
+
+
+def test_the_bill_of_the_sdk_names_what_is_installed_with_it() -> None:
+    """What npm installs for an application, with the digest of each; no tool, and nothing that it brings."""
+    made = materials.npm_bill(json.loads((NPM / "package-lock.json").read_text(encoding="utf-8")))
+    asked = json.loads((NPM / "package.json").read_text(encoding="utf-8"))["dependencies"]
+    assert {one["name"]: one["version"] for one in made["components"]} == asked
+    assert all(len(one["hashes"][0]["content"]) == 128 for one in made["components"])
+    (root, *others) = made["dependencies"]
+    assert sorted(root["dependsOn"]) == sorted(one["ref"] for one in others)
 
 
 def test_a_line_that_is_no_pin_is_not_passed_over() -> None:

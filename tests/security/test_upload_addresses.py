@@ -9,6 +9,7 @@ from parley.accounts.api_tokens import SCOPES_DEFAULT
 from parley.clock import MS_PER_DAY
 from parley.files.signing import Grant, Right
 from parley.model import Scope
+from parley.records.attachments import Attachments
 from tests.harness.clients import Person
 from tests.harness.clock import VirtualClock
 from tests.integration.gateway.serving import Place, Served, assert_refused
@@ -117,7 +118,9 @@ async def test_an_address_of_an_earlier_version_is_good(place: Place, end: End) 
         ann, ben = await served.people("ann", "ben")
         chat = await served.as_(ben).create_group(ann)
         announced = (await Sharing(served, ann, chat).announce(DATA)).body
-        file = await served.app.store.attachments.get(chat, announced["attachment_id"])
+        file = await Attachments(served.app.store.records, served.app.clock).get(
+            chat, announced["attachment_id"]
+        )
         assert file is not None
         assert served.app.files is not None
         signer = served.app.files.downloads._signer

@@ -5,12 +5,16 @@ import re
 import pytest
 from msgspec import structs
 
-from docs import generate
+from docs import generate, typescript
 from docs.job_table import Place, table_of
 from parley import config, model
 from parley.core.jobs import Job
 from parley.core.message_life import EDIT_WINDOW
 from tests.tidy.repository import ROOT, python_sources
+
+CONTRACT = {
+    str(path.relative_to(ROOT)): text for path, text in typescript.files(generate.all_refusals()).items()
+}
 
 
 def page(path: str) -> str:
@@ -21,6 +25,12 @@ def page(path: str) -> str:
 def test_generated_parts_are_fresh(path: str) -> None:
     """Making a page anew changes nothing."""
     assert generate.render(page(path)) == page(path), "the code has moved on: run make docs"
+
+
+@pytest.mark.parametrize("path", CONTRACT)
+def test_the_contract_for_typescript_is_fresh(path: str) -> None:
+    """The TypeScript SDK is compiled against the frames, bodies, routes and limits of this server."""
+    assert CONTRACT[path] == page(path), "the code has moved on: run make docs"
 
 
 def test_every_part_stands_in_a_page() -> None:

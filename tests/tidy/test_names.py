@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import keyword
 import re
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,8 @@ from functools import cache
 import pytest
 
 from parley import config
+from parley.store.dynamodb.schema import records_of
+from parley.store.tables import TABLES
 from parley.telemetry import Metrics
 from tests.tidy.definitions import Definitions
 from tests.tidy.prose import code, mentions
@@ -18,7 +21,10 @@ from tests.tidy.repository import ROOT, Breach, Source, assert_none, python_sour
 
 FOREIGN = "tests/tidy/foreign_names.txt"
 ALIASES = {"me": "Client"}
+TYPESCRIPT_ALIASES = {"Client": "me", "People": "me"}
 OTHER_FILES = ("Makefile", ".yml", ".toml", ".service", ".sh")
+COMMENT = re.compile(r"/\*.*?\*/|^\s*//.*?$", re.DOTALL | re.MULTILINE)
+OF_LINES = re.DOTALL | re.MULTILINE
 OTHER_NAME = re.compile(r"[A-Za-z]\w*_\w+|(?:[A-Z][a-z]+){2,}|^[A-Za-z]+(?=[:=])", re.MULTILINE)
 
 
@@ -60,9 +66,30 @@ def words() -> Iterator[str]:
         yield from (config.variable_of(section, key) for key in keys)
     for metric in Metrics(lambda: 0).registry.collect():
         yield from (metric.name, *(f"{metric.name}_{part}" for part in ("total", "count", "sum", "bucket")))
+    yield from map(records_of, TABLES)
     for source in texts():
         if source.path.endswith(OTHER_FILES):
             yield from OTHER_NAME.findall(code(source))
+    for source in texts(".ts"):
+        yield from typescript_names(source.text)
+    entries = json.loads((ROOT / "clients/typescript/package.json").read_text(encoding="utf-8"))["exports"]
+    yield from (f"parley-chat{entry[1:]}" for entry in entries)
+
+
+def typescript_names(text: str) -> set[str]:
+    """The words of TypeScript outside of its comments, and the members of its classes and interfaces.
+
+    Pages speak of them by the class, or by a variable that is called like it.
+    """
+    bare = COMMENT.sub("", text)
+    owners = re.findall(r"^export (?:abstract )?(?:class|interface) (\w+)[^{]*{\n(.*?)^}", bare, OF_LINES)
+    members = {
+        f"{name}.{member}"
+        for owner, body in owners
+        for name in (owner, owner[0].lower() + owner[1:], TYPESCRIPT_ALIASES.get(owner, owner))
+        for member in re.findall(r"^  (?:[a-z]+ )*(\w+)\??[(:;<]", body, re.MULTILINE)
+    }
+    return {*re.findall(r"[A-Za-z_]\w*", bare), *members}
 
 
 def test_every_name_exists() -> None:
@@ -212,3 +239,11 @@ def test_a_foreign_name_that_nobody_uses_is_caught() -> None:
     """The list of names of others cannot grow old."""
     page = Source("docs/page.md", "`INCR` and `EXPIRE`")
     assert unused(["INCR", "EXPIRE", "GETDEL"], [page]) == {"GETDEL"}
+
+
+def test_names_of_typescript_are_learned() -> None:
+    """Pages may name what TypeScript defines; not what only a comment of it says."""
+    text = "/** Not `gone`. */\nexport class Tea {\n  get cups(): number {\n    return ml;\n  }\n}\n// gone\n"
+    names = typescript_names(text)
+    assert {"Tea", "Tea.cups", "tea.cups", "ml"} <= names
+    assert "gone" not in names

@@ -24,7 +24,7 @@ from parley.errors import (
     StoreError,
 )
 from parley.model import AccountState, ApiToken, Scope, Session
-from parley.store.identities.ports import ApiTokens
+from parley.records.tokens import ApiTokens
 from parley.store.ports import Accounts, Directory
 from parley.wire.limits import API_TOKEN_NAME_LETTERS_MAX, API_TOKENS_MAX
 

@@ -18,7 +18,7 @@ from parley.clock import Clock
 from parley.core.jobs import Job
 from parley.errors import Refused
 from parley.model import AccountDeletion, AccountState, ChatMember, ChatType, PersonDevices, Relation, Role
-from parley.store.books import Book
+from parley.records.book import Book
 from parley.store.ports import AccountAdmin, Directory, Invitations, Relations
 
 FIRST_LOOK_SECONDS = 1.0

@@ -20,7 +20,7 @@ from parley.core.jwt_claims import is_external_id
 from parley.core.shown_text import shown_text
 from parley.errors import BAD_REQUEST, NO_SUCH_USER, USERNAME_TAKEN, Refused
 from parley.model import AccountState, User
-from parley.store.identities.ports import ExternalIds
+from parley.records.tokens import ExternalIds
 from parley.store.ports import Accounts
 from parley.wire.limits import EXTERNAL_ID_LETTERS_MAX
 

@@ -15,7 +15,7 @@ from parley.clock import Clock
 from parley.core.known_devices import USED_EVERY_MS, with_device
 from parley.errors import StoreError
 from parley.model import PersonDevices
-from parley.store.books import Book
+from parley.records.book import Book
 from parley.store.ports import Cursors
 
 REMEMBERED_MAX = 100_000

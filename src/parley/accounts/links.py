@@ -20,7 +20,7 @@ from parley.core.links import LinkState, decide_use, state_of
 from parley.core.shown_text import shown_text
 from parley.errors import BAD_REQUEST, NO_SUCH_LINK, NOT_FOUND, Refused, StoreDamaged, StoreUnavailable
 from parley.model import AccountState, Link, LinkPurpose, User
-from parley.store.books import Book
+from parley.records.book import Book
 from parley.wire.limits import LINK_SECONDS_MAX, LINK_USES_MAX
 
 SECRET_BYTES = 32

@@ -14,7 +14,8 @@ from parley.audit import AuditTrail, OperatorCall
 from parley.clock import Clock
 from parley.errors import NOT_FOUND, Refused
 from parley.model import AccountState, AuditRecord, Session, User, UserPage
-from parley.store.ports import AccountAdmin, Accounts, AuditLog
+from parley.records.audit import AuditLog
+from parley.store.ports import AccountAdmin, Accounts
 
 OPERATORS_PER_PAGE = 500
 

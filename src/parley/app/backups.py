@@ -17,7 +17,7 @@ from parley.config import Config
 from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.objects.ports import Objects
-from parley.store.ports import Inspection
+from parley.store.maintenance import Inspection
 from parley.store.sqlite.inspection import SqliteInspection
 from parley.store.sqlite.parts import SqliteParts, SqliteRebuild, move_into_place
 

@@ -25,6 +25,7 @@ from parley.delivery.webhooks import WebhookChannel
 from parley.delivery.worker import SHARED_LOOK_SECONDS, DeliveryWorker
 from parley.ids import Ids
 from parley.model import JobScope
+from parley.records.kinds import Kinds
 from parley.sending.amended_log import amended_log
 from parley.store.delivery.rows import Lane
 from parley.store.ports import Engine, Feed
@@ -43,6 +44,7 @@ class Deliveries:
         *,
         config: Config,
         store: Engine,
+        kinds: Kinds,
         feed: Feed,
         topics: DeliveryTopics | None,
         node_id: str,
@@ -54,13 +56,13 @@ class Deliveries:
         for_replays = RetryPolicy(config.delivery.max_retries, config.delivery.too_old_seconds)
         policy = replace(for_replays, give_up_ms=config.webhooks.give_up_hours * MS_PER_HOUR)
         holder = f"{node_id}.{secrets.token_hex(HOLDER_BYTES)}"
-        kind, source, kept = WEBHOOK_DELIVERIES, make_source(store, clock), store.deliveries
+        kind, source, kept = WEBHOOK_DELIVERIES, make_source(store, clock), kinds.deliveries
         self._feed = feed
         self._topics = topics
         self._webhooks = kept.webhooks
         self._channel = channel = WebhookChannel(kept.webhooks, allowed, clock)
         recipients = FailingRecipients(
-            store.failing_recipients,
+            kinds.failing_recipients,
             policy,
             clock,
             metrics,
@@ -90,7 +92,7 @@ class Deliveries:
             holder=holder,
             look_seconds=replay_look,
         )
-        self._upkeep = DeadLetterUpkeep(kept.dead_letters, store.audit, clock, make_ids, metrics)
+        self._upkeep = DeadLetterUpkeep(kept.dead_letters, kinds.audit, clock, make_ids, metrics)
 
     @property
     def jobs(self) -> list[Job]:
@@ -140,14 +142,14 @@ def make_source(store: Engine, clock: Clock) -> Source:
 
 
 def make_delivery_admin(
-    config: Config, store: Engine, audited: Audited, clock: Clock, make_ids: Ids
+    config: Config, store: Engine, kinds: Kinds, audited: Audited, clock: Clock, make_ids: Ids
 ) -> DeliveryAdmin:
     allowed = parse_networks(tuple(config.webhooks.allowed_networks))
     has_feed = store.feed is not None or bool(config.kafka.brokers)
     source = make_source(store, clock)
     return DeliveryAdmin(
-        store=store.deliveries,
-        failing=store.failing_recipients,
+        store=kinds.deliveries,
+        failing=kinds.failing_recipients,
         source=source,
         audited=audited,
         allowed=allowed,

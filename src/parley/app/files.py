@@ -20,6 +20,8 @@ from parley.files.uploads import Uploads
 from parley.ids import Ids
 from parley.objects.ports import Objects, S3Settings
 from parley.objects.targets import S3_SCHEME, objects_at
+from parley.records.attachments import Attachments
+from parley.records.server_keys import ServerKeys
 from parley.sending.attaching import Attaching
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
@@ -79,7 +81,7 @@ def make_removal(
     if parts is None:
         return None
     return FileRemoval(
-        engine.attachments,
+        Attachments(engine.records, clock),
         parts,
         engine.log,
         clock,
@@ -92,7 +94,9 @@ def make_removal(
 def make_attaching(
     engine: Engine, clock: Clock, metrics: Metrics, environment: Mapping[str, str]
 ) -> Attaching:
-    return Attaching(engine.attachments, engine.log, clock, metrics, faults.reach_from(environment))
+    return Attaching(
+        Attachments(engine.records, clock), engine.log, clock, metrics, faults.reach_from(environment)
+    )
 
 
 def make_files(
@@ -111,7 +115,7 @@ def make_files(
         return None
     files, rights = config.attachments, UploadRights(engine.accounts, engine.directory, sessions)
     uploads = Uploads(
-        files=engine.attachments,
+        files=Attachments(engine.records, clock),
         parts=parts,
         removal=removal,
         directory=engine.directory,
@@ -129,11 +133,11 @@ def make_files(
         reach=faults.reach_from(environment),
     )
     downloads = Downloads(
-        files=engine.attachments,
+        files=Attachments(engine.records, clock),
         parts=parts,
         removal=removal,
         directory=engine.directory,
-        signer=AddressSigner(engine.push, secrets.token_hex(KEY_BYTES)),
+        signer=AddressSigner(ServerKeys(engine.records), secrets.token_hex(KEY_BYTES)),
         rights=rights,
         clock=clock,
         metrics=metrics,

@@ -53,8 +53,8 @@ def make_gateway(app: App) -> tuple[Gateway, OperatorView]:
 
 
 def _make_api(app: App, view: OperatorView) -> ApiServices:
-    store, social, user_admin = app.store, app.social, _make_user_admin(app)
-    secret = ServerSecret(store.push, app.clock, secrets.token_bytes)
+    store, kinds, social, user_admin = app.store, app.kinds, app.social, _make_user_admin(app)
+    secret = ServerSecret(kinds.server_keys, app.clock, secrets.token_bytes)
     return ApiServices(
         config=app.config,
         clock=app.clock,
@@ -65,9 +65,9 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         external_people=app.identities.external_people,
         user_admin=user_admin,
         chat_admin=ChatAdmin(app.membership, app.invitations, store.directory, store.accounts),
-        deliveries=make_delivery_admin(app.config, store, user_admin.audited, app.clock, app.ids),
+        deliveries=make_delivery_admin(app.config, store, kinds, user_admin.audited, app.clock, app.ids),
         push=app.push.registrations,
-        fanouts=FanoutAdmin(store.directory, store.push.fanouts, app.push.sizes, user_admin.audited),
+        fanouts=FanoutAdmin(store.directory, kinds.push.fanouts, app.push.sizes, user_admin.audited),
         membership=app.membership,
         invitations=app.invitations,
         sending=app.sending,
@@ -82,10 +82,10 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         chat_list=social.chat_list,
         rates=app.rates,
         operator_view=view,
-        timeline=make_timeline(app.config, store, _traces(app), app.clock),
+        timeline=make_timeline(app.config, store, kinds, _traces(app), app.clock),
         body_admin=app.body_admin,
         check_chat=ChatChecker(lambda: _make_engine_beside(app)).check,
-        links=LinkService(store.links, app.accounts, user_admin, app.clock, app.ids, secrets.token_bytes),
+        links=LinkService(kinds.links, app.accounts, user_admin, app.clock, app.ids, secrets.token_bytes),
         reports=app.reports,
         files=app.files,
     )
@@ -121,7 +121,7 @@ def _make_user_admin(app: App) -> UserAdmin:
         manager=app.accounts,
         accounts=app.store.accounts,
         admin=app.store.account_admin,
-        audit=app.store.audit,
+        audit=app.kinds.audit,
         deletions=app.deletions,
         close_tokens=app.identities.api_tokens.close_sockets,
         clock=app.clock,

@@ -22,6 +22,7 @@ from parley.delivery.guarded_http import GuardedHttp
 from parley.errors import ConfigError, Refused
 from parley.extras import how_to_install
 from parley.ids import Ids
+from parley.records.kinds import Kinds
 from parley.store.ports import Engine
 
 NO_PYJWT = "auth.jwt needs PyJWT and cryptography: {}"
@@ -33,16 +34,24 @@ class Identities:
     """Tokens of programs, people of the operator's own system, and what any token allows."""
 
     def __init__(
-        self, config: Config, store: Engine, manager: AccountManager, bus: Bus, clock: Clock, make_ids: Ids
+        self,
+        *,
+        config: Config,
+        store: Engine,
+        kinds: Kinds,
+        manager: AccountManager,
+        bus: Bus,
+        clock: Clock,
+        make_ids: Ids,
     ) -> None:
         self._jwks: JwksKeys | None = None
         self._http = GuardedHttp(parse_networks(tuple(config.webhooks.allowed_networks)))
         self._clock = clock
         self.api_tokens = ApiTokenService(
-            store.api_tokens, store.accounts, store.directory, bus, clock, secrets.token_bytes
+            kinds.api_tokens, store.accounts, store.directory, bus, clock, secrets.token_bytes
         )
         self.external_people = ExternalPeople(
-            config.auth_jwt.issuer, store.external_ids, store.accounts, manager, clock, make_ids
+            config.auth_jwt.issuer, kinds.external_ids, store.accounts, manager, clock, make_ids
         )
         self.sign_in = SignIn(manager, self.api_tokens, self._make_jwt(config.auth_jwt))
 

@@ -52,6 +52,7 @@ from parley.ids import NODE, Ids
 from parley.jobs.supervisor import RELEASE_SECONDS_MAX, Supervisor
 from parley.people.social import Social
 from parley.push.registrations import forget_devices
+from parley.records.kinds import Kinds
 from parley.sending.amended_log import amended_log
 from parley.sending.message_life import MessageLife
 from parley.sending.pending import PendingSends
@@ -115,6 +116,7 @@ class App:
         self.store = store = make_engine(
             config, clock=clock, ids=make_ids, metrics=metrics, environment=environment
         )
+        self.kinds = kinds = Kinds(store)
         self.ephemeral = ephemeral = _make_ephemeral(config, keys, clock, metrics)
         self.supervisor = self._make_supervisor()
         self._watch_engines()
@@ -142,15 +144,23 @@ class App:
         self.log_hasher = LogHasher(store.log, store.log_hashes, metrics)
         self.reader = ChatReader(self.log, store.directory, store.cursors, self.log_hasher, clock)
         self.accounts = self._make_accounts()
-        self.identities = Identities(config, store, self.accounts, bus, clock, make_ids)
+        self.identities = Identities(
+            config=config,
+            store=store,
+            kinds=kinds,
+            manager=self.accounts,
+            bus=bus,
+            clock=clock,
+            make_ids=make_ids,
+        )
         self.search = self._make_search()
         self.memory = NodeMemory(store, self.hub, self.search.indexer)
         self.forgets = self._make_forgets()
         self.files = make_files(store, config, clock, make_ids, metrics, environment, self.identities.sign_in)
         self.life = self._make_life()
         self.sending = self._make_sending()
-        self.answered_requests = AnsweredRequests(store.answers, clock, secrets.token_bytes)
-        self.known_devices = KnownDevices(store.device_lists, store.cursors, clock)
+        self.answered_requests = AnsweredRequests(store.records, clock, secrets.token_bytes)
+        self.known_devices = KnownDevices(kinds.device_lists, store.cursors, clock)
         self.membership = Membership(store.directory, self.sender, bus, clock, make_ids)
         self.deletions = self._make_deletions()
         self.invitations = self._make_invitations()
@@ -183,9 +193,9 @@ class App:
             invitations=store.invitations,
             membership=self.membership,
             clock=self.clock,
-            forget_devices=partial(forget_devices, store.push.devices),
+            forget_devices=partial(forget_devices, self.kinds.push.devices),
             forget_tokens=self.identities.api_tokens.forget_person,
-            device_lists=store.device_lists,
+            device_lists=self.kinds.device_lists,
             forget_answers=self.answered_requests.forget_person,
         )
 
@@ -211,7 +221,7 @@ class App:
     def _make_events(self) -> EventOutbox:
         """An event that is in no log waits for a worker."""
         nudge = self.deliveries.nudge if self.deliveries is not None else nobody
-        return EventOutbox(self.store.deliveries, self.clock, self.ids, nudge)
+        return EventOutbox(self.kinds.deliveries, self.clock, self.ids, nudge)
 
     def _make_social(self) -> Social:
         store, subscribers = self.store, self.subscribers
@@ -266,6 +276,7 @@ class App:
         return Deliveries(
             config=self.config,
             store=self.store,
+            kinds=self.kinds,
             feed=feed,
             topics=topics,
             node_id=self.node_id,
@@ -279,6 +290,7 @@ class App:
         return Push(
             config=self.config,
             store=self.store,
+            kinds=self.kinds,
             registry=self.ephemeral.registry,
             feed=bus.feed,
             topics=bus.delivery_topics,
@@ -380,8 +392,8 @@ class App:
 
     def _make_reports(self) -> ReportService:
         store = self.store
-        trail = AuditTrail(store.audit, self.clock, self.ids)
-        return ReportService(store.reports, self.log, store.directory, trail, self.clock)
+        trail = AuditTrail(self.kinds.audit, self.clock, self.ids)
+        return ReportService(self.kinds.reports, self.log, store.directory, trail, self.clock)
 
     # Life
 
@@ -456,10 +468,11 @@ class App:
         return BodyAdmin(
             make_retention=retention,
             tier=store.cold_tier,
-            erasures=store.erasures,
-            reports=store.erasure_reports,
+            erasures=self.kinds.erasures,
+            reports=self.kinds.erasure_reports,
             clock=self.clock,
-            forget_devices=partial(forget_devices, store.push.devices),
+            forget_cursors=store.member_states.forget_cursors,
+            forget_devices=partial(forget_devices, self.kinds.push.devices),
             forget_reasons=self.reports.forget_reasons,
             reach=faults.reach_from(self.environment),
         )
@@ -488,7 +501,7 @@ class App:
             return []
         from parley.app.archive import archive_jobs
 
-        trail = AuditTrail(self.store.audit, self.clock, self.ids)
+        trail = AuditTrail(self.kinds.audit, self.clock, self.ids)
         return archive_jobs(
             self.store, self.config, self.clock, self.metrics, self.environment, trail, self.forgets.compare
         )

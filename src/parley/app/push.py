@@ -27,6 +27,8 @@ from parley.push.channel import PushChannel
 from parley.push.ports import PushProvider, VapidKeys
 from parley.push.registrations import FOR_PUSH, PushRegistrations
 from parley.push.webhook import WebhookPush
+from parley.records.kinds import Kinds
+from parley.records.server_keys import ServerKeys
 from parley.sending.amended_log import amended_log
 from parley.store.ports import Engine, Feed
 from parley.store.push.rows import OUTCOME_DAYS, Provider
@@ -45,6 +47,7 @@ class Push:
         *,
         config: Config,
         store: Engine,
+        kinds: Kinds,
         registry: Registry,
         feed: Feed | None,
         topics: DeliveryTopics | None,
@@ -57,13 +60,13 @@ class Push:
         holder = f"{node_id}.{secrets.token_hex(HOLDER_BYTES)}"
         self.sizes = sizes = FanoutSizes(config.delivery.write_below, config.delivery.read_above)
         http = GuardedHttp(allowed, setting=FOR_PUSH)
-        vapid, providers = _make_providers(config, store, http, clock)
-        self._store = store.push
+        vapid, providers = _make_providers(config, kinds.server_keys, http, clock)
+        self._store = kinds.push
         self._feed = feed
         self._clock = clock
         self.channel = channel = PushChannel(
             store=store,
-            push=store.push,
+            push=kinds.push,
             registry=registry,
             providers=providers,
             sizes=sizes,
@@ -71,7 +74,7 @@ class Push:
             clock=clock,
             metrics=metrics,
         )
-        kind, source, kept = PUSH_DELIVERIES, LogSource(amended_log(store)), store.deliveries
+        kind, source, kept = PUSH_DELIVERIES, LogSource(amended_log(store)), kinds.deliveries
         self._worker = DeliveryWorker(
             kind=kind,
             source=source,
@@ -96,7 +99,7 @@ class Push:
             look_seconds=look,
         )
         self.registrations = PushRegistrations(
-            store.push.devices,
+            kinds.push.devices,
             store.accounts,
             frozenset(providers),
             vapid,
@@ -148,14 +151,14 @@ class Push:
 
 
 def _make_providers(
-    config: Config, store: Engine, http: GuardedHttp, clock: Clock
+    config: Config, server_keys: ServerKeys, http: GuardedHttp, clock: Clock
 ) -> tuple[VapidKeys | None, dict[Provider, PushProvider]]:
     """Those that are configured. Web Push needs no setting, but packages that may be missing."""
     push = config.push
     vapid: VapidKeys | None = None
     providers: dict[Provider, PushProvider] = {Provider.WEBHOOK: WebhookPush(http, clock)}
     if webpush.is_installed():
-        vapid = keys = webpush.StoredVapidKeys(push.vapid_private_key, store.push)
+        vapid = keys = webpush.StoredVapidKeys(push.vapid_private_key, server_keys)
         providers[Provider.WEBPUSH] = webpush.WebPush(http, keys.get, push.vapid_subject, clock)
     elif push.vapid_private_key:
         raise ConfigError(NEEDS_EXTRA.format("vapid_private_key", how_to_install("push")))

@@ -9,14 +9,15 @@ from parley.config import Config
 from parley.delivery.ports import KINDS
 from parley.delivery.timeline import DeliverySteps
 from parley.push.timeline import PushSteps
+from parley.records.kinds import Kinds
 from parley.store.ports import Engine
 from parley.traces.timeline import StepSource, TimelineService, TraceSource
 
 
 def make_timeline(
-    config: Config, store: Engine, traces: Iterable[TraceSource], clock: Clock
+    config: Config, store: Engine, kinds: Kinds, traces: Iterable[TraceSource], clock: Clock
 ) -> TimelineService:
     """A part of the server that knows what happens to messages adds its `StepSource` here."""
-    sources: list[StepSource] = [DeliverySteps(store.deliveries, KINDS), PushSteps(store.push.outcomes)]
+    sources: list[StepSource] = [DeliverySteps(kinds.deliveries, KINDS), PushSteps(kinds.push.outcomes)]
     outbox = store.outbox if config.kafka.brokers else None
     return TimelineService(store, outbox, traces, sources, clock)

@@ -48,10 +48,8 @@ from parley.clock import MS_PER_DAY, Clock, from_iso
 from parley.errors import StoreError
 from parley.objects.ports import ObjectExists, ObjectMissing, Objects, StoredObject
 from parley.store.cold.ports import ColdTier
-from parley.store.ports import (
-    Inspection,
-    Log,
-)
+from parley.store.maintenance import Inspection
+from parley.store.ports import Log
 from parley.store.rows import ArchiveMark
 from parley.telemetry import Metrics
 from parley.wire.limits import PAGE_ENTRIES_MAX

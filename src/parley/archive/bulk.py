@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from parley.archive.reader import ArchiveReader
 from parley.model import StoredEntry
 from parley.objects.ports import Objects
+from parley.store.maintenance import Inspection, Transfer
 from parley.store.paging import Row
-from parley.store.ports import Inspection
 from parley.store.records import Record
 from parley.store.rows import ArchiveMark, ChatRow
-from parley.store.transfer import Transfer
 from parley.telemetry import Metrics
 from parley.wire.limits import MIB, PAGE_ENTRIES_MAX
 

@@ -17,57 +17,45 @@ from msgspec.structs import replace
 from parley.archive.bulk import ArchivedLogs, TieredTransfer
 from parley.archive.reader import ArchiveReader
 from parley.core.jobs import Job
-from parley.core.recipient_health import RecipientHealth
 from parley.errors import EntriesTrimmed, StoreDamaged, StoreUnavailable
 from parley.model import (
-    AnsweredRequest,
     AppendResult,
     ChatSummary,
     Draft,
-    ErasureReport,
     Head,
     Kind,
-    Link,
-    MessageReport,
     OverviewPage,
     Page,
     Persisted,
-    PersonDevices,
 )
 from parley.objects.ports import ObjectMissing, Objects
 from parley.store.amendments import Amendments
-from parley.store.attachments import Attachments
-from parley.store.books import Book
 from parley.store.check import ArchivedRows
-from parley.store.cold.ports import ColdTier, Erasures
+from parley.store.cold.ports import ColdTier
 from parley.store.delivery.ports import DeliveryStore
-from parley.store.identities.ports import ApiTokens, ExternalIds
+from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
 from parley.store.paging import Row, fitting, page_of
 from parley.store.ports import (
     AccountAdmin,
     Accounts,
     Allocator,
-    AuditLog,
     Batching,
     Cursors,
     Directory,
     Engine,
     Feed,
-    Inspection,
     Invitations,
-    Listing,
     Log,
     LogHashes,
     MemberStates,
     Outbox,
     Overviews,
+    Records,
     Relations,
-    Repairs,
 )
 from parley.store.push.ports import PushStore
 from parley.store.rows import Finding
 from parley.store.subscriptions import Subscriptions
-from parley.store.transfer import Transfer
 from parley.wire.limits import PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
 
 PROBED = "probe"
@@ -299,40 +287,8 @@ class TieredEngine:
         return self._engine.account_admin
 
     @property
-    def audit(self) -> AuditLog:
-        return self._engine.audit
-
-    @property
-    def api_tokens(self) -> ApiTokens:
-        return self._engine.api_tokens
-
-    @property
-    def external_ids(self) -> ExternalIds:
-        return self._engine.external_ids
-
-    @property
-    def links(self) -> Book[Link]:
-        return self._engine.links
-
-    @property
-    def reports(self) -> Book[MessageReport]:
-        return self._engine.reports
-
-    @property
-    def erasure_reports(self) -> Book[ErasureReport]:
-        return self._engine.erasure_reports
-
-    @property
-    def failing_recipients(self) -> Book[RecipientHealth]:
-        return self._engine.failing_recipients
-
-    @property
-    def device_lists(self) -> Book[PersonDevices]:
-        return self._engine.device_lists
-
-    @property
-    def answers(self) -> Book[AnsweredRequest]:
-        return self._engine.answers
+    def records(self) -> Records:
+        return self._engine.records
 
     @property
     def relations(self) -> Relations:
@@ -384,16 +340,8 @@ class TieredEngine:
         return None if transfer is None else TieredTransfer(transfer, self.bulk)
 
     @property
-    def erasures(self) -> Erasures | None:
-        return self._engine.erasures
-
-    @property
     def amendments(self) -> Amendments | None:
         return self._engine.amendments
-
-    @property
-    def attachments(self) -> Attachments:
-        return self._engine.attachments
 
     @property
     def listing(self) -> Listing:

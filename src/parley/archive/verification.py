@@ -14,10 +14,8 @@ from parley.archive.segment import CHAIN_START, ArchivedEntry, SegmentDamaged, h
 from parley.archive.tiers import rows_of
 from parley.objects.ports import ObjectMissing, Objects
 from parley.store.cold.ports import ColdTier
-from parley.store.ports import (
-    Inspection,
-    Log,
-)
+from parley.store.maintenance import Inspection
+from parley.store.ports import Log
 from parley.store.rows import ArchiveMark
 from parley.wire.limits import PAGE_ENTRIES_MAX
 

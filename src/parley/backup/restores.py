@@ -17,7 +17,7 @@ from parley.store.backup import RestoreTarget
 from parley.store.check import check
 from parley.store.folder import DATABASE_NAME, lock_folder
 from parley.store.invariants import Findings
-from parley.store.ports import Inspection
+from parley.store.maintenance import Inspection
 
 BUILT = "store.restoring"
 """Where a store is built, in its data folder, until it is whole. What a crash leaves there is made anew."""

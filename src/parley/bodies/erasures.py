@@ -13,8 +13,9 @@ from parley.clock import Clock, iso
 from parley.core.jobs import Job
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
 from parley.model import ErasedChat, ErasureReport, ErasureStep, JobScope
-from parley.store.books import Book
-from parley.store.cold.ports import ColdTier, Erasures
+from parley.records.book import Book
+from parley.records.erasures import Erasures
+from parley.store.cold.ports import ColdTier
 from parley.store.rows import ChatRetention
 
 if TYPE_CHECKING:
@@ -43,12 +44,8 @@ async def forget_nothing(user_id: str, *, dry: bool = False) -> int:
     return 0
 
 
-async def note_erasure(
-    erasures: Erasures | None, reports: Book[ErasureReport], user_id: str, now_ms: int
-) -> None:
+async def note_erasure(erasures: Erasures, reports: Book[ErasureReport], user_id: str, now_ms: int) -> None:
     """A person's bodies go, whatever happens to this process: the job finds it."""
-    if erasures is None:
-        raise Refused(NO_ERASURE)
     await erasures.add(user_id, now_ms)
     await reports.add(ErasureReport(user_id=user_id, begun_at=iso(now_ms)))
 
@@ -65,9 +62,10 @@ class BodyAdmin:
         *,
         make_retention: Callable[[], Retention],
         tier: ColdTier | None,
-        erasures: Erasures | None,
+        erasures: Erasures,
         reports: Book[ErasureReport],
         clock: Clock,
+        forget_cursors: Forget,
         forget_devices: Forget = forget_nothing,
         forget_reasons: Forget = forget_nothing,
         reach: Callable[[str], None] = lambda _: None,
@@ -77,6 +75,7 @@ class BodyAdmin:
         self._erasures = erasures
         self._reports = reports
         self._clock = clock
+        self._forget_cursors = forget_cursors
         self._forget_devices = forget_devices
         self._forget_reasons = forget_reasons
         self._reach = reach
@@ -84,7 +83,7 @@ class BodyAdmin:
 
     def check(self) -> None:
         """Refused where bodies cannot be erased."""
-        if self._tier is None or self._erasures is None:
+        if self._tier is None:
             raise Refused(NO_ERASURE)
 
     async def begin(self, user_id: str) -> str:
@@ -123,10 +122,10 @@ class BodyAdmin:
     async def look(self) -> None:
         """Do each erasure that is not finished. Chats under a hold keep what they have."""
         self._woken.clear()
-        if self._erasures is None or self._tier is None:
+        if self._tier is None:
             return
         for user_id in await self._erasures.pending():
-            report = await self._erase(self._erasures, user_id)
+            report = await self._erase(user_id)
             await self._erasures.finish(user_id)
             held = [chat.chat_id for chat in report.chats if chat.is_held]
             log.warning("bodies erased", user_id=user_id, hot=report.hot, cold=report.cold, held=held)
@@ -135,7 +134,7 @@ class BodyAdmin:
         """What the erasure of a person has removed so far; None if there was none."""
         return await self._reports.get(user_id)
 
-    async def _erase(self, erasures: Erasures, user_id: str) -> ErasureReport:
+    async def _erase(self, user_id: str) -> ErasureReport:
         """The bodies last: with them the engine's files are written anew, without anything that went before.
 
         If it is cut off in the middle, the next look finishes the step that was under way, and does the rest.
@@ -143,31 +142,29 @@ class BodyAdmin:
         retention = self._make_retention()
         report = await self._change(user_id, lambda report: replace(report, finished_at=""))
         if report.under_way is not None:
-            await self._finish_step(erasures, retention, user_id, report.under_way)
-        counted = await self._forget(erasures, user_id, dry=True)
+            await self._finish_step(retention, user_id, report.under_way)
+        counted = await self._forget(user_id, dry=True)
         if counted != ErasureStep():
             await self.begin_step(user_id, counted)
-            await self._forget(erasures, user_id)
+            await self._forget(user_id)
             await self.end_step(user_id)
         done = await retention.erase_person(user_id, journal=StepJournal(self, user_id))
         now = iso(self._clock())
         return await self._change(user_id, lambda r: replace(with_holds(r, done), finished_at=now))
 
-    async def _finish_step(
-        self, erasures: Erasures, retention: Retention, user_id: str, step: ErasureStep
-    ) -> None:
+    async def _finish_step(self, retention: Retention, user_id: str, step: ErasureStep) -> None:
         """What it had counted is gone now, but for what a hold keeps that was set since."""
         if step.chat_id:
             kept = await retention.finish_chat(user_id, step.chat_id)
             step = replace(step, hot=max(0, step.hot - kept.hot), cold=max(0, step.cold - kept.cold))
         else:
-            await self._forget(erasures, user_id)
+            await self._forget(user_id)
         self._reach("erasure_after_removal")
         await self._change(user_id, lambda report: with_step(replace(report, under_way=step)))
 
-    async def _forget(self, erasures: Erasures, user_id: str, *, dry: bool = False) -> ErasureStep:
+    async def _forget(self, user_id: str, *, dry: bool = False) -> ErasureStep:
         return ErasureStep(
-            cursors=await erasures.forget_cursors(user_id, dry=dry),
+            cursors=await self._forget_cursors(user_id, dry=dry),
             devices=await self._forget_devices(user_id, dry=dry),
             reports=await self._forget_reasons(user_id, dry=dry),
         )

@@ -12,9 +12,7 @@ from msgspec import Struct
 from parley.bodies.writer import Choice, Eraser
 from parley.clock import MS_PER_DAY, Clock, iso
 from parley.store.cold.ports import ColdTier
-from parley.store.ports import (
-    Inspection,
-)
+from parley.store.maintenance import Inspection
 from parley.store.rows import ChatRetention
 from parley.telemetry import Metrics
 

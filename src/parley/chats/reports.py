@@ -26,7 +26,7 @@ from parley.errors import (
     StoreUnavailable,
 )
 from parley.model import Kind, MessageReport, ReportStatus
-from parley.store.books import Book
+from parley.records.book import Book
 from parley.store.ports import Directory, Log
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry

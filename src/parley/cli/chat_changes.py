@@ -13,7 +13,7 @@ from parley.cli.places import CommandFailed, Place
 from parley.core.fanout import FanoutSizes
 from parley.model import Appended, ChatType, Fanout, Role
 from parley.push.fanout_admin import FanoutAdmin, FanoutView
-from parley.store.ports import Listing
+from parley.store.maintenance import Listing
 from parley.wire.limits import INVITATIONS_MAX
 
 BY_SIZE = "auto"
@@ -107,7 +107,9 @@ def fanout(place: Place, chat: str, strategy: str | None) -> FanoutView:
             engine, delivery = services.engine, place.settings.delivery
             sizes = FanoutSizes(delivery.write_below, delivery.read_above)
             chat_id = (await require_chat(engine.listing, chat)).chat_id
-            admin = FanoutAdmin(engine.directory, engine.push.fanouts, sizes, services.user_admin.audited)
+            admin = FanoutAdmin(
+                engine.directory, services.kinds.push.fanouts, sizes, services.user_admin.audited
+            )
             if strategy is None:
                 return await admin.show(chat_id)
             chosen = None if strategy == BY_SIZE else Fanout(strategy)

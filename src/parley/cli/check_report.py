@@ -12,7 +12,7 @@ from parley.cli.output import plural, print_json, print_table, printable
 from parley.store import check as store_check
 from parley.store.check import ArchivedRows
 from parley.store.invariants import Breach, Findings, Progress, no_progress
-from parley.store.ports import Inspection
+from parley.store.maintenance import Inspection
 
 PROGRESS_SECONDS = 0.1
 

@@ -301,7 +301,12 @@ def _with_admin(
     async def acted() -> T:
         async with offline.open_services(place) as services:
             admin = make_delivery_admin(
-                place.settings, services.engine, services.user_admin.audited, wall_clock, services.make_ids
+                place.settings,
+                services.engine,
+                services.kinds,
+                services.user_admin.audited,
+                wall_clock,
+                services.make_ids,
             )
             return await act(admin, place.server_process() is not None)
 

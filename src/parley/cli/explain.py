@@ -113,7 +113,7 @@ async def _from_store(
         engine, notices = services.engine, services.notices
         traces = [notices.traces] if notices is not None else []
         user_id = await require_user(engine.listing, to) if to else ""
-        timeline = make_timeline(place.settings, engine, traces, wall_clock)
+        timeline = make_timeline(place.settings, engine, services.kinds, traces, wall_clock)
         found = timeline_body(await timeline.explain(message_id, user_id, chat_id))
         named = {step.user_id for step in found.steps if isinstance(step.user_id, str)} | {found.sender_id}
         profiles = await engine.relations.profiles(sorted(named | ({user_id} - {""})))

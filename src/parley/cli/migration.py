@@ -133,7 +133,7 @@ def export_person(
     from parley.cli.output import print_json_line
     from parley.cli.places import find_place
     from parley.migration.exports import about_person
-    from parley.store.transfer import require_transfer
+    from parley.store.maintenance import require_transfer
 
     place = find_place(data, config)
 

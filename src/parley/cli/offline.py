@@ -38,6 +38,7 @@ from parley.ephemeral.local import LocalSignals
 from parley.gateway.answered_requests import AnsweredRequests
 from parley.model import ApiToken, Scope, Session
 from parley.push.registrations import forget_devices
+from parley.records.kinds import Kinds
 from parley.sending.amended_log import amended_log
 from parley.sending.pending import PendingSends
 from parley.sending.sender import LocalSender
@@ -94,6 +95,7 @@ class OfflineServices:
         metrics = Metrics(wall_clock)
         _require_store(place)
         self.engine = engine = make_offline_engine(place, make_ids, metrics)
+        self.kinds = kinds = Kinds(engine)
         bus = EmbeddedBus()
         self.notices = _notices(place.settings, make_ids, metrics)
         if self.notices is not None:
@@ -108,10 +110,10 @@ class OfflineServices:
             random_bytes=secrets.token_bytes,
             password_letters_min=place.settings.password_letters_min,
             refuses_common=place.settings.refuses_common_passwords,
-            events=EventOutbox(engine.deliveries, wall_clock, make_ids),
+            events=EventOutbox(kinds.deliveries, wall_clock, make_ids),
         )
         self.api_tokens = ApiTokenService(
-            engine.api_tokens, engine.accounts, engine.directory, bus, wall_clock, secrets.token_bytes
+            kinds.api_tokens, engine.accounts, engine.directory, bus, wall_clock, secrets.token_bytes
         )
         self.membership = Membership(engine.directory, self.sending, bus, wall_clock, make_ids)
         self.deletions = AccountDeletions(
@@ -121,26 +123,26 @@ class OfflineServices:
             invitations=engine.invitations,
             membership=self.membership,
             clock=wall_clock,
-            forget_devices=partial(forget_devices, engine.push.devices),
+            forget_devices=partial(forget_devices, kinds.push.devices),
             forget_tokens=self.api_tokens.forget_person,
-            device_lists=engine.device_lists,
-            forget_answers=AnsweredRequests(engine.answers, wall_clock, secrets.token_bytes).forget_person,
+            device_lists=kinds.device_lists,
+            forget_answers=AnsweredRequests(engine.records, wall_clock, secrets.token_bytes).forget_person,
         )
         self.user_admin = UserAdmin(
             manager=self.people,
             accounts=engine.accounts,
             admin=engine.account_admin,
-            audit=engine.audit,
+            audit=kinds.audit,
             deletions=self.deletions,
             close_tokens=self.api_tokens.close_sockets,
             clock=wall_clock,
             make_ids=make_ids,
         )
         self.links = LinkService(
-            engine.links, self.people, self.user_admin, wall_clock, make_ids, secrets.token_bytes
+            kinds.links, self.people, self.user_admin, wall_clock, make_ids, secrets.token_bytes
         )
         self.reports = ReportService(
-            engine.reports, amended_log(engine), engine.directory, self.user_admin, wall_clock
+            kinds.reports, amended_log(engine), engine.directory, self.user_admin, wall_clock
         )
         self.invitations = InvitationService(
             self.membership,
@@ -221,7 +223,8 @@ async def begin_erasure(engine: Engine, user_id: str) -> None:
     """Note that a person's bodies go; the job of a server removes them."""
     from parley.bodies.erasures import note_erasure
 
-    await note_erasure(engine.erasures, engine.erasure_reports, user_id, wall_clock())
+    kinds = Kinds(engine)
+    await note_erasure(kinds.erasures, kinds.erasure_reports, user_id, wall_clock())
 
 
 def end_session(place: Place, session: Session) -> None:

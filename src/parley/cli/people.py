@@ -210,7 +210,7 @@ def erasure(
 
     async def look(place: Place) -> ErasureReport | None:
         async with offline.open_services(place) as services:
-            return await services.engine.erasure_reports.get(user_id)
+            return await services.kinds.erasure_reports.get(user_id)
 
     report = offline.run(look(_place(data, config)))
     if report is None:

@@ -67,8 +67,8 @@ def raise_epochs(
     from parley.cli.output import note, plural, print_json
     from parley.cli.places import CommandFailed, find_place
     from parley.clock import wall_clock
+    from parley.store.maintenance import require_transfer
     from parley.store.records import KeptChat
-    from parley.store.transfer import require_transfer
 
     place = find_place(data, config)
     if not place.is_shared and place.server_process() is not None:

@@ -28,6 +28,7 @@ from parley.client.log_proof import LogDifference
 from parley.client.members import Member, Members
 from parley.client.timing import Timing
 from parley.client.tokens import TokenFunction
+from parley.client.window import LogWindow
 from parley.model import Privacy, ReadReceipts
 from parley.wire.bodies import ChatInfo, Device, InvitationInfo, Me, Profile, Receipts, Related
 from parley.wire.frames import Ack, Entry, OverviewChat, PresenceView
@@ -48,6 +49,7 @@ __all__ = [
     "Hits",
     "InvitationInfo",
     "LogDifference",
+    "LogWindow",
     "Me",
     "Member",
     "Members",

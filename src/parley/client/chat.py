@@ -21,6 +21,7 @@ from parley.client.log_proof import LogDifference
 from parley.client.members import Members
 from parley.client.storage import Cursor, OutgoingMessage
 from parley.client.streams import EntryStream, UpdateStream
+from parley.client.window import WINDOW_POSITIONS_DEFAULT, LogWindow
 from parley.clock import MS_PER_SECOND, iso
 from parley.core.receipts import MessageReceipts
 from parley.model import Kind, Notify, ReadReceipts, Role
@@ -307,6 +308,19 @@ class Chat:
         """The entries before a sequence, or the latest. Moves no cursor."""
         end = str(2**53 - 1 if before is None else before)
         return await self._client.api.history(self.chat_id, {"before": end, "limit": str(limit)})
+
+    async def window(
+        self, *, around: int | str | None = None, size: int = WINDOW_POSITIONS_DEFAULT
+    ) -> LogWindow:
+        """A stretch of the log around a sequence or a message_id, or its end. Moves no cursor.
+
+        RequestRefused if there is no such message.
+        """
+        if isinstance(around, str):
+            around = (await self.message(around)).entry.sequence
+        window = LogWindow(lambda params: self._client.api.history(self.chat_id, params))
+        await window.start(around, size)
+        return window
 
     async def search(
         self, text: str, *, before: int | None = None, limit: int = SEARCH_HITS_DEFAULT

@@ -91,7 +91,7 @@ class OverviewRounds:
         if not frame.complete:
             return frame.chats
         self._is_wanted_again = self.catching_up = False
-        left, self._unlisted = self._unlisted, set()
+        left, self._unlisted = sorted(self._unlisted), set()
         return [*frame.chats, *(make_row(chat_id, left=True) for chat_id in left)]
 
     def refused(self, request_id: int, refusal: Refusal, now_ms: int) -> bool:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Any
+from zlib import crc32
 
 from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
@@ -72,6 +73,35 @@ class AttachmentState(StrEnum):
     REMOVING = "removing"
 
 
+UNSETTLED_SHARDS = 8
+"""Files that the sweep must look at are listed under so many names, so that no one of them gets hot."""
+
+
+class AttachmentLine(Struct, frozen=True, kw_only=True):
+    """A line of a list of files. `since_ms`: when it was written."""
+
+    list: str
+    attachment_id: str
+    chat_id: str
+    user_id: str
+    since_ms: int
+    charge: int = 0
+
+
+def user_list(user_id: str) -> str:
+    """The list of a person's files."""
+    return f"user {user_id}"
+
+
+def unsettled_list(attachment_id: str) -> str:
+    """The list on which a file is while the sweep must look at it."""
+    return unsettled_shard(crc32(attachment_id.encode()) % UNSETTLED_SHARDS)
+
+
+def unsettled_shard(shard: int) -> str:
+    return f"unsettled {shard}"
+
+
 class Attachment(Struct, frozen=True, kw_only=True):
     """What a store keeps about one file. `since_ms`: since when it is in its state.
 
@@ -105,6 +135,12 @@ class Attachment(Struct, frozen=True, kw_only=True):
     def charge(self) -> int:
         """How much of its owner's room it takes."""
         return max(self.size, CHARGED_BYTES_MIN)
+
+    @property
+    def lists(self) -> list[str]:
+        """Those on which it must be."""
+        names = [user_list(self.user_id)]
+        return names if self.is_settled else [*names, unsettled_list(self.attachment_id)]
 
     @property
     def part_count(self) -> int:
@@ -287,3 +323,14 @@ def decide_sweep(
         return AttachmentState.ATTACHED
     is_over = found is Found.WITHOUT or age_ms > unused_ms
     return AttachmentState.REMOVING if is_over else None
+
+
+def line_of(name: str, attachment: Attachment, now_ms: int) -> AttachmentLine:
+    return AttachmentLine(
+        list=name,
+        attachment_id=attachment.attachment_id,
+        chat_id=attachment.chat_id,
+        user_id=attachment.user_id,
+        since_ms=now_ms,
+        charge=attachment.charge,
+    )

@@ -40,10 +40,6 @@ class RecipientHealth(Struct, frozen=True, kw_only=True, omit_defaults=True):
     probes: int = 0
 
     @property
-    def record_id(self) -> str:
-        return self.recipient
-
-    @property
     def is_paused(self) -> bool:
         return self.failures >= PAUSE_AFTER_FAILURES
 

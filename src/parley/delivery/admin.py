@@ -19,8 +19,8 @@ from parley.core.safe_addresses import url_problem
 from parley.delivery.ports import Source
 from parley.delivery.recipients import RECIPIENTS_MAX
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
-from parley.store.books import Book
-from parley.store.delivery.ports import DeliveryStore
+from parley.records.book import Book
+from parley.records.deliveries import DeliveryRecords
 from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection, Webhook
 from parley.wire import bodies
 from parley.wire.codec import decode_entry
@@ -63,7 +63,7 @@ class DeliveryAdmin:
     def __init__(
         self,
         *,
-        store: DeliveryStore,
+        store: DeliveryRecords,
         failing: Book[RecipientHealth],
         source: Source,
         audited: Audited,

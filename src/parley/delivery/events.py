@@ -27,7 +27,7 @@ from parley.delivery.ports import Source
 from parley.ephemeral.signals import ReceiptSignal
 from parley.errors import Refused, StoreError
 from parley.model import AccountState, ReceiptKind
-from parley.store.delivery.ports import DeliveryStore
+from parley.records.deliveries import DeliveryRecords
 from parley.store.delivery.rows import Lane, LaneClaim
 from parley.store.ports import Accounts
 from parley.wire.frames import Entry
@@ -144,7 +144,9 @@ async def nobody(_: Lane) -> None:
 class EventOutbox:
     """Notes which webhooks are owed events. Nothing is written as long as no webhook wants them."""
 
-    def __init__(self, store: DeliveryStore, clock: Clock, make_ids: ids.Ids, nudge: Nudge = nobody) -> None:
+    def __init__(
+        self, store: DeliveryRecords, clock: Clock, make_ids: ids.Ids, nudge: Nudge = nobody
+    ) -> None:
         self._lanes = store.lanes
         self._webhooks = store.webhooks
         self._clock = clock

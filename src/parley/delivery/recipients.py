@@ -14,7 +14,7 @@ from parley.clock import Clock
 from parley.core.recipient_health import Gate, RecipientHealth, gate_of, with_failure, with_probe
 from parley.core.retry import DeliveryFailure, RetryPolicy
 from parley.errors import StoreError
-from parley.store.books import Book
+from parley.records.book import Book
 from parley.telemetry import Metrics
 
 RECIPIENTS_MAX = 1_000

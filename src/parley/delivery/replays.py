@@ -16,7 +16,7 @@ from parley.core.retry import DeliveryFailure, Fault, RetryPolicy
 from parley.delivery.attempts import Attempts, begun, poison, without_begun
 from parley.delivery.ports import Channel, DeliveryKind, Source
 from parley.errors import StoreError
-from parley.store.delivery.ports import DeliveryStore
+from parley.records.deliveries import DeliveryRecords
 from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, with_events
 from parley.telemetry import Metrics
 
@@ -50,7 +50,7 @@ class Replays:
         *,
         kind: DeliveryKind,
         source: Source,
-        store: DeliveryStore,
+        store: DeliveryRecords,
         channel: Channel,
         policy: RetryPolicy,
         clock: Clock,

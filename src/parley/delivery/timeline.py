@@ -11,7 +11,7 @@ from parley.delivery.attempts import DEAD_LETTERED, FAILED
 from parley.delivery.ports import DeliveryKind
 from parley.delivery.replays import DELIVERED
 from parley.model import StepName
-from parley.store.delivery.ports import DeliveryStore
+from parley.records.deliveries import DeliveryRecords
 from parley.store.delivery.rows import DeliveryEvent, Selection
 
 LETTERS_PER_READ = 100
@@ -31,7 +31,7 @@ SAID = {REPLAY: "replay ordered", DELIVERED: "arrived"}
 class DeliverySteps:
     """A source of the timeline."""
 
-    def __init__(self, store: DeliveryStore, kinds: Sequence[DeliveryKind]) -> None:
+    def __init__(self, store: DeliveryRecords, kinds: Sequence[DeliveryKind]) -> None:
         self._store = store
         self._kinds = kinds
 

@@ -10,9 +10,9 @@ from parley import ids
 from parley.clock import MS_PER_DAY, Clock, iso
 from parley.errors import StoreError
 from parley.model import AuditRecord
+from parley.records.audit import AuditLog
 from parley.store.delivery.ports import DeadLetters
 from parley.store.delivery.rows import LETTER_DAYS, LetterStatus, Selection
-from parley.store.ports import AuditLog
 from parley.telemetry import Metrics
 
 COUNT_SECONDS = 5.0

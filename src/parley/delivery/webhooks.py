@@ -17,7 +17,7 @@ from parley.delivery.events import chat_of
 from parley.delivery.guarded_http import GuardedHttp, Resolve, resolve_by_system
 from parley.delivery.ports import Delivery
 from parley.model import Kind, Persisted
-from parley.store.delivery.ports import Webhooks
+from parley.records.webhooks import Webhooks
 from parley.store.delivery.rows import Webhook
 from parley.wire.frames import Entry
 from parley.wire.webhook_events import EventName

@@ -42,7 +42,7 @@ from parley.delivery.ports import Channel, DeliveryKind, DeliveryTopics, Recipie
 from parley.delivery.recipients import FailingRecipients
 from parley.errors import StoreError
 from parley.model import Persisted
-from parley.store.delivery.ports import DeliveryStore
+from parley.records.deliveries import DeliveryRecords
 from parley.store.delivery.rows import DeliveryEvent, Lane, LaneClaim, Selection
 from parley.store.ports import Feed
 from parley.telemetry import Metrics
@@ -87,7 +87,7 @@ class DeliveryWorker:
         *,
         kind: DeliveryKind,
         source: Source,
-        store: DeliveryStore,
+        store: DeliveryRecords,
         channel: Channel,
         policy: RetryPolicy,
         clock: Clock,

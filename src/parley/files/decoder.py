@@ -62,7 +62,7 @@ class ImageDecoder:
         finally:
             self.processes.discard(process)
             _kill(process)
-            await process.wait()
+            await process.communicate()  # what it left unread would keep its pipe open
         if self._is_closed:
             raise Refused(SHUTTING_DOWN)
         if process.returncode:
@@ -100,7 +100,7 @@ async def _ask(process: Process, data: bytes, told: bytearray) -> None:
             process.stdin.write(data[start : start + MIB])
             await process.stdin.drain()
         process.stdin.close()
-    while len(told) <= TOLD_BYTES_MAX and (some := await process.stdout.read(TOLD_BYTES_MAX)):
+    while (rest := TOLD_BYTES_MAX + 1 - len(told)) > 0 and (some := await process.stdout.read(rest)):
         told += some
 
 

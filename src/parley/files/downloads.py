@@ -14,7 +14,7 @@ from parley.files.removal import FileRemoval
 from parley.files.rights import WRONG_ADDRESS, UploadRights
 from parley.files.signing import AddressSigner, Grant, Right
 from parley.objects.ports import ObjectMissing
-from parley.store.attachments import Attachments
+from parley.records.attachments import Attachments
 from parley.store.ports import Directory
 from parley.telemetry import Metrics
 

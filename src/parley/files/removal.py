@@ -22,7 +22,7 @@ from parley.core.jobs import Job
 from parley.errors import StoreError
 from parley.files.parts import FileParts
 from parley.model import JobScope
-from parley.store.attachments import Attachments
+from parley.records.attachments import Attachments
 from parley.store.ports import Log
 from parley.telemetry import Metrics
 from parley.wire.codec import decode_entry

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from parley.core.attachments import Attachment
 from parley.core.cluster_keys import TAG_BYTES, ClusterKeys, KeyRing
-from parley.store.push.ports import PushStore
+from parley.records.server_keys import ServerKeys
 
 PURPOSE = "attachment addresses"
 KEY_NAME = "attachments"
@@ -53,7 +53,7 @@ _decode = msgspec.json.Decoder(Grant).decode
 class AddressSigner:
     """`new_secret`: becomes the key of all servers of this store, if it has none."""
 
-    def __init__(self, keys: PushStore, new_secret: str) -> None:
+    def __init__(self, keys: ServerKeys, new_secret: str) -> None:
         self._keys = keys
         self._new_secret = new_secret
         self._ring: KeyRing | None = None

@@ -40,7 +40,7 @@ from parley.files.parts import FileParts
 from parley.files.removal import FileRemoval
 from parley.files.rights import UploadRights
 from parley.files.slots import UploadSlot, UploadSlots
-from parley.store.attachments import Attachments
+from parley.records.attachments import Attachments
 from parley.store.ports import Directory
 from parley.telemetry import Metrics
 from parley.wire.limits import ATTACHMENT_PART_BYTES

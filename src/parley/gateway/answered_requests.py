@@ -16,10 +16,11 @@ from parley.core.idempotency import CLAIM_MS, Repeat, decide_repeat, is_over
 from parley.core.jobs import Job
 from parley.errors import IDEMPOTENCY_CONFLICT, Refused
 from parley.model import AnsweredRequest, JobScope
-from parley.store.books import Book
+from parley.records.book import Book
+from parley.store.ports import Records
+from parley.store.tables import ANSWERS, alone
 
 CLAIM_BYTES = 16
-PAGE = 200
 EXPIRE_SECONDS = 6 * 3_600.0
 EXPIRE_SECONDS_MAX = 3_600.0
 ANSWER_LETTERS_MAX = 64 * 1024
@@ -27,10 +28,9 @@ ANSWER_LETTERS_MAX = 64 * 1024
 
 
 class AnsweredRequests:
-    def __init__(
-        self, answers: Book[AnsweredRequest], clock: Clock, random_bytes: Callable[[int], bytes]
-    ) -> None:
-        self._answers = answers
+    def __init__(self, records: Records, clock: Clock, random_bytes: Callable[[int], bytes]) -> None:
+        self._records = records
+        self._answers = Book(records, ANSWERS, at=alone)
         self._clock = clock
         self._random_bytes = random_bytes
 
@@ -79,20 +79,14 @@ class AnsweredRequests:
 
     async def forget_person(self, user_id: str) -> None:
         """Remove what a deleted person was answered."""
-        await self._remove(lambda one: one.user_id == user_id)
+        async for answered in self._records.scan(ANSWERS):
+            for one in answered:
+                if one.user_id == user_id:
+                    await self._answers.remove(one.request_id)
 
     async def expire(self) -> None:
         """Remove what is over."""
-        now_ms = self._clock()
-        await self._remove(lambda one: is_over(one, now_ms))
-
-    async def _remove(self, is_gone: Callable[[AnsweredRequest], bool]) -> None:
-        before = ""
-        while some := await self._answers.page(before, PAGE):
-            before = some[-1].request_id
-            for one in some:
-                if is_gone(one):
-                    await self._answers.remove(one.request_id)
+        await self._records.expire(ANSWERS, self._clock())
 
     @property
     def job(self) -> Job:

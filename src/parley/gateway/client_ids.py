@@ -7,8 +7,8 @@ from collections.abc import Callable
 from parley import ids
 from parley.clock import Clock
 from parley.core.idempotency import IdempotencySecret, client_id_of, earlier_client_id_of
+from parley.records.server_keys import ServerKeys
 from parley.store.ports import Log
-from parley.store.push.ports import PushStore
 from parley.wire.codec import decode_entry
 
 KEY_NAME = "idempotency"
@@ -19,7 +19,7 @@ SECRET_BYTES = 32
 class ServerSecret:
     """The first node to ask makes it; `parley copy` and backups carry it along."""
 
-    def __init__(self, keys: PushStore, clock: Clock, random_bytes: Callable[[int], bytes]) -> None:
+    def __init__(self, keys: ServerKeys, clock: Clock, random_bytes: Callable[[int], bytes]) -> None:
         self._keys = keys
         self._clock = clock
         self._random_bytes = random_bytes

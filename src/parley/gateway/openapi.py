@@ -23,7 +23,9 @@ Register, log in, and send the token as `Authorization: Bearer prl_…`. Bodies 
 `Problem`: its `code` is stable, `temporary` says whether the same request may work later, and
 `retry_after_ms` when.
 
-New messages arrive over a WebSocket at `/v1/ws`; this document is about HTTP."""
+New messages arrive over a WebSocket at `/v1/ws`, which `/v1/asyncapi.json` describes. This document is
+about HTTP."""
+LICENSE = {"name": "Apache-2.0", "url": "https://www.apache.org/licenses/LICENSE-2.0"}
 TAGS = {
     "Accounts": "Registration, sessions and devices.",
     "People": "Profiles and settings, presence, contacts and blocks.",
@@ -77,6 +79,7 @@ def document(operations: Sequence[Operation]) -> dict[str, Any]:
             "title": "Parley",
             "version": __version__,
             "description": DESCRIPTION,
+            "license": LICENSE,
         },
         "servers": [{"url": "/", "description": "This server"}],
         "tags": [{"name": name, "description": description} for name, description in TAGS.items()],
@@ -140,8 +143,7 @@ class _Writer:
         }
         if operation.body is not None:
             written["requestBody"] = {"required": True, "content": self._content(operation.body)}
-        if operation.needs != "nothing":
-            written["security"] = [{"token": []}]
+        written["security"] = [] if operation.needs == "nothing" else [{"token": []}]
         return written
 
     def _answers(self, operation: Operation) -> dict[str, Any]:

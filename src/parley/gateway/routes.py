@@ -146,6 +146,7 @@ class Routes:
         answers: Mapping[int, Any],
         *,
         body: type[RequestBody] | None = None,
+        path_parameters: tuple[Parameter, ...] = (),
         query: tuple[Parameter, ...] = (),
         headers: tuple[Parameter, ...] = (),
         refusals: tuple[Refusal, ...] = (),
@@ -171,6 +172,7 @@ class Routes:
                 answers=answers,
                 name=handler.__name__,
                 body=body,
+                path_parameters=path_parameters,
                 query=query,
                 headers=headers,
                 refusals=refusals,
@@ -214,7 +216,6 @@ PATH_PARAMETERS = {
         Parameter("link_id", str, "The link.", fields.LINK_ID, is_required=True),
         Parameter("report_id", str, "The report.", fields.REPORT_ID, is_required=True),
         Parameter("token", str, "The token of the webhook.", "prl_api_0a1b2c", is_required=True),
-        Parameter("external_id", str, "Who the person is in your system.", "4711", is_required=True),
         Parameter("attachment_id", str, "The file.", fields.ATTACHMENT_ID, is_required=True),
         Parameter("message_id", str, "The message.", fields.MESSAGE_ID, is_required=True),
         Parameter(

@@ -27,7 +27,8 @@ class SocketGroup:
     """Its connections share one part of the loop, and memory for what they have not read.
 
     While they are few, each may fill a whole outbox. Of many, each may fill its part of
-    `USER_OUTBOX_BYTES_MAX` in any case, and more as long as the others leave theirs.
+    `USER_OUTBOX_BYTES_MAX` in any case, and more as long as the others leave theirs. Then nobody takes a
+    byte unasked (`outbox_bytes_max` is 0): who has most goes before all of them together have too much.
     """
 
     __slots__ = ("outbox_bytes_max", "share", "sockets")
@@ -48,12 +49,18 @@ class SocketGroup:
         self._divide()
 
     def _divide(self) -> None:
-        self.outbox_bytes_max = min(OUTBOX_BYTES_MAX, USER_OUTBOX_BYTES_MAX // max(1, len(self.sockets)))
+        if self.outbox_bytes_max:
+            self.outbox_bytes_max = self._part_of_each()
+
+    def _part_of_each(self) -> int:
+        return min(OUTBOX_BYTES_MAX, USER_OUTBOX_BYTES_MAX // max(1, len(self.sockets)))
 
     def slowest(self, more_bytes: int) -> OutgoingSocket | None:
         """The one with most unread, if with so many bytes more all of them together have too much."""
         sizes = {socket: socket.outbox_bytes for socket in self.sockets}
         if sum(sizes.values()) + more_bytes <= USER_OUTBOX_BYTES_MAX:
+            part = self._part_of_each()
+            self.outbox_bytes_max = 0 if max(sizes.values(), default=0) + more_bytes > part else part
             return None
         return max(sizes, key=sizes.__getitem__)
 

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from parley.errors import FORBIDDEN, RATE_LIMITED
-from parley.gateway import docs_page, link_page
+from parley.gateway import asyncapi, docs_page, link_page
 from parley.gateway.api import ROUTES
 from parley.gateway.calls import REQUEST_SECONDS_MAX, authenticate, check_operator, is_local
 from parley.gateway.connection import Connection
@@ -26,7 +26,7 @@ METRICS_TYPE = "text/plain; version=0.0.4"
 
 WEBSOCKET = Operation(
     method="GET",
-    path="/v1/ws",
+    path=asyncapi.ADDRESS,
     tag="Live",
     name="websocket",
     summary="Open a WebSocket",
@@ -44,6 +44,17 @@ OPENAPI = Operation(
     name="openapi",
     summary="This document",
     description="The HTTP API as OpenAPI 3.1, made from the routes that the server serves.",
+    answers={200: dict[str, Any]},
+    needs="nothing",
+    cost=1,
+)
+ASYNCAPI = Operation(
+    method="GET",
+    path="/v1/asyncapi.json",
+    tag="Server",
+    name="asyncapi",
+    summary="The frames of the WebSocket",
+    description="The WebSocket as AsyncAPI 3.0, made from the frames that the server reads and writes.",
     answers={200: dict[str, Any]},
     needs="nothing",
     cost=1,
@@ -81,7 +92,7 @@ METRICS = Operation(
     needs="operator",
     media=METRICS_TYPE,
 )
-PAGES = (WEBSOCKET, OPENAPI, docs_page.PAGE, docs_page.FILE, link_page.PAGE, link_page.FILE)
+PAGES = (WEBSOCKET, OPENAPI, ASYNCAPI, docs_page.PAGE, docs_page.FILE, link_page.PAGE, link_page.FILE)
 OPERATIONS = (*TRANSFERS, *PAGES, HEALTHZ, READYZ, METRICS)
 
 Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -103,6 +114,7 @@ class System:
         self._why_not_ready = why_not_ready
         self.for_clients: list[tuple[Operation, Serve]] = [
             (OPENAPI, self.openapi),
+            (ASYNCAPI, self.asyncapi),
             (docs_page.PAGE, docs_page.show_page),
             (docs_page.FILE, docs_page.show_file),
             (link_page.PAGE, link_page.show_page),
@@ -117,6 +129,9 @@ class System:
 
     async def openapi(self, request: web.Request) -> web.StreamResponse:
         return web.Response(body=await asyncio.to_thread(openapi_document), content_type=JSON)
+
+    async def asyncapi(self, request: web.Request) -> web.StreamResponse:
+        return web.Response(body=await asyncio.to_thread(asyncapi_document), content_type=JSON)
 
     async def healthz(self, request: web.Request) -> web.StreamResponse:
         return json_response(200, bodies.Health("ok"))
@@ -144,6 +159,11 @@ class System:
 def openapi_document() -> bytes:
     """Made when it is first asked for: it takes longer than opening the store."""
     return msgspec.json.encode(document([*ROUTES, *OPERATIONS]))
+
+
+@cache
+def asyncapi_document() -> bytes:
+    return msgspec.json.encode(asyncapi.document())
 
 
 def json_response(status: int, body: Any) -> web.Response:

@@ -12,9 +12,10 @@ from parley.clock import Clock
 from parley.errors import ParleyError
 from parley.migration.fingerprints import Fingerprint, LogDigest, counts_as_content, record_bytes
 from parley.model import StoredEntry
-from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, KeptKey, Record
+from parley.store.maintenance import Transfer
+from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, Record
 from parley.store.rules import STRAY_POSITIONS_MAX
-from parley.store.transfer import Transfer
+from parley.store.tables import KeptKey
 
 POSITIONS_PER_PUT = 100
 """A crash may leave holes among so many of the last positions; they are written again."""

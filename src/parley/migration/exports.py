@@ -11,12 +11,12 @@ import msgspec
 from parley.model import AccountDeletion, AuditRecord, Invitation, Kind
 from parley.store.amendments import SEPARATOR
 from parley.store.delivery.rows import DeadLetter, Lane
+from parley.store.maintenance import Transfer
 from parley.store.ports import Log
 from parley.store.push.rows import PushDevice, PushOutcome
 from parley.store.records import (
     RECORDS,
     KeptCursor,
-    KeptErasure,
     KeptMark,
     KeptMember,
     KeptPerson,
@@ -25,7 +25,7 @@ from parley.store.records import (
     KeptState,
     Record,
 )
-from parley.store.transfer import Transfer
+from parley.store.tables import KeptErasure
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX

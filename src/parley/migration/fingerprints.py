@@ -12,7 +12,8 @@ from parley.core.log_hash import after_entry, after_void, empty_log
 from parley.model import StoredEntry
 from parley.store.delivery.rows import LETTER_DAYS, DeadLetter
 from parley.store.push.rows import OUTCOME_DAYS, PushOutcome
-from parley.store.records import COPY_MARK, KeptKey, Record
+from parley.store.records import COPY_MARK, Record
+from parley.store.tables import KeptKey
 from parley.wire.codec import decode_entry
 
 DIGEST_BYTES = 32

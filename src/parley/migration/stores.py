@@ -20,10 +20,11 @@ from parley.migration.copies import CopyRefused, CopyReport, OnProgress, StoreCo
 from parley.migration.imports import ImportReport, WorkspaceImport
 from parley.migration.workspaces import Workspace
 from parley.model import AuditRecord
+from parley.records.audit import AuditLog
 from parley.store.check import check
 from parley.store.folder import lock_folder
+from parley.store.maintenance import require_transfer
 from parley.store.ports import Engine
-from parley.store.transfer import require_transfer
 
 GROUPS = [kind.group for kind in KINDS]
 """The workers of a server. What was copied is nothing new to them."""
@@ -119,11 +120,12 @@ async def import_workspace(
         action="store.import",
         target_id=workspace.source,
     )
-    await engine.audit.record(record)
+    audit = AuditLog(engine.records)
+    await audit.record(record)
     job = WorkspaceImport(workspace, engine, clock, matches_names=matches_names, on_progress=on_progress)
     report = await job.run()
     if engine.outbox is not None:
         await engine.outbox.flush()
     await transfer.settle(GROUPS, clock())
-    await engine.audit.record(replace(record, outcome="done"))
+    await audit.record(replace(record, outcome="done"))
     return report

@@ -41,8 +41,8 @@ from parley.push.ports import (
 )
 from parley.push.registrations import is_signed_in_elsewhere
 from parley.push.unconfirmed import Unconfirmed
+from parley.records.push import PushRecords
 from parley.store.ports import Store
-from parley.store.push.ports import PushStore
 from parley.store.push.rows import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.telemetry import Metrics
 from parley.wire.codec import decode_entry
@@ -82,7 +82,7 @@ class PushChannel:
         self,
         *,
         store: Store,
-        push: PushStore,
+        push: PushRecords,
         registry: Registry,
         providers: Mapping[Provider, PushProvider],
         sizes: FanoutSizes,

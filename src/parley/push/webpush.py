@@ -20,7 +20,7 @@ from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.guarded_http import GuardedHttp
 from parley.push.answers import judge_status
 from parley.push.ports import Notification, PushAnswer, failed
-from parley.store.push.ports import PushStore
+from parley.records.server_keys import ServerKeys
 from parley.store.push.rows import PushDevice
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ class WebPushBody(Struct):
 class StoredVapidKeys:
     """The configured key, or the one that the first node made and stored."""
 
-    def __init__(self, configured: str, store: PushStore) -> None:
+    def __init__(self, configured: str, keys: ServerKeys) -> None:
         self._key: VapidKey | None = None
-        self._store = store
+        self._keys = keys
         if configured:  # one that is none is found now
             from parley.push.webpush_crypto import VapidKey
 
@@ -66,7 +66,7 @@ class StoredVapidKeys:
             await asyncio.to_thread(import_module, CRYPTO)
             from parley.push.webpush_crypto import VapidKey
 
-            self._key = VapidKey(await self._store.key("vapid", VapidKey.new()))
+            self._key = VapidKey(await self._keys.key("vapid", VapidKey.new()))
         return self._key
 
     async def public_key(self) -> str:

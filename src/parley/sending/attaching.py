@@ -17,7 +17,7 @@ from parley.clock import Clock
 from parley.core.attachments import Attachment, AttachmentState, may_claim
 from parley.errors import Refused, StoreError
 from parley.model import Appended, Draft
-from parley.store.attachments import Attachments
+from parley.records.attachments import Attachments
 from parley.store.ports import Log
 from parley.telemetry import Metrics
 

@@ -27,8 +27,8 @@ from parley.store.invariants import (
     StoreUnreadable,
     no_progress,
 )
+from parley.store.maintenance import Inspection
 from parley.store.paging import Row
-from parley.store.ports import Inspection
 from parley.store.rows import (
     EVERYTHING,
     ChatRow,

@@ -21,7 +21,6 @@ from parley.model import (
     AccountDeletion,
     AccountState,
     AppendResult,
-    AuditRecord,
     ChatMember,
     CursorMove,
     Draft,
@@ -44,29 +43,13 @@ from parley.model import (
     Visibility,
 )
 from parley.store.amendments import Amendments
-from parley.store.attachments import Attachments
-from parley.store.books import BookStore
 from parley.store.cold.ports import ColdStore
 from parley.store.delivery.ports import DeliveryStore
-from parley.store.identities.ports import IdentityStore
-from parley.store.invariants import Breach
+from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
 from parley.store.push.ports import PushStore
-from parley.store.rows import (
-    ChatRow,
-    Finding,
-    KeyRow,
-    ListedChat,
-    ListedMember,
-    ListedUser,
-    LogChunk,
-    MemberRow,
-    PositionRow,
-    Repair,
-    StoreCounts,
-    Traces,
-)
+from parley.store.rows import Finding, StoreCounts
 from parley.store.subscriptions import Subscriptions
-from parley.store.transfer import Transfer
+from parley.store.tables import Key, R, RecordChange, RecordTable
 from parley.wire.limits import ANSWER_SECONDS_MAX
 
 APPEND_SECONDS_MAX = 2.5
@@ -187,6 +170,60 @@ class Directory(Protocol):
         ...
 
 
+class Records(Protocol):
+    """Tables of small records: each is one struct under a key, and is compared as a whole. Read strongly.
+
+    An engine knows nothing of what is in them: `store/tables.py` says which there are.
+    """
+
+    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
+        """What is under each of these keys. Whatever a person types may be asked for."""
+        ...
+
+    async def page(
+        self, table: RecordTable[R], partition: str, after: str, limit: int, newest_first: bool = False
+    ) -> list[R]:
+        """The records of a partition in the order of their places, or from the last to the first.
+
+        Those beyond the place `after`, if that is not empty.
+        """
+        ...
+
+    def scan(self, table: RecordTable[R]) -> AsyncIterator[list[R]]:
+        """Every record, page by page, in an order of the engine's own. For commands and rare jobs.
+
+        May be used without `Engine.open`. None is missing that was there before and after.
+        """
+        ...
+
+    async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
+        """All of these changes of one partition, durably, or none.
+
+        False, and nothing changes, if one of them is not met. Of many who change the same record at once,
+        one does. OutcomeUnknown: they may have been made, and what is there now says neither.
+        """
+        ...
+
+    async def raise_to(self, table: RecordTable[R], key: Key, number: int) -> bool:
+        """Raise the table's number of a record, durably; a lower one changes nothing. False: there is none.
+
+        Writes nothing else, and meets no change of the record. A record that was removed, and is added
+        again, may begin with the number that it had.
+        """
+        ...
+
+    async def expire(self, table: RecordTable[R], now_ms: int) -> int:
+        """Delete what has expired by then; returns how much. An engine that does so by itself returns 0."""
+        ...
+
+    async def load(self, table: RecordTable[R], records: Sequence[R]) -> None:
+        """Write many as they are, over whatever is there; durable when it returns. For copies.
+
+        May be used without `Engine.open`. Not all or none: it is repeated after a failure.
+        """
+        ...
+
+
 class Accounts(Protocol):
     """People and the sessions of their devices."""
 
@@ -276,18 +313,6 @@ class AccountAdmin(Protocol):
 
     async def end_expired_sessions(self, now_ms: int) -> int:
         """Delete the sessions that have expired by then, in small steps; returns how many."""
-        ...
-
-
-class AuditLog(Protocol):
-    """What operators did. Nothing is ever removed."""
-
-    async def record(self, record: AuditRecord) -> None:
-        """Durable before it returns. The same id again replaces the record."""
-        ...
-
-    async def records(self, before: str, limit: int) -> list[AuditRecord]:
-        """The newest records, newest first: those with a lower id than `before`, if that is not empty."""
         ...
 
 
@@ -386,6 +411,13 @@ class MemberStates(Protocol):
 
     async def settings(self, chat_id: str, user_ids: Sequence[str]) -> dict[str, MemberSettings]:
         """The settings and positions of these people in a chat; of people without any, the defaults."""
+        ...
+
+    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
+        """Delete the positions of all devices of a person, durably; returns how many. May be repeated.
+
+        `dry`: only count them.
+        """
         ...
 
 
@@ -544,11 +576,6 @@ class Store(Protocol):
         ...
 
     @property
-    def audit(self) -> AuditLog:
-        """See `AuditLog`."""
-        ...
-
-    @property
     def relations(self) -> Relations:
         """See `Relations`."""
         ...
@@ -574,134 +601,17 @@ class Store(Protocol):
         ...
 
 
-class Listing(Protocol):
-    """Lists of users, chats and members, for commands. May be used without `Engine.open`.
-
-    Whatever a person types may be asked for: a name or an id of nothing finds nothing.
-    """
-
-    async def users(self) -> list[ListedUser]:
-        """Every user, by name."""
-        ...
-
-    async def user_id_of(self, name: str) -> str | None:
-        """The user with this username or id."""
-        ...
-
-    async def chats(self, of_user_id: str | None = None) -> list[ListedChat]:
-        """Every chat, or those that one person is in; the oldest first."""
-        ...
-
-    async def find_chats(self, name: str) -> list[ListedChat]:
-        """The chats with this id, or else this title, or else, for `alice,bob`, their direct chat.
-
-        The case of a title does not matter. Of many chats with one title, some are found.
-        """
-        ...
-
-    async def members(self, chat_id: str) -> list[ListedMember]:
-        """The members of a chat, in the order in which they joined; then by name."""
-        ...
-
-
-class Inspection(Protocol):
-    """The rows that `store.check` checks, streamed page by page. May be used without `Engine.open`.
-
-    The engine yields rows unchanged, however broken, and writes nothing. Servers may run meanwhile. A page is
-    a snapshot. If a page may hold half of a transaction, the engine reads rows that seem broken again, for
-    longer than a transaction takes, before it yields them. So a temporary state is never reported.
-    `StoreUnreadable`: the check cannot continue.
-    """
-
-    not_shown: frozenset[str]
-    """The invariants that this engine cannot break, or whose breach leaves no trace in it."""
-    chats_at_once_max: int
-    """How many chats are read at the same time."""
-
-    async def chat_count(self) -> int | None:
-        """How many chats there are; None if the engine would have to read them all to know."""
-        ...
-
-    def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:
-        """Every chat, or those in `chat_ids` that exist."""
-        ...
-
-    def members(self, chat: ChatRow) -> AsyncIterator[list[MemberRow]]:
-        """The members of a chat, in the order of their ids."""
-        ...
-
-    def log(self, chat: ChatRow) -> AsyncIterator[LogChunk]:
-        """The entries of a chat above what was trimmed, in the order of their numbers; at least one chunk.
-
-        The counter of the last chunk is at least as new as all entries before it.
-        """
-        ...
-
-    def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
-        """The stored hashes of the log, in the chat's own epoch, in the order of their positions."""
-        ...
-
-    def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
-        """The idempotency keys of a chat, in the order of the keys."""
-        ...
-
-    def positions(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[PositionRow]]:
-        """The positions of devices and people, in every existing chat, or of the members of these.
-
-        Rows of a chat that does not exist may be among them, as stored.
-        """
-        ...
-
-    def own_breaches(self, chat_ids: Sequence[str] | None, *, whole: bool) -> AsyncIterator[Breach]:
-        """Breaches that only this engine can have: of its schema, its file, orphaned rows.
-
-        `whole`: includes checks that take long on a big store. With `chat_ids`: only breaches of these chats.
-        """
-        ...
-
-
-class Repairs(Protocol):
-    """The recovery of lost counters: `store.recovery` decides, the engine writes.
-
-    May be used without `Engine.open`. NoSuchChat if there is no such chat.
-    """
-
-    may_raise: bool
-    """Whether recovery raises a counter that fell behind its log: true where another service holds the
-    counter and may lose data. A counter in the engine's own tables never falls back by itself."""
-
-    async def chats_without_counter(self) -> list[str]:
-        """The chats that refuse sends: their counter is missing, or has fallen back and may be raised."""
-        ...
-
-    async def traces(self, chat_id: str) -> Traces:
-        """The highest number in each table, read strongly."""
-        ...
-
-    async def holes(self, chat_id: str, first: int, last: int) -> list[tuple[int, int]]:
-        """The ranges from `first` to `last` of numbers that are neither entry nor void nor known as open."""
-        ...
-
-    async def write(self, repair: Repair) -> int:
-        """Write voids and counter, durable before it returns. Returns the counter's value. May be repeated.
-
-        Voids are written before the counter or with it, and never over an entry. An existing counter is never
-        overwritten, unless it may be raised. CounterMissingError if a counter was restored or lost since
-        the traces were read. Running servers notice the change.
-        """
-        ...
-
-    def how_to_delete_counter(self, chat_id: str) -> str:
-        """The command with which an operator deletes a counter that is wrong."""
-        ...
-
-
-class Engine(Store, ColdStore, IdentityStore, BookStore, Protocol):
+class Engine(Store, ColdStore, Protocol):
     """One storage engine. `app.engines.make_engine` creates it; nothing else knows which one it is.
 
     Creating it connects to nothing. The caller calls `open` before it uses a port, except where a port says
     otherwise, and `close` last, with or without `open`.
     """
+
+    @property
+    def records(self) -> Records:
+        """See `Records`."""
+        ...
 
     @property
     def batching(self) -> Batching:
@@ -736,11 +646,6 @@ class Engine(Store, ColdStore, IdentityStore, BookStore, Protocol):
     @property
     def amendments(self) -> Amendments | None:
         """None: messages of this engine cannot be edited, deleted or reacted to."""
-        ...
-
-    @property
-    def attachments(self) -> Attachments:
-        """See `Attachments`."""
         ...
 
     @property

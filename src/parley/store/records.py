@@ -13,13 +13,9 @@ from typing import Any, TypeVar, cast, get_origin, get_type_hints
 import msgspec
 from msgspec import Struct
 
-from parley.core.attachments import Attachment
 from parley.model import (
     AccountDeletion,
-    ApiToken,
-    AuditRecord,
     ChatMember,
-    ExternalId,
     Fanout,
     Invitation,
     Notify,
@@ -29,9 +25,18 @@ from parley.model import (
     User,
 )
 from parley.store.amendments import AmendmentNote
-from parley.store.books import KeptRecord
-from parley.store.delivery.rows import DeadLetter, Lane, Webhook
+from parley.store.delivery.rows import DeadLetter, Lane
 from parley.store.push.rows import PushDevice, PushOutcome
+from parley.store.tables import (
+    ANSWERS,
+    DEVICE_LISTS,
+    ERASURE_REPORTS,
+    FAILING_RECIPIENTS,
+    LINKS,
+    REPORTS,
+    TABLE_OF,
+    RecordTable,
+)
 
 
 class KeptPerson(Struct, frozen=True, kw_only=True):
@@ -115,46 +120,9 @@ class KeptMark(Struct, frozen=True, kw_only=True):
     is_on: bool
 
 
-class KeptErasure(Struct, frozen=True, kw_only=True):
-    """A person whose bodies are still to be removed."""
-
-    user_id: str
-    since_ms: int
-
-
-class KeptKey(Struct, frozen=True, kw_only=True):
-    """A key of the server, or the mark of a copy."""
-
-    name: str
-    value: str
-
-
-Record = (
-    KeptPerson
-    | KeptSession
-    | KeptChat
-    | KeptMember
-    | KeptState
-    | KeptCursor
-    | KeptRelation
-    | KeptMark
-    | KeptErasure
-    | KeptKey
-    | AmendmentNote
-    | Invitation
-    | AccountDeletion
-    | AuditRecord
-    | Webhook
-    | Lane
-    | DeadLetter
-    | PushDevice
-    | PushOutcome
-    | ApiToken
-    | ExternalId
-    | KeptRecord
-    | Attachment
-)
-RECORDS: tuple[type[Record], ...] = (
+Record = Struct
+"""What a copy carries over: one of `RECORDS`."""
+RECORDS: tuple[type[Any], ...] = (
     KeptPerson,
     KeptRelation,
     AccountDeletion,
@@ -165,21 +133,23 @@ RECORDS: tuple[type[Record], ...] = (
     KeptCursor,
     KeptMark,
     AmendmentNote,
-    KeptErasure,
     Invitation,
-    AuditRecord,
-    Webhook,
     Lane,
     DeadLetter,
     PushDevice,
     PushOutcome,
-    ApiToken,
-    ExternalId,
-    KeptRecord,
-    Attachment,
-    KeptKey,
+    *TABLE_OF,
 )
 """In the order in which they are copied: nothing refers to what comes after it."""
+BOOKS: dict[str, RecordTable[Any]] = {
+    "links": LINKS,
+    "reports": REPORTS,
+    "erasure_reports": ERASURE_REPORTS,
+    "failing_recipients": FAILING_RECIPIENTS,
+    "devices": DEVICE_LISTS,
+    "answers": ANSWERS,
+}
+"""Their names in the table `books`, in which earlier versions kept them as JSON."""
 COPY_MARK = "copy"
 """The name of the server's key in a target that says which copy is under way, or was done."""
 UNFINISHED = "unfinished"

@@ -14,7 +14,8 @@ from msgspec import Struct
 from parley.errors import CounterMissingError, InconsistentCounterError, StoreError
 from parley.store.check import check_log
 from parley.store.invariants import Breach, Findings
-from parley.store.ports import Engine, Inspection
+from parley.store.maintenance import Inspection
+from parley.store.ports import Engine
 from parley.store.rows import Repair, Traces
 from parley.store.rules import STRAY_POSITIONS_MAX
 

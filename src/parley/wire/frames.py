@@ -40,6 +40,8 @@ class ChatFrame(ClientFrame, kw_only=True, gc=False):
 
 
 class Hello(ClientFrame, tag="hello", kw_only=True, gc=False):
+    """Say who this is: the first frame of a connection."""
+
     token: str
     device_id: str
     live: bool = True
@@ -52,6 +54,8 @@ class Refresh(ClientFrame, tag="refresh", kw_only=True, gc=False):
 
 
 class SendMessage(ChatFrame, tag="send_message", kw_only=True, gc=False):
+    """Add a message to the log of a chat. Its answer comes once the message is durable."""
+
     client_message_id: str
     content: str
     content_type: str = "text/plain"
@@ -87,6 +91,8 @@ class React(ChatFrame, tag="react", kw_only=True, gc=False):
 
 
 class SyncRequest(ChatFrame, tag="sync_request", kw_only=True, gc=False):
+    """Ask for the entries of a chat after a position."""
+
     last_acked_sequence: Sequence
     epoch: Annotated[int, Meta(ge=1, le=limits.SEQUENCE_MAX)] | None = None
     last_message_id: str | None = None
@@ -94,12 +100,14 @@ class SyncRequest(ChatFrame, tag="sync_request", kw_only=True, gc=False):
 
 
 class Sync(ClientFrame, tag="sync", kw_only=True, gc=False):
+    """Ask for the entries after a message, in its chat."""
+
     last_message_id: str
     limit: Limit = limits.PAGE_ENTRIES_MAX
 
 
 class SyncOverview(ClientFrame, tag="sync_overview", kw_only=True, gc=False):
-    """`brief`: positions alone, without titles, last entries and people."""
+    """Ask which of your chats changed. `brief`: positions alone, without titles, last entries and people."""
 
     changed_since: str | None = None
     limit: Limit = limits.OVERVIEW_CHATS_DEFAULT
@@ -107,29 +115,35 @@ class SyncOverview(ClientFrame, tag="sync_overview", kw_only=True, gc=False):
 
 
 class AckPosition(ChatFrame, tag="ack", kw_only=True, gc=False):
+    """This device has every entry up to this position."""
+
     last_acked_sequence: Sequence
 
 
 class DeliveryReceipt(ChatFrame, tag="delivery_receipt", kw_only=True, gc=False):
-    """`delivered_at` is checked and not stored: others see when the server received it."""
+    """This device has this message. `delivered_at` is checked and not stored: others see when the server
+    received it.
+    """
 
     message_id: str
     delivered_at: str | None = None
 
 
 class ReadReceipt(ChatFrame, tag="read_receipt", kw_only=True, gc=False):
-    """`read_at` is checked and not stored: others see when the server received it."""
+    """The person has read the chat up to this position. `read_at` is checked and not stored: others see when
+    the server received it.
+    """
 
     read_up_to: str | Sequence
     read_at: str | None = None
 
 
 class TypingStart(ChatFrame, tag="typing_start", kw_only=True, gc=False):
-    pass
+    """The person types in this chat."""
 
 
 class TypingStop(ChatFrame, tag="typing_stop", kw_only=True, gc=False):
-    pass
+    """The person has stopped typing in this chat."""
 
 
 class PresenceSubscribe(ClientFrame, tag="presence_subscribe", kw_only=True):
@@ -139,11 +153,13 @@ class PresenceSubscribe(ClientFrame, tag="presence_subscribe", kw_only=True):
 
 
 class PresenceQuery(ClientFrame, tag="presence_query", kw_only=True):
+    """Ask whether these people are online, once."""
+
     user_ids: list[str]
 
 
 class Heartbeat(ClientFrame, tag="heartbeat", kw_only=True, gc=False):
-    pass
+    """The client is there. A connection that sends nothing for too long is closed."""
 
 
 Request = (
@@ -211,6 +227,8 @@ class ServerFrame(Struct, tag_field="type", kw_only=True, gc=False):
 
 
 class Welcome(ServerFrame, tag="welcome", kw_only=True):
+    """The connection is open: the answer to `hello` and to `refresh`."""
+
     user_id: str
     device_id: str
     session_id: str
@@ -298,12 +316,16 @@ class OverviewChat(Struct, kw_only=True):
 
 
 class Overview(ServerFrame, tag="overview", kw_only=True):
+    """Which chats changed: the answer to `sync_overview`."""
+
     chats: list[OverviewChat]
     token: str
     complete: bool
 
 
 class HeartbeatAck(ServerFrame, tag="heartbeat_ack", kw_only=True):
+    """The answer to `heartbeat`."""
+
     server_time: str
     heads: dict[str, int] | UnsetType = UNSET
 
@@ -369,16 +391,22 @@ class Typing(ServerFrame, tag="typing", kw_only=True, gc=False):
 
 
 class PresenceState(ServerFrame, tag="presence_state", kw_only=True):
+    """The answer to `presence_subscribe` and `presence_query`."""
+
     presences: list[PresenceView]
 
 
 class PresenceChanged(ServerFrame, tag="presence", kw_only=True, gc=False):
+    """A person came online or went offline."""
+
     user_id: str
     status: Literal["online", "offline"]
     last_seen: str | None
 
 
 class RefusedFrame(ServerFrame, tag="refused", kw_only=True):
+    """The request that `re` names was not done."""
+
     re: int | float | None = None  # type: ignore[assignment]
     code: str
     reason: str

@@ -23,11 +23,11 @@ async def test_automatic_retention_is_audited(tmp_path: Path) -> None:
         chat = await add_group(store, ann)
         await store.log.append([message(chat, ann, "old")])
         store.clock.advance(8 * MS_PER_DAY)
-        trail = AuditTrail(store.engine.audit, store.clock, Ids(random.Random(1).getrandbits))
+        trail = AuditTrail(store.kinds.audit, store.clock, Ids(random.Random(1).getrandbits))
         (job,) = archive_jobs(store.engine, config, store.clock, store.metrics, {}, trail)
-        assert await store.engine.audit.records("", 10) == []
+        assert await store.kinds.audit.records("", 10) == []
         await job.run()
-        (record,) = await store.engine.audit.records("", 10)
+        (record,) = await store.kinds.audit.records("", 10)
         assert (record.actor, record.action, record.outcome) == (SERVER, "retention.apply", "done")
         assert record.detail == "automatic"
         assert [entry.content for entry in entries_of(await store.log.read(chat, 0, 10))] == [""]

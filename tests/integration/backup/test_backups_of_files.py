@@ -199,7 +199,7 @@ async def test_a_file_deleted_after_the_snapshot_is_left_out_by_a_new_one(local:
             """As the server does, which runs beside the backup."""
             for path in (local.folder / "place" / gone.attachment_id).iterdir():
                 path.unlink()
-            local.sql("DELETE FROM attachments WHERE attachment_id = ?", gone.attachment_id)
+            local.sql("DELETE FROM records WHERE kind = 'attachments' AND place = ?", gone.attachment_id)
 
         source = Late(local.data)
         source.happenings = iter([delete])
@@ -236,7 +236,7 @@ async def test_a_file_that_is_being_removed(local: FileBackups, still_has_it: bo
         await local.files.removal.mark(local.chat_id, [file.attachment_id])
         if not still_has_it:
             local.sql("UPDATE entries SET wire = CAST(replace(wire, ?, 'x') AS BLOB)", file.attachment_id)
-        now = await local.store.engine.attachments.get(local.chat_id, file.attachment_id)
+        now = await local.store.attachments.get(local.chat_id, file.attachment_id)
         assert now is not None
         assert now.state is AttachmentState.REMOVING
         await local.back_up()

@@ -131,6 +131,7 @@ def test_a_full_disk_is_a_finding(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(doctor, "_write_through", refuse)
+    monkeypatch.setattr(doctor, "configure_logs", lambda *_, **__: None)
     assert not doctor.examine(find_place(data, None), None, as_json=True)
     findings = {found["what"]: found for found in json.loads(capsys.readouterr().out)["findings"]}
     assert findings["disk sync"]["state"] == "wrong"

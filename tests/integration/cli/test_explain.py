@@ -4,10 +4,12 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
+from parley.clock import wall_clock
 from tests.harness.clients import HttpClient, RawClient
 from tests.harness.server import ServerProcess
 from tests.integration.cli.running import parley, succeed
 from tests.integration.gateway.serving import message
+from tests.waiting import eventually
 
 
 async def test_explain_beside_a_server_and_without(tmp_path: Path) -> None:
@@ -20,6 +22,8 @@ async def test_explain_beside_a_server_and_without(tmp_path: Path) -> None:
             async with RawClient(session, server.url, ben) as client:
                 answer = await http.of(ann).post(f"/v1/chats/{chat}/messages", message())
                 await client.live_entry(chat, 1)
+                heard_ms = wall_clock()  # who goes in the same ms may have missed it
+                await eventually(lambda: wall_clock() > heard_ms)
         message_id = answer.body["message_id"]
         alone = succeed("explain", message_id, data=server.data)
         assert "parley user add NAME --operator" in alone.stderr

@@ -11,7 +11,7 @@ def test_an_invitation_is_made_listed_and_revoked(data: Path) -> None:
     link = succeed("user", "invite", "--uses", "3", "--note", "team", data=data).stdout.strip()
     address, _, token = link.partition("#")
     assert address.endswith("/link")
-    kept = str(one(data, "SELECT record FROM books WHERE book = 'links'"))
+    kept = str(one(data, "SELECT record FROM records WHERE kind = 'links'"))
     assert token not in kept
     assert token[-64:] not in kept
     (listed,) = succeed("user", "invite", "list", "--json", data=data).json["invites"]
@@ -91,7 +91,7 @@ def test_who_may_post(data: Path) -> None:
 def test_a_person_is_erased(data: Path) -> None:
     """The command notes it; a server removes what they wrote, and the report says so far nothing."""
     succeed("user", "delete", "cas", "--yes", "--erase", data=data)
-    assert one(data, "SELECT count(*) FROM erasures") == 1
+    assert one(data, "SELECT count(*) FROM records WHERE kind = 'erasures'") == 1
     report = succeed("user", "erasure", "user_cas", "--json", data=data).json
     assert report["user_id"] == "user_cas"
     assert "not finished" in succeed("user", "erasure", "user_cas", data=data).stdout

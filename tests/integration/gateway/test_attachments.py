@@ -18,6 +18,7 @@ from parley.core.attachments import MARGIN_MS, SETTLE_MS, Attachment
 from parley.core.log_hash import body_digest
 from parley.files import uploads
 from parley.files.removal import FileRemoval
+from parley.records.attachments import Attachments
 from parley.wire.frames import Entry
 from parley.wire.limits import ATTACHMENTS_MAX, PREVIEW_LETTERS_MAX
 from tests.harness.clock import VirtualClock
@@ -303,22 +304,21 @@ async def test_announcements_at_once_take_no_more_than_there_is(
     """Each alone would fit into what is left of a person's room; what is refused takes nothing of it."""
     async with place.serving({"PARLEY_ATTACHMENTS_BYTES_PER_USER": "200000"}) as served:
         ann, _, _ = await world(served)
-        files, body = served.app.store.attachments, {"name": "a", "size": 150_000}
-        add, have_asked = files.add, asyncio.Barrier(3)
+        add, have_asked, body = Attachments.add, asyncio.Barrier(3), {"name": "a", "size": 150_000}
 
-        async def add_once_all_have_asked(file: Attachment) -> None:
+        async def add_once_all_have_asked(files: Attachments, file: Attachment) -> None:
             await have_asked.wait()
-            await add(file)
+            await add(files, file)
 
-        monkeypatch.setattr(files, "add", add_once_all_have_asked)
+        monkeypatch.setattr(Attachments, "add", add_once_all_have_asked)
         answers = await asyncio.gather(*(ann.http.post(ann.path, body) for _ in range(3)))
-        monkeypatch.setattr(files, "add", add)
+        monkeypatch.setattr(Attachments, "add", add)
         taken = [answer for answer in answers if answer.status == 201]
         assert len(taken) <= 1
         for answer in answers:
             if answer.status != 201:
                 assert_refused(answer, 413, "quota_exceeded")
-        assert len(await files.unsettled()) == len(taken)
+        assert len(await Attachments(served.app.store.records, served.app.clock).unsettled()) == len(taken)
         assert (await ann.http.post(ann.path, body)).status == (413 if taken else 201)
 
 
@@ -442,7 +442,7 @@ async def test_what_nobody_refers_to_is_swept(place: Place) -> None:
         clock.advance(SETTLE_MS + 1)
         await sweep()
         assert _ids(place) == [sent["attachment_id"]]
-        assert await served.app.store.attachments.unsettled() == []
+        assert await Attachments(served.app.store.records, served.app.clock).unsettled() == []
         clock.advance(365 * MS_PER_DAY)
         await sweep()
         ben = Sharing(served, await served.http.login("ben"), ann.chat)

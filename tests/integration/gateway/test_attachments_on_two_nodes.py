@@ -15,6 +15,7 @@ from parley.core.attachments import SETTLE_MS, AttachmentState
 from parley.files.removal import FileRemoval
 from parley.objects.ports import StoredObject
 from parley.objects.targets import objects_at
+from parley.records.attachments import Attachments
 from tests.files_in_s3 import files_in_s3
 from tests.harness.clients import Answer, Person
 from tests.integration.gateway.serving import Served, assert_refused, new_id
@@ -204,7 +205,8 @@ async def test_sweeps_of_two_nodes_do_no_harm(nodes: TwoNodes, settings: dict[st
         assert_refused(await two.find(unused["attachment_id"]), 404, "not_found")
         left = {one.key.partition("/")[0] for one in await stored(settings)}
         assert left == {kept["attachment_id"], marked["attachment_id"]}
-        file = await one.served.app.store.attachments.get(one.chat, marked["attachment_id"])
+        app = one.served.app
+        file = await Attachments(app.store.records, app.clock).get(one.chat, marked["attachment_id"])
         assert file is not None
         assert file.state is AttachmentState.ATTACHED
 

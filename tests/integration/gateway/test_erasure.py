@@ -48,7 +48,7 @@ async def test_a_person_and_what_they_wrote(place: Place) -> None:
         assert (answer.status, answer.body["state"], answer.body["job_id"]) == (202, "deleted", "erasures")
 
         async def is_erased() -> bool:
-            return not await served.app.store.erasures.pending()  # type: ignore[union-attr]
+            return not await served.app.kinds.erasures.pending()
 
         await eventually(is_erased)
         assert await contents(served, ben, chat) == [("", True), ("", True), ("mine", False), ("", True)]

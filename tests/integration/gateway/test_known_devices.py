@@ -27,7 +27,7 @@ async def acked(served: Served, person: Person, device_id: str, chat_id: str) ->
     await served.app.store.cursors.flush()
 
     async def is_noted() -> bool:
-        known = await served.app.store.device_lists.get(person.user_id)
+        known = await served.app.kinds.device_lists.get(person.user_id)
         return known is not None and device_id in known.devices
 
     await eventually(is_noted)
@@ -66,4 +66,4 @@ async def test_the_devices_of_a_deleted_person_are_forgotten(place: Place) -> No
         await acked(served, ann, "phone", chat)
         await served.as_(root).delete(f"/v1/admin/users/{ann.user_id}")
         await served.app.deletions.look()
-        assert await served.app.store.device_lists.get(ann.user_id) is None
+        assert await served.app.kinds.device_lists.get(ann.user_id) is None

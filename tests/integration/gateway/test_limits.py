@@ -287,6 +287,7 @@ def only(served: Served) -> Connection:
 def held_lock(path: Path) -> Iterator[None]:
     """Another connection in a write transaction: the store can commit nothing meanwhile."""
     with contextlib.closing(apsw.Connection(str(path))) as other:
+        other.setbusytimeout(5_000)  # the server may be writing
         other.execute("BEGIN IMMEDIATE")
         yield
         other.execute("ROLLBACK")

@@ -33,7 +33,7 @@ def contents(receiver: Receiver) -> list[str]:
 
 
 async def outcomes(served: Served, chat: str, sequence: int) -> list[tuple[str, str]]:
-    found = await served.app.store.push.outcomes.of_message(chat, sequence)
+    found = await served.app.kinds.push.outcomes.of_message(chat, sequence)
     return [(one.outcome.value, one.detail) for one in found]
 
 
@@ -298,7 +298,7 @@ async def test_a_device_that_is_logged_out_is_forgotten(place: Place) -> None:
         await served.app.accounts.end_all_sessions(ben.user_id)
         await served.said(ann, chat, "hello")
         assert await until_known(served, chat, 1) == [("skipped", "logged_out")]
-        assert await served.app.store.push.devices.of([ben.user_id]) == {}
+        assert await served.app.kinds.push.devices.of([ben.user_id]) == {}
         assert receiver.got == []
 
 
@@ -310,7 +310,7 @@ async def test_a_deleted_account_keeps_no_device(place: Place) -> None:
         assert (await served.as_(root).delete(f"/v1/admin/users/{ann.user_id}")).status < 300
 
         async def are_gone() -> bool:
-            return await served.app.store.push.devices.of([ann.user_id]) == {}
+            return await served.app.kinds.push.devices.of([ann.user_id]) == {}
 
         await eventually(are_gone)
 

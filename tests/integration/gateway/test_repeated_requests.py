@@ -11,6 +11,7 @@ from parley.gateway.api import ROUTES
 from parley.gateway.repeated_requests import SHOWN_ONCE
 from parley.gateway.routes import ANSWER_KEY, MESSAGE_KEY
 from parley.model import AnsweredRequest
+from parley.store.tables import ANSWERS, PutRecord
 from tests.harness.clients import PASSWORD, Answer, Person
 from tests.harness.clock import VirtualClock
 from tests.integration.gateway.serving import Place, Served, assert_refused
@@ -22,6 +23,10 @@ async def keyed(served: Served, path: str, body: object, token: str = "", key: s
     headers = {"Idempotency-Key": key} | ({"Authorization": f"Bearer {token}"} if token else {})
     async with served.session.post(served.url + path, json=body, headers=headers) as answer:
         return Answer(answer.status, await answer.json(), dict(answer.headers))
+
+
+async def answers_of(served: Served) -> list[AnsweredRequest]:
+    return [one async for page in served.app.store.records.scan(ANSWERS) for one in page]
 
 
 async def chats_of(served: Served, person: Person) -> int:
@@ -101,11 +106,11 @@ async def test_a_crash_before_the_answer_is_recorded_creates_once(
     async with place.serving(clock=clock) as served:
         (ann,) = await served.people("ann")
 
-        async def crash(before: AnsweredRequest, after: AnsweredRequest) -> bool:
+        async def crash(mine: AnsweredRequest, status: int, answer: str) -> None:
             raise StoreUnavailable("gone")
 
         with monkeypatch.context() as patched:
-            patched.setattr(served.app.store.answers, "swap", crash)
+            patched.setattr(served.app.answered_requests, "answered", crash)
             first = await keyed(served, "/v1/chats", GROUP, ann.token)
         clock.advance(CLAIM_MS)
         again = await keyed(served, "/v1/chats", GROUP, ann.token)
@@ -121,7 +126,7 @@ async def test_a_request_under_way_is_not_carried_out_again(
     async with place.serving() as served:
         (ann,) = await served.people("ann")
         await keyed(served, "/v1/chats", GROUP, ann.token)
-        (record,) = await served.app.store.answers.page("", 10)
+        (record,) = await answers_of(served)
         claim = AnsweredRequest(
             request_id=record.request_id,
             digest=record.digest,
@@ -129,7 +134,7 @@ async def test_a_request_under_way_is_not_carried_out_again(
             made_at_ms=record.made_at_ms,
             claimed_until_ms=record.claimed_until_ms,
         )
-        assert await served.app.store.answers.swap(record, claim)
+        assert await served.app.store.records.commit(ANSWERS, [PutRecord(claim, before=record)])
         assert_refused(await keyed(served, "/v1/chats", GROUP, ann.token), 503, "outcome_unknown")
         assert await chats_of(served, ann) == 1
 
@@ -166,14 +171,14 @@ async def test_an_answer_is_forgotten_after_a_week_and_with_its_person(place: Pl
             await keyed(served, "/v1/chats", GROUP, person.token)
         await served.as_(root).delete(f"/v1/admin/users/{ben.user_id}")
         await served.app.deletions.look()
-        (left,) = await served.app.store.answers.page("", 10)
+        (left,) = await answers_of(served)
         assert left.user_id == ann.user_id
         clock.advance(7 * MS_PER_DAY)
         assert (await keyed(served, "/v1/chats", GROUP, ann.token)).status == 201
         assert await chats_of(served, ann) == 2
         clock.advance(7 * MS_PER_DAY)
         await served.app.answered_requests.expire()
-        assert await served.app.store.answers.page("", 10) == []
+        assert await answers_of(served) == []
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b'{"x":' * 50_000, b"1e999"])

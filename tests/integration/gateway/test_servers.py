@@ -12,6 +12,7 @@ from tests.waiting import eventually
 JOBS = {
     "account_deletions",
     "amendments",
+    "answered_requests",
     "attachments",
     "catch_up",
     "dead_letters",
@@ -30,6 +31,7 @@ JOBS = {
 }
 OF_THE_CLUSTER = {
     "amendments",
+    "answered_requests",
     "attachments",
     "dead_letters",
     "erasures",

@@ -28,9 +28,9 @@ from parley.migration.fingerprints import Fingerprint, counts_as_content
 from parley.migration.stores import CopySide, copy_store
 from parley.model import Action, Appended, Kind, ReadReceipts, StoredEntry
 from parley.store.folder import DATABASE_NAME, lock_folder
+from parley.store.maintenance import Transfer, require_transfer
 from parley.store.records import COPY_MARK, RECORDS, Record, is_unfinished
 from parley.store.sqlite.transfer import SqliteTransfer
-from parley.store.transfer import Transfer, require_transfer
 from parley.telemetry import Metrics
 from tests.contracts.acting import change, decode_entry, message, posting, show_receipts
 from tests.contracts.dynamodb_engine import other_program
@@ -258,7 +258,8 @@ async def test_a_copy_goes_on_after_a_crash_at_any_write(
 def is_finished(folder: Path) -> bool:
     """Whether the process died right after its last write."""
     with closing(apsw.Connection(str(folder / DATABASE_NAME))) as file:
-        mark = file.execute("SELECT value FROM server_keys WHERE name = ?", (COPY_MARK,)).get
+        sql = "SELECT record ->> 'value' FROM records WHERE kind = 'server_keys' AND place = ?"
+        mark = file.execute(sql, (COPY_MARK,)).get
         return mark is not None and not is_unfinished(str(mark))
 
 

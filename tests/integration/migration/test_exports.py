@@ -8,7 +8,7 @@ import pytest
 
 from parley.clock import wall_clock
 from parley.migration.exports import about_person, page_of_chat
-from parley.store.transfer import require_transfer
+from parley.store.maintenance import require_transfer
 from tests.contracts.acting import message
 from tests.contracts.engines import SqliteOpenStore
 from tests.contracts.full_store import FullStore

@@ -18,9 +18,9 @@ from parley.migration.slack import SlackExport
 from parley.migration.stores import GROUPS, import_workspace
 from parley.migration.workspaces import ImportFailed, Workspace, kind_of
 from parley.model import AccountState, StoredEntry
+from parley.store.maintenance import require_transfer
 from parley.store.ports import Engine
 from parley.store.sqlite.store import SqliteStore
-from parley.store.transfer import require_transfer
 from parley.telemetry import Metrics
 from parley.wire.frames import Entry
 from tests.contracts.life_world import make_life

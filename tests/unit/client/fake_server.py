@@ -16,7 +16,7 @@ from parley.wire.bodies import ChatInfo, ChatMarks, MemberInfo, MemberList, Sess
 from parley.wire.codec import CODECS, JSON_PROTOCOL, MSGPACK, Codec, InvalidFrame
 from parley.wire.codes import UNAUTHENTICATED, Close
 from parley.wire.frames import Hello, MessageBatch, Messages, ReadReceipt, SendMessage, ServerFrames, refused
-from tests.unit.client.model_server import TIME, ModelServer
+from tests.model_server.server import TIME, ModelServer
 
 TOKEN = "prl_good"
 DEVICE = "device"
@@ -201,12 +201,16 @@ class FakeServer:
 
     async def history(self, request: web.Request) -> web.Response:
         log = self.model.logs[request.match_info["chat_id"]]
-        before, limit = int(request.query["before"]), int(request.query["limit"])
-        end = min(before - 1, len(log))
-        start = max(0, end - min(limit, self.model.page_entries_max))
+        limit = min(int(request.query["limit"]), self.model.page_entries_max)
+        if "before" in request.query:
+            end = min(int(request.query["before"]) - 1, len(log))
+            start = max(0, end - limit)
+        else:
+            start = min(int(request.query["after"]), len(log))
+            end = min(start + limit, len(log))
         page = MessageBatch(
             chat_id=CHAT,
-            epoch=1,
+            epoch=self.model.tables.chats[CHAT].chat.epoch,
             entries=[
                 msgspec.Raw(msgspec.json.encode(entry)) for entry in log[start:end] if entry is not None
             ],

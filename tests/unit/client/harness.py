@@ -16,7 +16,7 @@ from parley.wire.frames import (
     Welcome,
     answer_to,
 )
-from tests.unit.client.model_server import TIME, make_entry, raw
+from tests.model_server.server import TIME, make_entry, raw
 
 CHAT = "chat_1"
 WALL_MS = 1_800_000_000_000

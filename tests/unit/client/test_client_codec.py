@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from parley.wire.codec import CLIENT_CODECS, NotAFrame
 from parley.wire.frames import Messages, Request
-from tests.unit.client.model_server import make_entry
+from tests.model_server.server import make_entry
 
 VECTORS = Path(__file__).parents[2] / "wire_vectors"
 

@@ -19,8 +19,8 @@ from parley.client import (
 from parley.client.connection import failure_of
 from parley.errors import BUSY, NOT_A_MEMBER
 from parley.wire import codes
+from tests.model_server.server import FORBIDDEN_CONTENT
 from tests.unit.client.fake_server import CHAT, DEVICE, QUICK, TOKEN, FakeServer, fake_server
-from tests.unit.client.model_server import FORBIDDEN_CONTENT
 
 
 def to(server: FakeServer, outbox: Path | None = None, *, codec: str = "json") -> Client:

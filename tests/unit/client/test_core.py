@@ -25,8 +25,8 @@ from parley.wire.frames import (
     answer_to,
     refused,
 )
+from tests.model_server.server import TIME, make_entry, raw
 from tests.unit.client.harness import CHAT, Harness, of, outgoing, position, reading
-from tests.unit.client.model_server import TIME, make_entry, raw
 
 
 def test_each_connection_begins_with_the_overview_since_the_last() -> None:

@@ -5,170 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parley.core.message_life import MessageState, replay
-from parley.errors import OUTCOME_UNKNOWN, RATE_LIMITED, STORE_UNAVAILABLE
 from parley.wire.frames import Entry
+from tests.model_server.lives import HURTFUL, ON_A_GOOD_LINE, ORDINARY, STARTING_OVER, happen
+from tests.model_server.world import CHAT_IDS, DEVICES, PEOPLE, WALL_MS, World
 from tests.seeds import SHRINK_SECONDS_MAX
-from tests.unit.client.model_server import FORBIDDEN_CONTENT
-from tests.unit.client.world import CHAT_IDS, DEVICES, GUEST, PEOPLE, WALL_MS, Person, World
-
-ORDINARY = [
-    "send",
-    "send",
-    "send three",
-    "flow",
-    "flow",
-    "up",
-    "up",
-    "up",
-    "down",
-    "down",
-    "down",
-    "take",
-    "take all",
-    "read",
-    "read elsewhere",
-    "snapshot",
-    "type",
-    "mute",
-    "appear or vanish",
-    "take all",
-    "reply",
-    *["react"] * 3,
-    *["edit"] * 3,
-    *["delete"] * 2,
-]
-"""What a good day is made of; after each, the shell takes its turn."""
-HURTFUL = [
-    "send forbidden",
-    "cut",
-    "away or back",
-    "crash",
-    "lose up",
-    "lose down",
-    "repeat up",
-    "repeat down",
-    "swap down",
-    "slow disk",
-    "time",
-    "void",
-    "refuse",
-    "refuse anything",
-    "unheard",
-    "come or go",
-    "leave or join",
-    "rest",
-    "reopen",
-    "unknown, stored",
-    "unknown, not stored",
-]
-
-
-ON_A_GOOD_LINE = [
-    "void",
-    "cut",
-    "away or back",
-    "away or back",
-    "crash",
-    "time",
-    "rest",
-    "rest",
-    "read",
-    "read elsewhere",
-    "come or go",
-    "come or go",
-    "leave or join",
-    "leave or join",
-    "unheard",
-    "refuse anything",
-    "reopen",
-    "snapshot",
-    "flow",
-]
-"""What may happen without anything being lost."""
-
-
-def happen(world: World, person: Person, chat_id: str, what: str) -> None:
-    match what:
-        case "send":
-            person.send(chat_id, f"{person.user_id} {chat_id}")
-        case "send three":
-            for number in range(3):
-                person.send(chat_id, f"{person.user_id} {chat_id} {number}")
-        case "flow":
-            while world.up(person) or world.down(person):
-                pass
-        case "up":
-            world.up(person)
-        case "down":
-            world.down(person)
-        case "take":
-            person.take(chat_id)
-        case "take all":
-            while person.take(chat_id):
-                pass
-        case "read":
-            person.read(chat_id)
-        case "read elsewhere":
-            world.read_elsewhere(person, chat_id)
-        case "snapshot":
-            world.snapshot(person)
-        case "type":
-            person.core.start_typing(person.core.chat(chat_id), world.now_ms)
-        case "mute":
-            world.mute(chat_id, person.user_id)
-        case "appear or vanish":
-            world.appear_or_vanish()
-        case "reopen":
-            person.reopen(chat_id)
-        case "reply" | "react" | "edit" | "delete":
-            person.amend(chat_id, what)
-        case "rest":
-            world.settle(cut=False)
-        case _:
-            hurt(world, person, chat_id, what)
-    for member in world.people:
-        member.turn(disk_works=what != "slow disk")
-
-
-def hurt(world: World, person: Person, chat_id: str, what: str) -> None:
-    match what:
-        case "send forbidden":
-            person.send(chat_id, FORBIDDEN_CONTENT)
-        case "cut":
-            person.cut()
-        case "away or back":
-            person.go_away_or_come_back()
-        case "crash":
-            person.crash()
-        case "time":
-            world.pass_time(5_000)
-        case "start over":
-            world.server.start_over(chat_id)
-        case "void":
-            world.broadcast(world.server.add_void(chat_id))
-        case "come or go":
-            world.come_or_go(chat_id, GUEST)
-        case "leave or join":
-            world.come_or_go(chat_id, person.user_id)
-        case "unheard":
-            world.server.add_unheard(chat_id, GUEST)
-        case "refuse anything":
-            world.server.refuse_any += [RATE_LIMITED, STORE_UNAVAILABLE]
-        case "repeat up" if person.up:
-            person.up.append(person.up[0])
-        case "lose up" if person.up:
-            person.up.popleft()
-        case "lose down" if person.down:
-            person.down.popleft()
-        case "repeat down" if person.down:
-            person.down.append(person.down[0])
-        case "swap down":
-            person.down.rotate(1)
-        case "refuse":
-            world.server.refuse_next += [RATE_LIMITED, STORE_UNAVAILABLE]
-        case "unknown, stored" | "unknown, not stored":
-            world.server.store_when_unknown = what == "unknown, stored"
-            world.server.refuse_next.append(OUTCOME_UNKNOWN)
 
 
 def check_promises(world: World) -> None:
@@ -291,7 +131,7 @@ def test_promises_hold_whatever_the_network_does(life: list[tuple[str, int, str]
 
 
 @settings(max_examples=70, deadline=None)
-@given(steps([*HURTFUL, "start over", "start over"]), st.integers(0, 2**32))
+@given(steps([*HURTFUL, *STARTING_OVER]), st.integers(0, 2**32))
 @pytest.mark.timeout(SHRINK_SECONDS_MAX)
 def test_readers_follow_a_log_that_is_started_over(life: list[tuple[str, int, str]], seed: int) -> None:
     """Whoever forgets a chat when its epoch changes ends with exactly the log that is there."""

@@ -8,7 +8,7 @@ from parley.client.inbox import CHAT_ENTRIES_MAX, RECENT_IDS_MAX, Budget, Inbox,
 from parley.client.storage import Cursor
 from parley.errors import NOT_A_MEMBER
 from parley.wire.frames import Entry, MessageBatch
-from tests.unit.client.model_server import make_entry
+from tests.model_server.server import make_entry
 
 CHAT = "chat_1"
 

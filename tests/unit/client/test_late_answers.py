@@ -13,8 +13,8 @@ from parley.wire.frames import (
     answer_to,
     refused,
 )
+from tests.model_server.server import make_entry, raw, receipt
 from tests.unit.client.harness import CHAT, WALL_MS, Harness, of, position, reading
-from tests.unit.client.model_server import make_entry, raw, receipt
 from tests.unit.client.test_members import BEN, ME, opened, opening, snapshot, status
 
 LEFT = ChatChanged(chat_id=CHAT, change="left", user_id=ME)

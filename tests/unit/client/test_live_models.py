@@ -8,8 +8,8 @@ import pytest
 from parley.client import Client, Closed, MessageStatus, RequestRefused, Update, What, connect
 from parley.wire.codes import GOING_AWAY
 from parley.wire.frames import Messages, PresenceChanged, Typing
+from tests.model_server.server import TIME, make_entry, raw, receipt
 from tests.unit.client.fake_server import CHAT, DEVICE, OTHER_CHAT, QUICK, TOKEN, FakeServer, fake_server
-from tests.unit.client.model_server import TIME, make_entry, raw, receipt
 from tests.waiting import eventually
 
 BEN = "user_b"

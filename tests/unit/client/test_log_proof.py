@@ -15,8 +15,8 @@ from parley.client.storage import Cursor, SqliteStorage, StateChanges
 from parley.core import log_hash
 from parley.wire.frames import Entry, MessageBatch, Messages, SyncRequest, answer_to
 from tests.harness.log_replay import as_fields, replayed
+from tests.model_server.server import make_entry, raw
 from tests.unit.client.harness import CHAT, Harness, of
-from tests.unit.client.model_server import make_entry, raw
 
 Log = list[Entry | None]
 

@@ -21,8 +21,8 @@ from parley.wire.frames import (
     PresenceView,
     answer_to,
 )
+from tests.model_server.server import TIME, make_entry, raw, receipt
 from tests.unit.client.harness import CHAT, Harness, of, position
-from tests.unit.client.model_server import TIME, make_entry, raw, receipt
 
 ME, BEN, CAS, DAN = "user_me", "user_ben", "user_cas", "user_dan"
 

@@ -4,8 +4,8 @@ from parley.core.rates import FRAMES_PER_CONNECTION, MESSAGES_PER_USER, RateLimi
 from parley.errors import RATE_LIMITED
 from parley.gateway.connection import REFUSED_FRAMES_MAX
 from parley.wire.frames import Request, SendMessage, ServerFrames, SyncOverview, SyncRequest, refused
+from tests.model_server.server import ModelServer, make_entry
 from tests.unit.client.harness import Harness, of, outgoing, position
-from tests.unit.client.model_server import ModelServer, make_entry
 
 CHATS = 2_500
 ROUND_TRIP_MS = 5

@@ -12,8 +12,8 @@ from parley.client.storage import OutgoingMessage, SqliteStorage, StateChanges
 from parley.clock import MS_PER_DAY, Clock, iso, wall_clock
 from parley.wire.frames import Messages
 from tests.harness.clock import VirtualClock
+from tests.model_server.server import make_entry, raw
 from tests.unit.client.fake_server import CHAT, DEVICE, OTHER_CHAT, QUICK, TOKEN, FakeServer, fake_server
-from tests.unit.client.model_server import make_entry, raw
 
 OLD_ID = str(uuid.UUID(int=7, version=4))
 

@@ -2,8 +2,8 @@
 
 from parley.client.events import Update, What
 from parley.wire.frames import ChatChanged, Messages, Request, Typing, TypingStart, TypingStop
+from tests.model_server.server import make_entry, raw
 from tests.unit.client.harness import CHAT, Harness, outgoing, position
-from tests.unit.client.model_server import make_entry, raw
 
 ME, BEN, CAS = "user_me", "user_ben", "user_cas"
 TYPING = Update(What.TYPING, CHAT)

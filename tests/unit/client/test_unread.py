@@ -16,8 +16,8 @@ from parley.wire.frames import (
     SyncRequest,
     answer_to,
 )
+from tests.model_server.server import TIME, make_entry, raw, receipt
 from tests.unit.client.harness import CHAT, Harness, of, position
-from tests.unit.client.model_server import TIME, make_entry, raw, receipt
 
 ME, BEN = "user_me", "user_ben"
 

@@ -9,6 +9,7 @@ from parley.audit import OperatorCall
 from parley.delivery.admin import DeliveryAdmin
 from parley.errors import Refused
 from parley.ids import Ids
+from parley.records.kinds import Kinds
 from parley.telemetry import Metrics
 from tests.harness.clock import VirtualClock
 from tests.memory.engine import MemoryStore
@@ -19,7 +20,7 @@ async def test_a_server_without_a_feed_takes_no_webhooks() -> None:
     """It could never deliver to one: it says which setting would help, before anything is recorded."""
     nothing: Any = None
     clock, make_ids = VirtualClock(), Ids(random.Random(7).getrandbits)
-    store = MemoryStore(Tables(), clock=clock, ids=make_ids, metrics=Metrics(clock)).deliveries
+    store = Kinds(MemoryStore(Tables(), clock=clock, ids=make_ids, metrics=Metrics(clock))).deliveries
     admin = DeliveryAdmin(
         store=store,
         failing=nothing,

@@ -29,13 +29,13 @@ async def with_outbox(world: DeliveryWorld, *events: str) -> EventOutbox:
     hook = Webhook(
         webhook_id=HOOK, url="https://a.example/", events=events or ALL_EVENTS, secret="s", created_ms=0
     )
-    await world.store.deliveries.webhooks.add(hook)
+    await world.kinds.deliveries.webhooks.add(hook)
     world.channel.wants = Wanting().wants  # type: ignore[method-assign]
 
     async def nudge(_: object) -> None:
         world.worker.look_soon()
 
-    return EventOutbox(world.store.deliveries, world.clock, world.ids, nudge)
+    return EventOutbox(world.kinds.deliveries, world.clock, world.ids, nudge)
 
 
 def told(world: DeliveryWorld) -> list[tuple[str, dict[str, Any]]]:

@@ -54,7 +54,7 @@ def test_a_recipient_that_is_away_for_an_hour_gets_everything_once_and_in_order(
             assert {chat_id: heard(world, chat_id) for chat_id in chats} == wanted
         assert await world.letters() == []
         assert await world.store.deliveries.lanes.due("", 2**60, 10) == []
-        assert await world.store.failing_recipients.page("", 10) == []
+        assert await world.kinds.failing_recipients.page("", 10) == []
         failed = Counter(world.channel.tried).total() - len(world.channel.got)
         assert failed <= 40, "600 events waited; the recipient was asked so often while it was away"
         used = {name.rpartition(".")[2] for name, records in topics.records.items() if records}
@@ -79,7 +79,7 @@ def test_one_delivery_at_a_time_probes_a_recipient_that_is_away() -> None:
             for chat_id in chats:
                 await world.say(chat_id, "a")
             await asyncio.sleep(HOUR)
-            (health,) = await world.store.failing_recipients.page("", 10)
+            (health,) = await world.kinds.failing_recipients.page("", 10)
         begin, probes = times.count(0), times[times.count(0) :]
         assert 5 <= begin <= 5 + LANES_PER_RECIPIENT_MAX
         assert probes[:9] == [1, 3, 7, 15, 31, 63, 127, 255, 511]

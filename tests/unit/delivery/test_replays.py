@@ -225,7 +225,7 @@ def test_letters_expire_after_thirty_days() -> None:
         assert [letter.chat_id for letter in await world.letters()] == [first]
         await asyncio.sleep(29 * MS_PER_DAY / 1000)
         assert await world.upkeep.expire() == 1
-        records = await world.store.audit.records("", 10)
+        records = await world.kinds.audit.records("", 10)
         assert [(record.action, record.detail) for record in records] == [
             ("dlq.expire", "1 after 30 days"),
             ("dlq.expire", "1 after 30 days"),

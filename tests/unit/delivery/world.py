@@ -20,6 +20,7 @@ from parley.delivery.upkeep import DeadLetterUpkeep
 from parley.delivery.worker import DeliveryWorker
 from parley.ids import Ids
 from parley.model import Persisted, StoredEntry
+from parley.records.kinds import Kinds
 from parley.store.delivery.rows import DeadLetter, Selection
 from parley.store.ports import Handle
 from parley.telemetry import Metrics
@@ -100,6 +101,7 @@ class DeliveryWorld:
         self.ids = Ids(random.Random(7).getrandbits)
         self.metrics = Metrics(clock)
         self.store = MemoryStore(Tables(), clock=clock, ids=self.ids, metrics=self.metrics)
+        self.kinds = Kinds(self.store)
         self.acting: Any = SimpleNamespace(
             clock=clock,
             ids=self.ids,
@@ -117,7 +119,7 @@ class DeliveryWorld:
         parts: Any = {
             "kind": KIND,
             "source": EventSource(LogSource(self.store.log), self.store.accounts, self.clock),
-            "store": self.store.deliveries,
+            "store": self.kinds.deliveries,
             "channel": self.channel,
             "policy": self._policy,
             "clock": self.clock,
@@ -127,7 +129,7 @@ class DeliveryWorld:
         }
         self.store.deliveries.lanes.free()
         recipients = FailingRecipients(
-            self.store.failing_recipients if self._policy.give_up_ms is not None else None,
+            self.kinds.failing_recipients if self._policy.give_up_ms is not None else None,
             self._policy,
             self.clock,
             self.metrics,
@@ -137,7 +139,7 @@ class DeliveryWorld:
         self.worker = DeliveryWorker(**parts, topics=self.topics, recipients=recipients)
         self.replays = Replays(**parts)
         self.upkeep = DeadLetterUpkeep(
-            self.store.deliveries.dead_letters, self.store.audit, self.clock, self.ids, self.metrics
+            self.kinds.deliveries.dead_letters, self.kinds.audit, self.clock, self.ids, self.metrics
         )
 
     async def chat(self) -> str:
@@ -176,7 +178,7 @@ class DeliveryWorld:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def letters(self, selection: Selection = ALL) -> list[DeadLetter]:
-        found = await self.store.deliveries.dead_letters.find(selection, "", 10_000)
+        found = await self.kinds.deliveries.dead_letters.find(selection, "", 10_000)
         return sorted(found, key=lambda letter: (letter.chat_id, letter.sequence))
 
 

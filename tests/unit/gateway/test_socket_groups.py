@@ -42,6 +42,19 @@ def test_the_fullest_goes_when_all_have_too_much() -> None:
     assert (group.slowest(2), group.slowest(3)) == (None, sockets[2])
 
 
+def test_who_has_less_is_asked_while_another_has_more() -> None:
+    """What one took of the others' parts counts when they take theirs; once it has read, nobody is asked."""
+    group, sockets = group_of(*[0] * (2 * USER_OUTBOX_BYTES_MAX // OUTBOX_BYTES_MAX))
+    part = group.outbox_bytes_max
+    sockets[0].outbox_bytes = OUTBOX_BYTES_MAX
+    assert (group.slowest(1), group.outbox_bytes_max) == (None, 0)
+    group.discard(sockets.pop())
+    assert group.outbox_bytes_max == 0
+    sockets[0].outbox_bytes = 0
+    assert group.slowest(1) is None
+    assert group.outbox_bytes_max > part
+
+
 def test_a_group_without_sockets_is_forgotten() -> None:
     """Users who have left leave nothing behind."""
     groups, socket = SocketGroups(), UnreadSocket(0)

@@ -18,6 +18,12 @@ def test_faults_in_what_changed_choose_their_tests() -> None:
     assert caught_by <= set(quick.tests_for([writer]))
 
 
+def test_a_change_of_a_client_chooses_the_tests_of_clients() -> None:
+    """What is written in TypeScript has its tests beside it, and is run by tests/clients."""
+    assert "tests/clients/test_typescript.py" in quick.tests_for(["clients/typescript/src/index.ts"])
+    assert not quick.is_of_clients(["src/parley/model.py"])
+
+
 def test_long_layers_are_left_to_the_whole_run() -> None:
     """Processes that are killed and clusters take longer than all of it may."""
     chosen = quick.tests_for(["src/parley/model.py", "tests/harness/server.py"])

@@ -20,6 +20,7 @@ from parley.ids import Ids
 from parley.model import Persisted, Session
 from parley.push.channel import PushChannel
 from parley.push.ports import Notification, PushAnswer, taken
+from parley.records.kinds import Kinds
 from parley.store.push.rows import Provider, PushDevice
 from parley.telemetry import Metrics
 from tests.contracts.acting import add_group, add_person, message
@@ -59,6 +60,7 @@ class PushWorld:
         self.ids = Ids(random.Random(7).getrandbits)
         self.metrics = Metrics(clock)
         self.store = MemoryStore(Tables(), clock=clock, ids=self.ids, metrics=self.metrics)
+        self.kinds = Kinds(self.store)
         self.acting: Any = SimpleNamespace(
             clock=clock,
             ids=self.ids,
@@ -80,7 +82,7 @@ class PushWorld:
         self.store.deliveries.lanes.free()
         self.channel = PushChannel(
             store=self.store,
-            push=self.store.push,
+            push=self.kinds.push,
             registry=self.registry,
             providers={Provider.FCM: self.provider},
             sizes=self._sizes,
@@ -91,7 +93,7 @@ class PushWorld:
         self.worker = DeliveryWorker(
             kind=PUSH_DELIVERIES,
             source=LogSource(self.store.log),
-            store=self.store.deliveries,
+            store=self.kinds.deliveries,
             channel=self.channel,
             policy=policy,
             clock=self.clock,

@@ -19,23 +19,26 @@ from parley.gateway.api.admin import USERS
 from parley.gateway.api.chats import APPENDS, POSTS
 from parley.gateway.api.messages import send
 from parley.gateway.calls import Call
-from parley.gateway.routes import MESSAGE_KEY, Answer, Routes
+from parley.gateway.routes import MESSAGE_KEY, Answer, Parameter, Routes
 from parley.wire import identity_bodies as bodies
 from parley.wire.bodies import SessionGranted
 from parley.wire.frames import Receipt
 
 CHATS = "/v1/admin/chats"
 MEMBER = f"{CHATS}/{{chat_id}}/members/{{user_id}}"
+EXTERNAL_ID = Parameter("user_id", str, "Who the person is in your system.", "4711", is_required=True)
+"""Called as in other methods of its path: OpenAPI knows a path once, whatever its parameters are called."""
 
 routes = Routes("Operators")
 
 
 @routes.route(
     "PUT",
-    f"{USERS}/{{external_id}}",
+    f"{USERS}/{{user_id}}",
     "Make or change the account of a person of your system",
     {201: bodies.ExternalUserPut, 200: bodies.ExternalUserPut},
     body=bodies.ExternalUser,
+    path_parameters=(EXTERNAL_ID,),
     refusals=(FORBIDDEN, USERNAME_TAKEN, NO_SUCH_USER),
     needs="operator",
 )
@@ -45,7 +48,7 @@ async def put_external_user(call: Call) -> Answer:
     """
     wanted, services = await call.body(bodies.ExternalUser), call.services
     profile = WantedProfile(wanted.username, wanted.display_name, wanted.about, wanted.is_bot)
-    external_id = call.path("external_id")
+    external_id = call.path(EXTERNAL_ID.name)
     async with services.user_admin.audited(call.acting, "user.put", external_id):
         user, created = await services.external_people.put(external_id, profile)
     return 201 if created else 200, bodies.ExternalUserPut(user.user_id, created, user.username)

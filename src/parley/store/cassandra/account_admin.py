@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from parley.clock import Clock
 from parley.concurrency import map_concurrently
 from parley.errors import LAST_OPERATOR, NO_SUCH_USER, Refused
-from parley.model import AccountDeletion, AccountState, AuditRecord, User, UserPage
+from parley.model import AccountDeletion, AccountState, User, UserPage
 from parley.store.cassandra.accounts import (
     ADD_OPERATOR,
     CassandraAccounts,
@@ -22,10 +22,8 @@ from parley.store.cassandra.accounts import (
 from parley.store.cassandra.chat_state import CassandraChatStates
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.consents import Consents
-from parley.store.cassandra.records import Records
 from parley.store.cassandra.relations import ChatIdsOf
 from parley.store.cassandra.schema import (
-    AUDIT,
     CHATS,
     DELETIONS,
     ONE_LIST,
@@ -174,19 +172,3 @@ class CassandraAccountAdmin:
                     await self._accounts.end_session(session.user_id, session.session_id, row["token_hash"])
                     ended += 1
         return ended
-
-
-class CassandraAuditLog:
-    """In one partition: few enough, and in order."""
-
-    def __init__(self, cassandra: Cassandra) -> None:
-        self._records = Records(cassandra, AUDIT, ("list", "audit_id"), AuditRecord)
-
-    async def record(self, record: AuditRecord) -> None:
-        await self._records.put(ONE_LIST, record.audit_id, record=record)
-
-    async def records(self, before: str, limit: int) -> list[AuditRecord]:
-        newest, values = " ORDER BY audit_id DESC LIMIT ?", [limit]
-        if not before:
-            return await self._records.all(ONE_LIST, more=newest, values=values)
-        return await self._records.all(ONE_LIST, more=f" AND audit_id < ?{newest}", values=[before, *values])

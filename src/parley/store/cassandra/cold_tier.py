@@ -22,11 +22,10 @@ from parley.store.cassandra.chat_state import (
     READ_FENCE,
     CassandraChatStates,
 )
-from parley.store.cassandra.client import Cassandra, is_key
+from parley.store.cassandra.client import is_key
 from parley.store.cassandra.connection import Row, Statement
-from parley.store.cassandra.cursors import FORGET_DEVICE
 from parley.store.cassandra.deliveries import CassandraLanes
-from parley.store.cassandra.schema import CHATS, DEVICES, ERASURES, LOG
+from parley.store.cassandra.schema import CHATS, LOG
 from parley.store.rows import EVERYTHING, ArchiveMark, ChatRetention
 from parley.wire.codec import decode_entry
 
@@ -52,9 +51,6 @@ REDACT = (
 READ_WIRE = f"SELECT wire FROM {LOG} WHERE chat_id = ? AND bucket = ? AND sequence = ? AND client_key = ?"
 READ_RETENTION = f"SELECT chat_id, record, retention_days, is_held FROM {CHATS} WHERE chat_id = ?"
 SET_RETENTION = f"UPDATE {CHATS} SET retention_days = ?, is_held = ? WHERE chat_id = ? IF record != null"
-ADD_ERASURE = f"INSERT INTO {ERASURES} (user_id, since_ms) VALUES (?, ?) IF NOT EXISTS"
-END_ERASURE = f"DELETE FROM {ERASURES} WHERE user_id = ? IF EXISTS"
-
 IsDone = Callable[[], Awaitable[bool]]
 
 
@@ -186,27 +182,3 @@ def mark_in(row: Row) -> ArchiveMark:
         manifest=row["archive_manifest"] or "",
         is_trimming=bool(row["is_trimming"]),
     )
-
-
-READ_CURSORS = f"SELECT device_id, chat_id FROM {DEVICES} WHERE user_id = ?"
-
-
-class CassandraErasures:
-    def __init__(self, cassandra: Cassandra) -> None:
-        self._cassandra = cassandra
-
-    async def add(self, user_id: str, now_ms: int) -> None:
-        await self._cassandra.repeat((ADD_ERASURE, (user_id, now_ms)))
-
-    async def pending(self) -> list[str]:
-        rows = await self._cassandra.rows(f"SELECT user_id, since_ms FROM {ERASURES}")
-        return [user_id for _, user_id in sorted((row["since_ms"], row["user_id"]) for row in rows)]
-
-    async def finish(self, user_id: str) -> None:
-        await self._cassandra.repeat((END_ERASURE, (user_id,)))
-
-    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
-        rows = await self._cassandra.rows(READ_CURSORS, user_id)
-        for row in () if dry else rows:
-            await self._cassandra.repeat((FORGET_DEVICE, (user_id, row["device_id"], row["chat_id"])))
-        return len(rows)

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from parley.concurrency import map_concurrently
 from parley.store.cassandra.client import Cassandra, is_key
-from parley.store.cassandra.records import Records
-from parley.store.cassandra.schema import DEAD_LETTERS, LANES, ONE_LIST, WEBHOOKS
+from parley.store.cassandra.json_rows import JsonRows
+from parley.store.cassandra.schema import DEAD_LETTERS, LANES
 from parley.store.delivery.rows import (
     DeadLetter,
     DeliveryEvent,
@@ -24,7 +24,6 @@ from parley.store.delivery.rows import (
     LaneClaim,
     LetterStatus,
     Selection,
-    Webhook,
     discarded_letter,
     is_selected,
     queued_letter,
@@ -38,14 +37,13 @@ class CassandraDeliveries:
     def __init__(self, cassandra: Cassandra) -> None:
         self.lanes = CassandraLanes(cassandra)
         self.dead_letters = CassandraDeadLetters(cassandra)
-        self.webhooks = CassandraWebhooks(cassandra)
 
 
 class CassandraLanes:
     """In shards by a hash of their chat, each sorted by recipient."""
 
     def __init__(self, cassandra: Cassandra) -> None:
-        self._lanes = Records(cassandra, LANES, ("shard_no", "recipient", "chat_id"), Lane)
+        self._lanes = JsonRows(cassandra, LANES, ("shard_no", "recipient", "chat_id"), Lane)
 
     async def extend(
         self, chat_id: str, recipients: Sequence[str], first: int, last: int, claim: LaneClaim | None = None
@@ -140,7 +138,7 @@ class CassandraDeadLetters:
     """In shards by a hash of their id. There are few: whoever looks for some reads all."""
 
     def __init__(self, cassandra: Cassandra) -> None:
-        self._letters = Records(cassandra, DEAD_LETTERS, ("shard_no", "dlq_id"), DeadLetter)
+        self._letters = JsonRows(cassandra, DEAD_LETTERS, ("shard_no", "dlq_id"), DeadLetter)
 
     async def add(self, letter: DeadLetter) -> bool:
         return await self._letters.add(*_letter_key(letter.dlq_id), record=letter)
@@ -222,23 +220,6 @@ class CassandraDeadLetters:
             shards = await asyncio.gather(*(self._letters.all(shard) for shard in range(SHARDS)))
             found = [letter for letters in shards for letter in letters]
         return [letter for letter in found if is_selected(letter, selection)]
-
-
-class CassandraWebhooks:
-    def __init__(self, cassandra: Cassandra) -> None:
-        self._webhooks = Records(cassandra, WEBHOOKS, ("list", "webhook_id"), Webhook)
-
-    async def add(self, webhook: Webhook) -> None:
-        await self._webhooks.change(ONE_LIST, webhook.webhook_id, change=lambda _: webhook)
-
-    async def all(self) -> list[Webhook]:
-        return await self._webhooks.all(ONE_LIST)
-
-    async def remove(self, webhook_id: str) -> bool:
-        stored = await self._webhooks.get(ONE_LIST, webhook_id) if is_key(webhook_id) else None
-        return stored is not None and await self._webhooks.swap(
-            ONE_LIST, webhook_id, before=stored, after=None
-        )
 
 
 def _lane_key(chat_id: str, recipient: str) -> tuple[int, str, str]:

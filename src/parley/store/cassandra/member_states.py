@@ -7,14 +7,16 @@ from collections.abc import Callable, Sequence
 from parley.model import MemberCursor, MemberSettings, Notify
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Row
+from parley.store.cassandra.cursors import FORGET_DEVICE
 from parley.store.cassandra.directory import READ_MEMBERS
-from parley.store.cassandra.schema import DELIVERY
+from parley.store.cassandra.schema import DELIVERY, DEVICES
 
 READ_STATE = f"SELECT * FROM {DELIVERY} WHERE user_id = ? AND chat_id = ?"
 SET = (
     f"UPDATE {DELIVERY} SET muted_until = ?, notify = ?, setting_changes = ?"
     " WHERE user_id = ? AND chat_id = ? IF setting_changes = ?"
 )
+READ_CURSORS = f"SELECT device_id, chat_id FROM {DEVICES} WHERE user_id = ?"
 
 
 class CassandraMemberStates:
@@ -63,6 +65,12 @@ class CassandraMemberStates:
     async def muted_until(self, user_id: str, chat_id: str) -> str | None:
         row = (await self._states(chat_id, [user_id])).get(user_id)
         return None if row is None or row["has_left"] else row["muted_until"]
+
+    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
+        rows = await self._cassandra.rows(READ_CURSORS, user_id)
+        for row in () if dry else rows:
+            await self._cassandra.repeat((FORGET_DEVICE, (user_id, row["device_id"], row["chat_id"])))
+        return len(rows)
 
 
 Settings = Callable[[Row], tuple[str | None, str | None]]

@@ -6,25 +6,20 @@ from collections.abc import Callable, Sequence
 
 from parley.clock import MS_PER_DAY, MS_PER_SECOND
 from parley.concurrency import map_concurrently
-from parley.errors import StoreUnavailable
 from parley.model import Fanout
 from parley.store.cassandra.client import Cassandra, is_key
-from parley.store.cassandra.records import Records
+from parley.store.cassandra.json_rows import JsonRows
 from parley.store.cassandra.schema import CHATS, PUSH_DEVICES, PUSH_OUTCOMES, PUSH_RUNG, SCHEMA
 from parley.store.push.rows import DEVICES_PER_PERSON_MAX, GIVEN, OUTCOME_DAYS, PushDevice, PushOutcome
 
 PEOPLE_AT_ONCE_MAX = 64
 OUTCOME_SECONDS = OUTCOME_DAYS * MS_PER_DAY // MS_PER_SECOND
-KEY_PREFIX = "key:"
-"""Before the name of a server's key in `SCHEMA`."""
-
 PUT_RUNG = (
     f"INSERT INTO {PUSH_RUNG} (chat_id, user_id, device_id, sequence) VALUES (?, ?, ?, ?)"
     f" USING TIMESTAMP ? AND TTL {OUTCOME_SECONDS}"
 )
 READ_RUNG = f"SELECT sequence FROM {PUSH_RUNG} WHERE chat_id = ? AND user_id = ? AND device_id = ?"
 PUT_KEY = f"INSERT INTO {SCHEMA} (name, value) VALUES (?, ?) IF NOT EXISTS"
-READ_KEY = f"SELECT value FROM {SCHEMA} WHERE name = ?"
 SET_FANOUT = f"UPDATE {CHATS} SET fanout = ? WHERE chat_id = ?"
 READ_FANOUT = f"SELECT fanout, record FROM {CHATS} WHERE chat_id = ?"
 
@@ -38,23 +33,10 @@ class CassandraPush:
         self.outcomes = CassandraPushOutcomes(cassandra)
         self.fanouts = CassandraChatFanouts(cassandra)
 
-    async def key(self, name: str, new: str) -> str:
-        place = KEY_PREFIX + name
-
-        async def is_there() -> bool:
-            return await self._cassandra.row(READ_KEY, place, is_serial=True) is not None
-
-        await self._cassandra.resolve(lambda: self._cassandra.cas((PUT_KEY, (place, new))), is_there)
-        found = await self._cassandra.row(READ_KEY, place, is_serial=True)
-        if found is None:
-            raise StoreUnavailable("the server's key was deleted just now")
-        value: str = found["value"]
-        return value
-
 
 class CassandraPushDevices:
     def __init__(self, cassandra: Cassandra) -> None:
-        self._devices = Records(cassandra, PUSH_DEVICES, ("user_id",), list[PushDevice])
+        self._devices = JsonRows(cassandra, PUSH_DEVICES, ("user_id",), list[PushDevice])
 
     async def put(self, device: PushDevice) -> bool:
         def with_it(devices: list[PushDevice]) -> list[PushDevice] | None:
@@ -97,7 +79,7 @@ class CassandraPushOutcomes:
     def __init__(self, cassandra: Cassandra) -> None:
         self._cassandra = cassandra
         keys = ("chat_id", "sequence", "user_id", "device_id")
-        self._outcomes = Records(cassandra, PUSH_OUTCOMES, keys, PushOutcome)
+        self._outcomes = JsonRows(cassandra, PUSH_OUTCOMES, keys, PushOutcome)
 
     async def note(self, outcome: PushOutcome) -> None:
         """The newest position that rang is written with itself as the time: it never goes back."""

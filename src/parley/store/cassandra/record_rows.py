@@ -14,15 +14,11 @@ from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.concurrency import map_concurrently
-from parley.core.attachments import Attachment
 from parley.errors import StoreUnavailable
 from parley.model import (
     AccountDeletion,
     AccountState,
-    ApiToken,
-    AuditRecord,
     ChatMember,
-    ExternalId,
     Fanout,
     Invitation,
     Notify,
@@ -30,39 +26,30 @@ from parley.model import (
     Role,
 )
 from parley.store.amendments import AmendmentNote, MessageMark
-from parley.store.books import KeptRecord
-from parley.store.cassandra.account_admin import NOTE_DELETION, CassandraAuditLog
+from parley.store.cassandra.account_admin import NOTE_DELETION
 from parley.store.cassandra.accounts import ADD_OPERATOR, CassandraAccounts, session_in, time_of
 from parley.store.cassandra.amendments import CassandraAmendments, note_in
-from parley.store.cassandra.attachments import CassandraAttachments
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, HINT, READ_CHAT, READ_FENCE
-from parley.store.cassandra.cold_tier import ADD_ERASURE, SET_RETENTION
+from parley.store.cassandra.cold_tier import SET_RETENTION
 from parley.store.cassandra.connection import Row, Statement
 from parley.store.cassandra.consents import Consents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.cursors import RAISE_ACKED, RAISE_READ, SET_SEEN
 from parley.store.cassandra.deliveries import CassandraDeliveries
 from parley.store.cassandra.effects import INVITATION, PUT_MEMBER, chat_in
-from parley.store.cassandra.identities import CassandraApiTokens, CassandraExternalIds
 from parley.store.cassandra.invitations import NOTE
 from parley.store.cassandra.member_states import READ_STATE
 from parley.store.cassandra.member_states import SET as SET_SETTINGS
-from parley.store.cassandra.push import KEY_PREFIX, CassandraPush
+from parley.store.cassandra.push import CassandraPush
 from parley.store.cassandra.relations import PUT
 from parley.store.cassandra.schema import (
     AMENDMENTS,
-    API_TOKENS,
-    ATTACHMENTS,
-    AUDIT,
-    BOOKS,
     CHATS,
     DEAD_LETTERS,
     DELETIONS,
     DELIVERY,
     DEVICES,
     DIRECT_CHATS,
-    ERASURES,
-    EXTERNAL_IDS,
     LANES,
     LOG,
     MEMBERSHIPS,
@@ -70,20 +57,16 @@ from parley.store.cassandra.schema import (
     PUSH_DEVICES,
     PUSH_OUTCOMES,
     RELATIONS,
-    SCHEMA,
     SESSIONS,
     USERNAMES,
     USERS,
-    WEBHOOKS,
 )
 from parley.store.cassandra.users import encode_user, user_in
-from parley.store.delivery.rows import DeadLetter, Lane, Webhook
+from parley.store.delivery.rows import DeadLetter, Lane
 from parley.store.push.rows import PushDevice, PushOutcome
 from parley.store.records import (
     KeptChat,
     KeptCursor,
-    KeptErasure,
-    KeptKey,
     KeptMark,
     KeptMember,
     KeptPerson,
@@ -115,14 +98,9 @@ Reader = Callable[[list[Row]], Awaitable[list[Record]]]
 encode = msgspec.json.Encoder().encode
 
 IN_ONE_COLUMN: dict[type[Record], str] = {
-    AuditRecord: AUDIT,
-    Webhook: WEBHOOKS,
     Lane: LANES,
     DeadLetter: DEAD_LETTERS,
     PushOutcome: PUSH_OUTCOMES,
-    ApiToken: API_TOKENS,
-    ExternalId: EXTERNAL_IDS,
-    Attachment: ATTACHMENTS,
 }
 """Tables whose rows are one record each, as JSON."""
 
@@ -141,10 +119,6 @@ class RecordRows:
         self._states = counters.states
         self._cassandra = counters.states.cassandra
         self._accounts = accounts
-        self._audit = CassandraAuditLog(self._cassandra)
-        self._api_tokens = CassandraApiTokens(self._cassandra)
-        self._attachments = CassandraAttachments(self._cassandra, clock)
-        self._external_ids = CassandraExternalIds(self._cassandra)
         self._consents = consents
         self._deliveries = deliveries
         self._push = push
@@ -160,14 +134,8 @@ class RecordRows:
             AccountDeletion: (DELETIONS, _each(lambda row: AccountDeletion(row["user_id"], row["since_ms"]))),
             KeptMark: (MESSAGE_MARKS, _each(_mark)),
             AmendmentNote: (AMENDMENTS, _each(note_in)),
-            KeptErasure: (
-                ERASURES,
-                _each(lambda row: KeptErasure(user_id=row["user_id"], since_ms=row["since_ms"])),
-            ),
             Invitation: (RELATIONS, _each(_invitation)),
             PushDevice: (PUSH_DEVICES, _push_devices),
-            KeptRecord: (BOOKS, _each(_record)),
-            KeptKey: (SCHEMA, _each(_key)),
         }
 
     # Reading
@@ -315,10 +283,6 @@ class RecordRows:
                 await self._amendments.mark(chat_id, [mark])
             case AmendmentNote():
                 await self._amendments.begin(record)
-            case KeptErasure(user_id=user_id, since_ms=since_ms):
-                await self._cassandra.repeat((ADD_ERASURE, (user_id, since_ms)))
-            case KeptKey(name=name, value=value):
-                await self._replace(SCHEMA, {"name": KEY_PREFIX + name}, {"value": value})
             case Invitation(user_id=user_id, chat_id=chat_id):
                 await self._cassandra.write(NOTE, chat_id, user_id)
                 await self._write_person(
@@ -326,10 +290,6 @@ class RecordRows:
                 )
             case AccountDeletion():
                 await self._cassandra.write(NOTE_DELETION, record.user_id, record.since_ms, "")
-            case AuditRecord():
-                await self._audit.record(record)
-            case Webhook():
-                await self._deliveries.webhooks.add(record)
             case Lane():
                 await self._deliveries.lanes.put(record)
             case DeadLetter():
@@ -338,15 +298,6 @@ class RecordRows:
                 await self._push.devices.put(record)
             case PushOutcome():
                 await self._push.outcomes.note(record)
-            case ApiToken():
-                await self._api_tokens.add(record)
-            case ExternalId(key=key, user_id=user_id):
-                await self._external_ids.claim(key, user_id)
-            case KeptRecord():
-                at = {"book": record.book, "record_id": record.record_id}
-                await self._replace(BOOKS, at, {"record": record.record.encode()})
-            case Attachment():
-                await self._attachments.put(record)
             case _:
                 raise TypeError(f"{type(record).__name__} is put with others of its chat")
 
@@ -549,10 +500,6 @@ def _cursor(row: Row) -> Record | None:
     )
 
 
-def _record(row: Row) -> KeptRecord:
-    return KeptRecord(book=row["book"], record_id=row["record_id"], record=row["record"].decode())
-
-
 def _mark(row: Row) -> Record:
     return KeptMark(
         chat_id=row["chat_id"],
@@ -561,10 +508,3 @@ def _mark(row: Row) -> Record:
         sequence=row["sequence"],
         is_on=row["is_on"],
     )
-
-
-def _key(row: Row) -> Record | None:
-    name: str = row["name"]
-    if not name.startswith(KEY_PREFIX) or row["value"] is None:
-        return None  # the version of the tables
-    return KeptKey(name=name.removeprefix(KEY_PREFIX), value=row["value"])

@@ -1,96 +1,179 @@
-"""Tables whose rows are one record each: a key, and a struct as JSON.
+"""The port `Records` on Cassandra: a table for each, with the JSON of a record in one column.
 
-A record is compared as a whole, so every change of one is a compare-and-set without a column for a version.
+Records are written under conditions only: a plain write by a clock that is ahead would hide the next one. The
+number that rises is written plainly, with itself as its time, and so never falls.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Generic, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
-import msgspec
+from parley.clock import MS_PER_SECOND, Clock
+from parley.concurrency import map_concurrently
+from parley.errors import OutcomeUnknown, StoreUnavailable
+from parley.store.cassandra.client import Cassandra
+from parley.store.cassandra.connection import Row, Statement
+from parley.store.cassandra.schema import records_of
+from parley.store.tables import (
+    Key,
+    PutRecord,
+    R,
+    RecordChange,
+    RecordTable,
+    Whatever,
+    askable,
+    is_met,
+    key_of,
+    partition_of,
+    wanted_by,
+)
 
-from parley.errors import StoreUnavailable
-from parley.store.cassandra.client import Cas, Cassandra
-from parley.store.cassandra.connection import Row
-
+READS_AT_ONCE_MAX = 64
+WRITES_AT_ONCE_MAX = 32
 ATTEMPTS_MAX = 30
+ROWS_PER_PAGE = 500
 
-T = TypeVar("T")
+AT = "WHERE partition = ? AND place = ?"
 
-encode = msgspec.json.Encoder().encode
+Stored = dict[Key, "bytes | None"]
 
 
-class Records(Generic[T]):
-    """`keys`: the columns of the primary key. The last of them may be left out to read many."""
+class CassandraRecords:
+    def __init__(self, cassandra: Cassandra, clock: Clock, connect: Callable[[], Awaitable[None]]) -> None:
+        self.cassandra = cassandra
+        self._clock = clock
+        self._connect = connect
 
-    def __init__(self, cassandra: Cassandra, table: str, keys: Sequence[str], kind: type[T]) -> None:
-        self._cassandra = cassandra
-        self._decode = msgspec.json.Decoder(kind).decode
-        self._table = table
-        self._keys = tuple(keys)
-        self._where = " AND ".join(f"{name} = ?" for name in keys)
-        names, marks = ", ".join((*keys, "record")), ", ".join("?" * (len(keys) + 1))
-        self._insert = f"INSERT INTO {table} ({names}) VALUES ({marks})"
-        self._select = f"SELECT record FROM {table} WHERE {self._where}"
+    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
+        return await map_concurrently(lambda key: self._get(table, key), keys, READS_AT_ONCE_MAX)
 
-    async def get(self, *key: object) -> T | None:
-        return self._record(await self._cassandra.row(self._select, *key))
+    async def _get(self, table: RecordTable[R], key: Key) -> R | None:
+        row = await self._row(table, key) if askable(*key) else None
+        return _record_in(table, row) if row is not None else None
 
-    async def all(self, *first: object, more: str = "", values: Sequence[object] = ()) -> list[T]:
-        """The records of a partition, in the order of their keys. `more`: further clauses."""
-        where = " AND ".join(f"{name} = ?" for name in self._keys[: len(first)])
-        cql = f"SELECT record FROM {self._table} WHERE {where}{more}"
-        rows = await self._cassandra.rows(cql, *first, *values)
-        return [record for row in rows if (record := self._record(row)) is not None]
+    async def _row(self, table: RecordTable[R], key: Key, *, is_serial: bool = False) -> Row | None:
+        cql = f"SELECT record, number FROM {records_of(table)} {AT}"
+        return await self.cassandra.row(cql, *key, is_serial=is_serial)
 
-    async def pages(self) -> AsyncIterator[list[T]]:
-        """Every record of the table."""
-        async for rows in self._cassandra.pages(f"SELECT record FROM {self._table}"):
-            yield [record for row in rows if (record := self._record(row)) is not None]
+    async def page(
+        self, table: RecordTable[R], partition: str, after: str, limit: int, newest_first: bool = False
+    ) -> list[R]:
+        if not askable(partition, after or partition):
+            return []
+        where, values = "WHERE partition = ?", [partition]
+        if after:
+            where, values = f"{where} AND place {'<' if newest_first else '>'} ?", [partition, after]
+        order = "ORDER BY place DESC" if newest_first else ""
+        cql = f"SELECT record, number FROM {records_of(table)} {where} {order}"
+        found: list[R] = []
+        async for rows in self.cassandra.pages(cql, *values, page_size=min(limit + 1, ROWS_PER_PAGE)):
+            found += _records_in(table, rows)
+            if len(found) >= limit:
+                break
+        return found[:limit]
 
-    async def put(self, *key: object, record: T, seconds: int | None = None) -> None:
-        """A plain write, for a table whose records are never compared. `seconds`: how long it is kept."""
-        cql = self._insert if seconds is None else f"{self._insert} USING TTL {seconds}"
-        await self._cassandra.write(cql, *key, encode(record))
+    async def scan(self, table: RecordTable[R]) -> AsyncIterator[list[R]]:
+        await self._connect()
+        cql = f"SELECT record, number FROM {records_of(table)}"
+        async for rows in self.cassandra.pages(cql, page_size=ROWS_PER_PAGE):
+            yield _records_in(table, rows)
 
-    async def add(self, *key: object, record: T) -> bool:
-        """False, and nothing is written, if there is one."""
-        return (
-            await self._cas(f"{self._insert} IF NOT EXISTS", (*key, encode(record)), key, record)
-        ).is_applied
-
-    async def swap(self, *key: object, before: T, after: T | None) -> bool:
-        """Replace or delete the record; False, and nothing is written, if it is another one by now."""
-        if after is None:
-            cql = f"DELETE FROM {self._table} WHERE {self._where} IF record = ?"
-            return (await self._cas(cql, (*key, encode(before)), key, None)).is_applied
-        cql = f"UPDATE {self._table} SET record = ? WHERE {self._where} IF record = ?"
-        return (await self._cas(cql, (encode(after), *key, encode(before)), key, after)).is_applied
-
-    async def change(self, *key: object, change: Callable[[T | None], T | None]) -> T | None:
-        """Write what `change` makes of the record; None, and nothing is written, if it makes nothing."""
+    async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
+        partition_of(table, list(changes))
+        expected = self._expected(table, changes) or await self._stored(table, changes)
         for _ in range(ATTEMPTS_MAX):
-            before = await self.get(*key)
-            after = change(before)
-            if after is None or after == before:
-                return after
-            is_done = (
-                self.add(*key, record=after)
-                if before is None
-                else self.swap(*key, before=before, after=after)
-            )
-            if await is_done:
-                return after
-        raise StoreUnavailable(f"a row of {self._table} is being written to by too many at once")
+            if await self._write(table, changes, expected):
+                break
+            expected = await self._stored(table, changes)
+            if not all(is_met(table, change, expected[key_of(table, change)]) for change in changes):
+                return False
+        else:
+            raise StoreUnavailable(f"a record of {table.name} is being written to by too many at once")
+        for change in changes:
+            if isinstance(change, PutRecord) and (number := table.number(change.record)):
+                await self._raise(table, table.key(change.record), number)
+        return True
 
-    async def _cas(self, cql: str, values: Sequence[object], key: Sequence[object], wanted: T | None) -> Cas:
+    def _expected(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> Stored:
+        """What the conditions are written as; empty if one of them depends on what is there."""
+        expected: Stored = {}
+        for change in changes:
+            if isinstance(change.before, Whatever):
+                return {}
+            before = change.before
+            expected[key_of(table, change)] = None if before is None else table.encode(before)
+        return expected
+
+    async def _stored(
+        self, table: RecordTable[R], changes: Sequence[RecordChange[R]], *, is_serial: bool = False
+    ) -> Stored:
+        keys = [key_of(table, change) for change in changes]
+        rows = [await self._row(table, key, is_serial=is_serial) for key in keys]
+        return {key: row["record"] if row is not None else None for key, row in zip(keys, rows, strict=True)}
+
+    async def _write(
+        self, table: RecordTable[R], changes: Sequence[RecordChange[R]], expected: Stored
+    ) -> bool:
+        """False: one of the conditions did not hold. OutcomeUnknown: somebody else has written since."""
+        statements = [self._statement(table, change, expected[key_of(table, change)]) for change in changes]
+        wanted = {key_of(table, change): wanted_by(table, change) for change in changes}
+
         async def is_done() -> bool:
-            found = await self._cassandra.row(self._select, *key, is_serial=True)
-            return self._record(found) == wanted
+            stored = await self._stored(table, changes, is_serial=True)
+            if stored != wanted and stored != expected:
+                raise OutcomeUnknown(f"{table.name}: a change without an answer, and another after it")
+            return stored == wanted
 
-        return await self._cassandra.resolve(lambda: self._cassandra.cas((cql, values)), is_done)
+        if wanted == expected:  # it would change nothing, and could not tell whether it was done
+            return await self._stored(table, changes, is_serial=True) == expected
+        return (await self.cassandra.resolve(lambda: self.cassandra.cas(*statements), is_done)).is_applied
 
-    def _record(self, row: Row | None) -> T | None:
-        found = row["record"] if row is not None else None
-        return None if found is None else self._decode(found)
+    def _statement(self, table: RecordTable[R], change: RecordChange[R], expected: bytes | None) -> Statement:
+        """`UPDATE` also where there is nothing: so the row goes with its record."""
+        name, key = records_of(table), key_of(table, change)
+        wanted = wanted_by(table, change)
+        if wanted is None:
+            # A deleted row would hide the numbers that are written after it: their times are lower.
+            what = "record " if table.raised else ""
+            return f"DELETE {what}FROM {name} {AT} IF record = ?", (*key, expected)
+        seconds = 0
+        if isinstance(change, PutRecord) and table.expires_ms is not None:
+            seconds = max(1, (table.expires_ms(change.record) - self._clock()) // MS_PER_SECOND)
+        cql = f"UPDATE {name} USING TTL ? SET record = ? {AT} IF record = ?"
+        return cql, (seconds, wanted, *key, expected)
+
+    async def raise_to(self, table: RecordTable[R], key: Key, number: int) -> bool:
+        row = await self._row(table, key)
+        if row is None or row["record"] is None:
+            return False
+        if (row["number"] or 0) < number:
+            await self._raise(table, key, number)
+        return True
+
+    async def _raise(self, table: RecordTable[R], key: Key, number: int) -> None:
+        cql = f"UPDATE {records_of(table)} USING TIMESTAMP ? SET number = ? {AT}"
+        await self.cassandra.write(cql, number, number, *key)
+
+    async def expire(self, table: RecordTable[R], now_ms: int) -> int:
+        return 0
+
+    async def load(self, table: RecordTable[R], records: Sequence[R]) -> None:
+        await self._connect()
+        await self.put_all(table, records)
+
+    async def put_all(self, table: RecordTable[R], records: Sequence[R]) -> None:
+        """As `load`, on tables that may not have this version yet."""
+
+        async def put(record: R) -> None:
+            await self.commit(table, [PutRecord(record)])
+
+        await map_concurrently(put, records, WRITES_AT_ONCE_MAX)
+
+
+def _record_in(table: RecordTable[R], row: Row) -> R | None:
+    return None if row["record"] is None else table.decode(row["record"], row["number"] or 0)
+
+
+def _records_in(table: RecordTable[R], rows: Sequence[Row]) -> list[R]:
+    """A number may outlive its record."""
+    return [record for row in rows if (record := _record_in(table, row)) is not None]

@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from parley.errors import ConfigError
 from parley.store.cassandra.client import Cassandra
+from parley.store.tables import TABLES as RECORD_TABLES
+from parley.store.tables import R, RecordTable
 
-VERSION = 3
+VERSION = 4
 """2: copies, archives, removed bodies. Tables of version 1 were for trying, and are not changed. 3: links and
-reports, who may post in a group, what became of messages, files."""
+reports, who may post in a group, what became of messages, files. 4: tables of records."""
 UPGRADED_FROM = 2
 """The oldest version that `parley store init` brings up to date."""
 BUCKET_POSITIONS = 4_096
@@ -23,6 +25,7 @@ KEYSPACE_NAME = re.compile(r"[a-z][a-z0-9_]{0,47}")
 GC_GRACE_SECONDS = 864_000
 
 Report = Callable[[str], None]
+Upgrade = Callable[[int, Report], Awaitable[None]]
 
 TABLES: dict[str, str] = {}
 """The columns and the key of each table."""
@@ -109,8 +112,6 @@ CHAT_INVITATIONS = _define("chat_invitations", "chat_id text, user_id text, PRIM
 DIRECT_CHATS = _define("direct_chats", "direct_key text PRIMARY KEY, chat_id text, revision text")
 """Which chat is the direct chat of two people. A block moves the revision."""
 DELETIONS = _define("account_deletions", "user_id text PRIMARY KEY, since_ms bigint, username text")
-ERASURES = _define("erasures", "user_id text PRIMARY KEY, since_ms bigint")
-"""People whose bodies are still to be removed."""
 IMPORTED_IDS = _define("imported_ids", "message_id text PRIMARY KEY, chat_id text, sequence bigint")
 """Where messages are whose ids do not lead to their places: they were copied here."""
 AMENDMENTS = _define(
@@ -125,7 +126,6 @@ MESSAGE_MARKS = _define(
     PRIMARY KEY ((chat_id, target), name)""",
 )
 """The edits, replies and reactions of messages. The time of each write is its `sequence`."""
-AUDIT = _define("audit", "list text, audit_id text, record blob, PRIMARY KEY ((list), audit_id)")
 UNPUBLISHED = _define(
     "unpublished",
     "shard_no int, chat_id text, listing text, since_ms bigint, PRIMARY KEY ((shard_no), chat_id, listing)",
@@ -138,21 +138,6 @@ LANES = _define(
 DEAD_LETTERS = _define(
     "dead_letters", "shard_no int, dlq_id text, record blob, PRIMARY KEY ((shard_no), dlq_id)"
 )
-WEBHOOKS = _define("webhooks", "list text, webhook_id text, record blob, PRIMARY KEY ((list), webhook_id)")
-API_TOKENS = _define("api_tokens", "list text, token_id text, record blob, PRIMARY KEY ((list), token_id)")
-BOOKS = _define("books", "book text, record_id text, record blob, PRIMARY KEY ((book), record_id)")
-"""Links of operators, reports of messages and of erasures: few of each, in order."""
-EXTERNAL_IDS = _define("external_ids", "key text PRIMARY KEY, record blob")
-"""Whose account belongs to a person of another system."""
-ATTACHMENTS = _define(
-    "attachments", "chat_id text, attachment_id text, record blob, PRIMARY KEY ((chat_id), attachment_id)"
-)
-"""The files that messages refer to."""
-ATTACHMENT_LISTS = _define(
-    "attachment_lists",
-    "list text, attachment_id text, record blob, PRIMARY KEY ((list), attachment_id)",
-)
-"""Which files a person has, and which the sweep must look at."""
 PUSH_DEVICES = _define("push_devices", "user_id text PRIMARY KEY, record blob")
 PUSH_OUTCOMES = _define(
     "push_outcomes",
@@ -166,6 +151,18 @@ PUSH_RUNG = _define(
 )
 SCHEMA = _define("parley_schema", "name text PRIMARY KEY, version int, bucket_positions int, value text")
 """The version of these tables, the size of a bucket, and keys of the server."""
+
+
+def records_of(table: RecordTable[R]) -> str:
+    """The name of a table of records."""
+    return f"records_{table.name}"
+
+
+for kept in RECORD_TABLES:
+    _define(
+        records_of(kept),
+        "partition text, place text, record blob, number bigint, PRIMARY KEY ((partition), place)",
+    )
 
 ADDED_COLUMNS = {CHATS: {"announcement_only": "boolean", "slow_mode_seconds": "int"}}
 """Columns that tables of an older version lack."""
@@ -185,10 +182,12 @@ async def create_tables(
     replication: str,
     report: Report = lambda _: None,
     bucket_positions: int = BUCKET_POSITIONS,
+    upgrade: Upgrade | None = None,
 ) -> list[str]:
     """Create the keyspace and all missing tables. Safe to repeat. Returns the names of those it created.
 
-    The version is written last: before that, no server starts on them.
+    The version is written last: before that, no server starts on them. `upgrade` moves what is in
+    the tables of that version.
     """
     keyspace = cassandra.keyspace
     if not KEYSPACE_NAME.fullmatch(keyspace):
@@ -208,6 +207,9 @@ async def create_tables(
         report(f"{keyspace}.{name}: already exists")
     mark = f"INSERT INTO {SCHEMA} (name, version, bucket_positions) VALUES (?, ?, ?) IF NOT EXISTS"
     await cassandra.cas((mark, (MARK, VERSION, bucket_positions)))
+    found = await cassandra.row(READ_MARK, MARK)
+    if upgrade is not None and found is not None:
+        await upgrade(found["version"], report)
     await _raise_version(cassandra, report)
     return [f"{keyspace}.{name}" for name in made]
 

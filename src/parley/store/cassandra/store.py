@@ -7,47 +7,43 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from parley.clock import Clock
 from parley.core.jobs import Job
-from parley.core.recipient_health import RecipientHealth
-from parley.errors import ConfigError
 from parley.ids import EVENT, Ids
-from parley.model import AnsweredRequest, ErasureReport, Head, Link, MessageReport, PersonDevices
-from parley.store.books import ANSWERS, DEVICES, ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
-from parley.store.cassandra.account_admin import CassandraAccountAdmin, CassandraAuditLog
+from parley.model import Head
+from parley.store.cassandra.account_admin import CassandraAccountAdmin
 from parley.store.cassandra.accounts import CassandraAccounts
 from parley.store.cassandra.amendments import CassandraAmendments
 from parley.store.cassandra.append import MESSAGES_PER_BATCH_MAX, AppendPlanner
 from parley.store.cassandra.atomic import CassandraAtomicAppends
-from parley.store.cassandra.attachments import CassandraAttachments
 from parley.store.cassandra.batches import ChatBatches
-from parley.store.cassandra.books import CassandraBook
 from parley.store.cassandra.chat_state import CassandraChatStates
 from parley.store.cassandra.client import Cassandra
-from parley.store.cassandra.cold_tier import CassandraColdTier, CassandraErasures
+from parley.store.cassandra.cold_tier import CassandraColdTier
 from parley.store.cassandra.consents import Consents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.cursors import CassandraCursors
 from parley.store.cassandra.deliveries import CassandraDeliveries
 from parley.store.cassandra.diagnosis import diagnose
 from parley.store.cassandra.directory import CassandraDirectory
-from parley.store.cassandra.identities import CassandraApiTokens, CassandraExternalIds
 from parley.store.cassandra.inspection import CassandraInspection
 from parley.store.cassandra.invitations import CassandraInvitations
 from parley.store.cassandra.listing import CassandraListing
 from parley.store.cassandra.log import CassandraLog
 from parley.store.cassandra.log_hashes import CassandraLogHashes
 from parley.store.cassandra.member_states import CassandraMemberStates
+from parley.store.cassandra.moved import move_to_records
 from parley.store.cassandra.outbox import CassandraOutbox
 from parley.store.cassandra.overview import CassandraOverviews
 from parley.store.cassandra.prefixes import CassandraPrefixes
 from parley.store.cassandra.push import CassandraPush
 from parley.store.cassandra.record_rows import RecordRows
+from parley.store.cassandra.records import CassandraRecords
 from parley.store.cassandra.relations import CassandraRelations
 from parley.store.cassandra.repairs import CassandraRepairs
 from parley.store.cassandra.schema import BUCKET_POSITIONS, check_tables, create_tables
-from parley.store.cassandra.transfer import CassandraTransfer, copy_mark
+from parley.store.cassandra.transfer import CassandraTransfer
 from parley.store.cassandra.two_phase import CassandraTwoPhaseAppends
+from parley.store.copy_mark import check_copied
 from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching
-from parley.store.records import NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
 from parley.store.shared import SEAL_AFTER_MS, check_allocator, probe_job
 from parley.store.subscriptions import Subscriptions
@@ -124,18 +120,10 @@ class CassandraStore:
         self.account_admin = CassandraAccountAdmin(
             cassandra, states, self.accounts, consents, clock, chat_ids_of
         )
-        self.audit = CassandraAuditLog(cassandra)
-        self.api_tokens = CassandraApiTokens(cassandra)
-        self.external_ids = CassandraExternalIds(cassandra)
-        self.links = CassandraBook(cassandra, LINKS, Link)
-        self.reports = CassandraBook(cassandra, REPORTS, MessageReport)
-        self.erasure_reports = CassandraBook(cassandra, ERASURE_REPORTS, ErasureReport)
-        self.failing_recipients = CassandraBook(cassandra, FAILING_RECIPIENTS, RecipientHealth)
-        self.device_lists = CassandraBook(cassandra, DEVICES, PersonDevices)
-        self.answers = CassandraBook(cassandra, ANSWERS, AnsweredRequest)
         self.relations = CassandraRelations(cassandra, states, consents, chat_ids_of)
         self.member_states = CassandraMemberStates(cassandra)
         self.push = CassandraPush(cassandra)
+        self.records = CassandraRecords(cassandra, clock, self._connect)
         self.cursors = CassandraCursors(cassandra)
         self.deliveries = CassandraDeliveries(cassandra)
         self.overviews = CassandraOverviews(cassandra, planner.rows, self.log.heads, self.cursors)
@@ -144,10 +132,8 @@ class CassandraStore:
         self.inspection = CassandraInspection(counters, planner.rows, self._connect)
         self.repairs = CassandraRepairs(counters, prefixes, planner.rows, self._connect, clock)
         kept = RecordRows(counters, self.accounts, consents, self.deliveries, self.push, clock)
-        self.transfer = CassandraTransfer(kept, self._connect, counters, consents, clock)
+        self.transfer = CassandraTransfer(kept, self.records, self._connect, counters, consents, clock)
         self.cold_tier = CassandraColdTier(states, self.deliveries.lanes)
-        self.attachments = CassandraAttachments(cassandra, clock)
-        self.erasures = CassandraErasures(cassandra)
         self.amendments = CassandraAmendments(states)
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
@@ -162,15 +148,19 @@ class CassandraStore:
 
     async def create(self, report: Callable[[str], None]) -> list[str]:
         await self.cassandra.connect()
-        return await create_tables(self.cassandra, self._replication, report, self._states.bucket_positions)
+
+        async def upgrade(version: int, report: Callable[[str], None]) -> None:
+            await move_to_records(self.records, version, report)
+
+        size = self._states.bucket_positions
+        return await create_tables(self.cassandra, self._replication, report, size, upgrade)
 
     def diagnose(self) -> AsyncIterator[Finding]:
         return diagnose(self.cassandra)
 
     async def open(self) -> None:
         await self._connect()
-        if is_unfinished(await copy_mark(self.cassandra)):
-            raise ConfigError(NOT_FINISHED)
+        await check_copied(self.records)
         await check_allocator(self.allocator)
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:

@@ -13,17 +13,17 @@ from parley.model import StoredEntry
 from parley.store.cassandra.append import BATCH_BYTES_MAX, MESSAGES_PER_BATCH_MAX
 from parley.store.cassandra.batches import fence_update
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, KEEP_KEY, KEYS_AT, NO_KEY
-from parley.store.cassandra.client import Cassandra
 from parley.store.cassandra.connection import Row, Statement
 from parley.store.cassandra.consents import Consents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.effects import chat_in
 from parley.store.cassandra.log_rows import PUT_ENTRY, PUT_VOID
-from parley.store.cassandra.push import KEY_PREFIX, READ_KEY
 from parley.store.cassandra.record_rows import SET_EPOCH, RecordRows
+from parley.store.cassandra.records import CassandraRecords
 from parley.store.cassandra.schema import CHATS, IMPORTED_IDS, LOG
 from parley.store.entries import place_in, tag_of
-from parley.store.records import COPY_MARK, Record
+from parley.store.records import Record
+from parley.store.tables import TABLE_OF
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import IDEMPOTENCY_DAYS
@@ -47,22 +47,18 @@ SET_KEY = (
 PUT_IMPORTED = f"INSERT INTO {IMPORTED_IDS} (message_id, chat_id, sequence) VALUES (?, ?, ?)"
 
 
-async def copy_mark(cassandra: Cassandra) -> str | None:
-    """The mark of a copy into these tables."""
-    row = await cassandra.row(READ_KEY, KEY_PREFIX + COPY_MARK)
-    return None if row is None else row["value"]
-
-
 class CassandraTransfer:
     def __init__(
         self,
         rows: RecordRows,
+        records: CassandraRecords,
         connect: Callable[[], Awaitable[None]],
         counters: LogCounters,
         consents: Consents,
         clock: Clock,
     ) -> None:
         self._rows = rows
+        self._records = records
         self._connect = connect
         self._counters = counters
         self._states = counters.states
@@ -71,13 +67,19 @@ class CassandraTransfer:
         self._clock = clock
 
     async def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
+        if kind in TABLE_OF:
+            async for found in self._records.scan(TABLE_OF[kind]):
+                yield found
+            return
         await self._connect()
         async for page in self._rows.read(kind):
             yield page
 
     async def put(self, records: Sequence[Record]) -> None:
         await self._connect()
-        if records:
+        if records and type(records[0]) in TABLE_OF:
+            await self._records.load(TABLE_OF[type(records[0])], records)
+        elif records:
             await self._rows.write(records)
 
     # Entries

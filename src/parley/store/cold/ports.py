@@ -63,38 +63,10 @@ class ColdTier(Protocol):
         ...
 
 
-class Erasures(Protocol):
-    """People whose bodies are to be removed from every log, until that is done."""
-
-    async def add(self, user_id: str, now_ms: int) -> None:
-        """Durable before it returns. May be repeated."""
-        ...
-
-    async def pending(self) -> list[str]:
-        """Those that are not finished, the oldest first. Read strongly."""
-        ...
-
-    async def finish(self, user_id: str) -> None:
-        """Durable before it returns. May be repeated."""
-        ...
-
-    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
-        """Delete the positions of all devices of a person, durably; returns how many. May be repeated.
-
-        `dry`: only count them.
-        """
-        ...
-
-
 class ColdStore(Protocol):
     """The ports of an engine that may let go of entries."""
 
     @property
     def cold_tier(self) -> ColdTier | None:
         """None: entries stay in this engine for ever."""
-        ...
-
-    @property
-    def erasures(self) -> Erasures | None:
-        """None: bodies cannot be removed from this engine."""
         ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, LaneClaim, Selection, Webhook
+from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, LaneClaim, Selection
 
 
 class Lanes(Protocol):
@@ -110,22 +110,6 @@ class DeadLetters(Protocol):
         ...
 
 
-class Webhooks(Protocol):
-    """The webhooks of integrators."""
-
-    async def add(self, webhook: Webhook) -> None:
-        """Durable before it returns."""
-        ...
-
-    async def all(self) -> list[Webhook]:
-        """Every webhook, the oldest first. Read strongly."""
-        ...
-
-    async def remove(self, webhook_id: str) -> bool:
-        """Durable before it returns; False if there is none."""
-        ...
-
-
 class DeliveryStore(Protocol):
     """The ports of deliveries."""
 
@@ -137,9 +121,4 @@ class DeliveryStore(Protocol):
     @property
     def dead_letters(self) -> DeadLetters:
         """See `DeadLetters`."""
-        ...
-
-    @property
-    def webhooks(self) -> Webhooks:
-        """See `Webhooks`."""
         ...

@@ -28,7 +28,7 @@ from parley.dynamodb import (
 )
 from parley.errors import LAST_OPERATOR, NO_SUCH_USER, Refused, StoreUnavailable
 from parley.ids import EVENT, Ids
-from parley.model import AccountDeletion, AccountState, AuditRecord, User, UserPage
+from parley.model import AccountDeletion, AccountState, User, UserPage
 from parley.store.dynamodb.accounts import (
     ACTIVE,
     DELETED,
@@ -41,7 +41,6 @@ from parley.store.dynamodb.accounts import (
 from parley.store.dynamodb.chat_state import DynamoChatStates, fence
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
-    AUDIT,
     CHATS,
     COUNTERS,
     DELETIONS,
@@ -58,7 +57,6 @@ ATTEMPTS_MAX = 10
 FENCES_AT_ONCE_MAX = 16
 ENDED_AT_ONCE_MAX = 8
 USERS_PER_SCAN = 1_000
-JOURNAL: Item = {"journal": "audit"}
 SET_STATE = f"SET account_state = :state ADD {REVISION} :one"
 SET_ACCOUNT = (
     "SET account_state = :state, username = :username, password_hash = :none, display_name = :display_name,"
@@ -219,56 +217,6 @@ class DynamoAccountAdmin:
                 Delete(USER_SESSIONS, place),
             ]
         )
-
-
-class DynamoAuditLog:
-    def __init__(self, dynamo: Dynamo) -> None:
-        self._dynamo = dynamo
-
-    async def record(self, record: AuditRecord) -> None:
-        item: Item = {
-            **JOURNAL,
-            "audit_id": record.audit_id,
-            "at": record.at,
-            "actor": record.actor,
-            "action": record.action,
-            "target_id": record.target_id,
-            "request_id": record.request_id,
-            "detail": record.detail,
-            "outcome": record.outcome,
-            "token_id": record.token_id,
-            "token_name": record.token_name,
-        }
-        await retry_unknown(lambda: self._dynamo.put(AUDIT, item))
-
-    async def records(self, before: str, limit: int) -> list[AuditRecord]:
-        condition, values = "journal = :journal", Item({":journal": JOURNAL["journal"]})
-        if before:
-            condition, values = f"{condition} AND audit_id < :before", values | {":before": before}
-        found, start = list[Item](), cast("Item | None", None)
-        while len(found) < limit:
-            page = await self._dynamo.query(
-                AUDIT, condition, values, forward=False, limit=limit - len(found), start=start
-            )
-            found, start = found + page.items, page.next_key
-            if start is None:
-                break
-        return [audit_in(item) for item in found]
-
-
-def audit_in(item: Item) -> AuditRecord:
-    return AuditRecord(
-        audit_id=cast(str, item["audit_id"]),
-        at=cast(str, item["at"]),
-        actor=cast(str, item["actor"]),
-        action=cast(str, item["action"]),
-        target_id=cast(str, item["target_id"]),
-        request_id=cast(str, item["request_id"]),
-        detail=cast(str, item["detail"]),
-        outcome=cast(str, item["outcome"]),
-        token_id=cast(str, item.get("token_id", "")),
-        token_name=cast(str, item.get("token_name", "")),
-    )
 
 
 def _empty(user: User, now_ms: int) -> list[Action]:

@@ -27,8 +27,7 @@ from parley.ids import EVENT, Ids
 from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_of, redacted
 from parley.store.dynamodb.chat_state import DynamoChatStates, fence
 from parley.store.dynamodb.lanes import lanes_of_chat
-from parley.store.dynamodb.scans import table_pages
-from parley.store.dynamodb.schema import CHATS, COUNTERS, DEVICES, ERASURES, MESSAGES
+from parley.store.dynamodb.schema import CHATS, COUNTERS, MESSAGES
 from parley.store.rows import EVERYTHING, ArchiveMark, ChatRetention
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
@@ -196,31 +195,3 @@ def mark_in(chat: Item) -> ArchiveMark:
         manifest=str(chat.get("archive_manifest", "")),
         is_trimming=bool(chat.get("is_trimming")),
     )
-
-
-class DynamoErasures:
-    def __init__(self, dynamo: Dynamo) -> None:
-        self._dynamo = dynamo
-
-    async def add(self, user_id: str, now_ms: int) -> None:
-        expression, values = "SET since_ms = if_not_exists(since_ms, :now)", Item({":now": now_ms})
-        await retry_unknown(lambda: self._dynamo.update(ERASURES, {"user_id": user_id}, expression, values))
-
-    async def pending(self) -> list[str]:
-        found = [item async for items in table_pages(self._dynamo, ERASURES) for item in items]
-        ordered = sorted((number(item, "since_ms"), str(item["user_id"])) for item in found)
-        return [user_id for _, user_id in ordered]
-
-    async def finish(self, user_id: str) -> None:
-        await retry_unknown(lambda: self._dynamo.delete(ERASURES, {"user_id": user_id}))
-
-    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
-        if not is_valid_key(user_id):
-            return 0
-        values: Item = {":user": user_id}
-        rows = await self._dynamo.query_all(
-            DEVICES, "user_id = :user", values, projection="user_id, device_chat"
-        )
-        if not dry:
-            await retry_unknown(lambda: self._dynamo.batch_delete(DEVICES, rows))
-        return len(rows)

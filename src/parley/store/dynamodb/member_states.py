@@ -7,7 +7,7 @@ from typing import cast
 
 from parley.dynamodb import ConditionFailed, Dynamo, Item, is_valid_key, number, retry_unknown
 from parley.model import MemberCursor, MemberSettings, Notify
-from parley.store.dynamodb.schema import CHATS, DELIVERY, MEMBERSHIPS
+from parley.store.dynamodb.schema import CHATS, DELIVERY, DEVICES, MEMBERSHIPS
 
 
 class DynamoMemberStates:
@@ -83,6 +83,17 @@ class DynamoMemberStates:
             return None
         row = await self._dynamo.get(DELIVERY, {"user_id": user_id, "chat_id": chat_id}) or {}
         return None if row.get("has_left") else cast("str | None", row.get("muted_until"))
+
+    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
+        if not is_valid_key(user_id):
+            return 0
+        values: Item = {":user": user_id}
+        rows = await self._dynamo.query_all(
+            DEVICES, "user_id = :user", values, projection="user_id, device_chat"
+        )
+        if not dry:
+            await retry_unknown(lambda: self._dynamo.batch_delete(DEVICES, rows))
+        return len(rows)
 
 
 def _settings(row: Item) -> MemberSettings:

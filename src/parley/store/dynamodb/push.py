@@ -17,7 +17,7 @@ from parley.clock import MS_PER_DAY, MS_PER_SECOND
 from parley.dynamodb import ConditionFailed, Dynamo, Item, is_valid_key, number, retry_unknown
 from parley.errors import StoreUnavailable
 from parley.model import Fanout
-from parley.store.dynamodb.schema import CHATS, PUSH_DEVICES, PUSH_OUTCOMES, SCHEMA, SEPARATOR
+from parley.store.dynamodb.schema import CHATS, PUSH_DEVICES, PUSH_OUTCOMES, SEPARATOR
 from parley.store.push.rows import (
     DEVICES_PER_PERSON_MAX,
     GIVEN,
@@ -31,8 +31,6 @@ from parley.store.push.rows import (
 ATTEMPTS_MAX = 10
 RUNG = "rung"
 """Instead of a position, in the key of the newest one that rang on a device."""
-KEY_PREFIX = "key:"
-"""Before the name of a server's key in `SCHEMA`."""
 
 
 class KeptDevice(Struct, array_like=True, gc=False):
@@ -58,22 +56,6 @@ class DynamoPush:
         self.devices = DynamoPushDevices(dynamo)
         self.outcomes = DynamoPushOutcomes(dynamo)
         self.fanouts = DynamoChatFanouts(dynamo)
-
-    async def key(self, name: str, new: str) -> str:
-        place: Item = {"name": KEY_PREFIX + name}
-        with contextlib.suppress(ConditionFailed):  # another node was faster, or a lost answer's attempt
-            await retry_unknown(
-                lambda: self._dynamo.put(
-                    SCHEMA,
-                    place | {"value": new},
-                    condition="attribute_not_exists(#name)",
-                    names={"#name": "name"},
-                )
-            )
-        found = await self._dynamo.get(SCHEMA, place)
-        if found is None:
-            raise StoreUnavailable("the server's key was deleted just now")
-        return cast(str, found["value"])
 
 
 class DynamoPushDevices:

@@ -8,44 +8,31 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock, from_iso
-from parley.core.attachments import Attachment
 from parley.dynamodb import Dynamo, Item, Value, map_concurrently, number, retry_unknown
 from parley.ids import EVENT, Ids
 from parley.model import (
     AccountDeletion,
     AccountState,
-    ApiToken,
-    AuditRecord,
-    ExternalId,
     Fanout,
     Invitation,
     Notify,
     Relation,
 )
 from parley.store.amendments import AmendmentNote
-from parley.store.books import KeptRecord
-from parley.store.delivery.rows import DeadLetter, Lane, Webhook
-from parley.store.dynamodb.account_admin import DynamoAuditLog, audit_in
+from parley.store.delivery.rows import DeadLetter, Lane
 from parley.store.dynamodb.accounts import session_in, session_item, user_in, user_item
 from parley.store.dynamodb.amendments import mark_in, note_in, note_item
-from parley.store.dynamodb.attachments import attachment_in, attachment_items
-from parley.store.dynamodb.books import record_in, record_item
 from parley.store.dynamodb.chat_state import IS_BLOCKED
 from parley.store.dynamodb.consents import COUNT, IS_UNASKED
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.dead_letters import letter_in, letter_item, queue_item
 from parley.store.dynamodb.directory import chat_in, chat_item, counter_item, member_in
-from parley.store.dynamodb.identities import token_in, token_item
 from parley.store.dynamodb.invitations import invitation_in, invitation_item
 from parley.store.dynamodb.lanes import lane_in, lane_key
-from parley.store.dynamodb.push import KEY_PREFIX, DynamoPush, devices_in, outcome_at
+from parley.store.dynamodb.push import DynamoPush, devices_in, outcome_at
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
     AMENDMENTS,
-    API_TOKENS,
-    ATTACHMENTS,
-    AUDIT,
-    BOOKS,
     CHAT_INVITATIONS,
     CHATS,
     COUNTERS,
@@ -53,8 +40,6 @@ from parley.store.dynamodb.schema import (
     DELETIONS,
     DELIVERY,
     DEVICES,
-    ERASURES,
-    EXTERNAL_IDS,
     INVITATIONS,
     LANES,
     MEMBERSHIPS,
@@ -63,24 +48,19 @@ from parley.store.dynamodb.schema import (
     PUSH_OUTCOMES,
     RELATIONS,
     REPLAY_QUEUE,
-    SCHEMA,
     SESSIONS,
     USER_SESSIONS,
     USERNAMES,
     USERS,
-    WEBHOOKS,
     device_key,
     mark_place,
     marked_at,
 )
 from parley.store.dynamodb.schema import DIRECT_CHATS as DIRECT
-from parley.store.dynamodb.webhooks import REVISION_KEY, DynamoWebhooks, webhook_in
 from parley.store.push.rows import PushDevice, PushOutcome
 from parley.store.records import (
     KeptChat,
     KeptCursor,
-    KeptErasure,
-    KeptKey,
     KeptMark,
     KeptMember,
     KeptPerson,
@@ -151,10 +131,6 @@ class RecordItems:
     async def write(self, records: Sequence[Record]) -> None:
         """Rows by batches; what has writers of its own, one by one."""
         match records[0]:
-            case AuditRecord():
-                await self._each(DynamoAuditLog(self._dynamo).record, records)
-            case Webhook():
-                await self._each(DynamoWebhooks(self._dynamo, self._make_token).add, records)
             case PushDevice():
                 for record in records:  # those of one person share an item
                     await self._push.devices.put(cast(PushDevice, record))
@@ -207,22 +183,10 @@ class RecordItems:
                 return [(MESSAGE_MARKS, {"place": mark_place(chat_id, target), "name": name} | mark)]
             case AmendmentNote():
                 return [(AMENDMENTS, note_item(record))]
-            case KeptErasure(user_id=user_id, since_ms=since_ms):
-                return [(ERASURES, {"user_id": user_id, "since_ms": since_ms})]
-            case KeptKey(name=name, value=value):
-                return [(SCHEMA, {"name": KEY_PREFIX + name, "value": value})]
             case Invitation():
                 return [(table, invitation_item(record)) for table in (INVITATIONS, CHAT_INVITATIONS)]
             case AccountDeletion():
                 return [(DELETIONS, {"user_id": record.user_id, "since_ms": record.since_ms})]
-            case ApiToken():
-                return [(API_TOKENS, token_item(record))]
-            case Attachment():
-                return attachment_items(record, self._clock())
-            case ExternalId(key=key, user_id=user_id):
-                return [(EXTERNAL_IDS, {"key": key, "user_id": user_id})]
-            case KeptRecord():
-                return [(BOOKS, record_item(record))]
             case Lane():
                 return [(LANES, columns_of(record) | lane_key(record.chat_id, record.recipient))]
             case DeadLetter():
@@ -329,23 +293,12 @@ def _state(item: Item) -> list[Record]:
     return [replace(state, is_unasked=state.is_unasked and not state.has_left)]
 
 
-def _key(item: Item) -> list[Record]:
-    name = cast(str, item["name"])
-    if not name.startswith(KEY_PREFIX):
-        return []  # the version of the tables
-    return [KeptKey(name=name.removeprefix(KEY_PREFIX), value=cast(str, item["value"]))]
-
-
 def _mark(item: Item) -> list[Record]:
     chat_id, target = marked_at(cast(str, item["place"]))
     mark = mark_in(item, target)
     return [
         KeptMark(chat_id=chat_id, target=target, name=mark.name, sequence=mark.sequence, is_on=mark.is_on)
     ]
-
-
-def _erasure(item: Item) -> list[Record]:
-    return [KeptErasure(user_id=cast(str, item["user_id"]), since_ms=number(item, "since_ms"))]
 
 
 def _deletion(item: Item) -> list[Record]:
@@ -372,18 +325,10 @@ READERS: dict[type[Record], tuple[str, Callable[[Item], list[Record]]]] = {
     KeptCursor: (DEVICES, lambda item: [record_of(KeptCursor, item)]),
     KeptMark: (MESSAGE_MARKS, _mark),
     AmendmentNote: (AMENDMENTS, lambda item: [note_in(item)]),
-    KeptErasure: (ERASURES, _erasure),
     Invitation: (INVITATIONS, lambda item: [invitation_in(item)]),
-    AuditRecord: (AUDIT, lambda item: [audit_in(item)]),
-    Webhook: (WEBHOOKS, lambda item: [webhook_in(item)] if item["webhook_id"] != REVISION_KEY else []),
     Lane: (LANES, lambda item: [lane_in(item)]),
     DeadLetter: (DEAD_LETTERS, lambda item: [letter_in(item)]),
     PushDevice: (PUSH_DEVICES, lambda item: list(devices_in(item))),
     PushOutcome: (PUSH_OUTCOMES, _outcome),
-    ApiToken: (API_TOKENS, lambda item: [token_in(item)]),
-    ExternalId: (EXTERNAL_IDS, lambda item: [ExternalId(cast(str, item["key"]), cast(str, item["user_id"]))]),
-    KeptRecord: (BOOKS, lambda item: [record_in(item)]),
-    Attachment: (ATTACHMENTS, lambda item: [attachment_in(item)]),
-    KeptKey: (SCHEMA, _key),
 }
 """The table of each kind, and what its items hold."""

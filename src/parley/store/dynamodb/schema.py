@@ -7,15 +7,17 @@ lacks tables or attributes, and its items stay valid: `parley store init` upgrad
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from parley.dynamodb import ConditionFailed, Dynamo, Item, RequestRejected
 from parley.errors import ConfigError, StoreError, StoreUnavailable
+from parley.store.tables import TABLES as RECORD_TABLES
+from parley.store.tables import R, RecordTable
 
-VERSION = 13
+VERSION = 14
 """2: relations; settings of people, read receipts of chats. 3: states of accounts, deletions, the audit log;
 invitations, and who may add a person.
 Items without them have the defaults. 4: bundles in `messages`, which earlier versions cannot read.
@@ -23,7 +25,7 @@ Items without them have the defaults. 4: bundles in `messages`, which earlier ve
 6: deliveries to others: lanes, dead letters, webhooks. 7: push. 8: hashes of logs, ids of
 messages that were copied here. 9: logs are trimmed, and contents removed. 10: API tokens, bots, and
 people of other systems. 11: edits, reactions and replies. 12: links and reports,
-and who may post in a group. 13: attachments."""
+and who may post in a group. 13: attachments. 14: tables of records."""
 MARK: Item = {"name": "parley"}
 """The key of the item in `schema` that holds the version."""
 
@@ -87,6 +89,8 @@ def _index(attribute: str, carried: tuple[str, ...]) -> dict[str, Any]:
     }
 
 
+Upgrade = Callable[[Dynamo, int, Report], Awaitable[None]]
+
 TABLES: dict[str, Table] = {}
 
 
@@ -128,8 +132,6 @@ RELATIONS = _define(Table("relations", "user_id", "other_id"))
 """The contacts and blocks of a person."""
 DELETIONS = _define(Table("account_deletions", "user_id"))
 """Deleted accounts that may still be in chats and lists."""
-AUDIT = _define(Table("audit", "journal", "audit_id"))
-"""What operators did, in one journal: few enough for one partition, which keeps them in order."""
 INVITATIONS = _define(Table("invitations", "user_id", "chat_id"))
 """Who was invited to a chat."""
 CHAT_INVITATIONS = _define(Table("chat_invitations", "chat_id", "user_id"))
@@ -147,28 +149,26 @@ DEAD_LETTERS = _define(
 """What could not be delivered."""
 REPLAY_QUEUE = _define(Table("replay_queue", "shard_no", "place", hash_kind="N"))
 """Dead letters that wait for their replay; `place` is recipient, chat and sequence."""
-WEBHOOKS = _define(Table("webhooks", "webhook_id"))
-"""The webhooks of integrators, and an item with the revision of their list."""
-API_TOKENS = _define(Table("api_tokens", "token_id"))
-"""The tokens of programs."""
-EXTERNAL_IDS = _define(Table("external_ids", "key"))
-"""Whose account belongs to a person of another system."""
-BOOKS = _define(Table("books", "book", "record_id"))
-"""Links of operators, reports of messages and of erasures: few of each, in order."""
-ERASURES = _define(Table("erasures", "user_id"))
-"""People whose bodies are to be removed from every log."""
 MESSAGE_MARKS = _define(Table("message_marks", "place", "name"))
 """Replies, edits and reactions by the message that they are about: see `mark_place`."""
 AMENDMENTS = _define(Table("amendments", "chat_id", "client_key", range_kind="B"))
 """What is being done to messages, and is not finished."""
-ATTACHMENTS = _define(Table("attachments", "chat_id", "attachment_id"))
-"""The files that messages refer to."""
-ATTACHMENT_LISTS = _define(Table("attachment_lists", "list", "attachment_id"))
-"""Which files a person has, and which the sweep must look at."""
 IMPORTED_IDS = _define(Table("imported_ids", "message_id"))
 """Where a message is whose id another engine made: such an id does not lead to its place."""
 SCHEMA = _define(Table("schema", "name"))
 """The version of these tables, and keys of the server."""
+
+PARTITION, PLACE, RECORD, NUMBER, TTL = "partition", "place", "record", "number", "ttl"
+"""The attributes of every record: see `store/tables.py`."""
+
+
+def records_of(table: RecordTable[R]) -> str:
+    """The name of a table of records."""
+    return f"records_{table.name}"
+
+
+for kept in RECORD_TABLES:
+    _define(Table(records_of(kept), PARTITION, PLACE, ttl=TTL if kept.expires_ms is not None else None))
 
 EPOCH_DIGITS = 10
 SEQUENCE_DIGITS = 16
@@ -202,11 +202,14 @@ def device_prefix(device_id: str) -> str:
     return f"{device_id}{SEPARATOR}"
 
 
-async def create_tables(dynamo: Dynamo, report: Report = lambda _: None) -> list[str]:
+async def create_tables(
+    dynamo: Dynamo, report: Report = lambda _: None, upgrade: Upgrade | None = None
+) -> list[str]:
     """Create all missing tables concurrently, and wait until they are active. Safe to repeat.
 
     Returns the names of those it created. ConfigError if existing tables are not Parley's, or are newer.
-    The version is written last: before that, no server of this version starts on them.
+    The version is written last: before that, no server of this version starts on them. `upgrade` moves
+    what is in the tables of that version.
     """
     await dynamo.check()
     before = await _version_if_any(dynamo)
@@ -218,6 +221,8 @@ async def create_tables(dynamo: Dynamo, report: Report = lambda _: None) -> list
         set(await _all_of([_make_recoverable(dynamo, table) for table in TABLES.values()]))
     ):
         report(finding)
+    if upgrade is not None and before is not None:
+        await upgrade(dynamo, before, report)
     await _mark(dynamo)
     if before is not None and before < VERSION:
         report(f"upgraded from version {before} to {VERSION}")
@@ -265,6 +270,10 @@ async def _describe(dynamo: Dynamo, name: str) -> dict[str, Any] | None:
         raise
     description: dict[str, Any] = answer["Table"]
     return description
+
+
+async def has_table(dynamo: Dynamo, table: str) -> bool:
+    return await _describe(dynamo, dynamo.table(table)) is not None
 
 
 def _is_active(description: dict[str, Any]) -> bool:

@@ -7,26 +7,21 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from parley.clock import Clock
 from parley.core.jobs import Job
-from parley.core.recipient_health import RecipientHealth
 from parley.dynamodb import Dynamo
-from parley.errors import ConfigError
 from parley.ids import Ids
-from parley.model import AnsweredRequest, ErasureReport, Head, Link, MessageReport, PersonDevices
-from parley.store.books import ANSWERS, DEVICES, ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
-from parley.store.dynamodb.account_admin import DynamoAccountAdmin, DynamoAuditLog
+from parley.model import Head
+from parley.store.copy_mark import check_copied
+from parley.store.dynamodb.account_admin import DynamoAccountAdmin
 from parley.store.dynamodb.accounts import DynamoAccounts
 from parley.store.dynamodb.amendments import DynamoAmendments
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
-from parley.store.dynamodb.attachments import DynamoAttachments
-from parley.store.dynamodb.books import DynamoBook
 from parley.store.dynamodb.chat_state import DynamoChatStates
-from parley.store.dynamodb.cold_tier import DynamoColdTier, DynamoErasures
+from parley.store.dynamodb.cold_tier import DynamoColdTier
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.cursors import DynamoCursors
 from parley.store.dynamodb.diagnosis import diagnose
 from parley.store.dynamodb.directory import DynamoDirectory
-from parley.store.dynamodb.identities import DynamoApiTokens, DynamoExternalIds
 from parley.store.dynamodb.inspection import DynamoInspection
 from parley.store.dynamodb.invitations import DynamoInvitations
 from parley.store.dynamodb.keys import IdempotencyKeys
@@ -34,18 +29,19 @@ from parley.store.dynamodb.listing import DynamoListing
 from parley.store.dynamodb.log import DynamoLog
 from parley.store.dynamodb.log_hashes import DynamoLogHashes
 from parley.store.dynamodb.member_states import DynamoMemberStates
+from parley.store.dynamodb.moved import move_to_records
 from parley.store.dynamodb.outbox import DynamoOutbox
 from parley.store.dynamodb.overview import DynamoOverviews
 from parley.store.dynamodb.prefixes import DynamoPrefixes
 from parley.store.dynamodb.push import DynamoPush
+from parley.store.dynamodb.records import DynamoRecords
 from parley.store.dynamodb.relations import DynamoRelations
 from parley.store.dynamodb.repairs import DynamoRepairs
 from parley.store.dynamodb.schema import CHATS, COUNTERS, check_tables, check_version, create_tables
-from parley.store.dynamodb.transfer import DynamoTransfer, copy_mark
+from parley.store.dynamodb.transfer import DynamoTransfer
 from parley.store.dynamodb.two_phase import TwoPhaseAppends
 from parley.store.dynamodb.webhooks import DynamoDeliveries
 from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching
-from parley.store.records import NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
 from parley.store.shared import SEAL_AFTER_MS, check_allocator, probe_job
 from parley.store.subscriptions import Subscriptions
@@ -114,32 +110,22 @@ class DynamoStore:
         self.directory = DynamoDirectory(dynamo, clock, ids, allocator)
         self.accounts = DynamoAccounts(dynamo, clock, ids)
         self.account_admin = DynamoAccountAdmin(dynamo, states, clock, ids, self.directory.chat_ids_of)
-        self.audit = DynamoAuditLog(dynamo)
-        self.api_tokens = DynamoApiTokens(dynamo)
-        self.external_ids = DynamoExternalIds(dynamo)
-        self.links = DynamoBook(dynamo, LINKS, Link)
-        self.reports = DynamoBook(dynamo, REPORTS, MessageReport)
-        self.erasure_reports = DynamoBook(dynamo, ERASURE_REPORTS, ErasureReport)
-        self.failing_recipients = DynamoBook(dynamo, FAILING_RECIPIENTS, RecipientHealth)
-        self.device_lists = DynamoBook(dynamo, DEVICES, PersonDevices)
-        self.answers = DynamoBook(dynamo, ANSWERS, AnsweredRequest)
         self.relations = DynamoRelations(dynamo, states, clock, ids, self.directory.chat_ids_of)
         self.invitations = DynamoInvitations(dynamo, clock, ids)
         self.member_states = DynamoMemberStates(dynamo)
         self.push = DynamoPush(dynamo)
+        self.records = DynamoRecords(dynamo, clock, ids, self._connect)
         self.cursors = DynamoCursors(dynamo)
         self.deliveries = DynamoDeliveries(dynamo, clock, ids)
         self.overviews = DynamoOverviews(dynamo, self.log.heads, self.cursors)
         marks_table = COUNTERS if is_atomic else CHATS
         self.cold_tier = DynamoColdTier(dynamo, states, clock, ids, marks_table)
-        self.erasures = DynamoErasures(dynamo)
         self.amendments = DynamoAmendments(dynamo)
-        self.attachments = DynamoAttachments(dynamo, clock)
         counters = Counters(dynamo, allocator if counters_elsewhere else None, is_atomic)
         self.listing = DynamoListing(dynamo, self._connect, counters, clock)
         self.inspection = DynamoInspection(dynamo, counters, clock)
         self.repairs = DynamoRepairs(dynamo, self._connect, counters, clock, random_bits)
-        self.transfer = DynamoTransfer(dynamo, self._connect, counters, clock, ids)
+        self.transfer = DynamoTransfer(dynamo, self.records, self._connect, counters, clock, ids)
         self._is_connected = False
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
@@ -155,7 +141,7 @@ class DynamoStore:
 
     async def create(self, report: Callable[[str], None]) -> list[str]:
         await self.dynamo.open()
-        return await create_tables(self.dynamo, report)
+        return await create_tables(self.dynamo, report, move_to_records)
 
     def diagnose(self) -> AsyncIterator[Finding]:
         return diagnose(self.dynamo)
@@ -164,8 +150,7 @@ class DynamoStore:
         await self.dynamo.open()
         await self.dynamo.check()
         await check_tables(self.dynamo)
-        if is_unfinished(await copy_mark(self.dynamo)):
-            raise ConfigError(NOT_FINISHED)
+        await check_copied(self.records)
         await check_allocator(self.allocator)
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:

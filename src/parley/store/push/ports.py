@@ -87,7 +87,3 @@ class PushStore(Protocol):
     def fanouts(self) -> ChatFanouts:
         """See `ChatFanouts`."""
         ...
-
-    async def key(self, name: str, new: str) -> str:
-        """The server's key of this name: the one that was stored first, by whichever node."""
-        ...

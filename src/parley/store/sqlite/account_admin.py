@@ -8,14 +8,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from parley.errors import LAST_OPERATOR, NO_SUCH_USER, Refused
-from parley.model import AccountDeletion, AccountState, AuditRecord, User, UserPage
-from parley.store.records import column_names, record_of
+from parley.model import AccountDeletion, AccountState, User, UserPage
 from parley.store.rows import StoreCounts
 from parley.store.rules import USERS_LOOKED_AT_MAX, emptied, folded, is_found_by
 from parley.store.sqlite.accounts import USER, user_of
 from parley.store.sqlite.chat_state import SqliteChatStates
 from parley.store.sqlite.reads import Reads
-from parley.store.sqlite.record_tables import TABLES
 from parley.store.sqlite.writer import Transaction, Writer
 
 SESSIONS_PER_STEP = 500
@@ -32,12 +30,6 @@ EMPTY = (
     " is_operator = ?, last_seen = ?, last_seen_privacy = ?, send_read_receipts = ?, do_not_disturb = NULL,"
     " external_id = ''"
     " WHERE user_id = ?"
-)
-AUDIT = TABLES[AuditRecord]
-AUDIT_COLUMNS = column_names(AuditRecord)
-RECORDS = (
-    f"SELECT {', '.join(AUDIT_COLUMNS)} FROM {AUDIT.name}"
-    " WHERE audit_id < ?1 OR ?1 = '' ORDER BY audit_id DESC LIMIT ?2"
 )
 
 
@@ -127,20 +119,6 @@ class SqliteAccountAdmin:
         while self._reads.row(EXPIRED, (now_ms,)):
             ended += await self._writer.run(work)
         return ended
-
-
-class SqliteAuditLog:
-    def __init__(self, reads: Reads, writer: Writer) -> None:
-        self._reads = reads
-        self._writer = writer
-
-    async def record(self, record: AuditRecord) -> None:
-        sql, row = AUDIT.insert(AuditRecord), AUDIT.values(record)
-        await self._writer.run(lambda tx: tx.execute(sql, row))
-
-    async def records(self, before: str, limit: int) -> list[AuditRecord]:
-        rows = self._reads.rows(RECORDS, (before, limit))
-        return [record_of(AuditRecord, dict(zip(AUDIT_COLUMNS, row, strict=True))) for row in rows]
 
 
 def _user(transaction: Transaction, user_id: str) -> User:

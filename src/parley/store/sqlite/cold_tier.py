@@ -187,34 +187,3 @@ class SqliteColdTier:
             return transaction.connection.total_changes() > before
 
         return await self._writer.run(write)
-
-
-class SqliteErasures:
-    def __init__(self, reads: Reads, writer: Writer) -> None:
-        self._reads = reads
-        self._writer = writer
-
-    async def add(self, user_id: str, now_ms: int) -> None:
-        await self._write("INSERT OR IGNORE INTO erasures (user_id, since_ms) VALUES (?, ?)", user_id, now_ms)
-
-    async def pending(self) -> list[str]:
-        return [row[0] for row in self._reads.rows("SELECT user_id FROM erasures ORDER BY since_ms, user_id")]
-
-    async def finish(self, user_id: str) -> None:
-        await self._write("DELETE FROM erasures WHERE user_id = ?", user_id)
-
-    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
-        def work(transaction: Transaction) -> int:
-            transaction.execute("DELETE FROM user_device_cursors WHERE user_id = ?", (user_id,))
-            return transaction.connection.changes()
-
-        if dry:
-            row = self._reads.row("SELECT count(*) FROM user_device_cursors WHERE user_id = ?", (user_id,))
-            return int(row[0]) if row else 0
-        return await self._writer.run(work)
-
-    async def _write(self, sql: str, *values: object) -> None:
-        def work(transaction: Transaction) -> None:
-            transaction.execute(sql, values)
-
-        await self._writer.run(work)

@@ -15,7 +15,6 @@ from parley.store.delivery.rows import (
     LaneClaim,
     LetterStatus,
     Selection,
-    Webhook,
     discarded_letter,
     queued_letter,
 )
@@ -73,7 +72,6 @@ class SqliteDeliveries:
     def __init__(self, reads: Reads, writer: Writer) -> None:
         self.lanes = SqliteLanes(reads, writer)
         self.dead_letters = SqliteDeadLetters(reads, writer)
-        self.webhooks = SqliteWebhooks(reads, writer)
 
 
 class SqliteLanes:
@@ -217,43 +215,6 @@ class SqliteDeadLetters:
         while step := await self._writer.run(lambda tx: _changes(tx, EXPIRE, (before_ms,))):
             gone += step
         return gone
-
-
-class SqliteWebhooks:
-    def __init__(self, reads: Reads, writer: Writer) -> None:
-        self._reads = reads
-        self._writer = writer
-
-    async def add(self, webhook: Webhook) -> None:
-        row = (
-            webhook.webhook_id,
-            webhook.url,
-            encode(webhook.events).decode(),
-            webhook.secret,
-            webhook.created_ms,
-            webhook.chat_id,
-        )
-        await self._writer.run(lambda tx: tx.execute("INSERT INTO webhooks VALUES (?, ?, ?, ?, ?, ?)", row))
-
-    async def all(self) -> list[Webhook]:
-        rows = self._reads.rows(
-            "SELECT webhook_id, url, events, secret, created_ms, chat_id FROM webhooks ORDER BY webhook_id"
-        )
-        return [
-            Webhook(
-                webhook_id=webhook_id,
-                url=url,
-                events=msgspec.json.decode(events, type=tuple[str, ...]),
-                secret=secret,
-                created_ms=created_ms,
-                chat_id=chat_id,
-            )
-            for webhook_id, url, events, secret, created_ms, chat_id in rows
-        ]
-
-    async def remove(self, webhook_id: str) -> bool:
-        sql = "DELETE FROM webhooks WHERE webhook_id = ?"
-        return await self._writer.run(lambda tx: _changes(tx, sql, (webhook_id,)) == 1)
 
 
 def _changes(transaction: Transaction, sql: str, values: Sequence[Any]) -> int:

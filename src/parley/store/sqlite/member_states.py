@@ -61,3 +61,13 @@ class SqliteMemberStates:
             (user_id, chat_id),
         )
         return row[0] if row else None
+
+    async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
+        def work(transaction: Transaction) -> int:
+            transaction.execute("DELETE FROM user_device_cursors WHERE user_id = ?", (user_id,))
+            return transaction.connection.changes()
+
+        if dry:
+            row = self._reads.row("SELECT count(*) FROM user_device_cursors WHERE user_id = ?", (user_id,))
+            return int(row[0]) if row else 0
+        return await self._writer.run(work)

@@ -50,8 +50,15 @@ MARKS = (
     "SELECT chat_id, archived_through, trimmed_through, version, manifest FROM part.chat_archives"
     " WHERE version > 0"
 )
+OLD_FILES = "SELECT * FROM part.attachments"
+FILES_AS_RECORDS = """
+SELECT record ->> 'chat_id' AS chat_id, record ->> 'attachment_id' AS attachment_id,
+    record ->> 'size' AS size, record ->> 'sha256' AS sha256, record ->> 'state' AS state,
+    coalesce(record ->> 'sequence', 0) AS sequence
+FROM part.records WHERE kind = 'attachments'
+"""
 FILES = """
-SELECT attachment_id, size, sha256, state = 'removing' FROM part.attachments AS file
+SELECT attachment_id, size, sha256, state = 'removing' FROM ({}) AS file
 WHERE state IN ('complete', 'claimed', 'attached') OR (state = 'removing' AND sequence > 0 AND NOT EXISTS (
     SELECT 1 FROM main.entries JOIN main.chats USING (chat_no)
     WHERE chat_id = file.chat_id AND entries.sequence = file.sequence
@@ -190,8 +197,10 @@ def _state(connection: apsw.Connection) -> StoreState:
                 archived_through=archived, trimmed_through=trimmed, version=version, manifest=manifest
             )
     files = []
-    if "attachments" in _tables(connection, "part"):
-        for attachment_id, size, sha256, is_going in connection.execute(FILES):
+    tables = _tables(connection, "part")
+    kept = FILES_AS_RECORDS if "records" in tables else OLD_FILES if "attachments" in tables else None
+    if kept is not None:
+        for attachment_id, size, sha256, is_going in connection.execute(FILES.format(kept)):
             files.append(StoredFile(attachment_id, size, sha256, bool(is_going)))
     return StoreState(schema.version_of(connection), chats, people, marks, files)
 
@@ -227,9 +236,7 @@ class SqliteRebuild:
         create_private(folder / DATABASE_NAME)
         self._connection = apsw.Connection(str(folder / DATABASE_NAME))
         self._connection.pragma("synchronous", "off")  # `finish` makes all of it durable
-        for migration in schema.MIGRATIONS[:schema_version]:
-            self._connection.execute(migration)
-        self._connection.execute(f"PRAGMA user_version = {schema_version}")
+        schema.advance(self._connection, schema_version)
 
     def add_entries(self, part: bytes) -> int:
         before: int = self._connection.total_changes()

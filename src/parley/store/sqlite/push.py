@@ -36,7 +36,6 @@ EXPIRE = (
     " (SELECT chat_id, sequence, user_id, device_id FROM push_outcomes"
     f" WHERE at_ms < ? LIMIT {EXPIRED_PER_STEP})"
 )
-KEY = "SELECT value FROM server_keys WHERE name = ?"
 
 
 class SqlitePush:
@@ -45,15 +44,6 @@ class SqlitePush:
         self.devices = SqlitePushDevices(reads, writer)
         self.outcomes = SqlitePushOutcomes(reads, writer)
         self.fanouts = SqliteChatFanouts(reads, writer)
-
-    async def key(self, name: str, new: str) -> str:
-        def work(tx: Transaction) -> str:
-            tx.execute("INSERT OR IGNORE INTO server_keys VALUES (?, ?)", (name, new))
-            row = tx.execute(KEY, (name,)).fetchone()
-            assert row is not None
-            return str(row[0])
-
-        return await self._writer.run(work)
 
 
 class SqlitePushDevices:

@@ -7,17 +7,13 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from parley.core.attachments import Attachment
-from parley.model import AccountDeletion, ApiToken, AuditRecord, ExternalId, Invitation
+from parley.model import AccountDeletion, Invitation
 from parley.store.amendments import AmendmentNote
-from parley.store.books import KeptRecord
-from parley.store.delivery.rows import DeadLetter, Lane, Webhook
+from parley.store.delivery.rows import DeadLetter, Lane
 from parley.store.push.rows import PushDevice, PushOutcome
 from parley.store.records import (
     KeptChat,
     KeptCursor,
-    KeptErasure,
-    KeptKey,
     KeptMark,
     KeptMember,
     KeptPerson,
@@ -124,18 +120,10 @@ TABLES: dict[type[Record], TableOfRecords] = {
     AmendmentNote: TableOfRecords(
         name="amendments", key=("chat_id", "client_id"), renamed={"client_key": "client_id"}
     ),
-    KeptErasure: TableOfRecords(name="erasures", key=("user_id",)),
-    KeptKey: TableOfRecords(name="server_keys", key=("name",)),
     Invitation: TableOfRecords(name="invitations", key=("user_id", "chat_id")),
     AccountDeletion: TableOfRecords(name="account_deletions", key=("user_id",)),
-    AuditRecord: TableOfRecords(name="audit", key=("audit_id",)),
-    Webhook: TableOfRecords(name="webhooks", key=("webhook_id",)),
     Lane: TableOfRecords(name="lanes", key=("chat_id", "recipient")),
     DeadLetter: TableOfRecords(name="dead_letters", key=("dlq_id",)),
     PushDevice: TableOfRecords(name="push_devices", key=("user_id", "device_id")),
     PushOutcome: TableOfRecords(name="push_outcomes", key=("chat_id", "sequence", "user_id", "device_id")),
-    ApiToken: TableOfRecords(name="api_tokens", key=("token_id",)),
-    ExternalId: TableOfRecords(name="external_ids", key=("key",)),
-    KeptRecord: TableOfRecords(name="books", key=("book", "record_id")),
-    Attachment: TableOfRecords(name="attachments", key=("chat_id", "attachment_id")),
 }

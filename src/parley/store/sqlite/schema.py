@@ -8,9 +8,18 @@ as long as its entry.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from pathlib import Path
+
 import apsw
+import structlog
 
 from parley.errors import StoreUnavailable
+from parley.store.folder import create_private
+from parley.store.sqlite.moved import move_to_records
+
+log = structlog.get_logger("parley.store")
 
 VOID, MESSAGE, OTHER = 0, 1, 2
 """Values of entries.kind: unread counts distinguish these without reading the body."""
@@ -481,7 +490,27 @@ ALTER TABLE audit ADD COLUMN token_name TEXT NOT NULL DEFAULT '';
 """
 """Who made the token of a program, and by which token an operator acted."""
 
-MIGRATIONS = [
+VERSION_17 = """
+CREATE TABLE records (
+    kind TEXT NOT NULL,
+    partition TEXT NOT NULL,
+    place TEXT NOT NULL,
+    record TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    expires_ms INTEGER,
+    PRIMARY KEY (kind, partition, place)
+) WITHOUT ROWID;
+CREATE INDEX records_by_expiry ON records (kind, expires_ms) WHERE expires_ms IS NOT NULL;
+"""
+"""All tables of records (`store/tables.py`), by the name of each."""
+
+
+def to_version_17(connection: apsw.Connection) -> None:
+    connection.execute(VERSION_17)
+    move_to_records(connection)
+
+
+MIGRATIONS: list[str | Callable[[apsw.Connection], None]] = [
     VERSION_1,
     VERSION_2,
     VERSION_3,
@@ -498,27 +527,54 @@ MIGRATIONS = [
     VERSION_14,
     VERSION_15,
     VERSION_16,
+    to_version_17,
 ]
 """Step n brings a file from version n to n + 1. Never change one that was released; add the next."""
 
 
 def migrate(connection: apsw.Connection) -> None:
-    """Bring the file to this program's version, step by step, each in its own transaction."""
-    while (version := version_of(connection)) < len(MIGRATIONS):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            if version_of(connection) == version:  # no other process was faster
-                connection.execute(MIGRATIONS[version])
-                connection.execute(f"PRAGMA user_version = {version + 1}")
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-    if version > len(MIGRATIONS):
+    """Bring the file to this program's version in one transaction, after a copy of an older one was made."""
+    known = len(MIGRATIONS)
+    if (version := version_of(connection)) > known:
         raise StoreUnavailable(
-            f"the store has schema version {version}, this Parley knows {len(MIGRATIONS)}: use a newer Parley"
+            f"the store has schema version {version}, this Parley knows {known}: use a newer Parley"
         )
+    if version == known:
+        return
+    copy = keep_copy(connection, version) if version else None
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        advance(connection, known)
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    if copy is not None:
+        log.warning("the store was brought up to date", before=version, now=known, copy=str(copy))
+
+
+def advance(connection: apsw.Connection, version: int) -> None:
+    """From whatever version the file has by now."""
+    for step in MIGRATIONS[version_of(connection) : version]:
+        if callable(step):
+            step(connection)
+        else:
+            connection.execute(step)
+    connection.execute(f"PRAGMA user_version = {version}")
+
+
+def keep_copy(connection: apsw.Connection, version: int) -> Path:
+    """The file as it is, beside it: whole or not there. It holds what the store held, until it is deleted."""
+    file = Path(connection.filename)
+    copy, part = (file.with_name(f"{file.name}.version-{version}{end}") for end in ("", ".part"))
+    part.unlink(missing_ok=True)
+    create_private(part)
+    connection.execute("VACUUM INTO ?", (str(part),))
+    with part.open("rb") as file_of_copy:
+        os.fsync(file_of_copy.fileno())
+    part.replace(copy)
+    return copy
 
 
 def version_of(connection: apsw.Connection) -> int:

@@ -9,28 +9,22 @@ from pathlib import Path
 
 from parley.clock import Clock
 from parley.core.jobs import Job
-from parley.core.recipient_health import RecipientHealth
-from parley.errors import ConfigError
+from parley.errors import ParleyError
 from parley.ids import Ids
-from parley.model import AnsweredRequest, ErasureReport, Link, MessageReport, PersonDevices
-from parley.store.books import ANSWERS, DEVICES, ERASURE_REPORTS, FAILING_RECIPIENTS, LINKS, REPORTS
+from parley.store.copy_mark import check_copied
 from parley.store.ports import Batching
-from parley.store.records import COPY_MARK, NOT_FINISHED, is_unfinished
 from parley.store.rows import Finding
-from parley.store.sqlite.account_admin import SqliteAccountAdmin, SqliteAuditLog
+from parley.store.sqlite.account_admin import SqliteAccountAdmin
 from parley.store.sqlite.accounts import SqliteAccounts
 from parley.store.sqlite.amendments import SqliteAmendments
-from parley.store.sqlite.attachments import SqliteAttachments
-from parley.store.sqlite.books import SqliteBook
 from parley.store.sqlite.chat_state import SqliteChatStates
-from parley.store.sqlite.cold_tier import SqliteColdTier, SqliteErasures
+from parley.store.sqlite.cold_tier import SqliteColdTier
 from parley.store.sqlite.cursors import SqliteCursors
 from parley.store.sqlite.database import Database
 from parley.store.sqlite.delivery import SqliteDeliveries
 from parley.store.sqlite.diagnosis import diagnose
 from parley.store.sqlite.directory import SqliteDirectory
 from parley.store.sqlite.feed import SqliteFeed
-from parley.store.sqlite.identities import SqliteApiTokens, SqliteExternalIds
 from parley.store.sqlite.inspection import SqliteInspection
 from parley.store.sqlite.invitations import SqliteInvitations
 from parley.store.sqlite.listing import SqliteListing
@@ -40,6 +34,7 @@ from parley.store.sqlite.member_states import SqliteMemberStates
 from parley.store.sqlite.overview import SqliteOverviews
 from parley.store.sqlite.push import SqlitePush
 from parley.store.sqlite.reads import Reads
+from parley.store.sqlite.records import SqliteRecords
 from parley.store.sqlite.relations import SqliteRelations
 from parley.store.sqlite.repairs import SqliteRepairs
 from parley.store.sqlite.transfer import SqliteTransfer
@@ -96,15 +91,7 @@ class SqliteStore:
         self.directory = SqliteDirectory(reads, self.writer)
         self.accounts = SqliteAccounts(reads, self.writer)
         self.account_admin = SqliteAccountAdmin(reads, self.writer, states)
-        self.audit = SqliteAuditLog(reads, self.writer)
-        self.api_tokens = SqliteApiTokens(reads, self.writer)
-        self.external_ids = SqliteExternalIds(reads, self.writer)
-        self.links = SqliteBook(reads, self.writer, LINKS, Link)
-        self.reports = SqliteBook(reads, self.writer, REPORTS, MessageReport)
-        self.erasure_reports = SqliteBook(reads, self.writer, ERASURE_REPORTS, ErasureReport)
-        self.failing_recipients = SqliteBook(reads, self.writer, FAILING_RECIPIENTS, RecipientHealth)
-        self.device_lists = SqliteBook(reads, self.writer, DEVICES, PersonDevices)
-        self.answers = SqliteBook(reads, self.writer, ANSWERS, AnsweredRequest)
+        self.records = SqliteRecords(reads, self.writer, folder)
         self.cursors = SqliteCursors(reads, self.writer)
         self.overviews = SqliteOverviews(reads)
         self.relations = SqliteRelations(reads, self.writer, states)
@@ -113,9 +100,7 @@ class SqliteStore:
         self.deliveries = SqliteDeliveries(reads, self.writer)
         self.push = SqlitePush(reads, self.writer)
         self.cold_tier = SqliteColdTier(reads, self.writer, states, self.database, clock)
-        self.erasures = SqliteErasures(reads, self.writer)
         self.amendments = SqliteAmendments(reads, self.writer, self.database)
-        self.attachments = SqliteAttachments(reads, self.writer)
         self.listing = SqliteListing(folder, clock)
         self.inspection = SqliteInspection(folder)
         self.repairs = SqliteRepairs(folder, clock)
@@ -139,19 +124,16 @@ class SqliteStore:
     async def open(self) -> None:
         """Migrates, makes everything durable, seals what a crash left open, frees what it left claimed."""
         await asyncio.get_running_loop().run_in_executor(None, self.database.open)
-        if is_unfinished(self._copy_mark()):
+        try:
+            await check_copied(self.records)
+        except ParleyError:
             self.database.close()
-            raise ConfigError(NOT_FINISHED)
+            raise
         self.writer.start()
         self._is_open = True
         if not self._beside:
             await self.log.seal_all()
             await self.deliveries.lanes.free()
-
-    def _copy_mark(self) -> str | None:
-        sql = "SELECT value FROM server_keys WHERE name = ?"
-        found = self.database.reader.execute(sql, (COPY_MARK,)).fetchall()
-        return str(found[0][0]) if found else None
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
         self.writer.on_foreign_write(self._wrote_elsewhere.set)

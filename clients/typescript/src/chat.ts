@@ -1,0 +1,373 @@
+/** One chat, as an application uses it. */
+
+import type { Client } from "./client.js";
+import type {
+  Batch,
+  ChatChange,
+  ChatHits,
+  ChatInfo,
+  Entry,
+  Notify,
+  OneMessage,
+  ReadReceipts,
+  Receipts,
+  ReportMade,
+  Role,
+} from "./contract.js";
+import type { ChatModel } from "./core/chatModel.js";
+import type { LogDifference, ProofState } from "./core/logProof.js";
+import type { Member } from "./core/members.js";
+import type { MessageReceipts } from "./core/receipts.js";
+import { cursorAt } from "./core/storage.js";
+import type { MessageStatus, Sending } from "./sending.js";
+import type { EntryStream, UpdateStream } from "./streams.js";
+import { ChatWindow, type WindowOptions } from "./window.js";
+
+export interface SendOptions {
+  /** "text/plain" if it is left out. */
+  readonly contentType?: string;
+  /** When it was written, in ISO 8601, for others to see; it orders nothing. Now, if it is left out. */
+  readonly displayTime?: string;
+  /** A UUIDv4 of your own, under which it is retried. */
+  readonly clientMessageId?: string;
+  /** Up to 100 user ids; their devices ring even if they want to be rung for mentions alone. */
+  readonly mentions?: readonly string[];
+  /** The id of the message of this chat that it answers. */
+  readonly replyTo?: string;
+  /** The ids of files that were uploaded: see `parley-chat/files`. */
+  readonly attachments?: readonly string[];
+}
+
+/** What was written and not sent. */
+export interface Draft {
+  readonly text: string;
+  readonly replyTo?: string;
+}
+
+/**
+ * `for await (const entry of chat)` yields its log from where this device is, then live.
+ *
+ * `unread`, `muted` and `typing` are always up to date; `members` and the status of messages are known from `open` until
+ * `close`. `updates` yields what changed.
+ */
+export class Chat {
+  readonly chatId: string;
+  readonly #client: Client;
+  readonly #model: ChatModel;
+
+  /** @internal */
+  constructor(client: Client, model: ChatModel) {
+    this.chatId = model.chatId;
+    this.#client = client;
+    this.#model = model;
+  }
+
+  get client(): Client {
+    return this.#client;
+  }
+
+  // Sending
+
+  /**
+   * Put a message into the outbox. Messages of one chat are stored in the order of these calls. OutboxFull or
+   * RequestRefused if it cannot be queued.
+   */
+  send(content: string, options: SendOptions = {}): Sending {
+    return this.#client.send({ ...options, chatId: this.chatId, content });
+  }
+
+  /** Give a message of your own another content. As `send`: queued, retried, done once. */
+  edit(messageId: string, content: string): Sending {
+    return this.#client.send({ chatId: this.chatId, kind: "edit", targetId: messageId, content });
+  }
+
+  /** Remove a message for good: your own, or any in a group that you are an admin or owner of. */
+  delete(messageId: string): Sending {
+    return this.#client.send({ chatId: this.chatId, kind: "delete", targetId: messageId, content: "" });
+  }
+
+  /** Add a reaction of 1 to 16 characters to a message, or take your own back. */
+  react(messageId: string, reaction: string, { on = true } = {}): Sending {
+    return this.#client.send({
+      chatId: this.chatId,
+      kind: "reaction",
+      targetId: messageId,
+      content: reaction,
+      isOn: on,
+    });
+  }
+
+  /** What of this chat is not stored, in the order in which it was sent. */
+  get unsent(): Sending[] {
+    return this.#client.unsent.filter((sending) => sending.chatId === this.chatId);
+  }
+
+  /** What was written and not sent, on this device. */
+  async draft(): Promise<Draft | undefined> {
+    return this.#client.store.run(["drafts"], "read", (tx) => tx.get<Draft>("drafts", this.chatId));
+  }
+
+  /** Keep what was written; null once it is sent or given up. Other tabs get the update "drafts". */
+  async saveDraft(draft: Draft | null): Promise<void> {
+    await this.#client.store.run(["drafts"], "relaxed", (tx) =>
+      draft ? tx.put("drafts", this.chatId, draft) : tx.delete("drafts", this.chatId),
+    );
+    this.#client.draftChanged(this.chatId);
+  }
+
+  // Reading
+
+  /** Read on. Ends another loop on this chat; the entry that it did not process comes again. */
+  [Symbol.asyncIterator](): EntryStream {
+    return this.#client.read(this.#model);
+  }
+
+  /** The last yielded entry is processed, though the loop does not take the next one. */
+  done(): void {
+    this.#client.core.markProcessed(this.#model, this.#client.platform.now());
+  }
+
+  /** The next loop starts after this sequence, wherever this device was; 0 is the whole log. */
+  seek(after: number): void {
+    this.#client.checkOpen();
+    this.#client.stopReading(this.#model);
+    this.#client.core.seek(this.#model, cursorAt(0, after), this.#client.platform.now());
+  }
+
+  /** How often the server has reset this log since this client reads it. */
+  get restarts(): number {
+    return this.#model.inbox?.restarts ?? 0;
+  }
+
+  /** Why this client last read the log again, if what it had read was not what the log holds. */
+  get logDifference(): LogDifference | undefined {
+    return this.#model.logDifference;
+  }
+
+  /** How sure this device is that it has read all of the log; undefined while no loop reads the chat. */
+  get proof(): ProofState | undefined {
+    return this.#model.proof;
+  }
+
+  /** Compare the hash of what was read with that of the log now: an update "log", or `proof`, has the result. */
+  prove(): void {
+    this.#client.core.prove(this.#model);
+  }
+
+  /** The log around a sequence or a message_id, or its end: from this device at once, then as the server has it. */
+  async window(options: WindowOptions = {}): Promise<ChatWindow> {
+    const [client, model, chatId] = [this.#client, this.#model, this.chatId];
+    client.checkOpen();
+    let leave = () => {};
+    const window = new ChatWindow({
+      chatId,
+      known: client.known,
+      get isOnline() {
+        return client.isOnline;
+      },
+      get head() {
+        return model.row?.head;
+      },
+      page: (query) => this.#page(query),
+      sequenceOf: (messageId) => this.#sequenceOf(messageId),
+      left: () => leave(),
+    });
+    leave = client.addWindow(chatId, window);
+    return window.open(options);
+  }
+
+  /** The entries before a sequence, or the latest. Moves no cursor. */
+  history({ before = Number.MAX_SAFE_INTEGER, limit = 100 } = {}): Promise<Batch> {
+    return this.#page({ before, limit });
+  }
+
+  /** One message as it is now, with its reactions and the number of its replies. */
+  message(messageId: string): Promise<OneMessage> {
+    const path = { chat_id: this.chatId, message_id: messageId };
+    return this.#client.http.call("GET /v1/chats/{chat_id}/messages/{message_id}", { path });
+  }
+
+  /** The newest messages with these words; `word*` finds words that begin so. */
+  search(text: string, page: { before?: number; limit?: number } = {}): Promise<ChatHits> {
+    const query = { q: text, ...page };
+    return this.#client.http.call("GET /v1/chats/{chat_id}/search", { path: this.#path, query });
+  }
+
+  /** The person has read everything up to a sequence or a message_id. Stored before it resolves. */
+  markRead(upTo: number | string): Promise<void> {
+    return this.#client.markRead(this.chatId, upTo);
+  }
+
+  // Live state
+
+  /** Messages of others that the person has not read on any device, up to 999. */
+  get unread(): number {
+    return this.#model.unreadCount;
+  }
+
+  /** Whether there may be more: above 999, or beyond what the server counts. Otherwise it is exact. */
+  get unreadMore(): boolean {
+    return this.#model.unreadMore;
+  }
+
+  get muted(): boolean {
+    return this.#model.isMuted(this.#client.platform.wall());
+  }
+
+  /** The user ids of members who are typing. */
+  get typing(): string[] {
+    return [...this.#model.typing];
+  }
+
+  /** The end of the log, as far as this client knows it. */
+  get head(): number | undefined {
+    return this.#model.row?.head;
+  }
+
+  /** Keep `members` and the status of messages up to date until `close`. Resolves to the chat itself. */
+  async open(): Promise<this> {
+    await this.#client.openChat(this.#model);
+    return this;
+  }
+
+  /** Stop updating `members` and the status of messages, which saves requests. */
+  close(): void {
+    this.#client.core.close(this.#model);
+  }
+
+  get isOpen(): boolean {
+    return this.#model.isOpen;
+  }
+
+  /** By user id, in the order in which they joined. Empty while the chat is not open. */
+  get members(): ReadonlyMap<string, Member> {
+    return this.#model.members;
+  }
+
+  /** The status of an entry, or of this person's message at a sequence. "sent" while the chat is not open. */
+  status(message: Entry | number): MessageStatus {
+    return this.seen(message)?.status ?? "sent";
+  }
+
+  /** Who has received and read a message, without a request; undefined while the chat is not open. */
+  seen(message: Entry | number): MessageReceipts | undefined {
+    if (typeof message === "number") return this.#model.receipts(message, this.#client.userId);
+    return this.#model.receipts(message.sequence, message.sender_id);
+  }
+
+  /** A loop over the changes of this chat and of the connection. */
+  updates(): UpdateStream {
+    return this.#client.streamUpdates(({ chatId, userId }) =>
+      userId === undefined ? chatId === undefined || chatId === this.chatId : this.members.has(userId),
+    );
+  }
+
+  /** The person types: call it at every key. Sends at most one frame every 3 s, none while offline. */
+  type(): void {
+    this.#client.checkOpen();
+    this.#client.core.startTyping(this.#model, this.#client.platform.now());
+  }
+
+  /** The person stopped typing without sending. A sent message ends typing by itself. */
+  stopTyping(): void {
+    this.#client.checkOpen();
+    this.#client.core.stopTyping(this.#model);
+  }
+
+  // Requests to the server
+
+  info(): Promise<ChatInfo> {
+    return this.#client.http.call("GET /v1/chats/{chat_id}", { path: this.#path });
+  }
+
+  /** True if they were added; false if they were invited, as they let only others add them. */
+  async addMember(userId: string, role: Role = "member"): Promise<boolean> {
+    const body = { user_id: userId, role };
+    const done = await this.#client.http.call("POST /v1/chats/{chat_id}/members", { path: this.#path, body });
+    return done.added.length > 0;
+  }
+
+  /** Remove a member; with the person's own user id, leave. */
+  async removeMember(userId: string): Promise<void> {
+    const path = { ...this.#path, user_id: userId };
+    await this.#client.http.call("DELETE /v1/chats/{chat_id}/members/{user_id}", { path });
+  }
+
+  async setRole(userId: string, role: Role): Promise<void> {
+    const path = { ...this.#path, user_id: userId };
+    await this.#client.http.call("PATCH /v1/chats/{chat_id}/members/{user_id}", { path, body: { role } });
+  }
+
+  rename(title: string): Promise<ChatInfo> {
+    return this.#change({ title });
+  }
+
+  /** What members see of readers: each by name, whether there is one, or nothing. */
+  setReadReceipts(mode: ReadReceipts): Promise<ChatInfo> {
+    return this.#change({ read_receipts: mode });
+  }
+
+  /** Let only owners and admins post, or everybody again. */
+  announceOnly(on = true): Promise<ChatInfo> {
+    return this.#change({ announcement_only: on });
+  }
+
+  /** So long a member waits between two messages; 0 ends it. The outbox waits by itself. */
+  setSlowMode(seconds: number): Promise<ChatInfo> {
+    return this.#change({ slow_mode_seconds: seconds });
+  }
+
+  /** How long messages may be edited, 0: for ever; null: as long as the server allows. */
+  setEditWindow(seconds: number | null): Promise<ChatInfo> {
+    return this.#change({ edit_window_seconds: seconds });
+  }
+
+  /** Mute the chat for this person, on every device. */
+  mute(until: Date): Promise<ChatInfo> {
+    return this.#change({ muted_until: until.toISOString() });
+  }
+
+  unmute(): Promise<ChatInfo> {
+    return this.#change({ muted_until: null });
+  }
+
+  /** Choose which messages of the chat ring for this person. */
+  notify(which: Notify): Promise<ChatInfo> {
+    return this.#change({ notify: which });
+  }
+
+  /** Tell the operators that something is wrong with a message. The same again is the same report. */
+  report(messageId: string, reason: string): Promise<ReportMade> {
+    const path = { ...this.#path, message_id: messageId };
+    const body = { reason };
+    return this.#client.http.call("POST /v1/chats/{chat_id}/messages/{message_id}/report", { path, body });
+  }
+
+  /** Who has received and read a message, from the server: for a chat of any size, open or not. */
+  receipts(sequence: number): Promise<Receipts> {
+    const path = { ...this.#path, sequence };
+    return this.#client.http.call("GET /v1/chats/{chat_id}/messages/{sequence}/receipts", { path });
+  }
+
+  get #path(): { chat_id: string } {
+    return { chat_id: this.chatId };
+  }
+
+  #change(change: ChatChange): Promise<ChatInfo> {
+    return this.#client.http.call("PATCH /v1/chats/{chat_id}", { path: this.#path, body: change });
+  }
+
+  async #page(query: { after?: number; before?: number; limit: number }): Promise<Batch> {
+    const page = await this.#client.http.call("GET /v1/chats/{chat_id}/messages", {
+      path: this.#path,
+      query,
+    });
+    void this.#client.keep(this.chatId, page.epoch, [page.from_sequence, page.to_sequence], page.entries);
+    return page;
+  }
+
+  async #sequenceOf(messageId: string): Promise<number> {
+    const place = await this.#client.known.place(messageId);
+    return place?.[0] === this.chatId ? place[1] : (await this.message(messageId)).entry.sequence;
+  }
+}

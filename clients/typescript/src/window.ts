@@ -1,0 +1,253 @@
+/**
+ * A stretch of a chat's log around a position, as a screen shows it: from the store at once, then as the server has it.
+ *
+ * Its entries follow each other: every number from `from` to `to` is an entry or a void. While it reaches to the end of
+ * the log it grows as messages arrive. It moves no cursor.
+ */
+
+import type { Batch, Entry, Messages } from "./contract.js";
+import { type MessageState, MessageStates } from "./core/life.js";
+import type { KnownLog, Range } from "./storage/knownLog.js";
+
+const ENTRIES_DEFAULT = 50;
+/** So many entries are held; of more, those at the other end are let go. */
+const ENTRIES_MAX = 2_000;
+/** One that is further behind the end is not brought there in one go. */
+const BEHIND_MAX = 500;
+const AMENDMENTS: ReadonlySet<string> = /* @__PURE__ */ new Set(["edit", "delete", "reaction"]);
+
+export interface WindowOptions {
+  /** A sequence, or a message_id; left out: the end of the log. */
+  readonly around?: number | string;
+  /** How many positions to begin with, 50 if it is left out. */
+  readonly size?: number;
+}
+
+/** What a window needs of its chat. */
+export interface WindowContext {
+  readonly chatId: string;
+  readonly known: KnownLog;
+  readonly isOnline: boolean;
+  /** The end of the log, as far as this client knows it. */
+  readonly head: number | undefined;
+  page(query: { after?: number; before?: number; limit: number }): Promise<Batch>;
+  sequenceOf(messageId: string): Promise<number>;
+  left(window: ChatWindow): void;
+}
+
+export class ChatWindow {
+  readonly #context: WindowContext;
+  readonly #listeners = new Set<() => void>();
+  #epoch = 0;
+  #from = 1;
+  #to = 0;
+  #entries: Entry[] = [];
+  /** Edits, deletes and reactions beyond the end of the window: they change what it shows. */
+  #later: Entry[] = [];
+  #messages: readonly MessageState[] | null = null;
+  #isAtEnd = false;
+  #isCatchingUp = false;
+
+  /** @internal */
+  constructor(context: WindowContext) {
+    this.#context = context;
+  }
+
+  /** Every entry, ascending; of kinds that this version does not know, too. */
+  get entries(): readonly Entry[] {
+    return this.#entries;
+  }
+
+  /** The messages among them as they are now: edited, deleted, with the reactions that the window has seen. */
+  get messages(): readonly MessageState[] {
+    if (!this.#messages) {
+      const states = new MessageStates();
+      for (const entry of this.#entries) states.apply(entry);
+      for (const entry of this.#later) states.apply(entry);
+      this.#messages = [...states.messages.values()];
+    }
+    return this.#messages;
+  }
+
+  /** The first position; above `to` while there is none. */
+  get from(): number {
+    return this.#from;
+  }
+
+  get to(): number {
+    return this.#to;
+  }
+
+  get isAtStart(): boolean {
+    return this.#from <= 1;
+  }
+
+  /** Whether it reaches to the end of the log, as far as this client knows it. */
+  get isAtEnd(): boolean {
+    return this.#isAtEnd;
+  }
+
+  /** Call back after each change; returns what ends it. */
+  onChange(listener: () => void): () => void {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  }
+
+  /** Stop following the chat. */
+  close(): void {
+    this.#listeners.clear();
+    this.#context.left(this);
+  }
+
+  /** Load what is before it. Returns whether there was anything. */
+  async older(count = ENTRIES_DEFAULT): Promise<boolean> {
+    if (this.isAtStart) return false;
+    const from = Math.max(1, this.#from - count);
+    const query = { before: this.#from, limit: count };
+    return this.#add((await this.#stored(from, this.#from - 1)) ?? (await this.#page(query)));
+  }
+
+  /** Load what is behind it. Returns whether there was anything. */
+  async newer(count = ENTRIES_DEFAULT): Promise<boolean> {
+    if (this.#isAtEnd) return false;
+    const query = { after: this.#to, limit: count };
+    return this.#add((await this.#stored(this.#to + 1, this.#to + count)) ?? (await this.#page(query)));
+  }
+
+  /** @internal Load the first entries. */
+  async open({ around, size = ENTRIES_DEFAULT }: WindowOptions): Promise<this> {
+    const center = typeof around === "string" ? await this.#context.sequenceOf(around) : around;
+    const end = center ?? (await this.#knownEnd());
+    const from = Math.max(1, center === undefined ? end - size + 1 : center - (size >> 1));
+    const stored = end > 0 ? await this.#stored(from, from + size - 1) : null;
+    const query = center === undefined ? { before: Number.MAX_SAFE_INTEGER } : { after: from - 1 };
+    if (!stored) this.#begin(await this.#page({ ...query, limit: size }));
+    else {
+      this.#begin(stored);
+      // What is stored may have been edited since, unless everything up to the end is.
+      if (this.#context.isOnline && !this.#isAtEnd) void this.#refresh({ ...query, limit: size });
+    }
+    return this;
+  }
+
+  /** @internal A frame of live entries. */
+  receive(frame: Messages): void {
+    const voids = frame.voids ?? [];
+    const numbers = [...frame.entries.map((entry) => entry.sequence), ...voids];
+    const [first, last] = [Math.min(...numbers), Math.max(...numbers)];
+    if (frame.epoch !== this.#epoch && this.#epoch > 0) {
+      this.#epoch = 0;
+      void this.open({}).catch(() => {});
+      return;
+    }
+    if (last <= this.#to) return;
+    if (this.#isAtEnd && first <= this.#to + 1) {
+      this.#add({ epoch: frame.epoch, range: [first, last], entries: frame.entries, isAtEnd: true });
+      return;
+    }
+    this.#isAtEnd = false;
+    this.#later.push(...frame.entries.filter((entry) => AMENDMENTS.has(entry.kind)));
+    this.#changed();
+  }
+
+  /** @internal There may be more behind the end: the connection is back. */
+  async catchUp(): Promise<void> {
+    const { head } = this.#context;
+    if (head === undefined || head <= this.#to || this.#isCatchingUp || !this.#isAtEnd) return;
+    this.#isAtEnd = false;
+    if (head - this.#to > BEHIND_MAX) return this.#changed();
+    this.#isCatchingUp = true;
+    try {
+      while (!this.#isAtEnd && (await this.newer(BEHIND_MAX)));
+    } catch {
+      // It stays behind until the next connection, or until the application asks.
+    }
+    this.#isCatchingUp = false;
+  }
+
+  #begin(stretch: Piece): void {
+    this.#epoch = stretch.epoch;
+    [this.#from, this.#to] = stretch.range;
+    this.#entries = [...stretch.entries];
+    this.#later = [];
+    this.#isAtEnd = stretch.isAtEnd;
+    this.#changed();
+  }
+
+  async #refresh(query: { after?: number; before?: number; limit: number }): Promise<void> {
+    try {
+      this.#add(await this.#page(query));
+    } catch {
+      // What is stored stays.
+    }
+  }
+
+  /** Put a piece to those that are there; what is newer counts. Returns whether the window reaches further. */
+  #add(piece: Piece): boolean {
+    const [from, to] = piece.range;
+    if (piece.epoch !== this.#epoch || from > this.#to + 1 || to < this.#from - 1) {
+      this.#begin(piece);
+      return true;
+    }
+    const before = this.#entries.filter((entry) => entry.sequence < from);
+    const behind = this.#entries.filter((entry) => entry.sequence > to);
+    this.#entries = [...before, ...piece.entries.filter((entry) => entry.sequence <= to), ...behind];
+    const [grewDown, grewUp] = [from < this.#from, to > this.#to];
+    if (to >= this.#to) this.#isAtEnd = piece.isAtEnd;
+    this.#from = Math.min(this.#from, from);
+    this.#to = Math.max(this.#to, to);
+    this.#later = this.#later.filter((entry) => entry.sequence > this.#to);
+    this.#trim(grewDown ? "end" : "start");
+    this.#changed();
+    return grewDown || grewUp;
+  }
+
+  #trim(side: "start" | "end"): void {
+    const tooMany = this.#entries.length - ENTRIES_MAX;
+    if (tooMany <= 0) return;
+    if (side === "start") {
+      this.#entries.splice(0, tooMany);
+      this.#from = this.#entries[0]?.sequence ?? this.#from;
+    } else {
+      const gone = this.#entries.splice(ENTRIES_MAX);
+      this.#later.unshift(...gone.filter((entry) => AMENDMENTS.has(entry.kind)));
+      this.#to = this.#entries.at(-1)?.sequence ?? this.#to;
+      this.#isAtEnd = false;
+    }
+  }
+
+  /** What this device has of a range, if it has all of it; at the end of the log as much of it as there is. */
+  async #stored(from: number, to: number): Promise<Piece | null> {
+    const { known, chatId, head } = this.#context;
+    const { epoch, entries, ranges } = await known.read(chatId, from, to);
+    const range = ranges.find(([first, last]) => first <= from && from <= last);
+    if (!range || (this.#epoch > 0 && epoch !== this.#epoch)) return null;
+    const last = Math.min(to, range[1]);
+    if (last < to && head !== undefined && last < head) return null;
+    return { epoch, range: [from, last], entries, isAtEnd: head !== undefined && last >= head };
+  }
+
+  async #knownEnd(): Promise<number> {
+    const ranges = await this.#context.known.ranges(this.#context.chatId);
+    return Math.max(this.#context.head ?? 0, ranges.at(-1)?.[1] ?? 0);
+  }
+
+  async #page(query: { after?: number; before?: number; limit: number }): Promise<Piece> {
+    const page = await this.#context.page(query);
+    const range: Range = [page.from_sequence, page.to_sequence];
+    return { epoch: page.epoch, range, entries: page.entries, isAtEnd: page.to_sequence >= page.head };
+  }
+
+  #changed(): void {
+    this.#messages = null;
+    for (const listener of [...this.#listeners]) listener();
+  }
+}
+
+/** Entries of a range in which nothing is missing. */
+interface Piece {
+  readonly epoch: number;
+  readonly range: Range;
+  readonly entries: readonly Entry[];
+  readonly isAtEnd: boolean;
+}

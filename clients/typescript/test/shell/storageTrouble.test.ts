@@ -1,0 +1,147 @@
+/** The browser's store fails: it is full, its handle is dead, another tab deletes it. Nothing that was sent is lost. */
+
+import { expect, test } from "vitest";
+import { History } from "./history.js";
+import { type Trouble, World } from "./world.js";
+
+function adasWorld() {
+  const world = new World();
+  const token = world.server.addPerson("ada");
+  const chatId = world.server.addChat(["ada"]);
+  return { world, token, chatId, history: new History(world, chatId) };
+}
+
+const full = () => new DOMException("the disk is full", "QuotaExceededError");
+
+/** Write six messages in two tabs, the first of which has trouble with its store; returns its writes. */
+async function playWith(trouble: Trouble): Promise<{ writes: number; storage: string }> {
+  const { world, token, history } = adasWorld();
+  const first = await world.open({ token, trouble });
+  const second = await world.open({ token });
+  for (const number of [1, 2, 3]) {
+    history.write(first, `first ${number}`);
+    history.write(second, `second ${number}`);
+    await world.run(5);
+  }
+  const sendings = [...first.client.unsent, ...second.client.unsent].map((sending) => sending.stored);
+  await world.result(Promise.all(sendings), 120_000);
+  await world.run(20_000);
+  history.check("trouble");
+  expect(history.kept).toBe(6);
+  expect(first.client.unsent).toEqual([]);
+  return { writes: first.writes, storage: first.client.storage };
+}
+
+test("a disk that is full at any one write costs nothing", async () => {
+  const { writes } = await playWith(() => {});
+  expect(writes).toBeGreaterThan(6);
+  for (let failing = 1; failing <= writes; failing++) {
+    await playWith((_, __, write) => {
+      if (write === failing) throw full();
+    });
+  }
+});
+
+test("a disk that is full from any write on costs nothing but the store", async () => {
+  const { writes } = await playWith(() => {});
+  const storages = new Set<string>();
+  for (let failing = 1; failing <= writes; failing++) {
+    const { storage } = await playWith((_, __, write) => {
+      if (write >= failing) throw full();
+    });
+    storages.add(storage);
+  }
+  expect(storages).toContain("memory");
+});
+
+test("a handle that dies once is replaced, and the store stays", async () => {
+  const { writes } = await playWith(() => {});
+  for (let failing = 1; failing <= writes; failing++) {
+    const { storage } = await playWith((_, __, write) => {
+      if (write === failing)
+        throw new DOMException("Connection to Indexed Database server lost", "UnknownError");
+    });
+    expect(storage).toBe("indexeddb");
+  }
+});
+
+test("a store that stays dead is left for memory, and what waits is sent from there in order", async () => {
+  const { world, token, chatId, history } = adasWorld();
+  let isDead = false;
+  const tab = await world.open({
+    token,
+    trouble: () => {
+      if (isDead) throw new DOMException("Connection to Indexed Database server lost", "UnknownError");
+    },
+  });
+  let shown = 0;
+  tab.client.on("storage", () => {
+    shown += 1;
+  });
+  world.server.cut({ isDown: true });
+  history.write(tab, "one");
+  history.write(tab, "two");
+  await world.run(1_000);
+  isDead = true;
+  history.write(tab, "three");
+  history.write(tab, "four");
+  await world.run(1_000);
+  world.server.up();
+  await world.until(() => world.server.log(chatId).length === 4, 120_000);
+  await world.run(70_000);
+  history.check("memory");
+  expect(world.server.log(chatId).map((entry) => entry.content)).toEqual(["one", "two", "three", "four"]);
+  expect(tab.client.storage).toBe("memory");
+  expect(shown).toBeGreaterThan(0);
+});
+
+test("what was kept before the store died is sent once more by the next tab, and stored once", async () => {
+  const { world, token, chatId, history } = adasWorld();
+  let isDead = false;
+  const tab = await world.open({
+    token,
+    trouble: () => {
+      if (isDead) throw new DOMException("gone", "UnknownError");
+    },
+  });
+  world.server.cut({ isDown: true });
+  history.write(tab, "one");
+  await world.run(1_000);
+  isDead = true;
+  history.write(tab, "two");
+  world.server.up();
+  await world.until(() => world.server.log(chatId).length === 2, 120_000);
+  const next = await world.open({ token });
+  await world.until(() => next.client.isOnline && next.client.unsent.length === 0, 120_000);
+  await world.run(20_000);
+  expect(world.server.log(chatId).map((entry) => entry.content)).toEqual(["one", "two"]);
+});
+
+test("signing out in one tab ends the others, and leaves nothing on the device", async () => {
+  const { world, token } = adasWorld();
+  const [one, other] = [await world.open({ token }), await world.open({ token })];
+  await world.until(() => other.client.isOnline);
+  await world.result(one.client.wipe());
+  await world.run(100);
+  expect(other.client.failure).toMatchObject({ name: "Closed" });
+  const next = await world.open({ token });
+  expect(next.client.unsent).toEqual([]);
+});
+
+test("what one person has queued is not sent with the token of another", async () => {
+  const { world, token, chatId, history } = adasWorld();
+  const other = world.server.addPerson("eve");
+  const tab = await world.open({ token });
+  await world.until(() => tab.client.isOnline);
+  world.server.cut({ isDown: true });
+  history.write(tab, "secret");
+  await world.run(1_000);
+  tab.crash();
+  world.server.up();
+  const wrong = await world.open({ token: other });
+  await world.run(20_000);
+  expect(wrong.client.failure).toMatchObject({ name: "StoreUnusable" });
+  expect(world.server.received.filter((frame) => frame.type === "send_message")).toEqual([]);
+  await world.open({ token });
+  await world.until(() => world.server.log(chatId).length === 1);
+});

@@ -1,0 +1,94 @@
+import { describe, expect, test } from "vitest";
+import { World } from "./world.js";
+
+/** Ada's chat with Ben, and tabs of hers. */
+function adasWorld(options?: ConstructorParameters<typeof World>[0]) {
+  const world = new World(options);
+  const token = world.server.addPerson("ada");
+  world.server.addPerson("ben");
+  const chatId = world.server.addChat(["ada", "ben"]);
+  return { world, token, chatId };
+}
+
+const contents = (world: World, chatId: string) => world.server.log(chatId).map((entry) => entry.content);
+
+describe.each([true, false])("tabs that share a connection, with Web Locks: %s", (hasLocks) => {
+  test("five tabs have one connection", async () => {
+    const { world, token } = adasWorld({ hasLocks });
+    for (let tab = 0; tab < 5; tab++) await world.open({ token });
+    await world.run(10_000);
+    expect(world.server.connections.size).toBe(1);
+    expect(world.server.welcomed).toBe(1);
+    expect(world.tabs.map((tab) => tab.client.isOnline)).toEqual([true, true, true, true, true]);
+    expect(world.tabs.filter((tab) => tab.client.isLeader)).toHaveLength(1);
+  });
+
+  test("what a tab writes is sent by the leader, and both hear of it", async () => {
+    const { world, token, chatId } = adasWorld({ hasLocks });
+    const [leader, other] = [await world.open({ token }), await world.open({ token })];
+    await world.until(() => other.client.isOnline);
+    const sending = other.client.chat(chatId).send("hi");
+    expect(sending.status).toBe("keeping");
+    expect(await world.result(sending.kept())).toBe(true);
+    expect((await world.result(sending.stored)).sequence).toBe(1);
+    expect(sending.status).toBe("sent");
+    await world.until(() => leader.client.unsent.length === 0 && other.client.unsent.length === 0);
+    expect(contents(world, chatId)).toEqual(["hi"]);
+  });
+
+  test("another tab leads when the leader crashes, and sends what it had", async () => {
+    const { world, token, chatId } = adasWorld({ hasLocks });
+    const [leader, other] = [await world.open({ token }), await world.open({ token })];
+    await world.until(() => other.client.isOnline);
+    world.server.cut({ isDown: true });
+    const texts = ["one", "two", "three"];
+    const kept = texts.map((text) => leader.client.chat(chatId).send(text).kept());
+    await world.result(Promise.all(kept));
+    leader.crash();
+    world.server.up();
+    await world.until(() => contents(world, chatId).length === 3);
+    await world.run(60_000);
+    expect(contents(world, chatId)).toEqual(texts);
+    expect(other.client.isLeader).toBe(true);
+  });
+});
+
+test("a tab that is looked at takes the lead from one that is frozen", async () => {
+  const { world, token, chatId } = adasWorld();
+  const leader = await world.open({ token });
+  const other = await world.open({ token });
+  await world.until(() => other.client.isOnline);
+  leader.freeze({ isTold: false });
+  const sending = other.client.chat(chatId).send("hi");
+  await world.result(sending.stored, 10_000);
+  expect(other.client.isLeader).toBe(true);
+  leader.thaw();
+  await world.run(5_000);
+  expect(leader.client.isLeader).toBe(false);
+  expect(leader.client.isOnline).toBe(true);
+  expect(world.server.connections.size).toBe(1);
+  expect(contents(world, chatId)).toEqual(["hi"]);
+});
+
+test("a tab in the background takes nothing from a leader that is silent", async () => {
+  const { world, token } = adasWorld();
+  const leader = await world.open({ token });
+  const other = await world.open({ token, isVisible: false });
+  await world.until(() => other.client.isOnline);
+  leader.freeze({ isTold: false });
+  await world.run(60_000);
+  expect(other.client.isLeader).toBe(false);
+  expect(other.client.isOnline).toBe(false);
+});
+
+test("a leader that is put away gives the lead back at once", async () => {
+  const { world, token } = adasWorld();
+  const leader = await world.open({ token });
+  const other = await world.open({ token, isVisible: false });
+  await world.until(() => other.client.isOnline);
+  leader.freeze();
+  await world.until(() => other.client.isLeader && other.client.isOnline, 2_000);
+  leader.thaw();
+  await world.until(() => leader.client.isOnline, 2_000);
+  expect(leader.client.isLeader).toBe(false);
+});

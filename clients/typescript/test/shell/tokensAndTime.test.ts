@@ -1,0 +1,118 @@
+/** Tokens that run out, and machines that sleep. */
+
+import { expect, test } from "vitest";
+import { History } from "./history.js";
+import { World } from "./world.js";
+
+/** A token that says itself when it ends, as JSON Web Tokens do. */
+function endingToken(world: World, seconds: number): string {
+  const payload = btoa(JSON.stringify({ exp: world.wall() / 1000 + seconds }));
+  return `${btoa("{}")}.${payload}.signature`;
+}
+
+function adasWorld() {
+  const world = new World();
+  const token = world.server.addPerson("ada");
+  const chatId = world.server.addChat(["ada"]);
+  return { world, token, chatId, history: new History(world, chatId) };
+}
+
+test("a token that runs out offline is replaced before the next connection", async () => {
+  const { world, history } = adasWorld();
+  const given: string[] = [];
+  const token = async () => {
+    const fresh = world.server.addToken("ada");
+    given.push(fresh);
+    return fresh;
+  };
+  const tab = await world.open({ token });
+  await world.until(() => tab.client.isOnline);
+  world.server.cut({ isDown: true });
+  for (const old of given) world.server.endToken(old);
+  history.write(tab, "written offline");
+  await world.run(3_600_000);
+  for (const old of given) world.server.endToken(old);
+  world.server.up();
+  await world.until(() => history.isComplete && tab.client.unsent.length === 0, 120_000);
+  history.check("offline");
+  expect(tab.client.failure).toBeNull();
+});
+
+test("a token function that fails for a while is asked again", async () => {
+  const { world, history } = adasWorld();
+  let fails = 3;
+  const token = async () => {
+    fails -= 1;
+    if (fails >= 0) throw new Error("the login is down");
+    return world.server.addToken("ada");
+  };
+  const tab = await world.open({ token });
+  history.write(tab, "hi");
+  await world.until(() => history.kept === 1 && history.isComplete, 60_000);
+  expect(fails).toBeLessThan(0);
+});
+
+test("a token that is not good ends the client and keeps what waits for the next one", async () => {
+  const { world, token, history } = adasWorld();
+  const tab = await world.open({ token: "prl_wrong" });
+  history.write(tab, "hi");
+  await world.until(() => tab.client.failure !== null, 60_000);
+  expect(tab.client.failure).toMatchObject({ name: "BadToken" });
+  const next = await world.open({ token });
+  await world.until(() => next.client.isOnline && history.isComplete);
+  history.check("after another login");
+});
+
+test("a connection sends a new token before the last one runs out", async () => {
+  const { world } = adasWorld();
+  let asked = 0;
+  const token = async () => {
+    asked += 1;
+    const token = endingToken(world, 600);
+    world.server.addToken("ada", null, token);
+    return token;
+  };
+  const tab = await world.open({ token });
+  await world.run(3_600_000);
+  expect(tab.client.isOnline).toBe(true);
+  expect(world.server.welcomed).toBe(1);
+  expect(asked).toBe(1 + Math.floor(3_600 / (600 - 60)));
+  expect(world.server.received.filter((frame) => frame.type === "refresh")).toHaveLength(asked - 1);
+});
+
+test("a machine that slept finds out within five seconds that its connection is dead", async () => {
+  const { world, token } = adasWorld();
+  const tab = await world.open({ token });
+  await world.until(() => tab.client.isOnline);
+  for (const connection of world.server.connections) connection.goSilent();
+  tab.page("wake");
+  await world.until(() => world.server.welcomed === 2 && tab.client.isOnline, 5_100);
+});
+
+test("a client that waits to try again tries at once when the network is back", async () => {
+  const { world, token } = adasWorld();
+  const tab = await world.open({ token });
+  await world.until(() => tab.client.isOnline);
+  world.server.cut({ isDown: true });
+  await world.run(600_000);
+  world.server.up();
+  tab.page("wake");
+  await world.until(() => tab.client.isOnline, 100);
+});
+
+test("a clock that jumps by a year in any direction loses and doubles nothing", async () => {
+  for (const jump of [365 * 86_400_000, -365 * 86_400_000]) {
+    const { world, token, chatId, history } = adasWorld();
+    const tab = await world.open({ token });
+    await world.until(() => tab.client.isOnline);
+    world.server.cut({ isDown: true });
+    history.write(tab, "one");
+    history.write(tab, "two");
+    await world.run(1_000);
+    world.wallAt += jump;
+    world.server.up();
+    await world.until(() => world.server.log(chatId).length === 2, 120_000);
+    await world.run(70_000);
+    history.check(`a jump of ${jump}`);
+  }
+});

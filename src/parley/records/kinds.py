@@ -1,0 +1,38 @@
+"""Every kind of record of one store, for those who put its parts together."""
+
+from __future__ import annotations
+
+from parley.records.audit import AuditLog
+from parley.records.book import Book
+from parley.records.deliveries import DeliveryRecords
+from parley.records.erasures import Erasures
+from parley.records.push import PushRecords
+from parley.records.server_keys import ServerKeys
+from parley.records.tokens import ApiTokens, ExternalIds
+from parley.store.ports import Engine
+from parley.store.tables import (
+    DEVICE_LISTS,
+    ERASURE_REPORTS,
+    FAILING_RECIPIENTS,
+    LINKS,
+    REPORTS,
+    alone,
+)
+
+
+class Kinds:
+    def __init__(self, engine: Engine) -> None:
+        records = engine.records
+        self.records = records
+        self.links = Book(records, LINKS)
+        self.reports = Book(records, REPORTS)
+        self.erasure_reports = Book(records, ERASURE_REPORTS)
+        self.failing_recipients = Book(records, FAILING_RECIPIENTS)
+        self.device_lists = Book(records, DEVICE_LISTS, at=alone)
+        self.api_tokens = ApiTokens(records)
+        self.external_ids = ExternalIds(records)
+        self.audit = AuditLog(records)
+        self.erasures = Erasures(records)
+        self.server_keys = ServerKeys(records)
+        self.deliveries = DeliveryRecords(engine)
+        self.push = PushRecords(engine)

@@ -1,0 +1,101 @@
+"""Version 4: what earlier versions kept in tables of their own becomes records.
+
+`parley store init` moves it, and may be interrupted: what was moved is moved again, and the version is
+written last. The old tables stay, and nothing reads them any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from parley.store.cassandra.connection import Row
+from parley.store.cassandra.records import CassandraRecords
+from parley.store.cassandra.schema import SCHEMA, Report, table_names
+from parley.store.records import BOOKS
+from parley.store.tables import (
+    API_TOKENS,
+    ATTACHMENT_LINES,
+    ATTACHMENTS,
+    AUDIT,
+    ERASURES,
+    EXTERNAL_IDS,
+    SERVER_KEYS,
+    WEBHOOKS,
+    KeptErasure,
+    KeptKey,
+    RecordTable,
+)
+
+FIRST_WITH_RECORDS = 4
+KEY_PREFIX = "key:"
+"""Before the name of a server's key, where it was beside the version."""
+
+Read = Callable[[Row], Iterable[tuple[RecordTable[Any], Any]]]
+"""The records of a row, each with its table."""
+
+
+def _each(table: RecordTable[Any]) -> Read:
+    """Each row is one record, as JSON."""
+    decode = msgspec.json.Decoder(table.kind).decode
+    return lambda row: [(table, decode(row["record"]))] if row["record"] is not None else []
+
+
+def _of_book(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+    table = BOOKS[row["book"]]
+    if row["record"] is not None:
+        yield table, table.decode(row["record"])
+
+
+def _erasure(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+    yield ERASURES, KeptErasure(user_id=row["user_id"], since_ms=row["since_ms"])
+
+
+def _attachment_line(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+    if row["record"] is not None:
+        line = msgspec.json.decode(row["record"], type=dict[str, Any])
+        yield ATTACHMENT_LINES, msgspec.convert({"list": row["list"], **line}, ATTACHMENT_LINES.kind)
+
+
+def _server_key(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+    name: str = row["name"]
+    if name.startswith(KEY_PREFIX) and row["value"] is not None:
+        yield SERVER_KEYS, KeptKey(name=name.removeprefix(KEY_PREFIX), value=row["value"])
+
+
+MOVED: dict[str, Read] = {
+    "books": _of_book,
+    "api_tokens": _each(API_TOKENS),
+    "external_ids": _each(EXTERNAL_IDS),
+    "webhooks": _each(WEBHOOKS),
+    "audit": _each(AUDIT),
+    "erasures": _erasure,
+    "attachments": _each(ATTACHMENTS),
+    "attachment_lists": _attachment_line,
+    SCHEMA: _server_key,
+}
+
+
+async def move_to_records(records: CassandraRecords, version: int, report: Report) -> None:
+    """From the tables of that version."""
+    if version >= FIRST_WITH_RECORDS:
+        return
+    cassandra = records.cassandra
+    there = await table_names(cassandra)
+    for name, read in MOVED.items():
+        if name not in there:
+            continue
+        moved = 0
+        async for rows in cassandra.pages(f"SELECT * FROM {name}"):
+            by_table: dict[RecordTable[Any], list[msgspec.Struct]] = {}
+            for row in rows:
+                for table, record in read(row):
+                    by_table.setdefault(table, []).append(record)
+            for table, found in by_table.items():
+                await records.put_all(table, found)
+                moved += len(found)
+        report(f"{cassandra.keyspace}.{name}: {moved} records moved")
+    old = ", ".join(f"{cassandra.keyspace}.{name}" for name in MOVED if name != SCHEMA)
+    report(f"no longer read, to be dropped when all is well: {old}")

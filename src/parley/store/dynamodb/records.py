@@ -1,0 +1,230 @@
+"""The port `Records` on DynamoDB: a table for each, with the JSON of a record in one attribute."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import cast
+
+from parley.clock import MS_PER_SECOND, Clock
+from parley.dynamodb import (
+    Action,
+    ConditionCheck,
+    ConditionFailed,
+    Delete,
+    Dynamo,
+    Item,
+    Put,
+    TransactionCanceled,
+    UpdateItem,
+    number,
+    retry_unknown,
+)
+from parley.errors import OutcomeUnknown, StoreUnavailable
+from parley.ids import EVENT, Ids
+from parley.store.dynamodb.scans import table_pages
+from parley.store.dynamodb.schema import NUMBER, PARTITION, PLACE, RECORD, TTL, records_of
+from parley.store.tables import (
+    CheckRecord,
+    Key,
+    PutRecord,
+    R,
+    RecordChange,
+    RecordTable,
+    RemoveRecord,
+    Whatever,
+    askable,
+    is_met,
+    key_of,
+    partition_of,
+    wanted_by,
+)
+
+ATTEMPTS_MAX = 10
+NAMES = {"#record": RECORD}
+IS_NEW = "attribute_not_exists(#record)"
+IS_SAME = "#record = :before"
+RAISE = "SET #number = :number"
+IS_LOWER = "attribute_exists(#record) AND (attribute_not_exists(#number) OR #number < :number)"
+
+
+class DynamoRecords:
+    """A transaction has a token, and so is done once. A single write is known by what it wrote."""
+
+    def __init__(
+        self, dynamo: Dynamo, clock: Clock, ids: Ids, connect: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._dynamo = dynamo
+        self._connect = connect
+        self._clock = clock
+        self._ids = ids
+
+    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
+        found = await self._items(table, [key for key in keys if askable(*key)])
+        return [_decoded(table, found[key]) if key in found else None for key in keys]
+
+    async def _items(self, table: RecordTable[R], keys: Sequence[Key]) -> dict[Key, Item]:
+        name, wanted = records_of(table), [_place(key) for key in dict.fromkeys(keys)]
+        if len(wanted) == 1:
+            item = await self._dynamo.get(name, wanted[0])
+            items = [] if item is None else [item]
+        else:
+            items = await self._dynamo.batch_get(name, wanted)
+        return {(cast(str, item[PARTITION]), cast(str, item[PLACE])): item for item in items}
+
+    async def page(
+        self, table: RecordTable[R], partition: str, after: str, limit: int, newest_first: bool = False
+    ) -> list[R]:
+        if not askable(partition, after or partition):
+            return []
+        condition, values = "#partition = :partition", Item({":partition": partition})
+        names = {"#partition": PARTITION}
+        if after:
+            condition += f" AND #place {'<' if newest_first else '>'} :after"
+            values, names = values | {":after": after}, names | {"#place": PLACE}
+        found: list[R] = []
+        start: Item | None = None
+        while len(found) < limit:
+            page = await self._dynamo.query(
+                records_of(table),
+                condition,
+                values,
+                names=names,
+                forward=not newest_first,
+                limit=limit - len(found),
+                start=start,
+            )
+            found += [_decoded(table, item) for item in page.items]
+            start = page.next_key
+            if start is None:
+                break
+        return found
+
+    async def scan(self, table: RecordTable[R]) -> AsyncIterator[list[R]]:
+        await self._connect()
+        async for items in table_pages(self._dynamo, records_of(table)):
+            yield [_decoded(table, item) for item in items]
+
+    async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
+        partition_of(table, list(changes))
+        expected = {key_of(table, change): _text(_expected_by(table, change)) for change in changes}
+        for _ in range(ATTEMPTS_MAX):
+            actions = [_action(table, change, expected[key_of(table, change)]) for change in changes]
+            was_lost = await self._write(actions)
+            if was_lost is None:
+                break
+            items = await self._items(table, list(expected))
+            stored = {key: cast("str | None", items.get(key, {}).get(RECORD)) for key in expected}
+            wanted = {key_of(table, change): _text(wanted_by(table, change)) for change in changes}
+            if was_lost and stored == wanted:
+                break
+            if not all(is_met(table, change, stored[key_of(table, change)]) for change in changes):
+                if was_lost:
+                    raise OutcomeUnknown(f"{table.name}: a change without an answer, and another after it")
+                return False
+            expected = stored  # the same records, written by an older Parley
+        else:
+            raise StoreUnavailable(f"a record of {table.name} is being written to by too many at once")
+        for change in changes:
+            if isinstance(change, PutRecord) and (raised := table.number(change.record)):
+                await self.raise_to(table, table.key(change.record), raised)
+        return True
+
+    async def _write(self, actions: Sequence[Action]) -> bool | None:
+        """None: it is done. Otherwise it is not, or it is and the answer was lost, which is returned."""
+        was_lost, token = False, self._ids.next(EVENT, self._clock())
+
+        async def write() -> None:
+            nonlocal was_lost
+            try:
+                if len(actions) == 1 and not isinstance(actions[0], ConditionCheck):
+                    ((verb, request),) = actions[0].request(self._dynamo.prefix).items()
+                    await self._dynamo.call(f"{verb}Item", {**request, "ReturnConsumedCapacity": "TOTAL"})
+                else:
+                    await self._dynamo.transact(actions, token)
+            except OutcomeUnknown:
+                was_lost = len(actions) == 1  # a transaction with a token that was done is not canceled
+                raise
+
+        try:
+            await retry_unknown(write)
+        except (ConditionFailed, TransactionCanceled):
+            return was_lost
+        return None
+
+    async def raise_to(self, table: RecordTable[R], key: Key, number: int) -> bool:
+        try:
+            await retry_unknown(
+                lambda: self._dynamo.update(
+                    records_of(table),
+                    _place(key),
+                    RAISE,
+                    {":number": number},
+                    condition=IS_LOWER,
+                    names=NAMES | {"#number": NUMBER},
+                )
+            )
+        except ConditionFailed as failed:
+            return failed.item is not None
+        return True
+
+    async def expire(self, table: RecordTable[R], now_ms: int) -> int:
+        return 0
+
+    async def load(self, table: RecordTable[R], records: Sequence[R]) -> None:
+        await self._connect()
+        await load(self._dynamo, table, records)
+
+
+async def load(dynamo: Dynamo, table: RecordTable[R], records: Sequence[R]) -> None:
+    """Over whatever is there."""
+    items = [_item(table, record) for record in records]
+    if items:
+        await retry_unknown(lambda: dynamo.batch_put(records_of(table), items))
+
+
+def _place(key: Key) -> Item:
+    return {PARTITION: key[0], PLACE: key[1]}
+
+
+def _item(table: RecordTable[R], record: R) -> Item:
+    item = _place(table.key(record)) | {RECORD: table.encode(record).decode()}
+    if raised := table.number(record):
+        item[NUMBER] = raised
+    if table.expires_ms is not None:
+        item[TTL] = -(-table.expires_ms(record) // MS_PER_SECOND)
+    return item
+
+
+def _decoded(table: RecordTable[R], item: Item) -> R:
+    return table.decode(cast(str, item[RECORD]), number(item, NUMBER))
+
+
+def _text(stored: bytes | None) -> str | None:
+    return None if stored is None else stored.decode()
+
+
+def _expected_by(table: RecordTable[R], change: RecordChange[R]) -> bytes | None:
+    before = change.before
+    return None if before is None or isinstance(before, Whatever) else table.encode(before)
+
+
+def _action(table: RecordTable[R], change: RecordChange[R], expected: str | None) -> Action:
+    """A record whose number rises meanwhile keeps it: only the attribute with its JSON is written."""
+    condition, values = (IS_NEW, Item()) if expected is None else (IS_SAME, Item({":before": expected}))
+    names: dict[str, str] | None = NAMES
+    name, key = records_of(table), _place(key_of(table, change))
+    if isinstance(change, CheckRecord):
+        return ConditionCheck(name, key, condition, values, names)
+    is_met_always = isinstance(change.before, Whatever)
+    if isinstance(change, RemoveRecord):
+        return Delete(name, key) if is_met_always else Delete(name, key, condition, values, names)
+    item = _item(table, change.record)
+    if not table.raised:
+        return Put(name, item) if is_met_always else Put(name, item, condition, values, names)
+    sets = {RECORD: item[RECORD]} | ({TTL: item[TTL]} if TTL in item else {})
+    written = "SET " + ", ".join(f"#{attribute} = :{attribute}" for attribute in sets)
+    wanted = Item({f":{attribute}": value for attribute, value in sets.items()})
+    names = NAMES | {f"#{attribute}": attribute for attribute in sets}
+    if is_met_always:
+        return UpdateItem(name, key, written, wanted, None, names)
+    return UpdateItem(name, key, written, wanted | values, condition, names)

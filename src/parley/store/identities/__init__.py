@@ -1,1 +1,0 @@
-"""What is kept of people of other systems, and of programs that act for somebody."""

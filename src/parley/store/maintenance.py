@@ -1,0 +1,207 @@
+"""The second half of the engine contract: what commands need. See `store/ports.py` for what serves.
+
+Each port may be used without `Engine.open`, beside a server or instead of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from parley.core.log_hash import LogHash
+from parley.errors import ConfigError
+from parley.model import StoredEntry
+from parley.store.invariants import Breach
+from parley.store.records import Record
+from parley.store.rows import (
+    ChatRow,
+    KeyRow,
+    ListedChat,
+    ListedMember,
+    ListedUser,
+    LogChunk,
+    MemberRow,
+    PositionRow,
+    Repair,
+    Traces,
+)
+
+
+class Listing(Protocol):
+    """Lists of users, chats and members, for commands. May be used without `Engine.open`.
+
+    Whatever a person types may be asked for: a name or an id of nothing finds nothing.
+    """
+
+    async def users(self) -> list[ListedUser]:
+        """Every user, by name."""
+        ...
+
+    async def user_id_of(self, name: str) -> str | None:
+        """The user with this username or id."""
+        ...
+
+    async def chats(self, of_user_id: str | None = None) -> list[ListedChat]:
+        """Every chat, or those that one person is in; the oldest first."""
+        ...
+
+    async def find_chats(self, name: str) -> list[ListedChat]:
+        """The chats with this id, or else this title, or else, for `alice,bob`, their direct chat.
+
+        The case of a title does not matter. Of many chats with one title, some are found.
+        """
+        ...
+
+    async def members(self, chat_id: str) -> list[ListedMember]:
+        """The members of a chat, in the order in which they joined; then by name."""
+        ...
+
+
+class Inspection(Protocol):
+    """The rows that `store.check` checks, streamed page by page. May be used without `Engine.open`.
+
+    The engine yields rows unchanged, however broken, and writes nothing. Servers may run meanwhile. A page is
+    a snapshot. If a page may hold half of a transaction, the engine reads rows that seem broken again, for
+    longer than a transaction takes, before it yields them. So a temporary state is never reported.
+    `StoreUnreadable`: the check cannot continue.
+    """
+
+    not_shown: frozenset[str]
+    """The invariants that this engine cannot break, or whose breach leaves no trace in it."""
+    chats_at_once_max: int
+    """How many chats are read at the same time."""
+
+    async def chat_count(self) -> int | None:
+        """How many chats there are; None if the engine would have to read them all to know."""
+        ...
+
+    def chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[ChatRow]]:
+        """Every chat, or those in `chat_ids` that exist."""
+        ...
+
+    def members(self, chat: ChatRow) -> AsyncIterator[list[MemberRow]]:
+        """The members of a chat, in the order of their ids."""
+        ...
+
+    def log(self, chat: ChatRow) -> AsyncIterator[LogChunk]:
+        """The entries of a chat above what was trimmed, in the order of their numbers; at least one chunk.
+
+        The counter of the last chunk is at least as new as all entries before it.
+        """
+        ...
+
+    def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
+        """The stored hashes of the log, in the chat's own epoch, in the order of their positions."""
+        ...
+
+    def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
+        """The idempotency keys of a chat, in the order of the keys."""
+        ...
+
+    def positions(self, chat_ids: Sequence[str] | None) -> AsyncIterator[list[PositionRow]]:
+        """The positions of devices and people, in every existing chat, or of the members of these.
+
+        Rows of a chat that does not exist may be among them, as stored.
+        """
+        ...
+
+    def own_breaches(self, chat_ids: Sequence[str] | None, *, whole: bool) -> AsyncIterator[Breach]:
+        """Breaches that only this engine can have: of its schema, its file, orphaned rows.
+
+        `whole`: includes checks that take long on a big store. With `chat_ids`: only breaches of these chats.
+        """
+        ...
+
+
+class Repairs(Protocol):
+    """The recovery of lost counters: `store.recovery` decides, the engine writes.
+
+    May be used without `Engine.open`. NoSuchChat if there is no such chat.
+    """
+
+    may_raise: bool
+    """Whether recovery raises a counter that fell behind its log: true where another service holds the
+    counter and may lose data. A counter in the engine's own tables never falls back by itself."""
+
+    async def chats_without_counter(self) -> list[str]:
+        """The chats that refuse sends: their counter is missing, or has fallen back and may be raised."""
+        ...
+
+    async def traces(self, chat_id: str) -> Traces:
+        """The highest number in each table, read strongly."""
+        ...
+
+    async def holes(self, chat_id: str, first: int, last: int) -> list[tuple[int, int]]:
+        """The ranges from `first` to `last` of numbers that are neither entry nor void nor known as open."""
+        ...
+
+    async def write(self, repair: Repair) -> int:
+        """Write voids and counter, durable before it returns. Returns the counter's value. May be repeated.
+
+        Voids are written before the counter or with it, and never over an entry. An existing counter is never
+        overwritten, unless it may be raised. CounterMissingError if a counter was restored or lost since
+        the traces were read. Running servers notice the change.
+        """
+        ...
+
+    def how_to_delete_counter(self, chat_id: str) -> str:
+        """The command with which an operator deletes a counter that is wrong."""
+        ...
+
+
+class Transfer(Protocol):
+    """Every row of a store, to be read and written as it is: for `parley copy` and after a restore.
+
+    May be used without `Engine.open`, by one command at a time. No server runs on the store meanwhile.
+    """
+
+    def records(self, kind: type[Record]) -> AsyncIterator[list[Record]]:
+        """All records of a kind, page by page, in an order of the engine's own; pages may be empty."""
+        ...
+
+    async def put(self, records: Sequence[Record]) -> None:
+        """Write records of one kind as they are, durable when it returns; those that are there are replaced.
+
+        What a record refers to was put before it (see `RECORDS`). Puts of `KeptChat` come before the entries.
+        """
+        ...
+
+    def positions(self, chat_id: str, after: int) -> AsyncIterator[list[StoredEntry]]:
+        """The stored positions of a chat above a number, ascending, page by page. There may be holes."""
+        ...
+
+    async def put_positions(self, chat_id: str, positions: Sequence[StoredEntry]) -> None:
+        """Write positions, ascending, with the keys that follow from them; durable when it returns.
+
+        The same positions again change nothing. Those up to the end of the last call are all there.
+        """
+        ...
+
+    async def log_ends(self, chat_ids: Sequence[str]) -> dict[str, int]:
+        """The highest stored position of each chat; 0 if it has none."""
+        ...
+
+    async def settle(self, groups: Sequence[str], now_ms: int) -> None:
+        """Everything in the log counts as done by these groups of workers, and as published.
+
+        An overview with a token of an earlier life of the store lists every chat.
+        """
+        ...
+
+    async def begin_anew(self, now_ms: int) -> int:
+        """Give each chat an epoch that no earlier life of the store gave; returns how many chats.
+
+        At least that of the time in seconds: the same backup may be restored twice. Every device then hears
+        of every chat, and starts over. May be repeated.
+        """
+        ...
+
+
+def require_transfer(transfer: Transfer | None, store: str = "this store") -> Transfer:
+    """ConfigError, in one sentence, if the engine has none."""
+    if transfer is None:
+        raise ConfigError(
+            f"{store} cannot be copied, imported into, exported by person or given new epochs:"
+            " use another engine for that"
+        )
+    return transfer

@@ -1,0 +1,126 @@
+"""The port `Records` on SQLite: one table holds all of them, each as its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from parley.store.sqlite.command_connection import Row, command_connection, writing
+from parley.store.sqlite.reads import Reads
+from parley.store.sqlite.record_rows import PUT, load, row_of
+from parley.store.sqlite.writer import Transaction, Writer
+from parley.store.tables import (
+    ALONE,
+    Key,
+    PutRecord,
+    R,
+    RecordChange,
+    RecordTable,
+    RemoveRecord,
+    askable,
+    is_met,
+    key_of,
+    partition_of,
+)
+
+ROWS_PER_PAGE = 1_000
+EXPIRED_PER_STEP = 500
+
+PLACE = "kind = ? AND partition = ? AND place = ?"
+GET = f"SELECT record, number FROM records WHERE {PLACE}"
+PAGE = (
+    "SELECT record, number FROM records WHERE kind = ?1 AND partition = ?2 AND place > ?3"
+    " ORDER BY place LIMIT ?4"
+)
+PAGE_BACKWARDS = (
+    "SELECT record, number FROM records WHERE kind = ?1 AND partition = ?2 AND (place < ?3 OR ?3 = '')"
+    " ORDER BY place DESC LIMIT ?4"
+)
+SCAN = (
+    "SELECT partition, place, record, number FROM records WHERE kind = ? AND (partition, place) > (?, ?)"
+    " ORDER BY partition, place LIMIT ?"
+)
+REMOVE = f"DELETE FROM records WHERE {PLACE}"
+RAISE = f"UPDATE records SET number = max(number, ?) WHERE {PLACE}"
+EXPIRE = (
+    "DELETE FROM records WHERE (kind, partition, place) IN (SELECT kind, partition, place FROM records"
+    f" WHERE kind = ? AND expires_ms <= ? LIMIT {EXPIRED_PER_STEP})"
+)
+
+
+class SqliteRecords:
+    def __init__(self, reads: Reads, writer: Writer, folder: Path) -> None:
+        self._reads = reads
+        self._writer = writer
+        self._folder = folder
+
+    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
+        rows = [self._reads.row(GET, (table.name, *key)) if askable(*key) else None for key in keys]
+        return [table.decode(*row) if row is not None else None for row in rows]
+
+    async def page(
+        self, table: RecordTable[R], partition: str, after: str, limit: int, newest_first: bool = False
+    ) -> list[R]:
+        if not askable(partition, after or ALONE):
+            return []
+        sql = PAGE_BACKWARDS if newest_first else PAGE
+        return [table.decode(*row) for row in self._reads.rows(sql, (table.name, partition, after, limit))]
+
+    def scan(self, table: RecordTable[R]) -> AsyncIterator[list[R]]:
+        return scan(self._folder, table)
+
+    async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
+        partition_of(table, list(changes))
+
+        def work(tx: Transaction) -> bool:
+            for change in changes:
+                row = tx.execute(GET, (table.name, *key_of(table, change))).fetchone()
+                if not is_met(table, change, str(row[0]) if row is not None else None):
+                    return False
+            for change in changes:
+                if isinstance(change, PutRecord):
+                    tx.execute(PUT, row_of(table, change.record))
+                elif isinstance(change, RemoveRecord):
+                    tx.execute(REMOVE, (table.name, *change.key))
+            return True
+
+        return await self._writer.run(work)
+
+    async def raise_to(self, table: RecordTable[R], key: Key, number: int) -> bool:
+        def work(tx: Transaction) -> bool:
+            tx.execute(RAISE, (number, table.name, *key))
+            return tx.connection.changes() == 1
+
+        return await self._writer.run(work)
+
+    async def expire(self, table: RecordTable[R], now_ms: int) -> int:
+        def work(tx: Transaction) -> int:
+            tx.execute(EXPIRE, (table.name, now_ms))
+            return tx.connection.changes()
+
+        gone = 0
+        while step := await self._writer.run(work):
+            gone += step
+        return gone
+
+    async def load(self, table: RecordTable[R], records: Sequence[R]) -> None:
+        write(self._folder, table, records)
+
+
+async def scan(folder: Path, table: RecordTable[R]) -> AsyncIterator[list[R]]:
+    """A page is a snapshot; no connection is kept between them."""
+    after: tuple[Any, ...] = ("", "")
+    while True:
+        with command_connection(folder, read_only=True) as connection:
+            rows: list[Row] = connection.execute(SCAN, (table.name, *after, ROWS_PER_PAGE)).fetchall()
+        if not rows:
+            return
+        yield [table.decode(record, number) for _, _, record, number in rows]
+        after = rows[-1][:2]
+
+
+def write(folder: Path, table: RecordTable[R], records: Sequence[R]) -> None:
+    """All of them, or none."""
+    with command_connection(folder, read_only=False) as connection, writing(connection):
+        load(connection, table, records)

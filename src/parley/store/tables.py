@@ -1,0 +1,285 @@
+"""The tables of records: one list, from which engines, copies, exports, checks and the docs know them.
+
+A record is one struct under a key, compared as a whole. An engine keeps every table alike and knows nothing
+of what is in it: a new kind of record is a line here, and code in `parley.records`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from parley.clock import MS_PER_DAY
+from parley.core.attachments import Attachment, AttachmentLine
+from parley.core.recipient_health import RecipientHealth
+from parley.model import (
+    AnsweredRequest,
+    ApiToken,
+    AuditRecord,
+    ErasureReport,
+    ExternalId,
+    Link,
+    MessageReport,
+    PersonDevices,
+)
+from parley.store.delivery.rows import Webhook
+from parley.wire.limits import IDEMPOTENCY_DAYS
+
+R = TypeVar("R", bound=Struct)
+
+Key = tuple[str, str]
+"""A partition, and a place in it. Both are printable, and not empty."""
+ONE_LIST = "all"
+"""The partition of a table that has one: of few records, which are read in order."""
+ALONE = "-"
+"""The place of a record that has a partition to itself."""
+PART_SEPARATOR = "\x1f"
+"""Between the parts of a key. No id has it."""
+ORDERED_DIGITS = 20
+KEY_BYTES_MAX = 1_024
+"""Of a part of a key."""
+CHANGES_MAX = 25
+"""Changes in one commit."""
+
+
+def listed(name: str) -> Key:
+    return ONE_LIST, name
+
+
+def alone(name: str) -> Key:
+    return name, ALONE
+
+
+def ordered(number: int) -> str:
+    """A number as a part of a key: texts are in the order of the numbers."""
+    return f"{number:0{ORDERED_DIGITS}}"
+
+
+def askable(*parts: str) -> bool:
+    """Whether a key may have these parts: they are not empty, not too long, and text of Unicode."""
+    try:
+        return all(0 < len(part.encode()) <= KEY_BYTES_MAX for part in parts)
+    except UnicodeEncodeError:
+        return False
+
+
+class RecordTable(Generic[R]):
+    """One table. `expires_ms`: when a record may go, by what it says; without it they stay.
+
+    `raised`: a field that is a number and only rises (`Records.raise_to`), which no comparison looks at.
+    A field of a record that is added later has a default: records without it are still read.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: type[R],
+        key: Callable[[R], Key],
+        *,
+        says: str,
+        raised: str = "",
+        expires_ms: Callable[[R], int] | None = None,
+    ) -> None:
+        assert not raised or raised in kind.__struct_fields__
+        self.name = name
+        self.kind = kind
+        self.key = key
+        self.says = says
+        self.raised = raised
+        self.expires_ms = expires_ms
+        self._encode = msgspec.json.Encoder(order="deterministic").encode
+        self._decode = msgspec.json.Decoder(kind).decode
+
+    def __repr__(self) -> str:
+        return f"<records of {self.name}>"
+
+    def number(self, record: R) -> int:
+        """The number that only rises; 0 in a table that has none."""
+        return int(getattr(record, self.raised)) if self.raised else 0
+
+    def encode(self, record: R) -> bytes:
+        """Its JSON, without the number that rises."""
+        return self._encode(replace(record, **{self.raised: 0}) if self.raised else record)
+
+    def decode(self, stored: bytes | str, number: int = 0) -> R:
+        record = self._decode(stored)
+        return replace(record, **{self.raised: number}) if self.raised else record
+
+    def is_same(self, stored: bytes | str | None, record: R | None) -> bool:
+        """Whether this JSON is that record, however it was written: an older Parley knew fewer fields."""
+        if stored is None or record is None:
+            return stored is None and record is None
+        return self.encode(self._decode(stored)) == self.encode(record)
+
+
+class KeptKey(Struct, frozen=True, kw_only=True):
+    """A key of the server, or the mark of a copy."""
+
+    name: str
+    value: str
+
+
+class KeptErasure(Struct, frozen=True, kw_only=True):
+    """A person whose bodies are still to be removed."""
+
+    user_id: str
+    since_ms: int
+
+
+class Whatever(Enum):
+    """In place of a record: no condition."""
+
+    IS_THERE = "whatever is there"
+
+
+WHATEVER: Final = Whatever.IS_THERE
+
+
+class PutRecord(Struct, Generic[R], frozen=True):
+    """Write a record: over this one, or where there is none, or over whatever is there."""
+
+    record: R
+    before: R | Whatever | None = WHATEVER
+
+
+class RemoveRecord(Struct, Generic[R], frozen=True):
+    """Remove what is under a key, if it is this record."""
+
+    key: Key
+    before: R | Whatever = WHATEVER
+
+
+class CheckRecord(Struct, Generic[R], frozen=True):
+    """Change nothing: the others are done only if this is there, or nothing."""
+
+    key: Key
+    before: R | None
+
+
+RecordChange = PutRecord[R] | RemoveRecord[R] | CheckRecord[R]
+
+
+def key_of(table: RecordTable[R], change: RecordChange[R]) -> Key:
+    return table.key(change.record) if isinstance(change, PutRecord) else change.key
+
+
+def is_met(table: RecordTable[R], change: RecordChange[R], stored: bytes | str | None) -> bool:
+    """Whether a change may be done where this is stored."""
+    return isinstance(change.before, Whatever) or table.is_same(stored, change.before)
+
+
+def wanted_by(table: RecordTable[R], change: RecordChange[R]) -> bytes | None:
+    """What is stored where the change was done."""
+    if isinstance(change, PutRecord):
+        return table.encode(change.record)
+    if isinstance(change, CheckRecord) and change.before is not None:
+        return table.encode(change.before)
+    return None
+
+
+def partition_of(table: RecordTable[R], changes: list[RecordChange[R]]) -> str:
+    """The one partition that they are about; each has a place of its own in it."""
+    keys = [key_of(table, change) for change in changes]
+    partitions = {partition for partition, _ in keys}
+    assert 0 < len(changes) <= CHANGES_MAX, f"1 to {CHANGES_MAX} changes in a commit"
+    assert len(partitions) == 1, "a commit is about one partition"
+    assert len(set(keys)) == len(keys), "two changes are about one record"
+    assert all(askable(*key) for key in keys), "a key is a part of text, and another"
+    return partitions.pop()
+
+
+# The tables
+
+
+def _answer_expires_ms(answered: AnsweredRequest) -> int:
+    return answered.made_at_ms + IDEMPOTENCY_DAYS * MS_PER_DAY
+
+
+LINKS = RecordTable(
+    "links", Link, lambda one: listed(one.link_id), says="links to register, and to set a password"
+)
+REPORTS = RecordTable(
+    "reports",
+    MessageReport,
+    lambda one: listed(one.report_id),
+    says="messages that members have reported",
+)
+ERASURE_REPORTS = RecordTable(
+    "erasure_reports", ErasureReport, lambda one: listed(one.user_id), says="what erasures have removed"
+)
+FAILING_RECIPIENTS = RecordTable(
+    "failing_recipients",
+    RecipientHealth,
+    lambda one: listed(one.recipient),
+    says="recipients of deliveries that do not answer",
+)
+DEVICE_LISTS = RecordTable(
+    "device_lists", PersonDevices, lambda one: alone(one.user_id), says="which devices each person has"
+)
+ANSWERS = RecordTable(
+    "answers",
+    AnsweredRequest,
+    lambda one: alone(one.request_id),
+    says="what requests with an `Idempotency-Key` were answered",
+    expires_ms=_answer_expires_ms,
+)
+API_TOKENS = RecordTable(
+    "api_tokens",
+    ApiToken,
+    lambda one: listed(one.token_id),
+    says="the tokens of programs",
+    raised="last_used_at_ms",
+)
+EXTERNAL_IDS = RecordTable(
+    "external_ids",
+    ExternalId,
+    lambda one: alone(one.key),
+    says="whose account belongs to a person of another system",
+)
+WEBHOOKS = RecordTable(
+    "webhooks", Webhook, lambda one: listed(one.webhook_id), says="the webhooks of integrators"
+)
+AUDIT = RecordTable("audit", AuditRecord, lambda one: listed(one.audit_id), says="what operators did")
+ERASURES = RecordTable(
+    "erasures",
+    KeptErasure,
+    lambda one: listed(one.user_id),
+    says="people whose bodies are to be removed from every log",
+)
+ATTACHMENTS = RecordTable(
+    "attachments",
+    Attachment,
+    lambda one: (one.chat_id, one.attachment_id),
+    says="the files that messages refer to",
+)
+ATTACHMENT_LINES = RecordTable(
+    "attachment_lines",
+    AttachmentLine,
+    lambda one: (one.list, one.attachment_id),
+    says="which files a person has, and which the sweep must look at",
+)
+SERVER_KEYS = RecordTable("server_keys", KeptKey, lambda one: listed(one.name), says="secrets of the server")
+TABLES: tuple[RecordTable[Any], ...] = (
+    LINKS,
+    REPORTS,
+    ERASURE_REPORTS,
+    FAILING_RECIPIENTS,
+    DEVICE_LISTS,
+    ANSWERS,
+    API_TOKENS,
+    EXTERNAL_IDS,
+    WEBHOOKS,
+    AUDIT,
+    ERASURES,
+    ATTACHMENTS,
+    ATTACHMENT_LINES,
+    SERVER_KEYS,
+)
+"""In the order in which they are copied."""
+TABLE_OF: dict[type[Struct], RecordTable[Any]] = {table.kind: table for table in TABLES}
+assert len({table.name for table in TABLES}) == len(TABLE_OF) == len(TABLES)

@@ -1,0 +1,1 @@
+"""What is written in TypeScript, run by its own tools."""

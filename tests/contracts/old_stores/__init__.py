@@ -1,0 +1,160 @@
+"""Stores as version 0.1 of November 2026 wrote them, with every kind of record, and what it read back.
+
+They were made by its own code. Never change them: they stand for the stores that are out there.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import msgspec
+from msgspec import Struct
+
+from parley.core.attachments import AttachmentLine
+from parley.dynamodb import Dynamo
+from parley.migration.copies import StoreCopy
+from parley.model import Appended
+from parley.store.cassandra.connection import CassandraConnection
+from parley.store.records import RECORDS
+from tests.contracts.acting import contents, message, read_all, stored
+from tests.contracts.engines import MemoryEngine, OpenStore
+from tests.contracts.test_transfer import all_records, transfer_of
+
+SQLITE, DYNAMODB, CASSANDRA = 16, 13, 3
+"""The versions of their tables."""
+UNUSED_ID = "11111111-1111-4111-8111-111111111111"
+FOLDER = Path(__file__).parent
+DERIVED = {AttachmentLine}
+"""Kinds that no store had: what follows from others, and finds them."""
+KIND_OF_BOOK = {
+    "links": "Link",
+    "reports": "MessageReport",
+    "erasure_reports": "ErasureReport",
+    "failing_recipients": "RecipientHealth",
+    "devices": "PersonDevices",
+    "answers": "AnsweredRequest",
+}
+"""What a record of a book is now, by the book."""
+
+
+class OldStore(Struct):
+    """`records`: of each kind, as fields; `people` and `chats` by what the test world calls them."""
+
+    people: dict[str, str]
+    chats: dict[str, str]
+    records: dict[str, list[dict[str, Any]]]
+
+
+def what_it_held(name: str) -> OldStore:
+    found: dict[str, Any] = msgspec.json.decode((FOLDER / f"{name}.json").read_bytes())
+    people, chats = found.pop("people"), found.pop("chats")
+    for kept in found.pop("KeptRecord"):
+        found.setdefault(KIND_OF_BOOK[kept["book"]], []).append(msgspec.json.decode(kept["record"]))
+    return OldStore(people, chats, found)
+
+
+def _lines(name: str) -> Iterator[dict[str, Any]]:
+    for line in (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines():
+        yield msgspec.json.decode(line)
+
+
+def write_sqlite(file: Path) -> None:
+    connection = apsw.Connection(str(file))
+    connection.execute((FOLDER / "sqlite-16.sql").read_text(encoding="utf-8"))
+    connection.close()
+
+
+async def write_dynamodb(dynamo: Dynamo) -> None:
+    lines = list(_lines("dynamodb-13"))
+    tables = [line for line in lines if "request" in line]
+    for line in tables:
+        await dynamo.call("CreateTable", line["request"] | {"TableName": dynamo.table(line["table"])})
+    items = [line for line in lines if "item" in line]
+
+    async def put(line: dict[str, Any]) -> None:
+        await dynamo.call("PutItem", {"TableName": dynamo.table(line["table"]), "Item": line["item"]})
+
+    await asyncio.gather(*map(put, items))
+
+
+def write_cassandra(
+    connection: CassandraConnection, replication: str, version: int, lacked: set[str], columns: set[str]
+) -> None:
+    """Each cell with the time that it had: some are numbers, and a later one must win.
+
+    `lacked` and `columns`: tables and columns that the version did not have.
+    """
+    keyspace = connection.address.keyspace
+    connection.execute(f"CREATE KEYSPACE {keyspace} WITH replication = {replication}")
+    connection.use_keyspace()
+    for line in _lines("cassandra-3"):
+        if line["table"] in lacked:
+            continue
+        if "columns" in line:
+            made = ",".join(part for part in line["columns"].split(",") if part.split()[0] not in columns)
+            connection.execute(f"CREATE TABLE {line['table']} ({made})")
+            continue
+        for name, (value, time) in line["cells"].items():
+            if name in columns:
+                continue
+            if name == "version":
+                value = version
+            keys = line["partition"] if name in line["static"] else list(line["key"])
+            where = " AND ".join(f"{key} = {_cql(line['key'][key])}" for key in keys)
+            connection.execute(
+                f"UPDATE {line['table']} USING TIMESTAMP {time} SET {name} = {_cql(value)} WHERE {where}"
+            )
+
+
+def _cql(value: Any) -> str:
+    if isinstance(value, dict):
+        return f"0x{value['b']}"
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_fields(record: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(msgspec.json.encode(record))
+    return fields
+
+
+async def records_in(store: OpenStore) -> dict[str, list[dict[str, Any]]]:
+    async with transfer_of(store) as transfer:
+        found = await all_records(transfer)
+    return {kind: in_order(map(as_fields, records)) for kind, records in found.items()}
+
+
+def in_order(records: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(records, key=lambda fields: json.dumps(fields, sort_keys=True))
+
+
+async def assert_whole(store: OpenStore, old: OldStore) -> None:
+    """Every record as the old version read it, and no other; the check finds nothing; it can be copied."""
+    found = await records_in(store)
+    for kind in (kind.__name__ for kind in RECORDS if kind not in DERIVED):
+        assert found[kind] == in_order(old.records.get(kind, [])), kind
+    assert store.breaches() == []
+    async with (
+        MemoryEngine("atomic").opened() as target,
+        transfer_of(store) as one,
+        transfer_of(target) as other,
+    ):
+        await StoreCopy(one, other, "there", [], target.clock).run()
+
+
+async def assert_served(store: OpenStore, old: OldStore) -> None:
+    """Logs go on where they were; what changes next is found."""
+    ann, chat = old.people["ann"], old.chats["group"]
+    before = contents(await read_all(store, chat))
+    told = await stored(store, message(chat, ann, "after the upgrade", UNUSED_ID))
+    assert isinstance(told, Appended)
+    assert told.sequence == len(before) + 1
+    assert contents(await read_all(store, chat)) == [*before, "after the upgrade"]
+    assert (await store.kinds.links.get("lnk_1") is not None) is ("Link" in old.records)
+    assert await store.kinds.api_tokens.remove("tok_1")
+    assert await store.kinds.api_tokens.all() == []
+    assert await store.kinds.server_keys.key("vapid", "another") == "secret key"

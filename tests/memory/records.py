@@ -1,0 +1,78 @@
+"""The port `Records` in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from parley.store.tables import (
+    Key,
+    PutRecord,
+    R,
+    RecordChange,
+    RecordTable,
+    RemoveRecord,
+    is_met,
+    key_of,
+    partition_of,
+)
+from tests.memory.tables import Tables
+
+
+class MemoryRecords:
+    """Keeps the JSON of each record and its number, as other engines do."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables.records
+
+    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
+        rows = self._rows(table)
+        return [table.decode(*rows[key]) if key in rows else None for key in keys]
+
+    async def page(
+        self, table: RecordTable[R], partition: str, after: str, limit: int, newest_first: bool = False
+    ) -> list[R]:
+        rows = self._rows(table)
+        keys = sorted((key for key in rows if key[0] == partition), reverse=newest_first)
+        beyond = [key for key in keys if not after or (key[1] < after if newest_first else key[1] > after)]
+        return [table.decode(*rows[key]) for key in beyond[:limit]]
+
+    async def scan(self, table: RecordTable[R]) -> AsyncIterator[list[R]]:
+        yield [table.decode(*row) for row in self._rows(table).values()]
+
+    async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
+        partition_of(table, list(changes))
+        rows = self._rows(table)
+        for change in changes:
+            row = rows.get(key_of(table, change))
+            if not is_met(table, change, row[0] if row is not None else None):
+                return False
+        for change in changes:
+            if isinstance(change, PutRecord):
+                await self.load(table, [change.record])
+            elif isinstance(change, RemoveRecord):
+                rows.pop(change.key, None)
+        return True
+
+    async def raise_to(self, table: RecordTable[R], key: Key, number: int) -> bool:
+        rows = self._rows(table)
+        if key in rows:
+            stored, before = rows[key]
+            rows[key] = stored, max(before, number)
+        return key in rows
+
+    async def expire(self, table: RecordTable[R], now_ms: int) -> int:
+        rows, expires_ms = self._rows(table), table.expires_ms
+        assert expires_ms is not None
+        gone = [key for key, row in rows.items() if expires_ms(table.decode(*row)) <= now_ms]
+        for key in gone:
+            del rows[key]
+        return len(gone)
+
+    async def load(self, table: RecordTable[R], records: Sequence[R]) -> None:
+        rows = self._rows(table)
+        for record in records:
+            _, before = rows.get(table.key(record), (b"", 0))
+            rows[table.key(record)] = table.encode(record), max(before, table.number(record))
+
+    def _rows(self, table: RecordTable[R]) -> dict[Key, tuple[bytes, int]]:
+        return self._tables.setdefault(table.name, {})
