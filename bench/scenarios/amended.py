@@ -15,7 +15,7 @@ from bench.roles import Load, OnePage
 from bench.rows import Row, ratio_row
 from bench.stage import Stage
 from bench.world import Person, World
-from parley.bodies.writer import Eraser
+from parley.bodies.writer import EntryWriter
 from parley.clock import wall_clock
 from parley.model import Draft, Kind, Outcome
 from parley.sending.answers import Done
@@ -55,7 +55,7 @@ class Unscrubbed(SqliteAmendments):
 
 
 def _life(store: SqliteStore, amendments: SqliteAmendments) -> MessageLife:
-    bodies = Eraser(store.log, store.cold_tier, None, amendments)
+    bodies = EntryWriter(store.log, store.cold_tier, None, amendments)
     sender, tier = StraightSender(store), store.cold_tier
     return MessageLife(
         log=store.log,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from parley import ids
-from parley.bodies.writer import Eraser
+from parley.bodies.writer import EntryWriter
 from parley.clock import Clock
 from parley.errors import Refusal, Refused
 from parley.model import Appended, Draft, Kind, Outcome
@@ -34,7 +34,7 @@ class StraightSender(Sender):
 def make_life(engine: Engine, clock: Clock) -> MessageLife:
     """What is done to messages, over one engine without a cold tier."""
     assert engine.cold_tier is not None
-    bodies = Eraser(engine.log, engine.cold_tier, None, engine.amendments)
+    bodies = EntryWriter(engine.log, engine.cold_tier, None, engine.amendments)
     sender = StraightSender(engine.log)
     return MessageLife(
         log=engine.log,
@@ -59,7 +59,7 @@ class LifeWorld:
         self.log: Log = store.log if cold is None else cold.log
         self.reader = AmendedLog(self.log, engine.amendments)
         archiver = None if cold is None else cold.archiver
-        self.bodies = Eraser(engine.log, engine.cold_tier, archiver, engine.amendments)
+        self.bodies = EntryWriter(engine.log, engine.cold_tier, archiver, engine.amendments)
         self.sender = StraightSender(self.log)
         self.life = MessageLife(
             log=self.log,

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from parley import ids
-from parley.bodies.writer import Eraser
+from parley.bodies.writer import EntryWriter
 from parley.client.members import ChatSnapshot
 from parley.clock import from_iso
 from parley.core import log_hash
@@ -180,7 +180,7 @@ class ModelServer:
         self._news: list[ServerFrames] = []
         self._teller = TellingSender(self._log, self.heard)
         tier, amendments = MemoryColdTier(self.tables), MemoryAmendments(self.tables)
-        bodies = Eraser(self._log, tier, None, amendments)
+        bodies = EntryWriter(self._log, tier, None, amendments)
         directory, clock = MemoryDirectory(self.tables), lambda: from_iso(TIME)
         self._life = MessageLife(
             log=self._log,

@@ -480,9 +480,9 @@ class App:
     def _make_life(self) -> MessageLife:
         store, bodies = self.store, None
         if store.cold_tier is not None and store.amendments is not None:
-            from parley.app.archive import make_eraser
+            from parley.app.archive import make_entry_writer
 
-            bodies = make_eraser(store, self.config, self.clock, self.metrics, self.environment)
+            bodies = make_entry_writer(store, self.config, self.clock, self.metrics, self.environment)
         return MessageLife(
             log=store.log,
             directory=store.directory,

@@ -86,10 +86,10 @@ async def nothing_kept(chat_id: str, sequences: list[int]) -> None:
 class Bodies(Protocol):
     """Changes entries where they are, in every tier."""
 
-    async def amend(
-        self, chat_id: str, sequences: Iterable[int], amend: Callable[[Entry], Entry | None]
+    async def rewrite(
+        self, chat_id: str, sequences: Iterable[int], change: Callable[[Entry], Entry | None]
     ) -> None:
-        """Replace these entries by what `amend` makes of each; None leaves it. Durable before it returns."""
+        """Replace these entries by what `change` makes of each; None leaves it. Durable before it returns."""
         ...
 
 
@@ -272,7 +272,7 @@ class MessageLife:
             await amendments.mark(chat_id, [marking.reply_mark(target, at, at)])
 
     async def _edit(self, amendments: Amendments, edit: Entry, target: int) -> None:
-        await self._amend(edit.chat_id, [target], lambda message: edited(message, edit))
+        await self._rewrite(edit.chat_id, [target], lambda message: edited(message, edit))
         message = await self._at(edit.chat_id, target)
         if message is not None and message.deleted is True:  # it came too late
             await self._remove(amendments, edit.chat_id, [message, edit])
@@ -283,7 +283,7 @@ class MessageLife:
         message = await self._at(chat_id, target)
         if message is None:
             return
-        await self._amend(chat_id, [target], tombstone)
+        await self._rewrite(chat_id, [target], tombstone)
         self._reach(HALF_REMOVED)
         places = {int(mark.parts[1]) for mark in await self._marks(message) if mark.parts[0] == marking.EDIT}
         for note in await amendments.under_way(chat_id):
@@ -301,15 +301,15 @@ class MessageLife:
     async def _remove(self, amendments: Amendments, chat_id: str, entries: list[Entry]) -> None:
         """No body of these is read from now on, and none is left in a file."""
         sequences = [entry.sequence for entry in entries]
-        await self._amend(chat_id, sequences, tombstone)
+        await self._rewrite(chat_id, sequences, tombstone)
         await self._forget(chat_id, sequences)
         await amendments.scrub([trace_of(entry) for entry in entries])
 
-    async def _amend(
-        self, chat_id: str, sequences: list[int], amend: Callable[[Entry], Entry | None]
+    async def _rewrite(
+        self, chat_id: str, sequences: list[int], change: Callable[[Entry], Entry | None]
     ) -> None:
         assert self._bodies is not None
-        await self._bodies.amend(chat_id, sequences, amend)
+        await self._bodies.rewrite(chat_id, sequences, change)
 
     # Reading
 

@@ -229,7 +229,7 @@ async def test_nodes_forget_what_a_command_removes(tmp_path: Path) -> None:
         assert left_in(tmp_path / "two")
         bodies = nodes.one.app.life._bodies
         assert bodies is not None
-        await bodies.amend(nodes.chat, [nodes.target["sequence"]], tombstone)
+        await bodies.rewrite(nodes.chat, [nodes.target["sequence"]], tombstone)
         config, engine = nodes.one.app.config, nodes.one.app.store
         async with told_of_removals(config, engine, nodes.one.app.metrics) as told:
             assert told is not None

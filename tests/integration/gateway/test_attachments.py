@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from PIL import Image
 
-from parley.app.archive import make_archiver, make_eraser, make_retention
+from parley.app.archive import make_archiver, make_entry_writer, make_retention
 from parley.archive.tiers import TieredEngine
 from parley.bodies.writer import Choice
 from parley.clock import MS_PER_DAY
@@ -413,7 +413,7 @@ async def test_removed_bodies_take_their_files_along(place: Place, settings: dic
         person = sessions[0].user_id
         assert (await retention.erase_person(person)).bodies == 1
         assert _ids(place) == [theirs["attachment_id"]]
-        eraser = make_eraser(app.store, app.config, clock, app.metrics, {})
+        eraser = make_entry_writer(app.store, app.config, clock, app.metrics, {})
         assert (await eraser.erase(ann.chat, Choice(), dry=True)).bodies == 1
         assert _ids(place) == [theirs["attachment_id"]]
 
