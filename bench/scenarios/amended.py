@@ -19,7 +19,7 @@ from parley.bodies.writer import EntryWriter
 from parley.clock import wall_clock
 from parley.model import Draft, Kind, Outcome
 from parley.sending.answers import Done
-from parley.sending.message_life import MessageLife
+from parley.sending.message_actions import MessageLife
 from parley.sending.sender import Sender
 from parley.store.sqlite.amendments import SqliteAmendments
 from parley.store.sqlite.store import SqliteStore

@@ -9,7 +9,7 @@ from parley.errors import Refusal, Refused
 from parley.model import Appended, Draft, Kind, Outcome
 from parley.sending.amended_log import AmendedLog
 from parley.sending.answers import Done
-from parley.sending.message_life import MessageLife
+from parley.sending.message_actions import MessageLife
 from parley.sending.sender import Sender
 from parley.store.ports import Engine, Log
 from parley.wire.frames import Entry, RequestId

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.core.message_life import tombstone
+from parley.core.message_actions import tombstone
 from parley.core.search import HitPlace, IndexBatch
 from parley.errors import NOT_A_MEMBER, Refusal, Refused
 from parley.model import Action, Kind, Relation

@@ -30,7 +30,7 @@ from parley.model import (
     User,
 )
 from parley.sending.answers import Done
-from parley.sending.message_life import MessageLife
+from parley.sending.message_actions import MessageLife
 from parley.store.ports import Log
 from parley.wire.bodies import ChatInfo, ChatMarks, MemberInfo
 from parley.wire.frames import (

@@ -54,7 +54,7 @@ from parley.people.social import Social
 from parley.push.registrations import forget_devices
 from parley.records.kinds import Kinds
 from parley.sending.amended_log import amended_log
-from parley.sending.message_life import MessageLife
+from parley.sending.message_actions import MessageLife
 from parley.sending.pending import PendingSends
 from parley.sending.sender import LocalSender, Sender
 from parley.sending.service import SendService

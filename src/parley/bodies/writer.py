@@ -23,7 +23,7 @@ from parley.archive.manifest import SegmentEntry
 from parley.archive.segment import ArchivedEntry, SegmentIndex
 from parley.archive.tiers import rows_of
 from parley.core.attachments import files_of
-from parley.core.message_life import tombstone
+from parley.core.message_actions import tombstone
 from parley.errors import EntriesTrimmed, StoreUnavailable
 from parley.store.amendments import Amendments
 from parley.store.cold.ports import ColdTier

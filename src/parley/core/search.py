@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from parley.core.message_life import DELETE, EDIT, MESSAGE
+from parley.core.message_actions import DELETE, EDIT, MESSAGE
 from parley.errors import BAD_REQUEST, Refusal
 from parley.wire.frames import Entry
 from parley.wire.limits import SEARCH_LETTERS_MAX, SEARCH_WORDS_MAX, SEQUENCE_MAX

@@ -41,7 +41,7 @@ from parley.people.typing import TypingService
 from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import PushRegistrations
 from parley.search.service import SearchService
-from parley.sending.message_life import MessageLife
+from parley.sending.message_actions import MessageLife
 from parley.sending.service import SendService
 from parley.store.invariants import Findings
 from parley.telemetry import Metrics

@@ -6,7 +6,7 @@ from parley.errors import BAD_REQUEST, Refused
 from parley.model import Appended, Draft
 from parley.sending.answers import Done
 from parley.sending.attaching import Attaching
-from parley.sending.message_life import MessageLife
+from parley.sending.message_actions import MessageLife
 from parley.sending.sender import Sender
 from parley.wire.frames import RequestId
 

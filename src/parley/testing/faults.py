@@ -13,7 +13,7 @@ Off by default. The environment turns them on:
 Labels: before_write, after_write_before_commit, after_commit_before_ack, mid_fanout, after_allocate,
 before_index and after_index of the search index, those of the archiver and of erasures
 (`parley.archive.steps`), of
-amendments (`parley.core.message_life`) and of files (`parley.files.steps`).
+amendments (`parley.core.message_actions`) and of files (`parley.files.steps`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import apsw
 
 from parley.archive.steps import ARCHIVE_LABELS, ERASURE_LABELS
-from parley.core.message_life import LIFE_LABELS
+from parley.core.message_actions import LIFE_LABELS
 from parley.files.steps import FILE_LABELS
 from parley.search.indexer import INDEX_LABELS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley.client import connect
-from parley.core.message_life import LIFE_LABELS, NOTED
+from parley.core.message_actions import LIFE_LABELS, NOTED
 from parley.testing import faults
 from tests.contracts.test_retention import raw_bytes
 from tests.harness.server import ServerProcess

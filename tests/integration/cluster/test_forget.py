@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from parley.app.search import told_of_removals
 from parley.archive.tiers import TieredEngine
-from parley.core.message_life import tombstone
+from parley.core.message_actions import tombstone
 from parley.ephemeral.ports import Node
 from parley.errors import ConfigError
 from parley.model import Persisted, StoredEntry

@@ -23,7 +23,7 @@ from parley.cluster.searches import (
 from parley.cluster.server import NodeServer
 from parley.config import ClusterConfig
 from parley.core.cluster_keys import ClusterKeys
-from parley.core.message_life import tombstone
+from parley.core.message_actions import tombstone
 from parley.errors import Refused, StoreUnavailable
 from parley.model import Persisted, StoredEntry
 from parley.search.indexer import SearchIndexer

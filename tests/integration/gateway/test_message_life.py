@@ -8,7 +8,7 @@ import pytest
 
 from parley.client import connect
 from parley.clock import wall_clock
-from parley.core.message_life import replay
+from parley.core.message_actions import replay
 from parley.errors import StoreUnavailable
 from parley.wire.frames import Entry
 from tests.harness.clients import Frame

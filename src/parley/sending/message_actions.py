@@ -26,7 +26,7 @@ from parley import ids
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.concurrency import map_concurrently
 from parley.core.jobs import Job
-from parley.core.message_life import (
+from parley.core.message_actions import (
     CHAT,
     DELETE,
     EDIT,
