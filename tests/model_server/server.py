@@ -30,7 +30,7 @@ from parley.model import (
     User,
 )
 from parley.sending.answers import Done
-from parley.sending.message_actions import MessageLife
+from parley.sending.message_actions import MessageActions
 from parley.store.ports import Log
 from parley.wire.bodies import ChatInfo, ChatMarks, MemberInfo
 from parley.wire.frames import (
@@ -182,7 +182,7 @@ class ModelServer:
         tier, amendments = MemoryColdTier(self.tables), MemoryAmendments(self.tables)
         bodies = EntryWriter(self._log, tier, None, amendments)
         directory, clock = MemoryDirectory(self.tables), lambda: from_iso(TIME)
-        self._life = MessageLife(
+        self._life = MessageActions(
             log=self._log,
             directory=directory,
             sender=self._teller,

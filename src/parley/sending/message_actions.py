@@ -101,11 +101,11 @@ class MessageNow(Struct):
     reply_count: int
 
 
-class MessageLife:
+class MessageActions:
     """`amendments` and `bodies` are None on an engine that cannot change messages: replies work there, and
     are not counted. `window_seconds`: how long a message may be edited in a chat that does not say it; 0
     for ever. `forget`: whoever keeps bodies beside the store forgets these, or StoreError. `reach`: called at
-    the points of `LIFE_LABELS`.
+    the points of `ACTION_LABELS`.
     """
 
     def __init__(

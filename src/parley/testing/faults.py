@@ -28,7 +28,7 @@ from typing import Any
 import apsw
 
 from parley.archive.steps import ARCHIVE_LABELS, ERASURE_LABELS
-from parley.core.message_actions import LIFE_LABELS
+from parley.core.message_actions import ACTION_LABELS
 from parley.files.steps import FILE_LABELS
 from parley.search.indexer import INDEX_LABELS
 
@@ -45,7 +45,7 @@ LABELS = (
     *INDEX_LABELS,
     *ARCHIVE_LABELS,
     *ERASURE_LABELS,
-    *LIFE_LABELS,
+    *ACTION_LABELS,
     *FILE_LABELS,
 )
 HOLD_POLL_SECONDS = 0.005

@@ -227,7 +227,7 @@ async def test_nodes_forget_what_a_command_removes(tmp_path: Path) -> None:
         assert two.app.search.indexer is not None
         await two.app.search.indexer.catch_up(nodes.chat)
         assert left_in(tmp_path / "two")
-        bodies = nodes.one.app.life._bodies
+        bodies = nodes.one.app.message_actions._bodies
         assert bodies is not None
         await bodies.rewrite(nodes.chat, [nodes.target["sequence"]], tombstone)
         config, engine = nodes.one.app.config, nodes.one.app.store
