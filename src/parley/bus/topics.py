@@ -26,7 +26,7 @@ BATCH_BYTES_MAX = 1 * MIB
 assert RECORD_BYTES_MAX < BATCH_BYTES_MAX
 
 PREFIX = re.compile(r"[A-Za-z0-9._-]*", re.ASCII)
-PREFIX_LETTERS_MAX = 200
+PREFIX_CHARS_MAX = 200
 
 
 class Topic(Struct, frozen=True):
@@ -59,9 +59,9 @@ class Topic(Struct, frozen=True):
 
 def check_topic_settings(kafka: KafkaConfig) -> None:
     """ConfigError when no broker could create topics with these settings."""
-    if not PREFIX.fullmatch(kafka.prefix) or len(kafka.prefix) > PREFIX_LETTERS_MAX:
+    if not PREFIX.fullmatch(kafka.prefix) or len(kafka.prefix) > PREFIX_CHARS_MAX:
         raise ConfigError(
-            f"kafka.prefix may have up to {PREFIX_LETTERS_MAX} letters, digits, dots, dashes and underscores"
+            f"kafka.prefix may have up to {PREFIX_CHARS_MAX} letters, digits, dots, dashes and underscores"
         )
     if kafka.partitions < 1 or kafka.replication < 1:
         raise ConfigError("kafka.partitions and kafka.replication must be at least 1")

@@ -24,7 +24,7 @@ from parley.wire.frames import Entry
 
 COLLAPSED_LOOKED_AT_MAX = 200
 """How far back a lane that collapses looks for an entry that its recipient wants."""
-DETAIL_LETTERS_MAX = 4_000
+DETAIL_CHARS_MAX = 4_000
 BEGAN, FAILED, DEAD_LETTERED, HELD_BACK = "began", "failed", "dead_lettered", "held_back"
 """What is noted of an attempt. `began` is noted only where a process died before: after another death it
 says of which message. `held_back` is no attempt: since then those before it, or its recipient, failed.
@@ -249,4 +249,4 @@ def _facts(wire: bytes) -> tuple[str, str, int]:
 
 def _short(text: str) -> str:
     """The end of a text that is too long: of a traceback it says the most."""
-    return text if len(text) <= DETAIL_LETTERS_MAX else "…" + text[1 - DETAIL_LETTERS_MAX :]
+    return text if len(text) <= DETAIL_CHARS_MAX else "…" + text[1 - DETAIL_CHARS_MAX :]
