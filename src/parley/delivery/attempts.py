@@ -124,7 +124,7 @@ def dlq_id_of(recipient: str, chat_id: str, sequence: int, created_ms: int) -> s
     return ids.DEAD_LETTER + ids.ulid(created_ms, int.from_bytes(digest[:10], "big"))
 
 
-def letter_id(recipient: str, chat_id: str, sequence: int, wire: bytes) -> str:
+def dead_letter_id(recipient: str, chat_id: str, sequence: int, wire: bytes) -> str:
     """Without the time for what is in no log: it is not the same at each attempt."""
     created_ms = _facts(wire)[2] if chat_id.startswith(ids.CHAT) else 0
     return dlq_id_of(recipient, chat_id, sequence, created_ms)
@@ -166,7 +166,7 @@ def failing_since(lane: Lane, wire: bytes, health: RecipientHealth | None, now_m
     return max(_facts(wire)[2], min([*times, now_ms]))
 
 
-def make_letter(
+def make_dead_letter(
     lane: Lane, wire: bytes, failure: DeliveryFailure, now_ms: int, source_topic: str
 ) -> DeadLetter:
     """Of the message at the front of a lane. The last of the lane's attempts is the one that failed now."""
@@ -175,7 +175,7 @@ def make_letter(
     message_id, sender_id, created_ms = _facts(wire)
     dead = DeliveryEvent(now_ms, DEAD_LETTERED, failure.fault.value, f"after {lane.retry_count} retries")
     return DeadLetter(
-        dlq_id=letter_id(lane.recipient, lane.chat_id, sequence, wire),
+        dlq_id=dead_letter_id(lane.recipient, lane.chat_id, sequence, wire),
         chat_id=lane.chat_id,
         sequence=sequence,
         recipient=lane.recipient,
