@@ -52,7 +52,13 @@ class FilesWorld:
         self.objects = objects or FolderObjects(folder / "files")
         self.parts = FileParts(self.objects)
         self.removal = FileRemoval(
-            store.attachments, self.parts, self.log, store.clock, metrics, unused_ms=HOUR_MS, reach=reach
+            store.attachments,
+            self.parts,
+            self.log,
+            store.clock,
+            metrics,
+            unused_ms=HOUR_MS,
+            fault_point=reach,
         )
         rights = UploadRights(engine.accounts, store.directory, AnySession())
         self.uploads = Uploads(
@@ -67,7 +73,7 @@ class FilesWorld:
             metrics=metrics,
             quota_bytes=0,
             upload_ms=HOUR_MS,
-            reach=reach,
+            fault_point=reach,
         )
         self.downloads = Downloads(
             files=store.attachments,

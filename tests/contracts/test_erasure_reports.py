@@ -74,7 +74,7 @@ class ErasureWorld:
             clock=self.store.clock,
             forget_cursors=engine.member_states.forget_cursors,
             forget_reasons=self._forget_reasons,
-            reach=reach,
+            fault_point=reach,
         )
 
     async def _forget_reasons(self, user_id: str, *, dry: bool = False) -> int:

@@ -94,7 +94,7 @@ def make_archiver(
         metrics=metrics,
         after_days=config.archive.after_days,
         consumers=bus_consumers(config),
-        reach=faults.reach_from(environment),
+        fault_point=faults.fault_point_from(environment),
     )
 
 

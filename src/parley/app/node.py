@@ -131,7 +131,7 @@ class App:
         self.events = self._make_events()
         self.social = self._make_social()
         self.interest = self._make_interest()
-        self.hub = self._make_hub(faults.reach_from(environment))
+        self.hub = self._make_hub(faults.fault_point_from(environment))
 
         # From a client to the log
         self.local_sender = LocalSender(
@@ -241,7 +241,7 @@ class App:
             receipt_told=self.events.receipt,
         )
 
-    def _make_hub(self, reach: Callable[[str], None]) -> Hub:
+    def _make_hub(self, fault_point: Callable[[str], None]) -> Hub:
         return Hub(
             log=self.log,
             directory=self.store.directory,
@@ -249,7 +249,7 @@ class App:
             pending_sends=self.pending,
             chat_changed=self.social.chat_changed,
             metrics=self.metrics,
-            reach=reach,
+            fault_point=fault_point,
             recorder=self.recorder,
             interest=self.interest,
         )
@@ -474,7 +474,7 @@ class App:
             forget_cursors=store.member_states.forget_cursors,
             forget_devices=partial(forget_devices, self.kinds.push.devices),
             forget_reasons=self.reports.forget_reasons,
-            reach=faults.reach_from(self.environment),
+            fault_point=faults.fault_point_from(self.environment),
         )
 
     def _make_message_actions(self) -> MessageActions:
@@ -493,7 +493,7 @@ class App:
             clock=self.clock,
             window_seconds=self.config.messages.edit_window_seconds,
             forget=self.forgets.forget,
-            reach=faults.reach_from(self.environment),
+            fault_point=faults.fault_point_from(self.environment),
         )
 
     def _archive_jobs(self) -> list[Job]:

@@ -104,8 +104,8 @@ class MessageNow(Struct):
 class MessageActions:
     """`amendments` and `bodies` are None on an engine that cannot change messages: replies work there, and
     are not counted. `window_seconds`: how long a message may be edited in a chat that does not say it; 0
-    for ever. `forget`: whoever keeps bodies beside the store forgets these, or StoreError. `reach`: called at
-    the points of `ACTION_LABELS`.
+    for ever. `forget`: whoever keeps bodies outside of the store forgets these, or StoreError.
+    `fault_point`: called at the points of `ACTION_LABELS`.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class MessageActions:
         clock: Clock,
         window_seconds: int = 0,
         forget: Forget = nothing_kept,
-        reach: Callable[[str], None] = lambda _: None,
+        fault_point: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._forget = forget
         self._log = log
@@ -132,7 +132,7 @@ class MessageActions:
         self._bodies = bodies
         self._clock = clock
         self._window_seconds = window_seconds
-        self._reach = reach
+        self._fault_point = fault_point
 
     async def send(self, draft: Draft) -> Appended:
         """Append a draft that is about another message, and do what follows from it. Refused with the
@@ -150,14 +150,14 @@ class MessageActions:
         assert draft.client_key is not None
         note = AmendmentNote(draft.chat_id, draft.client_key, draft.target.sequence, self._clock())
         await amendments.begin(note)
-        self._reach(NOTED)
+        self._fault_point(NOTED)
         try:
             appended = await self._sender.send(draft)
         except Refused as error:
             if not error.refusal.temporary:
                 await amendments.finish(note)
             raise
-        self._reach(STORED)
+        self._fault_point(STORED)
         try:
             await self._finish(amendments, note, draft.sender_id)
         except StoreError as error:  # it is stored, and not yet done: a retry, or the job, goes on
@@ -284,7 +284,7 @@ class MessageActions:
         if message is None:
             return
         await self._rewrite(chat_id, [target], tombstone)
-        self._reach(HALF_REMOVED)
+        self._fault_point(HALF_REMOVED)
         places = {int(mark.parts[1]) for mark in await self._marks(message) if mark.parts[0] == marking.EDIT}
         for note in await amendments.under_way(chat_id):
             wire = await self._log.find_key(chat_id, note.client_key) if note.target == target else None

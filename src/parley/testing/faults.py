@@ -52,7 +52,7 @@ HOLD_POLL_SECONDS = 0.005
 VFS_NAME = "parley-faults"
 
 
-def reach_from(environment: Mapping[str, str]) -> Callable[[str], None]:
+def fault_point_from(environment: Mapping[str, str]) -> Callable[[str], None]:
     """A function for labelled points. It does nothing unless the environment asks for a crash there."""
     label, _, rest = environment.get(CRASH, "").partition(":")
     if not label:
