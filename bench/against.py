@@ -19,7 +19,7 @@ from msgspec import Struct
 from rich.console import Console
 from rich.table import Table
 
-from bench.report import TABLE_LETTERS, shown
+from bench.report import TABLE_CHARS, shown
 
 HERE = Path(__file__).resolve().parent.parent
 
@@ -97,7 +97,7 @@ def main() -> int:
             said.print(f"turn {number + 1} of {options.turns}: {tree} …")
             runs[tree] = play(tree, options.only, options.full)
         turns.append((runs[trees[0]], runs[trees[1]]))
-        Console(width=TABLE_LETTERS).print(table_of(turns))  # after each: a long comparison may be cut off
+        Console(width=TABLE_CHARS).print(table_of(turns))  # after each: a long comparison may be cut off
     return 0
 
 

@@ -17,7 +17,7 @@ ZERO_MASK = bytes(4)
 LENGTH_7_BITS_MAX = 125
 LENGTH_16_BITS_MAX = 0xFFFF
 
-TIME_LETTERS = 16
+TIME_CHARS = 16
 CONTENT_BYTES = 128
 WORDS = b" a message has words which the search index must take apart and sort into its lists of places"
 # Scatters consecutive numbers over 32 bits, so that ids are as spread as those that clients draw.
@@ -100,8 +100,8 @@ class SendFrames:
 
 def _template(start: bytes) -> bytes:
     """A whole frame with placeholders for its ids and its time of sending, all of fixed length."""
-    padding = (WORDS * CONTENT_BYTES)[: CONTENT_BYTES - TIME_LETTERS]
+    padding = (WORDS * CONTENT_BYTES)[: CONTENT_BYTES - TIME_CHARS]
     payload = start + b'","content":"\1' + padding + b'"}'
-    sized = payload.replace(b"\0", b"0" * 36).replace(b"\1", b"0" * TIME_LETTERS)
+    sized = payload.replace(b"\0", b"0" * 36).replace(b"\1", b"0" * TIME_CHARS)
     header = frame(sized)[: -len(sized)]
     return header.replace(b"%", b"%%") + payload.replace(b"\0", b"%b").replace(b"\1", b"%016x")

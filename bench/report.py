@@ -16,7 +16,7 @@ from rich.table import Table
 from bench.rows import Row
 from bench.targets import NO_TARGET, PEERS_SOURCE, TARGETS, verdicts
 
-TABLE_LETTERS = 150
+TABLE_CHARS = 150
 HEADINGS = (
     "what",
     "measured",
@@ -61,7 +61,7 @@ def print_rows(rows: Iterable[Row], pinned: bool) -> None:
 def _console() -> Console:
     """As wide as the table needs, unless a terminal has another width."""
     console = Console()
-    return console if console.is_terminal else Console(width=TABLE_LETTERS)
+    return console if console.is_terminal else Console(width=TABLE_CHARS)
 
 
 def _figures(row: Row) -> list[str]:

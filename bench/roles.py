@@ -94,8 +94,8 @@ class Reader(Quiet):
         load.delivered += self._entries.feed(data)
         start = data.rfind(CONTENT)
         if start >= 0:
-            stamp = data[start + len(CONTENT) : start + len(CONTENT) + frames.TIME_LETTERS]
-            if len(stamp) == frames.TIME_LETTERS:
+            stamp = data[start + len(CONTENT) : start + len(CONTENT) + frames.TIME_CHARS]
+            if len(stamp) == frames.TIME_CHARS:
                 load.delivery_ns.append(perf_counter_ns() - int(stamp, 16))
 
 

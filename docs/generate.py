@@ -30,6 +30,8 @@ from docs.job_table import jobs
 from docs.structs import by_name, fields_of, structs_within, tag_of
 from docs.tables import code, table
 from parley import config, errors
+from parley.app.kafka import TOPICS
+from parley.bus.drafts import STORE
 from parley.core import append, rates
 from parley.errors import Refusal
 from parley.gateway import scopes, server
@@ -55,6 +57,7 @@ PAGES = (
     "docs/cluster.md",
     "docs/the-log-on-dynamodb.md",
     "docs/jobs.md",
+    "docs/fan-out.md",
     "docs/post-from-your-backend.md",
 )
 VECTORS = ROOT / "tests/wire_vectors"
@@ -530,6 +533,19 @@ def extras() -> str:
     return table(("install", "for"), rows)
 
 
+def topics() -> str:
+    """The topics that `parley store init` creates."""
+    rows = []
+    for topic in (*TOPICS, STORE):
+        size = "`kafka.partitions`" + (f", at most {topic.partitions_max}" if topic.partitions_max else "")
+        needs = "" if topic in TOPICS else '`bus.ingest = "bus"`'
+        days = f"{topic.retention_days} d"
+        rows.append(
+            (code(topic.name), topic.holds, code(topic.key), size or "`kafka.partitions`", days, needs)
+        )
+    return table(("topic", "a record is", "key", "partitions", "kept", "needs"), rows)
+
+
 def metric_table() -> str:
     """Every metric of the server's own, as `/metrics` names it; those of the process depend on the system."""
     rows = []
@@ -574,6 +590,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "extras": extras,
     "configuration": configuration,
     "rates": rate_table,
+    "topics": topics,
     "metrics": metric_table,
     "alerts": alerts,
     "jobs": jobs,

@@ -32,7 +32,7 @@ def hub_over(
         pending_sends=pending or PendingSends(),
         chat_changed=lambda _, __: None,
         metrics=metrics,
-        reach=lambda _: None,
+        fault_point=lambda _: None,
         recorder=FlightRecorder("node", lambda: 1, lambda _: ()),
         interest=interest or NoInterest(),
     )

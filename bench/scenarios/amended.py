@@ -15,11 +15,11 @@ from bench.roles import Load, OnePage
 from bench.rows import Row, ratio_row
 from bench.stage import Stage
 from bench.world import Person, World
-from parley.bodies.writer import Eraser
+from parley.bodies.writer import EntryWriter
 from parley.clock import wall_clock
 from parley.model import Draft, Kind, Outcome
 from parley.sending.answers import Done
-from parley.sending.message_life import MessageLife
+from parley.sending.message_actions import MessageActions
 from parley.sending.sender import Sender
 from parley.store.sqlite.amendments import SqliteAmendments
 from parley.store.sqlite.store import SqliteStore
@@ -54,10 +54,10 @@ class Unscrubbed(SqliteAmendments):
         """Not now."""
 
 
-def _life(store: SqliteStore, amendments: SqliteAmendments) -> MessageLife:
-    bodies = Eraser(store.log, store.cold_tier, None, amendments)
+def _life(store: SqliteStore, amendments: SqliteAmendments) -> MessageActions:
+    bodies = EntryWriter(store.log, store.cold_tier, None, amendments)
     sender, tier = StraightSender(store), store.cold_tier
-    return MessageLife(
+    return MessageActions(
         log=store.log,
         directory=store.directory,
         sender=sender,
@@ -110,13 +110,15 @@ async def amended(stage: Stage) -> list[Row]:
     return [ratio_row("amended", label, without / with_changes, notes)]
 
 
-async def _change(life: MessageLife, store: SqliteStore, chat_id: str, person: Person, places: range) -> None:
+async def _change(
+    life: MessageActions, store: SqliteStore, chat_id: str, person: Person, places: range
+) -> None:
     for number, at in enumerate(places):
         await _amend(life, store, chat_id, person, at, Kind.DELETE if number % 2 else Kind.EDIT)
 
 
 async def _amend(
-    life: MessageLife, store: SqliteStore, chat_id: str, person: Person, at: int, kind: Kind
+    life: MessageActions, store: SqliteStore, chat_id: str, person: Person, at: int, kind: Kind
 ) -> None:
     client_id = uuid4()
     page = await store.log.read(chat_id, at - 1, 1)

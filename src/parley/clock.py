@@ -12,7 +12,7 @@ Clock = Callable[[], int]
 MS_PER_SECOND = 1000
 MS_PER_HOUR = 3_600_000
 MS_PER_DAY = 86_400_000
-SECOND_LETTERS = len("2026-01-01T00:00:00")
+SECOND_CHARS = len("2026-01-01T00:00:00")
 CLOCK_MS_OFF_MAX = 2_500
 """Clocks that differ by more are told to an operator. A Date in HTTP has whole seconds."""
 
@@ -24,7 +24,7 @@ def wall_clock() -> int:
 def iso(now_ms: int) -> str:
     """ISO 8601 in UTC with milliseconds: the format of every time on the wire."""
     seconds, ms = divmod(now_ms, MS_PER_SECOND)
-    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:SECOND_LETTERS]}.{ms:03d}Z"
+    return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:SECOND_CHARS]}.{ms:03d}Z"
 
 
 def from_iso(text: str) -> int:

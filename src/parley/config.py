@@ -25,7 +25,7 @@ PREFIX = "PARLEY_"
 OTHER_VARIABLES = frozenset({"PARLEY_DATA", "PARLEY_CONFIG", "PARLEY_URL", "PARLEY_TOKEN", "PARLEY_CA"})
 """Read by the command line itself."""
 TEST_PREFIXES = ("PARLEY_TEST_", "PARLEY_SIMULATE_", "PARLEY_SERVICES_")
-PASSWORD_LETTERS_MIN_EXPOSED = 8
+PASSWORD_CHARS_MIN_EXPOSED = 8
 FILE_BYTES_MAX = 16 * 1024 * MIB
 PORT_MAX = 65_535
 LIKENESS_MIN = 0.75
@@ -385,13 +385,13 @@ class Config(Struct, forbid_unknown_fields=True):
         chosen = self.accounts.password_letters_min
         if chosen is not None:
             return chosen
-        return PASSWORD_LETTERS_MIN_EXPOSED if self.is_exposed else 1
+        return PASSWORD_CHARS_MIN_EXPOSED if self.is_exposed else 1
 
     @property
     def refuses_common_passwords(self) -> bool:
         """Where anybody may register, and wherever passwords must have some length."""
         is_open = self.accounts.registration in ("open", "invite")
-        return is_open or self.password_letters_min >= PASSWORD_LETTERS_MIN_EXPOSED
+        return is_open or self.password_letters_min >= PASSWORD_CHARS_MIN_EXPOSED
 
 
 def risks(config: Config) -> list[str]:

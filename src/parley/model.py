@@ -173,12 +173,12 @@ class AttachedFile(Struct, kw_only=True, frozen=True, gc=False):
     preview: str | UnsetType = UNSET
 
     @property
-    def letters(self) -> int:
+    def chars(self) -> int:
         """How much it may take of an entry."""
-        return FILE_LETTERS + len(self.name) + len(self.content_type) + len(self.preview or "")
+        return FILE_CHARS + len(self.name) + len(self.content_type) + len(self.preview or "")
 
 
-FILE_LETTERS = 256
+FILE_CHARS = 256
 """What a file takes of an entry beside its texts: names of fields, id, digest, numbers."""
 
 
@@ -220,14 +220,14 @@ class Draft(Struct, kw_only=True, gc=False):
         return not self.attachments and not self.is_about_another
 
     @property
-    def letters(self) -> int:
+    def chars(self) -> int:
         """How long its texts are that have no other small bound."""
-        letters = len(self.content)
+        chars = len(self.content)
         if self.mentions:
-            letters += sum(map(len, self.mentions))
+            chars += sum(map(len, self.mentions))
         if self.files:
-            letters += sum(file.letters for file in self.files)
-        return letters
+            chars += sum(file.chars for file in self.files)
+        return chars
 
 
 class Appended(Struct, kw_only=True, gc=False):

@@ -78,7 +78,7 @@ class ColdWorld:
             metrics=self.metrics,
             after_days=after_days,
             consumers=consumers,
-            reach=reach,
+            fault_point=reach,
         )
         self.log = TieredLog(engine.log, tier, self.reader)
         self.overviews = TieredOverviews(engine.overviews, tier, self.log)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from hashlib import sha256
 from pathlib import Path
 
-from parley.bodies.writer import Choice, Eraser
+from parley.bodies.writer import Choice, EntryWriter
 from parley.core.attachments import MARGIN_MS, Attachment, AttachmentRules, files_of
 from parley.errors import Refused
 from parley.files.downloads import Downloads
@@ -52,7 +52,13 @@ class FilesWorld:
         self.objects = objects or FolderObjects(folder / "files")
         self.parts = FileParts(self.objects)
         self.removal = FileRemoval(
-            store.attachments, self.parts, self.log, store.clock, metrics, unused_ms=HOUR_MS, reach=reach
+            store.attachments,
+            self.parts,
+            self.log,
+            store.clock,
+            metrics,
+            unused_ms=HOUR_MS,
+            fault_point=reach,
         )
         rights = UploadRights(engine.accounts, store.directory, AnySession())
         self.uploads = Uploads(
@@ -67,7 +73,7 @@ class FilesWorld:
             metrics=metrics,
             quota_bytes=0,
             upload_ms=HOUR_MS,
-            reach=reach,
+            fault_point=reach,
         )
         self.downloads = Downloads(
             files=store.attachments,
@@ -84,7 +90,9 @@ class FilesWorld:
         self.sender = StraightSender(self.log)
         assert engine.cold_tier is not None
         archiver = None if cold is None else cold.archiver
-        self.eraser = Eraser(engine.log, engine.cold_tier, archiver, engine.amendments, files=self.removal)
+        self.eraser = EntryWriter(
+            engine.log, engine.cold_tier, archiver, engine.amendments, files=self.removal
+        )
 
     async def announce(self, chat_id: str, user_id: str, data: bytes, name: str = "a.bin") -> Attachment:
         return await self.uploads.announce(

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 
 from parley import ids
-from parley.bodies.writer import Eraser
+from parley.bodies.writer import EntryWriter
 from parley.clock import Clock
 from parley.errors import Refusal, Refused
 from parley.model import Appended, Draft, Kind, Outcome
 from parley.sending.amended_log import AmendedLog
 from parley.sending.answers import Done
-from parley.sending.message_life import MessageLife
+from parley.sending.message_actions import MessageActions
 from parley.sending.sender import Sender
 from parley.store.ports import Engine, Log
 from parley.wire.frames import Entry, RequestId
@@ -31,12 +31,12 @@ class StraightSender(Sender):
         return (await self._log.append(drafts)).outcomes
 
 
-def make_life(engine: Engine, clock: Clock) -> MessageLife:
+def make_life(engine: Engine, clock: Clock) -> MessageActions:
     """What is done to messages, over one engine without a cold tier."""
     assert engine.cold_tier is not None
-    bodies = Eraser(engine.log, engine.cold_tier, None, engine.amendments)
+    bodies = EntryWriter(engine.log, engine.cold_tier, None, engine.amendments)
     sender = StraightSender(engine.log)
-    return MessageLife(
+    return MessageActions(
         log=engine.log,
         directory=engine.directory,
         sender=sender,
@@ -59,9 +59,9 @@ class LifeWorld:
         self.log: Log = store.log if cold is None else cold.log
         self.reader = AmendedLog(self.log, engine.amendments)
         archiver = None if cold is None else cold.archiver
-        self.bodies = Eraser(engine.log, engine.cold_tier, archiver, engine.amendments)
+        self.bodies = EntryWriter(engine.log, engine.cold_tier, archiver, engine.amendments)
         self.sender = StraightSender(self.log)
-        self.life = MessageLife(
+        self.life = MessageActions(
             log=self.log,
             directory=store.directory,
             sender=self.sender,

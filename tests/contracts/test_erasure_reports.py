@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from parley.archive.steps import ERASURE_LABELS
 from parley.bodies.erasures import BodyAdmin
 from parley.bodies.retention import Retention
-from parley.bodies.writer import Eraser
+from parley.bodies.writer import EntryWriter
 from parley.model import ErasureReport
 from parley.store.dynamodb import scans
 from parley.store.rows import ChatRetention
@@ -62,7 +62,7 @@ class ErasureWorld:
     def admin(self, reach: Callable[[str], None] = lambda _: None) -> BodyAdmin:
         engine = self.store.engine
         assert engine.cold_tier is not None
-        eraser = Eraser(engine.log, engine.cold_tier, self.cold.archiver)
+        eraser = EntryWriter(engine.log, engine.cold_tier, self.cold.archiver)
         retention = Retention(
             eraser, engine.cold_tier, engine.inspection, self.store.clock, self.store.metrics, 0
         )
@@ -74,7 +74,7 @@ class ErasureWorld:
             clock=self.store.clock,
             forget_cursors=engine.member_states.forget_cursors,
             forget_reasons=self._forget_reasons,
-            reach=reach,
+            fault_point=reach,
         )
 
     async def _forget_reasons(self, user_id: str, *, dry: bool = False) -> int:

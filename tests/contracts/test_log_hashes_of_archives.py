@@ -11,7 +11,7 @@ import pytest
 from parley.archive.bulk import ArchivedLogs
 from parley.archive.segment import ArchivedEntry, check_segment
 from parley.archive.tiers import rows_of
-from parley.bodies.writer import Choice, Eraser
+from parley.bodies.writer import Choice, EntryWriter
 from parley.chats.log_hasher import STORED_EVERY, LogHasher
 from parley.client.log_proof import LogProof
 from parley.core.log_hash import LogHash
@@ -138,7 +138,7 @@ async def test_an_erased_archive_keeps_its_hashes(engine: Engine, tmp_path: Path
         world = await HashedArchive(store, tmp_path).fill()
         await world.follow()
         before = await world.replayed()
-        eraser = Eraser(store.engine.log, world.cold.tier, world.cold.archiver)
+        eraser = EntryWriter(store.engine.log, world.cold.tier, world.cold.archiver)
         erased = await eraser.erase(world.chat_id, Choice(sender_id=world.ann))
         assert erased.hot > 0
         assert erased.cold > 0

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from parley.core import log_hash
-from parley.core.message_life import replay
+from parley.core.message_actions import replay
 from parley.errors import (
     EDIT_WINDOW_OVER,
     FORBIDDEN,
@@ -25,7 +25,7 @@ from parley.errors import (
     StoreUnavailable,
 )
 from parley.model import Action, Appended, Draft, Role
-from parley.sending import message_life
+from parley.sending import message_actions as message_life
 from parley.sending.amended_log import AmendedLog
 from parley.store.amendments import AmendmentNote, Amendments, edit_mark, reaction_mark
 from parley.store.dynamodb import scans

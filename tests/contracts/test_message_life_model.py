@@ -4,7 +4,7 @@ import random
 
 from msgspec import Struct, field
 
-from parley.core.message_life import MessageStates, replay
+from parley.core.message_actions import MessageStates, replay
 from parley.errors import Refusal
 from parley.model import Draft
 from parley.wire.frames import Entry

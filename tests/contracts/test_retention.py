@@ -7,7 +7,7 @@ import pytest
 
 from parley.archive.segment import check_segment
 from parley.bodies.retention import Retention
-from parley.bodies.writer import Choice, Eraser
+from parley.bodies.writer import Choice, EntryWriter
 from parley.clock import MS_PER_DAY
 from parley.store.dynamodb import scans
 from parley.store.folder import DATABASE_NAME
@@ -29,7 +29,7 @@ def _look_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 def retention_of(store: OpenStore, cold: ColdWorld | None, days: int = 0) -> Retention:
     engine = store.engine
     assert engine.cold_tier is not None
-    eraser = Eraser(engine.log, engine.cold_tier, None if cold is None else cold.archiver)
+    eraser = EntryWriter(engine.log, engine.cold_tier, None if cold is None else cold.archiver)
     return Retention(eraser, engine.cold_tier, engine.inspection, store.clock, store.metrics, days)
 
 
@@ -254,7 +254,7 @@ async def test_segments_of_others_are_not_read(tmp_path: Path) -> None:
             return await whole(name)
 
         cold.objects.read = noted  # type: ignore[method-assign]
-        eraser = Eraser(store.engine.log, cold.tier, cold.archiver)
+        eraser = EntryWriter(store.engine.log, cold.tier, cold.archiver)
         assert (await eraser.erase(chat, Choice(sender_id="user_other"))).bodies == 0
         assert not [name for name in read if name.endswith(".seg")]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from parley.core.message_life import tombstone
+from parley.core.message_actions import tombstone
 from parley.core.search import HitPlace, IndexBatch
 from parley.errors import NOT_A_MEMBER, Refusal, Refused
 from parley.model import Action, Kind, Relation
@@ -209,7 +209,7 @@ async def test_bodies_that_were_erased_leave_the_index(engine: Engine, tmp_path:
         for number in range(4):
             await store.log.append([message(chat, ann, f"unspeakable{number} apple")])
         assert await world.found(ann, chat, "apple", limit) == [4, 3, 2, 1]
-        await LifeWorld(store).bodies.amend(chat, [2, 3], tombstone)
+        await LifeWorld(store).bodies.rewrite(chat, [2, 3], tombstone)
         assert await world.found(ann, chat, "apple", limit) == [4, 1]
         assert await world.indexer.compare(chat) == 2
         assert await world.indexer.compare(chat) == 0

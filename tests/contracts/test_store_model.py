@@ -39,7 +39,7 @@ from parley.model import (
     Role,
     StoredChat,
 )
-from parley.sending.message_life import MessageNow
+from parley.sending.message_actions import MessageNow
 from parley.store.sqlite.log import SEAL_AFTER_MS
 from tests.contracts.acting import (
     add_person,

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Raw
 
 from parley import ids
-from parley.bodies.writer import Eraser
+from parley.bodies.writer import EntryWriter
 from parley.client.members import ChatSnapshot
 from parley.clock import from_iso
 from parley.core import log_hash
@@ -30,7 +30,7 @@ from parley.model import (
     User,
 )
 from parley.sending.answers import Done
-from parley.sending.message_life import MessageLife
+from parley.sending.message_actions import MessageActions
 from parley.store.ports import Log
 from parley.wire.bodies import ChatInfo, ChatMarks, MemberInfo
 from parley.wire.frames import (
@@ -180,9 +180,9 @@ class ModelServer:
         self._news: list[ServerFrames] = []
         self._teller = TellingSender(self._log, self.heard)
         tier, amendments = MemoryColdTier(self.tables), MemoryAmendments(self.tables)
-        bodies = Eraser(self._log, tier, None, amendments)
+        bodies = EntryWriter(self._log, tier, None, amendments)
         directory, clock = MemoryDirectory(self.tables), lambda: from_iso(TIME)
-        self._life = MessageLife(
+        self._life = MessageActions(
             log=self._log,
             directory=directory,
             sender=self._teller,

@@ -16,7 +16,7 @@ from parley.client.chat_model import ChatModel
 from parley.client.core import ClientCore
 from parley.client.events import ClientEvent
 from parley.client.storage import MessageKey, StateChanges
-from parley.core.message_life import replay
+from parley.core.message_actions import replay
 from parley.wire.codec import CLIENT_CODECS
 from parley.wire.frames import Request
 from tests.model_server.lives import Life

@@ -31,5 +31,5 @@ def render(faults: list[Fault]) -> str:
 
 def _row(fault: Fault) -> str:
     path, _, name = fault.test.partition("::")
-    name = name.replace("|", "\\|")
-    return f"| `{fault.id}` | {fault.says} | [`{name}`](../{path.removeprefix('tests/')}) |\n"
+    name, link = name.replace("|", "\\|"), path.removeprefix("tests/")
+    return f"| `{fault.id}` | {fault.says} | [`{name}`](../{link}) |\n"

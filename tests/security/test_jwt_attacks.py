@@ -91,7 +91,7 @@ HMAC_ATTACKS: dict[str, tuple[Callable[[], str], Refusal]] = {
     "a name that is true": (lambda: signed(body(sub=True)), reasons.NO_PERSON),
     "a name that is a list": (lambda: signed(body(sub=["4711"])), reasons.NO_PERSON),
     "a name that is too long": (lambda: signed(body(sub="x" * 256)), reasons.NO_PERSON),
-    "too much": (lambda: signed(body(more="x" * reasons.JWT_LETTERS_MAX)), reasons.TOO_LONG),
+    "too much": (lambda: signed(body(more="x" * reasons.JWT_CHARS_MAX)), reasons.TOO_LONG),
     "no token at all": (lambda: "a.b.c", reasons.NOT_A_JWT),
     "a body that is no object": (
         lambda: f"{part({'alg': 'HS256'})}.{part([1])}.{part(1)}",

@@ -9,7 +9,7 @@ from docs import generate, typescript
 from docs.job_table import Place, table_of
 from parley import config, model
 from parley.core.jobs import Job
-from parley.core.message_life import EDIT_WINDOW
+from parley.core.message_actions import EDIT_WINDOW
 from tests.tidy.repository import ROOT, python_sources
 
 CONTRACT = {

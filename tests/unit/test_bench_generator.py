@@ -39,7 +39,7 @@ def test_a_send_frame_is_what_the_server_decodes() -> None:
     assert request.chat_id == CHAT_ID
     assert ids.client_key(request.client_message_id) is not None
     assert len(request.content) == frames.CONTENT_BYTES
-    assert int(request.content[: frames.TIME_LETTERS], 16) == 7
+    assert int(request.content[: frames.TIME_CHARS], 16) == 7
 
 
 def test_a_chained_frame_names_its_predecessor() -> None:

@@ -32,12 +32,12 @@ from parley.errors import (
 from parley.model import AccountState, Privacy, QuietHours, Session, User
 from parley.store.ports import Accounts, Cursors
 from parley.wire.limits import (
-    DEVICE_ID_LETTERS_MAX,
-    DEVICE_NAME_LETTERS_MAX,
-    PASSWORD_LETTERS_MAX,
+    DEVICE_ID_CHARS_MAX,
+    DEVICE_NAME_CHARS_MAX,
+    PASSWORD_CHARS_MAX,
     SESSION_DAYS,
     USER_SESSIONS_MAX,
-    USERNAME_LETTERS_MAX,
+    USERNAME_CHARS_MAX,
 )
 
 TOKEN_PREFIX = "prl_"
@@ -51,8 +51,8 @@ PROLONGED_MS = SESSION_DAYS * MS_PER_DAY
 
 BAD_EXPIRY = BAD_REQUEST.because(f"expires_in_seconds is more than 0, and less than {SESSION_DAYS} days")
 NO_DISPLAY_NAME = BAD_REQUEST.because("display_name has no character that shows")
-BAD_DEVICE = BAD_REQUEST.because(f"device_id is 1 to {DEVICE_ID_LETTERS_MAX} printable characters")
-BAD_DEVICE_NAME = BAD_REQUEST.because(f"device_name has at most {DEVICE_NAME_LETTERS_MAX} characters")
+BAD_DEVICE = BAD_REQUEST.because(f"device_id is 1 to {DEVICE_ID_CHARS_MAX} printable characters")
+BAD_DEVICE_NAME = BAD_REQUEST.because(f"device_name has at most {DEVICE_NAME_CHARS_MAX} characters")
 
 HASHER = argon2.PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
 
@@ -213,7 +213,7 @@ class AccountManager:
 
     async def is_known_address(self, username: str, address: str) -> bool:
         """Whether this account has a session that was opened from this address."""
-        found = await self._accounts.user_by_name(username) if len(username) <= USERNAME_LETTERS_MAX else None
+        found = await self._accounts.user_by_name(username) if len(username) <= USERNAME_CHARS_MAX else None
         if found is None:
             return False
         user_id = found[0].user_id
@@ -352,8 +352,8 @@ class AccountManager:
 
         An unknown name costs as much as a wrong password, so that neither tells the other.
         """
-        found = await self._accounts.user_by_name(username) if len(username) <= USERNAME_LETTERS_MAX else None
-        if len(password) > PASSWORD_LETTERS_MAX:
+        found = await self._accounts.user_by_name(username) if len(username) <= USERNAME_CHARS_MAX else None
+        if len(password) > PASSWORD_CHARS_MAX:
             raise Refused(WRONG_PASSWORD)
         if not self._decoy:
             self._decoy = await self._hash(self._random_bytes(16).hex(), address)
@@ -364,8 +364,8 @@ class AccountManager:
         return found
 
     def _check_password(self, password: str, username: str) -> None:
-        if not self._password_letters_min <= len(password) <= PASSWORD_LETTERS_MAX:
-            least, most = self._password_letters_min, PASSWORD_LETTERS_MAX
+        if not self._password_letters_min <= len(password) <= PASSWORD_CHARS_MAX:
+            least, most = self._password_letters_min, PASSWORD_CHARS_MAX
             raise Refused(BAD_REQUEST.because(f"a password has {least} to {most} characters"))
         reason = weakness(password, username) if self._refuses_common else None
         if reason is not None:
@@ -409,9 +409,9 @@ def check_display_name(display_name: str) -> str:
 
 
 def check_device(device_id: str, device_name: str = "") -> None:
-    if not (1 <= len(device_id) <= DEVICE_ID_LETTERS_MAX and device_id.isprintable()):
+    if not (1 <= len(device_id) <= DEVICE_ID_CHARS_MAX and device_id.isprintable()):
         raise Refused(BAD_DEVICE)
-    if len(device_name) > DEVICE_NAME_LETTERS_MAX:
+    if len(device_name) > DEVICE_NAME_CHARS_MAX:
         raise Refused(BAD_DEVICE_NAME)
 
 

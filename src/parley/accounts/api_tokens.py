@@ -26,10 +26,10 @@ from parley.errors import (
 from parley.model import AccountState, ApiToken, Scope, Session
 from parley.records.tokens import ApiTokens
 from parley.store.ports import Accounts, Directory
-from parley.wire.limits import API_TOKEN_NAME_LETTERS_MAX, API_TOKENS_MAX
+from parley.wire.limits import API_TOKEN_NAME_CHARS_MAX, API_TOKENS_MAX
 
 API_TOKEN_PREFIX = "prl_api_"
-ID_LETTERS = 26
+ID_CHARS = 26
 USED_EVERY_MS = 60 * 1_000
 """How exact "last used" is."""
 FAR_FUTURE_MS = 253_402_300_799_000
@@ -39,7 +39,7 @@ EXPIRY_DAYS_MAX = 3_650
 
 NO_SCOPES = BAD_REQUEST.because("scopes are one or more of send, read, admin")
 ADMIN_OF_ONE_CHAT = BAD_REQUEST.because("a token that is bound to a chat cannot have the scope admin")
-BAD_NAME = BAD_REQUEST.because(f"a name has 1 to {API_TOKEN_NAME_LETTERS_MAX} printable characters")
+BAD_NAME = BAD_REQUEST.because(f"a name has 1 to {API_TOKEN_NAME_CHARS_MAX} printable characters")
 BAD_EXPIRY = BAD_REQUEST.because(f"a token expires in 1 to {EXPIRY_DAYS_MAX} days, or never")
 TOO_MANY = BAD_REQUEST.because(f"there are {API_TOKENS_MAX} API tokens already: revoke some")
 MAKER_GONE = ACCOUNT_DISABLED.because("who made this token is disabled or deleted")
@@ -99,7 +99,7 @@ class ApiTokenService:
             raise Refused(NO_SCOPES)
         if chat_id and Scope.ADMIN in scopes:
             raise Refused(ADMIN_OF_ONE_CHAT)
-        if not (1 <= len(name) <= API_TOKEN_NAME_LETTERS_MAX and name.isprintable()):
+        if not (1 <= len(name) <= API_TOKEN_NAME_CHARS_MAX and name.isprintable()):
             raise Refused(BAD_NAME)
         if days is not None and not 1 <= days <= EXPIRY_DAYS_MAX:
             raise Refused(BAD_EXPIRY)
@@ -183,8 +183,7 @@ def people_among(makers: Sequence[str]) -> list[str]:
 def token_id_of(token: str) -> str:
     """The id under which a token is kept: known to whoever has the token, and not the other way round."""
     return (
-        ids.TOKEN
-        + hashlib.sha256(b"id of " + token.encode("utf-8", "surrogatepass")).hexdigest()[:ID_LETTERS]
+        ids.TOKEN + hashlib.sha256(b"id of " + token.encode("utf-8", "surrogatepass")).hexdigest()[:ID_CHARS]
     )
 
 

@@ -22,7 +22,7 @@ from parley.errors import BAD_REQUEST, NO_SUCH_USER, USERNAME_TAKEN, Refused
 from parley.model import AccountState, User
 from parley.records.tokens import ExternalIds
 from parley.store.ports import Accounts
-from parley.wire.limits import EXTERNAL_ID_LETTERS_MAX
+from parley.wire.limits import EXTERNAL_ID_CHARS_MAX
 
 KNOWN_MAX = 100_000
 """Claims kept in memory: they never change."""
@@ -30,7 +30,7 @@ NO_ISSUER = ""
 NO_PASSWORD = ""
 """Instead of a hash: no password fits it."""
 BAD_EXTERNAL_ID = BAD_REQUEST.because(
-    f"an external id is 1 to {EXTERNAL_ID_LETTERS_MAX} printable characters without a space at either end"
+    f"an external id is 1 to {EXTERNAL_ID_CHARS_MAX} printable characters without a space at either end"
 )
 NAME_STAYS = BAD_REQUEST.because("a username cannot be changed")
 

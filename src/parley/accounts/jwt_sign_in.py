@@ -22,7 +22,7 @@ from parley.accounts.external_people import ExternalPeople
 from parley.clock import Clock
 from parley.core.jwt_claims import (
     EXPIRED,
-    JWT_LETTERS_MAX,
+    JWT_CHARS_MAX,
     NOT_A_JWT,
     TOO_LONG,
     UNKNOWN_KEY,
@@ -63,7 +63,7 @@ class JwtVerifier:
 
     async def verify(self, token: str) -> JwtIdentity:
         """Who a token is for. Refused, for its own reason, if it is not believed."""
-        if len(token) > JWT_LETTERS_MAX:
+        if len(token) > JWT_CHARS_MAX:
             raise Refused(TOO_LONG)
         header = _header(token)
         _raise(check_header(header, self._rules))

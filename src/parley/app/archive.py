@@ -13,7 +13,7 @@ from parley.archive.tiers import TieredEngine
 from parley.archive.verification import ArchiveVerifier
 from parley.audit import SERVER, AuditTrail, OperatorCall
 from parley.bodies.retention import Retention
-from parley.bodies.writer import Eraser, Told
+from parley.bodies.writer import EntryWriter, Told
 from parley.bus.events import PERSISTED
 from parley.clock import Clock
 from parley.config import Config
@@ -94,7 +94,7 @@ def make_archiver(
         metrics=metrics,
         after_days=config.archive.after_days,
         consumers=bus_consumers(config),
-        reach=faults.reach_from(environment),
+        fault_point=faults.fault_point_from(environment),
     )
 
 
@@ -102,14 +102,14 @@ def make_verifier(engine: TieredEngine) -> ArchiveVerifier:
     return ArchiveVerifier(engine.hot.log, engine.tier, engine.inspection, engine.objects)
 
 
-def make_eraser(
+def make_entry_writer(
     engine: Engine,
     config: Config,
     clock: Clock,
     metrics: Metrics,
     environment: Mapping[str, str],
     told: Told | None = None,
-) -> Eraser:
+) -> EntryWriter:
     """ConfigError if the engine cannot remove bodies."""
     tier, hot, archiver = engine.cold_tier, engine, None
     if tier is None:
@@ -117,7 +117,7 @@ def make_eraser(
     if isinstance(engine, TieredEngine):
         hot, archiver = engine.hot, make_archiver(engine, config, clock, metrics, environment)
     removal = make_removal(engine, config, clock, metrics, environment)
-    return Eraser(hot.log, tier, archiver, engine.amendments, told, removal)
+    return EntryWriter(hot.log, tier, archiver, engine.amendments, told, removal)
 
 
 def make_retention(
@@ -129,9 +129,9 @@ def make_retention(
     told: Told | None = None,
 ) -> Retention:
     """ConfigError if the engine cannot remove bodies."""
-    eraser = make_eraser(engine, config, clock, metrics, environment, told)
+    writer = make_entry_writer(engine, config, clock, metrics, environment, told)
     assert engine.cold_tier is not None
-    return Retention(eraser, engine.cold_tier, engine.inspection, clock, metrics, config.retention.days)
+    return Retention(writer, engine.cold_tier, engine.inspection, clock, metrics, config.retention.days)
 
 
 def archive_jobs(

@@ -104,6 +104,6 @@ def make_cassandra_store(
         publishes=bool(config.kafka.brokers),
         replication=f"{{'class': 'NetworkTopologyStrategy', '{local_dc}': {replicas}}}",
         drafts_max=faults.batch_max_from(environment, MESSAGES_PER_BATCH_MAX),
-        reach=faults.reach_from({} if beside else environment),
+        reach=faults.fault_point_from({} if beside else environment),
         hold=faults.hold_from(environment),
     )

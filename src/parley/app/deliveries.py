@@ -107,7 +107,7 @@ class Deliveries:
         replay = Job(
             name="dead_letters",
             does="replays dead letters of webhooks, counts them, and deletes old ones",
-            run=self._keep_letters,
+            run=self._keep_dead_letters,
             interval_seconds=None,
             timeout_seconds=None,
             scope=JobScope.CLUSTER,
@@ -128,7 +128,7 @@ class Deliveries:
     async def _work(self) -> None:
         await self._worker.run_if_needed(self._feed, self._has_webhooks)
 
-    async def _keep_letters(self) -> None:
+    async def _keep_dead_letters(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._replays.run())
             tasks.create_task(self._upkeep.run())

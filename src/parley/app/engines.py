@@ -71,7 +71,7 @@ def _make_engine(
         metrics=metrics,
         sequencing=config.store.sequencing,
         vfs=faults.vfs_from(injected),
-        reach=faults.reach_from(injected),
+        reach=faults.fault_point_from(injected),
         hold=faults.hold_from(injected),
         beside=beside,
     )

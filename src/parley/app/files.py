@@ -87,7 +87,7 @@ def make_removal(
         clock,
         metrics,
         unused_ms=config.attachments.unused_hours * MS_PER_HOUR,
-        reach=faults.reach_from(environment),
+        fault_point=faults.fault_point_from(environment),
     )
 
 
@@ -95,7 +95,7 @@ def make_attaching(
     engine: Engine, clock: Clock, metrics: Metrics, environment: Mapping[str, str]
 ) -> Attaching:
     return Attaching(
-        Attachments(engine.records, clock), engine.log, clock, metrics, faults.reach_from(environment)
+        Attachments(engine.records, clock), engine.log, clock, metrics, faults.fault_point_from(environment)
     )
 
 
@@ -130,7 +130,7 @@ def make_files(
         metrics=metrics,
         quota_bytes=files.bytes_per_user,
         upload_ms=files.upload_hours * MS_PER_HOUR,
-        reach=faults.reach_from(environment),
+        fault_point=faults.fault_point_from(environment),
     )
     downloads = Downloads(
         files=Attachments(engine.records, clock),

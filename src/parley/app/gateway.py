@@ -74,7 +74,7 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         repeated=RepeatedRequests(app.answered_requests, secret),
         client_ids=ClientIds(secret, store.log, app.clock),
         reader=app.reader,
-        life=app.life,
+        message_actions=app.message_actions,
         search=SearchService(app.search.searches, store.directory, store.relations),
         presence=social.presence,
         receipts=social.receipts,

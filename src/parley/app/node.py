@@ -54,7 +54,7 @@ from parley.people.social import Social
 from parley.push.registrations import forget_devices
 from parley.records.kinds import Kinds
 from parley.sending.amended_log import amended_log
-from parley.sending.message_life import MessageLife
+from parley.sending.message_actions import MessageActions
 from parley.sending.pending import PendingSends
 from parley.sending.sender import LocalSender, Sender
 from parley.sending.service import SendService
@@ -131,7 +131,7 @@ class App:
         self.events = self._make_events()
         self.social = self._make_social()
         self.interest = self._make_interest()
-        self.hub = self._make_hub(faults.reach_from(environment))
+        self.hub = self._make_hub(faults.fault_point_from(environment))
 
         # From a client to the log
         self.local_sender = LocalSender(
@@ -157,7 +157,7 @@ class App:
         self.memory = NodeMemory(store, self.hub, self.search.indexer)
         self.forgets = self._make_forgets()
         self.files = make_files(store, config, clock, make_ids, metrics, environment, self.identities.sign_in)
-        self.life = self._make_life()
+        self.message_actions = self._make_message_actions()
         self.sending = self._make_sending()
         self.answered_requests = AnsweredRequests(store.records, clock, secrets.token_bytes)
         self.known_devices = KnownDevices(kinds.device_lists, store.cursors, clock)
@@ -241,7 +241,7 @@ class App:
             receipt_told=self.events.receipt,
         )
 
-    def _make_hub(self, reach: Callable[[str], None]) -> Hub:
+    def _make_hub(self, fault_point: Callable[[str], None]) -> Hub:
         return Hub(
             log=self.log,
             directory=self.store.directory,
@@ -249,7 +249,7 @@ class App:
             pending_sends=self.pending,
             chat_changed=self.social.chat_changed,
             metrics=self.metrics,
-            reach=reach,
+            fault_point=fault_point,
             recorder=self.recorder,
             interest=self.interest,
         )
@@ -388,7 +388,7 @@ class App:
         attaching = None
         if self.files is not None:
             attaching = make_attaching(self.store, self.clock, self.metrics, self.environment)
-        return SendService(self.sender, self.life, attaching)
+        return SendService(self.sender, self.message_actions, attaching)
 
     def _make_reports(self) -> ReportService:
         store = self.store
@@ -410,7 +410,7 @@ class App:
         await self.store.open()
         await self.search.start(self.bus)
         if self.cluster is None:
-            await self.life.finish_all()
+            await self.message_actions.finish_all()
         await self.bus_engine.start()
         await self._check_ephemeral()
         await self.ephemeral.start()
@@ -441,7 +441,7 @@ class App:
         if self.ingest is not None:
             jobs += self.ingest.jobs()
         if not {"gateway", "delivery"}.isdisjoint(self.config.cluster.roles):
-            jobs += [self.deletions.job, self.life.job]
+            jobs += [self.deletions.job, self.message_actions.job]
             if self.files is not None:
                 jobs.append(self.files.removal.job)
         if "delivery" in self.config.cluster.roles:
@@ -474,16 +474,16 @@ class App:
             forget_cursors=store.member_states.forget_cursors,
             forget_devices=partial(forget_devices, self.kinds.push.devices),
             forget_reasons=self.reports.forget_reasons,
-            reach=faults.reach_from(self.environment),
+            fault_point=faults.fault_point_from(self.environment),
         )
 
-    def _make_life(self) -> MessageLife:
+    def _make_message_actions(self) -> MessageActions:
         store, bodies = self.store, None
         if store.cold_tier is not None and store.amendments is not None:
-            from parley.app.archive import make_eraser
+            from parley.app.archive import make_entry_writer
 
-            bodies = make_eraser(store, self.config, self.clock, self.metrics, self.environment)
-        return MessageLife(
+            bodies = make_entry_writer(store, self.config, self.clock, self.metrics, self.environment)
+        return MessageActions(
             log=store.log,
             directory=store.directory,
             sender=self.sender,
@@ -493,7 +493,7 @@ class App:
             clock=self.clock,
             window_seconds=self.config.messages.edit_window_seconds,
             forget=self.forgets.forget,
-            reach=faults.reach_from(self.environment),
+            fault_point=faults.fault_point_from(self.environment),
         )
 
     def _archive_jobs(self) -> list[Job]:

@@ -81,7 +81,7 @@ class Search:
         self._folder = Path(config.server.data)
         self.index: FtsIndex | None = None
         self.indexer: SearchIndexer | None = None
-        self._reach = faults.reach_from(environment)
+        self._fault_point = faults.fault_point_from(environment)
         self.searches: Searches = NoSearches()
         self._teller: NewsTeller | None = None
         is_here = config.search.enabled and SEARCH in config.cluster.roles
@@ -91,7 +91,7 @@ class Search:
             self._join(cluster, node_id, metrics)
         elif self.index is not None:
             self.indexer = indexer = SearchIndexer(
-                store.log, self.index, metrics, self._all_chats, reach=self._reach
+                store.log, self.index, metrics, self._all_chats, fault_point=self._fault_point
             )
             self.searches = LocalSearches(amended_log(store), self.index, indexer)
 
@@ -115,7 +115,7 @@ class Search:
                 nodes.owns,
                 is_alone=False,
                 is_told=cluster.is_told,
-                reach=self._reach,
+                fault_point=self._fault_point,
             )
             local = LocalSearches(amended_log(self._store), self.index, indexer)
             cluster.add_routes(search_routes(local, indexer))

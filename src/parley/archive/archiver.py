@@ -103,7 +103,7 @@ class Archiver:
         metrics: Metrics,
         after_days: int,
         consumers: Sequence[NeededFrom] = (),
-        reach: Callable[[str], None] = lambda _: None,
+        fault_point: Callable[[str], None] = lambda _: None,
         random_bytes: Callable[[int], bytes] = secrets.token_bytes,
     ) -> None:
         self._random_bytes = random_bytes
@@ -116,7 +116,7 @@ class Archiver:
         self._metrics = metrics
         self._after_ms = after_days * MS_PER_DAY
         self._consumers = consumers
-        self._reach = reach
+        self._fault_point = fault_point
         self._replaced: list[str] = []
         """Objects that a newer manifest no longer names, to be deleted."""
 
@@ -158,7 +158,7 @@ class Archiver:
         if is_new:
             progress.archived_chats += 1
             progress.bytes += await self.sweep(chat_id)
-            self._reach("archive_after_sweep")
+            self._fault_point("archive_after_sweep")
 
     # What is old enough
 
@@ -221,9 +221,9 @@ class Archiver:
         previous = bytes.fromhex(before[-1].chain) if before else CHAIN_START
         encoded = await asyncio.to_thread(encode_segment, chat_id, entries, previous)
         segment = listed(encoded, self._random_bytes(UPLOAD_ID_BYTES).hex())
-        self._reach("archive_before_upload")
+        self._fault_point("archive_before_upload")
         await self._create(segment.name, encoded.data)
-        self._reach("archive_after_upload")
+        self._fault_point("archive_after_upload")
         self._metrics.archived_bytes.inc(segment.bytes)
         return segment
 
@@ -246,7 +246,7 @@ class Archiver:
         new = ArchiveManifest(chat_id=chat_id, version=version, segments=segments, previous=mark.manifest)
         data, digest = encode_manifest(new)
         await self._create(manifest_name(chat_id, version, digest), data)
-        self._reach("archive_before_record")
+        self._fault_point("archive_before_record")
         recorded = ArchiveMark(
             archived_through=new.through,
             trimmed_through=mark.trimmed_through,
@@ -256,7 +256,7 @@ class Archiver:
         if not await self._tier.record(chat_id, recorded):
             return None
         self._reader.forget(chat_id)
-        self._reach("archive_after_record")
+        self._fault_point("archive_after_record")
         names = {one.name for one in segments}
         self._replaced += [one.name for one in manifest.segments if one.name not in names]
         if mark.version:
@@ -282,9 +282,9 @@ class Archiver:
         manifest = await self._reader.manifest(chat_id, mark)
         for segment in manifest.spanning(mark.trimmed_through + 1, through):
             await self.segment(segment)
-        self._reach("archive_before_trim")
+        self._fault_point("archive_before_trim")
         await self._tier.trim(chat_id, through)
-        self._reach("archive_after_trim")
+        self._fault_point("archive_after_trim")
         progress.trimmed += through - mark.trimmed_through
 
     # Sweep

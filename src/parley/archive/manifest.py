@@ -21,7 +21,7 @@ SEGMENT_RAW_BYTES_MAX = 32 * 1024 * 1024
 """Of entries in one segment, before compression: what an archiver has in memory."""
 SEGMENT_SUFFIX = ".seg"
 NAME_DIGITS = 12
-DIGEST_LETTERS = 16
+DIGEST_CHARS = 16
 """Of a digest in a name."""
 
 
@@ -105,7 +105,7 @@ def folder_of(chat_id: str) -> str:
 
 
 def manifest_name(chat_id: str, version: int, digest: str) -> str:
-    return f"{folder_of(chat_id)}/manifest-{version:0{NAME_DIGITS}}-{digest[:DIGEST_LETTERS]}.json"
+    return f"{folder_of(chat_id)}/manifest-{version:0{NAME_DIGITS}}-{digest[:DIGEST_CHARS]}.json"
 
 
 def listed(segment: EncodedSegment, upload_id: str) -> SegmentEntry:
@@ -113,7 +113,7 @@ def listed(segment: EncodedSegment, upload_id: str) -> SegmentEntry:
     header = segment.header
     span = f"{header.first:0{NAME_DIGITS}}-{header.last:0{NAME_DIGITS}}"
     return SegmentEntry(
-        name=f"{folder_of(header.chat_id)}/{span}-{segment.digest[:DIGEST_LETTERS]}-{upload_id}{SEGMENT_SUFFIX}",
+        name=f"{folder_of(header.chat_id)}/{span}-{segment.digest[:DIGEST_CHARS]}-{upload_id}{SEGMENT_SUFFIX}",
         first=header.first,
         last=header.last,
         bytes=len(segment.data),

@@ -25,7 +25,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from parley.core.message_life import BODIED_KINDS
+from parley.core.message_actions import BODIED_KINDS
 from parley.errors import StoreError
 
 T = TypeVar("T")

@@ -39,7 +39,7 @@ from parley.store.backup import BackupSource, EntryRange, RestoreTarget, Snapsho
 COMPRESSION_LEVEL = 3
 """Nearly as small as 6, in a third of the time."""
 POSITION_DIGITS = 19
-KEY_DIGEST_LETTERS = 16
+KEY_DIGEST_CHARS = 16
 SNAPSHOTS_MAX = 5
 """An archive that was rewritten since the snapshot needs a newer one; so often at most."""
 
@@ -206,7 +206,7 @@ class Backups:
     async def _keep_segment(self, entries: EntryRange, part_data: bytes) -> Segment:
         data = await asyncio.to_thread(_packed, part_data)
         place = f"{entries.after:0{POSITION_DIGITS}}-{entries.through:0{POSITION_DIGITS}}"
-        part = await self._keep(f"{SEGMENTS}{place}-{digest(data)[:KEY_DIGEST_LETTERS]}.db.gz", data)
+        part = await self._keep(f"{SEGMENTS}{place}-{digest(data)[:KEY_DIGEST_CHARS]}.db.gz", data)
         self._say(f"{part.key}: {entries.entries:,} entries, {part.size_bytes:,} bytes")
         return Segment(
             key=part.key,

@@ -68,7 +68,7 @@ class BodyAdmin:
         forget_cursors: Forget,
         forget_devices: Forget = forget_nothing,
         forget_reasons: Forget = forget_nothing,
-        reach: Callable[[str], None] = lambda _: None,
+        fault_point: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._make_retention = make_retention
         self._tier = tier
@@ -78,7 +78,7 @@ class BodyAdmin:
         self._forget_cursors = forget_cursors
         self._forget_devices = forget_devices
         self._forget_reasons = forget_reasons
-        self._reach = reach
+        self._fault_point = fault_point
         self._woken = asyncio.Event()
 
     def check(self) -> None:
@@ -159,7 +159,7 @@ class BodyAdmin:
             step = replace(step, hot=max(0, step.hot - kept.hot), cold=max(0, step.cold - kept.cold))
         else:
             await self._forget(user_id)
-        self._reach("erasure_after_removal")
+        self._fault_point("erasure_after_removal")
         await self._change(user_id, lambda report: with_step(replace(report, under_way=step)))
 
     async def _forget(self, user_id: str, *, dry: bool = False) -> ErasureStep:
@@ -172,10 +172,10 @@ class BodyAdmin:
     async def begin_step(self, user_id: str, step: ErasureStep) -> None:
         """Durable before anything of it is removed."""
         await self._change(user_id, lambda report: replace(report, under_way=step))
-        self._reach("erasure_after_count")
+        self._fault_point("erasure_after_count")
 
     async def end_step(self, user_id: str) -> None:
-        self._reach("erasure_after_removal")
+        self._fault_point("erasure_after_removal")
         await self._change(user_id, with_step)
 
     async def _change(self, user_id: str, change: Callable[[ErasureReport], ErasureReport]) -> ErasureReport:

@@ -9,7 +9,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from parley.bodies.writer import Choice, Eraser
+from parley.bodies.writer import Choice, EntryWriter
 from parley.clock import MS_PER_DAY, Clock, iso
 from parley.store.cold.ports import ColdTier
 from parley.store.maintenance import Inspection
@@ -72,14 +72,14 @@ class Retention:
 
     def __init__(
         self,
-        eraser: Eraser,
+        writer: EntryWriter,
         tier: ColdTier,
         inspection: Inspection,
         clock: Clock,
         metrics: Metrics,
         days: int,
     ) -> None:
-        self._eraser = eraser
+        self._writer = writer
         self._tier = tier
         self._inspection = inspection
         self._clock = clock
@@ -104,7 +104,7 @@ class Retention:
             days = days_of(retention, self._days)
             if days and not retention.is_held:
                 before = iso(self._clock() - days * MS_PER_DAY)
-                erased = await self._eraser.erase(chat_id, Choice(before=before), dry=dry)
+                erased = await self._writer.erase(chat_id, Choice(before=before), dry=dry)
                 line = RetentionLine(
                     chat_id=chat_id, days=days, is_held=False, before=before, hot=erased.hot, cold=erased.cold
                 )
@@ -115,7 +115,7 @@ class Retention:
             show(report)
         if report.bodies and not dry:
             log.warning("bodies removed", why="retention", hot=report.hot, cold=report.cold)
-            await self._eraser.scrub()
+            await self._writer.scrub()
         return report
 
     async def erase_person(
@@ -132,7 +132,7 @@ class Retention:
         """
         report, choice = RetentionReport(), Choice(sender_id=user_id)
         async for chat_id, retention in self._chats(None):
-            found = await self._eraser.erase(chat_id, choice, dry=True)
+            found = await self._writer.erase(chat_id, choice, dry=True)
             if retention.is_held and found.bodies:
                 report.lines.append(RetentionLine(chat_id=chat_id, days=0, is_held=True, before=""))
             elif found.bodies:
@@ -145,13 +145,13 @@ class Retention:
             report.chats += 1
             show(report)
         if not dry:  # also without bodies: the profile was emptied before
-            await self._eraser.scrub()
+            await self._writer.scrub()
         return report
 
     async def _remove(self, line: RetentionLine, choice: Choice, journal: ErasureJournal | None) -> None:
         if journal is not None:
             await journal.begin(line)
-        await self._eraser.erase(line.chat_id, choice)
+        await self._writer.erase(line.chat_id, choice)
         if journal is not None:
             await journal.end()
 
@@ -160,11 +160,11 @@ class Retention:
         choice = Choice(sender_id=user_id)
         async for found, retention in self._chats([chat_id]):
             if retention.is_held:
-                kept = await self._eraser.erase(found, choice, dry=True)
+                kept = await self._writer.erase(found, choice, dry=True)
                 return RetentionLine(
                     chat_id=chat_id, days=0, is_held=True, before="", hot=kept.hot, cold=kept.cold
                 )
-            await self._eraser.erase(found, choice)
+            await self._writer.erase(found, choice)
         return RetentionLine(chat_id=chat_id, days=0, is_held=False, before="")
 
     def _add(self, report: RetentionReport, line: RetentionLine, why: str, *, is_done: bool) -> None:

@@ -23,7 +23,7 @@ from parley.archive.manifest import SegmentEntry
 from parley.archive.segment import ArchivedEntry, SegmentIndex
 from parley.archive.tiers import rows_of
 from parley.core.attachments import files_of
-from parley.core.message_life import tombstone
+from parley.core.message_actions import tombstone
 from parley.errors import EntriesTrimmed, StoreUnavailable
 from parley.store.amendments import Amendments
 from parley.store.cold.ports import ColdTier
@@ -34,7 +34,7 @@ from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX
 
 TRIES_MAX = 5
-AMEND_TRIES_MAX = 50
+REWRITE_TRIES_MAX = 50
 """Each time that one fails, another change of the same entry was made."""
 BORDER_ENTRIES_MAX = 64
 """So many entries below its mark an engine may still hold: those that share an item with later ones."""
@@ -62,7 +62,7 @@ class Erased(Struct):
 
 
 Told = Callable[[str], Awaitable[object]]
-"""Hears of each chat that has lost bodies, before the eraser goes on."""
+"""Hears of each chat that has lost bodies, before the writer goes on."""
 
 
 class AttachedFiles(Protocol):
@@ -116,14 +116,14 @@ class Choice(Struct, frozen=True):
 
 
 class Replacement(Struct, frozen=True):
-    """What some entries become: `amend` gets each of them by its number."""
+    """What some entries become: `change` gets each of them by its number."""
 
     sequences: frozenset[int]
-    amend: Callable[[Entry], Entry | None]
+    change: Callable[[Entry], Entry | None]
 
     def left(self, wire: bytes) -> bytes | None:
         entry = decode_entry(wire)
-        left = self.amend(entry) if entry.sequence in self.sequences else None
+        left = self.change(entry) if entry.sequence in self.sequences else None
         return None if left is None else encode_entry(left)
 
     def may_be_in(self, segment: SegmentEntry) -> bool:
@@ -133,9 +133,9 @@ class Replacement(Struct, frozen=True):
         return True
 
 
-class Eraser:
+class EntryWriter:
     """`log` is the engine's own. `archiver`: writes segments; None without a cold tier. `amendments`: what
-    changes one entry in the engine; only `amend` needs it. `told`: who hears of what `erase` has done.
+    changes one entry in the engine; only `rewrite` needs it. `told`: who hears of what `erase` has done.
     """
 
     def __init__(
@@ -154,23 +154,23 @@ class Eraser:
         self._amendments = amendments
         self._archiver = archiver
 
-    async def amend(
-        self, chat_id: str, sequences: Iterable[int], amend: Callable[[Entry], Entry | None]
+    async def rewrite(
+        self, chat_id: str, sequences: Iterable[int], change: Callable[[Entry], Entry | None]
     ) -> None:
-        """Replace these entries by what `amend` makes of each, wherever they are. May be repeated.
+        """Replace these entries by what `change` makes of each, wherever they are. May be repeated.
 
-        `amend` decides by the entry that it gets: another node may have changed it meanwhile.
+        `change` decides by the entry that it gets: another node may have changed it meanwhile.
         """
-        choice, erased = Replacement(frozenset(sequences), amend), Erased()
+        choice, erased = Replacement(frozenset(sequences), change), Erased()
         for sequence in sorted(choice.sequences):
-            erased.hot += await self._amend_hot(chat_id, sequence, choice, erased)
+            erased.hot += await self._rewrite_hot(chat_id, sequence, choice, erased)
         if self._archiver is not None:
             await self._erase_cold(self._archiver, chat_id, choice, erased, dry=False)
         await self._remove_files(chat_id, erased)
 
-    async def _amend_hot(self, chat_id: str, sequence: int, choice: Chooser, erased: Erased) -> int:
+    async def _rewrite_hot(self, chat_id: str, sequence: int, choice: Chooser, erased: Erased) -> int:
         assert self._amendments is not None
-        for _ in range(AMEND_TRIES_MAX):
+        for _ in range(REWRITE_TRIES_MAX):
             try:
                 page = await self._log.read(chat_id, sequence - 1, 1)
             except EntriesTrimmed:

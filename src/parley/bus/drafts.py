@@ -13,7 +13,9 @@ from parley.bus.topics import Topic
 from parley.clock import MS_PER_DAY
 from parley.wire.limits import IDEMPOTENCY_DAYS
 
-STORE = Topic("messages.store", key="chat_id", retention_days=1)
+STORE = Topic(
+    "messages.store", key="chat_id", retention_days=1, holds="a draft on its way to a node that appends"
+)
 DRAFT_AGE_MS_MAX = STORE.retention_days * MS_PER_DAY
 """An older record is not appended, whoever puts it into the topic again."""
 assert DRAFT_AGE_MS_MAX < IDEMPOTENCY_DAYS * MS_PER_DAY, "what is read twice is recognised by its client's id"

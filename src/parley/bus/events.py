@@ -23,7 +23,7 @@ from parley.model import Persisted, StoredEntry
 from parley.wire.codec import decode_entry
 from parley.wire.limits import PAGE_BYTES_MAX
 
-PERSISTED = Topic("messages.persisted", key="chat_id")
+PERSISTED = Topic("messages.persisted", key="chat_id", holds="the event of one position of a log")
 MESSAGE_PERSISTED = "MessagePersisted"
 POSITION_VOIDED = "PositionVoided"
 

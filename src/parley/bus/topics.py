@@ -26,16 +26,20 @@ BATCH_BYTES_MAX = 1 * MIB
 assert RECORD_BYTES_MAX < BATCH_BYTES_MAX
 
 PREFIX = re.compile(r"[A-Za-z0-9._-]*", re.ASCII)
-PREFIX_LETTERS_MAX = 200
+PREFIX_CHARS_MAX = 200
 
 
 class Topic(Struct, frozen=True):
-    """`key`: the kind of id that its records have as key. `partitions_max`: for a topic with few records."""
+    """`key`: the kind of id that its records have as key. `partitions_max`: for a topic with few records.
+
+    `holds`: what one record of it is, in words.
+    """
 
     name: str
     key: str
     retention_days: int = RETENTION_DAYS
     partitions_max: int | None = None
+    holds: str = ""
 
     def name_in(self, kafka: KafkaConfig) -> str:
         return kafka.prefix + self.name
@@ -55,9 +59,9 @@ class Topic(Struct, frozen=True):
 
 def check_topic_settings(kafka: KafkaConfig) -> None:
     """ConfigError when no broker could create topics with these settings."""
-    if not PREFIX.fullmatch(kafka.prefix) or len(kafka.prefix) > PREFIX_LETTERS_MAX:
+    if not PREFIX.fullmatch(kafka.prefix) or len(kafka.prefix) > PREFIX_CHARS_MAX:
         raise ConfigError(
-            f"kafka.prefix may have up to {PREFIX_LETTERS_MAX} letters, digits, dots, dashes and underscores"
+            f"kafka.prefix may have up to {PREFIX_CHARS_MAX} letters, digits, dots, dashes and underscores"
         )
     if kafka.partitions < 1 or kafka.replication < 1:
         raise ConfigError("kafka.partitions and kafka.replication must be at least 1")

@@ -26,10 +26,10 @@ from parley.model import (
 )
 from parley.sending.sender import Sender
 from parley.store.ports import Directory
-from parley.wire.limits import CHAT_MEMBERS_MAX, SLOW_MODE_SECONDS_MAX, TITLE_LETTERS_MAX
+from parley.wire.limits import CHAT_MEMBERS_MAX, SLOW_MODE_SECONDS_MAX, TITLE_CHARS_MAX
 
 FIRST_EPOCH = 1
-NO_TITLE = BAD_REQUEST.because(f"a title has 1 to {TITLE_LETTERS_MAX} characters")
+NO_TITLE = BAD_REQUEST.because(f"a title has 1 to {TITLE_CHARS_MAX} characters")
 ABOUT_THE_CHAT = (Action.RENAMED, Action.READ_RECEIPTS, Action.POSTING)
 BAD_SLOW_MODE = BAD_REQUEST.because(f"slow_mode_seconds is 0 to {SLOW_MODE_SECONDS_MAX}")
 TWO_PEOPLE = BAD_REQUEST.because("a direct chat is between you and exactly one other person")
@@ -163,7 +163,7 @@ def _content(change: Change) -> str:
 def _shown_title(title: str) -> str:
     """As others see it."""
     shown = shown_text(title)
-    if not 1 <= len(shown) <= TITLE_LETTERS_MAX:
+    if not 1 <= len(shown) <= TITLE_CHARS_MAX:
         raise Refused(NO_TITLE)
     return shown
 

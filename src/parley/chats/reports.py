@@ -34,7 +34,7 @@ from parley.wire.frames import Entry
 LOOKED_AT_MAX = 1_000
 """Reports that one page reads at most, of whatever status."""
 REPORTS_PER_READ = 200
-REPORTER_LETTERS = 16
+REPORTER_CHARS = 16
 READ = "report.read"
 """In the audit log: an operator saw reports with their messages."""
 NO_REASON = BAD_REQUEST.because("reason has no character that shows")
@@ -172,5 +172,5 @@ class ReportService:
 
 def report_id(message_id: str, reporter_id: str) -> str:
     """One for each message and reporter; those of newer messages are higher."""
-    reporter = hashlib.sha256(reporter_id.encode()).hexdigest()[:REPORTER_LETTERS]
+    reporter = hashlib.sha256(reporter_id.encode()).hexdigest()[:REPORTER_CHARS]
     return f"{ids.REPORT}{message_id.removeprefix(ids.MESSAGE)}{reporter}"

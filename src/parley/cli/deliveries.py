@@ -83,7 +83,7 @@ def selecting(command: Callable[..., None]) -> Callable[..., None]:
 
 @dlq.command("list")
 @selecting
-def list_letters(
+def list_dead_letters(
     selection: Selection,
     status: Annotated[
         str | None, typer.Option("--status", help="pending, replayed or permanently_failed.")
@@ -104,10 +104,10 @@ def list_letters(
     if status is not None and status not in list(LetterStatus):
         raise CommandFailed(f"there is no status {status}; choose of {', '.join(LetterStatus)}")
     wanted = replace(selection, status=LetterStatus(status) if status else None)
-    page = _with_admin(data, config, lambda admin, _: admin.letters(wanted, "", limit))
+    page = _with_admin(data, config, lambda admin, _: admin.dead_letters(wanted, "", limit))
     if json:
         groups = [{"error": name, "count": count} for name, count in page.counts.items()]
-        records = [_shown(letter) for letter in page.letters]
+        records = [_shown(dead_letter) for dead_letter in page.dead_letters]
         print_json({"total": sum(page.counts.values()), "groups": groups, "records": records})
         return
     by_count: list[tuple[str, int]] = sorted(page.counts.items(), key=lambda item: (-item[1], item[0]))
@@ -116,7 +116,7 @@ def list_letters(
         ["DEAD LETTER", "SINCE", "STATUS", "ERROR", "CHAT", "SEQUENCE", "RECIPIENT"],
         (
             (a.dlq_id, iso(a.dlq_ms), a.status.value, a.error, a.chat_id, a.sequence, a.recipient)
-            for a in page.letters
+            for a in page.dead_letters
         ),
     )
 
@@ -131,7 +131,7 @@ def show_letter(
     """Show a dead letter with all that happened to it."""
     from parley.cli.output import print_json, print_table
 
-    shown = _shown(_with_admin(data, config, lambda admin, _: admin.letter(dlq_id)))
+    shown = _shown(_with_admin(data, config, lambda admin, _: admin.dead_letter(dlq_id)))
     if json:
         print_json(shown)
         return
@@ -313,29 +313,29 @@ def _with_admin(
     return offline.run(acted())
 
 
-def _shown(letter: DeadLetter) -> dict[str, Any]:
+def _shown(dead_letter: DeadLetter) -> dict[str, Any]:
     from parley.clock import iso
 
     return {
-        "dlq_id": letter.dlq_id,
-        "status": letter.status.value,
-        "error": letter.error,
-        "error_detail": letter.detail,
-        "chat_id": letter.chat_id,
-        "sequence": letter.sequence,
-        "recipient": letter.recipient,
-        "msg_id": letter.message_id,
-        "sender": letter.sender_id,
-        "timestamp": iso(letter.created_ms),
-        "retry_count": letter.retry_count,
-        "first_attempt": iso(letter.first_attempt_ms),
-        "last_attempt": iso(letter.last_attempt_ms),
-        "dlq_timestamp": iso(letter.dlq_ms),
-        "source_topic": letter.source_topic,
-        "source_partition": letter.source_partition,
-        "source_offset": letter.source_offset,
-        "queued": letter.is_queued,
-        "job_id": letter.job_id,
+        "dlq_id": dead_letter.dlq_id,
+        "status": dead_letter.status.value,
+        "error": dead_letter.error,
+        "error_detail": dead_letter.detail,
+        "chat_id": dead_letter.chat_id,
+        "sequence": dead_letter.sequence,
+        "recipient": dead_letter.recipient,
+        "msg_id": dead_letter.message_id,
+        "sender": dead_letter.sender_id,
+        "timestamp": iso(dead_letter.created_ms),
+        "retry_count": dead_letter.retry_count,
+        "first_attempt": iso(dead_letter.first_attempt_ms),
+        "last_attempt": iso(dead_letter.last_attempt_ms),
+        "dlq_timestamp": iso(dead_letter.dlq_ms),
+        "source_topic": dead_letter.source_topic,
+        "source_partition": dead_letter.source_partition,
+        "source_offset": dead_letter.source_offset,
+        "queued": dead_letter.is_queued,
+        "job_id": dead_letter.job_id,
         "history": [
             {
                 "at": iso(event.at_ms),
@@ -344,7 +344,7 @@ def _shown(letter: DeadLetter) -> dict[str, Any]:
                 "detail": event.detail,
                 "actor": event.actor,
             }
-            for event in letter.history
+            for event in dead_letter.history
         ],
     }
 
@@ -355,7 +355,7 @@ def _tell(json: bool, result: dict[str, Any], done: str) -> None:
     if json:
         print_json(result)
     elif result["job_id"] is None:
-        print(f"{plural(result['matched'], 'dead letter')} would be {done}")
+        print(f"{plural(result['matched'], 'dead dead_letter')} would be {done}")
         note("Nothing was changed; do it with --apply.")
     else:
-        print(f"{plural(result['matched'], 'dead letter')} {done}  {result['job_id']}")
+        print(f"{plural(result['matched'], 'dead dead_letter')} {done}  {result['job_id']}")

@@ -11,7 +11,7 @@ from parley.client.api import Api
 from parley.client.errors import RequestRefused
 from parley.client.members import Member, readable_change
 from parley.clock import from_iso
-from parley.core.message_life import edit_window_in
+from parley.core.message_actions import edit_window_in
 from parley.core.receipts import MessageReceipts
 from parley.model import Action, AttachedFile, Change, DeliveryStatus, ReadReceipts
 from parley.wire.bodies import Profile

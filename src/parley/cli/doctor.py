@@ -43,7 +43,7 @@ CLOCK_YEAR_MIN_MS = 1_735_689_600_000
 """The start of 2025: a clock before that was never set."""
 ANSWER_SECONDS_MAX = 5
 MIB = 1024 * 1024
-REASON_LETTERS_MAX = 200
+REASON_CHARS_MAX = 200
 STORE_DAMAGED = "parley_store_damaged"
 MEND = "see the runbook of ParleyStoreDamaged in docs/runbooks.md"
 OVERDUE, FAILING = "parley_job_overdue", "parley_job_failing_runs"
@@ -318,7 +318,7 @@ def job_findings(count: int, overdue: list[str], failing: list[str]) -> Iterator
 def _readiness(url: str, status: int, why: str) -> Finding:
     if status == 200:
         return Finding("ok", "address", f"{url} is ready")
-    says = f"{url} is not ready (HTTP status {status}) {printable(why)[:REASON_LETTERS_MAX]}".rstrip()
+    says = f"{url} is not ready (HTTP status {status}) {printable(why)[:REASON_CHARS_MAX]}".rstrip()
     return Finding("wrong", "address", says, "its log says why")
 
 

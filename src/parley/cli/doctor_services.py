@@ -16,7 +16,7 @@ from parley.errors import ParleyError
 from parley.store.rows import Finding
 
 ANSWER_SECONDS_MAX = 5.0
-SECRET_LETTERS_MIN = 16
+SECRET_CHARS_MIN = 16
 
 
 async def examine_services(config: Config) -> list[Finding]:
@@ -122,7 +122,7 @@ async def _cluster(config: Config) -> AsyncIterator[Finding]:
     except ParleyError as error:
         yield Finding("wrong", "cluster", explain(error), "a node does not start without it")
         return
-    if 0 < len(cluster.secret) < SECRET_LETTERS_MIN:
+    if 0 < len(cluster.secret) < SECRET_CHARS_MIN:
         says = f"cluster.secret has {len(cluster.secret)} letters"
         yield Finding("look", "cluster", says, "openssl rand -hex 32 makes one that is hard to guess")
     if not config.redis.url:

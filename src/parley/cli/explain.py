@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 HEADINGS = ("TIME", "AFTER", "STEP", "PERSON", "DEVICE", "NODE", "DETAIL")
 MS_PER_MINUTE, MS_PER_HOUR = 60_000, 3_600_000
 SECONDS_SHOWN_MS_MAX = 1_000
-DAY_LETTERS = len("2026-01-01")
+DAY_CHARS = len("2026-01-01")
 
 MessageId = Annotated[str, typer.Argument(metavar="MESSAGE_ID", help="The message.")]
 To = Annotated[str | None, typer.Option("--to", metavar="NAME", help="Only what concerns this member.")]
@@ -137,8 +137,8 @@ def _print(found: MessageTimeline, names: dict[str, str]) -> None:
 
 
 def _row(step: TimelineStep, stored: str, after_ms: int, names: dict[str, str]) -> tuple[object, ...]:
-    is_same_day = step.at[:DAY_LETTERS] == stored[:DAY_LETTERS]
-    time = step.at[DAY_LETTERS + 1 :].rstrip("Z") if is_same_day else step.at
+    is_same_day = step.at[:DAY_CHARS] == stored[:DAY_CHARS]
+    time = step.at[DAY_CHARS + 1 :].rstrip("Z") if is_same_day else step.at
     user_id = step.user_id if isinstance(step.user_id, str) else ""
     rest = [text if isinstance(text, str) else "" for text in (step.device_id, step.node, step.detail)]
     return time, _duration(after_ms), step.step.value, names.get(user_id, user_id), *rest

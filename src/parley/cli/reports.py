@@ -8,7 +8,7 @@ import typer
 
 from parley.cli.options import AsJson, ChatName, ConfigFile, Data
 from parley.model import ReportStatus
-from parley.wire.limits import REPORT_OUTCOME_LETTERS_MAX
+from parley.wire.limits import REPORT_OUTCOME_CHARS_MAX
 
 if TYPE_CHECKING:
     from parley.chats.reports import ReportPage, ReportView
@@ -71,8 +71,8 @@ def resolve(
     from parley.cli.output import print_json
     from parley.cli.places import find_place
 
-    if not 1 <= len(outcome) <= REPORT_OUTCOME_LETTERS_MAX:
-        raise typer.BadParameter(f"1 to {REPORT_OUTCOME_LETTERS_MAX} characters", param_hint="OUTCOME")
+    if not 1 <= len(outcome) <= REPORT_OUTCOME_CHARS_MAX:
+        raise typer.BadParameter(f"1 to {REPORT_OUTCOME_CHARS_MAX} characters", param_hint="OUTCOME")
 
     async def act() -> ReportView:
         async with offline.open_services(find_place(data, config)) as services:

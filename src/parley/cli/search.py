@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from parley.cli.remote import Identity
     from parley.wire.search_bodies import ChatHits, Hits, SearchHit
 
-MINUTE_LETTERS = len("2026-01-30T14:30")
+MINUTE_CHARS = len("2026-01-30T14:30")
 
 
 def search(
@@ -86,6 +86,6 @@ def _print(hit: SearchHit, names: dict[str, str]) -> None:
     text = "".join(
         styles.get(part, "") if part in (HIT_BEGINS, HIT_ENDS) else printable(part) for part in parts
     )
-    at = entry.created_at[:MINUTE_LETTERS].replace("T", " ")
+    at = entry.created_at[:MINUTE_CHARS].replace("T", " ")
     place = printable(names.get(entry.chat_id, entry.chat_id))
     print(f"{at}  {place} #{entry.sequence}  {text}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from parley.core.message_life import MessageState, MessageStates
+from parley.core.message_actions import MessageState, MessageStates
 from parley.wire.frames import Batch, Entry
 from parley.wire.limits import SEQUENCE_MAX
 

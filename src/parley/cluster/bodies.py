@@ -13,19 +13,19 @@ from msgspec import Struct
 
 from parley.errors import Refusal
 from parley.model import Appended, Draft, Head, Outcome, Persisted
-from parley.sending.forwarder import CALL_LETTERS_MAX
+from parley.sending.forwarder import CALL_CHARS_MAX
 from parley.store.ports import DRAFTS_PER_APPEND_MAX
 from parley.wire.limits import CHAT_MEMBERS_MAX, KIB, MESSAGE_BYTES_MAX, MIB
 
 BODY_BYTES_MAX = 2 * MIB
 NOTICES_PER_CALL_MAX = 100
 MEMBERS_PER_CALL_MAX = 2 * CHAT_MEMBERS_MAX
-UTF8_BYTES_PER_LETTER_MAX = 4
+UTF8_BYTES_PER_CHAR_MAX = 4
 DRAFT_BYTES_BESIDE_CONTENT_MAX = 2 * KIB
 NOTICE_BYTES_BESIDE_MEMBERS_MAX = 4 * KIB
 USER_ID_BYTES_MAX = 40
 assert (
-    CALL_LETTERS_MAX * UTF8_BYTES_PER_LETTER_MAX
+    CALL_CHARS_MAX * UTF8_BYTES_PER_CHAR_MAX
     + MESSAGE_BYTES_MAX
     + DRAFTS_PER_APPEND_MAX * DRAFT_BYTES_BESIDE_CONTENT_MAX
     < BODY_BYTES_MAX

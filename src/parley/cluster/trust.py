@@ -6,7 +6,7 @@ import ssl
 
 from parley.config import ClusterConfig, is_loopback
 from parley.core.cluster_keys import ClusterKeys
-from parley.core.node_trust import SECRET_LETTERS_MIN
+from parley.core.node_trust import SECRET_CHARS_MIN
 from parley.errors import ConfigError
 
 MAKE_A_SECRET = "`openssl rand -hex 32` makes one; set PARLEY_CLUSTER_SECRET to it on every node"
@@ -21,9 +21,9 @@ def cluster_keys(cluster: ClusterConfig, host: str) -> ClusterKeys:
     if not cluster.secret:
         raise ConfigError(f"nodes that share a store need cluster.secret: {MAKE_A_SECRET}")
     secrets = [secret for secret in (cluster.secret, cluster.accepted_secret) if secret]
-    if not is_loopback(host) and any(len(secret) < SECRET_LETTERS_MIN for secret in secrets):
+    if not is_loopback(host) and any(len(secret) < SECRET_CHARS_MIN for secret in secrets):
         raise ConfigError(
-            f"cluster.secret must have at least {SECRET_LETTERS_MIN} letters off loopback: {MAKE_A_SECRET}"
+            f"cluster.secret must have at least {SECRET_CHARS_MIN} letters off loopback: {MAKE_A_SECRET}"
         )
     return ClusterKeys(*secrets)
 

@@ -29,7 +29,7 @@ from enum import Enum
 from msgspec import UNSET, Struct
 
 from parley.core.log_hash import body_digest, draft_digest
-from parley.core.message_life import decide_amendment
+from parley.core.message_actions import decide_amendment
 from parley.core.permissions import ChangeFacts, JoinFacts, decide_change, joins_alone, may_join_alone
 from parley.core.posting import decide_pace, decide_posting, is_slowed
 from parley.errors import (

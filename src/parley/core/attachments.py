@@ -25,9 +25,9 @@ from parley.errors import BAD_REQUEST, TOO_LARGE, UNSUPPORTED_MEDIA, Refusal
 from parley.model import AttachedFile
 from parley.wire.frames import Entry
 from parley.wire.limits import (
-    ATTACHMENT_NAME_LETTERS_MAX,
+    ATTACHMENT_NAME_CHARS_MAX,
     ATTACHMENT_PART_BYTES,
-    CONTENT_TYPE_LETTERS_MAX,
+    CONTENT_TYPE_CHARS_MAX,
     KIB,
 )
 
@@ -58,7 +58,7 @@ INERT_TYPES = frozenset({*IMAGE_TYPES.values(), *MAGIC})
 NAMELESS = "file"
 UNSAFE_IN_NAMES = frozenset('/\\<>:"|?*')
 
-NO_NAME = BAD_REQUEST.because(f"name must be 1 to {ATTACHMENT_NAME_LETTERS_MAX} characters")
+NO_NAME = BAD_REQUEST.because(f"name must be 1 to {ATTACHMENT_NAME_CHARS_MAX} characters")
 NO_SIZE = BAD_REQUEST.because("size must be at least 1")
 NO_TYPE = BAD_REQUEST.because("content_type must be a media type such as image/png")
 NO_SHA256 = BAD_REQUEST.because(f"sha256 must be {SHA256_DIGITS} hexadecimal digits")
@@ -205,7 +205,7 @@ def clean_name(name: str) -> str:
 
     What turns the direction of text goes: by it a program looks like a picture.
     """
-    if len(name) > ATTACHMENT_NAME_LETTERS_MAX:
+    if len(name) > ATTACHMENT_NAME_CHARS_MAX:
         return ""
     shown = shown_text(name)
     cleaned = "".join("_" if letter in UNSAFE_IN_NAMES else letter for letter in shown).strip(" .")
@@ -214,7 +214,7 @@ def clean_name(name: str) -> str:
 
 def clean_type(content_type: str) -> str:
     """A media type without parameters, in small letters."""
-    return content_type[:CONTENT_TYPE_LETTERS_MAX].partition(";")[0].strip().lower()
+    return content_type[:CONTENT_TYPE_CHARS_MAX].partition(";")[0].strip().lower()
 
 
 # What it is

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from parley.core.message_life import edit_window_in
+from parley.core.message_actions import edit_window_in
 from parley.model import Action, Change, Kind, Page, ReadReceipts, Role, StoredEntry
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry

@@ -17,13 +17,13 @@ from msgspec import Struct
 from parley.errors import BAD_REQUEST, Refusal
 from parley.ids import RANDOM_BITS, ulid
 from parley.model import AnsweredRequest
-from parley.wire.limits import IDEMPOTENCY_DAYS, IDEMPOTENCY_KEY_LETTERS_MAX
+from parley.wire.limits import IDEMPOTENCY_DAYS, IDEMPOTENCY_KEY_CHARS_MAX
 
 MS_PER_DAY = 86_400_000
 UPGRADE_DAYS = 1
 """How long nodes that make ids without the secret may still run beside those that have it."""
 BAD_KEY = BAD_REQUEST.because(
-    f"Idempotency-Key is 1 to {IDEMPOTENCY_KEY_LETTERS_MAX} printable characters, given once"
+    f"Idempotency-Key is 1 to {IDEMPOTENCY_KEY_CHARS_MAX} printable characters, given once"
 )
 CLAIM_MS = 90_000
 """Longer than any request is at work, so a claim that is older has nobody at work for it."""
@@ -61,7 +61,7 @@ def check_key(keys: list[str]) -> str | Refusal:
     if not keys:
         return ""
     key = keys[0]
-    if len(keys) > 1 or not (1 <= len(key) <= IDEMPOTENCY_KEY_LETTERS_MAX and key.isprintable()):
+    if len(keys) > 1 or not (1 <= len(key) <= IDEMPOTENCY_KEY_CHARS_MAX and key.isprintable()):
         return BAD_KEY
     return key
 

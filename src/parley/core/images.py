@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from parley.wire.limits import MIB, PREVIEW_LETTERS_MAX
+from parley.wire.limits import MIB, PREVIEW_CHARS_MAX
 
 IMAGE_TYPES = {"PNG": "image/png", "JPEG": "image/jpeg", "GIF": "image/gif", "WEBP": "image/webp"}
 """The images that get a preview, by the names that Pillow has for them."""
@@ -101,7 +101,7 @@ def last_told(output: bytes) -> ImageFacts | None:
     """
     lines = output.split(b"\n")[:-1]
     found = TOLD.fullmatch(lines[-1]) if lines else None
-    if found is None or len(found["preview"]) > PREVIEW_LETTERS_MAX:
+    if found is None or len(found["preview"]) > PREVIEW_CHARS_MAX:
         return None
     facts = ImageFacts(
         found["format"].decode(), int(found["width"]), int(found["height"]), found["preview"].decode()

@@ -19,7 +19,7 @@ OVERDUE_SECONDS_MIN = 60.0
 """A job that runs every second is not late because of a pause of some seconds."""
 STEADY_SECONDS = 60.0
 """A job that runs for ever and fails after so long begins a new streak of failures."""
-ERROR_LETTERS_MAX = 300
+ERROR_CHARS_MAX = 300
 MS_PER_SECOND = 1_000
 
 

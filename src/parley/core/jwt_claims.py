@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from parley.core.shown_text import shown_text
 from parley.errors import UNAUTHENTICATED, Refusal
-from parley.wire.limits import DISPLAY_NAME_LETTERS_MAX, EXTERNAL_ID_LETTERS_MAX
+from parley.wire.limits import DISPLAY_NAME_CHARS_MAX, EXTERNAL_ID_CHARS_MAX
 
 HMAC = {"HS256": 32, "HS384": 48, "HS512": 64}
 """The algorithms with a secret, and how many bytes that must have."""
@@ -27,10 +27,10 @@ MS_PER_SECOND = 1_000
 LEEWAY_SECONDS = 30
 """How far the clocks of issuer and server may be apart."""
 LEEWAY_SECONDS_MAX = 300
-JWT_LETTERS_MAX = 8_192
+JWT_CHARS_MAX = 8_192
 
 NOT_A_JWT = UNAUTHENTICATED.because("the token is no JSON Web Token")
-TOO_LONG = UNAUTHENTICATED.because(f"the token has more than {JWT_LETTERS_MAX} characters")
+TOO_LONG = UNAUTHENTICATED.because(f"the token has more than {JWT_CHARS_MAX} characters")
 WRONG_ALGORITHM = UNAUTHENTICATED.because("the token's algorithm is not one that this server accepts")
 CRITICAL = UNAUTHENTICATED.because("the token asks for something (crit) that this server does not know")
 UNKNOWN_KEY = UNAUTHENTICATED.because("the token is signed with a key that this server does not know")
@@ -95,7 +95,7 @@ def check_claims(claims: Mapping[str, Any], rules: JwtRules, now_ms: int) -> Jwt
     if not is_external_id(claim):
         return NO_PERSON
     name = claims.get("name")
-    shown = shown_text(name[:DISPLAY_NAME_LETTERS_MAX]) if isinstance(name, str) else ""
+    shown = shown_text(name[:DISPLAY_NAME_CHARS_MAX]) if isinstance(name, str) else ""
     return JwtIdentity(claim, shown, ends_at_ms)
 
 
@@ -123,5 +123,5 @@ def _time(value: Any) -> int | None:
 
 def is_external_id(text: Any) -> TypeGuard[str]:
     """Whether this can be who somebody is in another system. A number is nobody: 7 and "7" would be one."""
-    is_text = isinstance(text, str) and 0 < len(text) <= EXTERNAL_ID_LETTERS_MAX
+    is_text = isinstance(text, str) and 0 < len(text) <= EXTERNAL_ID_CHARS_MAX
     return is_text and text.isprintable() and text == text.strip()

@@ -18,8 +18,8 @@ CALL_AGE_MS_MAX = 30_000
 
 NONCE_BYTES = 16
 CALLS_REMEMBERED_MAX = 1_000_000
-SECRET_LETTERS_MIN = 16
-PROOF_LETTERS_MAX = 128
+SECRET_CHARS_MIN = 16
+PROOF_CHARS_MAX = 128
 SEQUENCES = "/v1/sequences/"
 """Calls to these paths are the Sequence Service's, which has a key of its own."""
 
@@ -87,7 +87,7 @@ class CallVerifier:
         """None accepts the call, this one time; otherwise one sentence for the caller's operator."""
         stamp, _, tag = proof.rpartition(".")
         made = stamp.partition(".")[0]
-        if not made.isdecimal() or not proof.isascii() or len(proof) > PROOF_LETTERS_MAX:
+        if not made.isdecimal() or not proof.isascii() or len(proof) > PROOF_CHARS_MAX:
             return UNSIGNED
         if not self._keys.of(call.path).accepts(_text_of_call(call, stamp), _bytes_of(tag)):
             return WRONG_SIGNATURE

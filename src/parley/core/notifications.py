@@ -14,7 +14,7 @@ from parley.model import AccountState, Kind, MemberSettings, Notify, QuietHours
 from parley.wire.frames import Entry
 
 MINUTES_PER_DAY = 24 * 60
-PREVIEW_LETTERS_MAX = 300
+PREVIEW_CHARS_MAX = 300
 NEW_MESSAGE = "New message"
 """What is shown instead of a preview."""
 READABLE = frozenset({"text/plain", "text/markdown"})
@@ -130,4 +130,4 @@ def preview_of(entry: Entry) -> str:
     if entry.content_type.partition(";")[0].strip() not in READABLE:
         return NEW_MESSAGE
     text = " ".join(entry.content.split())
-    return text if len(text) <= PREVIEW_LETTERS_MAX else text[: PREVIEW_LETTERS_MAX - 1] + "…"
+    return text if len(text) <= PREVIEW_CHARS_MAX else text[: PREVIEW_CHARS_MAX - 1] + "…"

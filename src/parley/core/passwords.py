@@ -13,9 +13,9 @@ from parley.core.common_passwords import COMMON_WORDS
 AROUND_A_WORD_MAX = 6
 """Digits and signs before and after a common word that make no difference to an attacker."""
 AROUND_A_NAME_MAX = 4
-NAME_LETTERS_MIN = 3
+NAME_CHARS_MIN = 3
 """A shorter username is in many good passwords by chance."""
-RUN_LETTERS_MIN = 3
+RUN_CHARS_MIN = 3
 RUNS = (
     "abcdefghijklmnopqrstuvwxyz",
     "01234567890",
@@ -36,7 +36,7 @@ RUNS = (
     "159357",
     "741852963",
 )
-RUN_LETTERS_MAX = max(map(len, RUNS))
+RUN_CHARS_MAX = max(map(len, RUNS))
 LOOK_ALIKES = str.maketrans("@4301!|$57", "aaeoiiisst")
 
 COMMON = "this password is one of the first that attackers try; choose another"
@@ -58,7 +58,7 @@ def weakness(password: str, username: str) -> str | None:
 
 
 def _is_the_name(plain: str, username: str) -> bool:
-    if len(username) < NAME_LETTERS_MIN or len(plain) - len(username) > AROUND_A_NAME_MAX:
+    if len(username) < NAME_CHARS_MIN or len(plain) - len(username) > AROUND_A_NAME_MAX:
         return False
     return username in plain or username[::-1] in plain
 
@@ -83,8 +83,8 @@ def _is_word(text: str) -> bool:
 def _is_runs(plain: str) -> bool:
     """Whether it is nothing but runs, one after the other, each of some length."""
     reached = {0}
-    for end in range(RUN_LETTERS_MIN, len(plain) + 1):
-        starts = range(max(0, end - RUN_LETTERS_MAX), end - RUN_LETTERS_MIN + 1)
+    for end in range(RUN_CHARS_MIN, len(plain) + 1):
+        starts = range(max(0, end - RUN_CHARS_MAX), end - RUN_CHARS_MIN + 1)
         if any(start in reached and plain[start:end] in _pieces() for start in starts):
             reached.add(end)
     return len(plain) in reached
@@ -98,5 +98,5 @@ def _pieces() -> frozenset[str]:
         for forwards in RUNS
         for run in (forwards, forwards[::-1])
         for start in range(len(run))
-        for end in range(start + RUN_LETTERS_MIN, len(run) + 1)
+        for end in range(start + RUN_CHARS_MIN, len(run) + 1)
     )

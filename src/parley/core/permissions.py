@@ -18,7 +18,7 @@ ALREADY_MEMBER = BAD_REQUEST.because("this person is already a member")
 NO_SUCH_MEMBER = NOT_FOUND.because("this person is not a member")
 LAST_OWNER = FORBIDDEN.because("the last owner must make another member owner first")
 CHAT_FULL = BAD_REQUEST.because(f"a chat has at most {CHAT_MEMBERS_MAX} members")
-ID_LETTERS_SHOWN_MAX = 64
+ID_CHARS_SHOWN_MAX = 64
 TOO_MANY_CHATS = BAD_REQUEST.because(f"a person can be in at most {USER_CHATS_MAX} chats")
 
 
@@ -119,7 +119,7 @@ def decide_creation(creator_id: str, people: Mapping[str, JoinFacts]) -> Refusal
 
 def no_user(user_id: str) -> Refusal:
     """The refusal for a user who does not exist."""
-    return NOT_FOUND.because(f"there is no user {user_id[:ID_LETTERS_SHOWN_MAX]}")
+    return NOT_FOUND.because(f"there is no user {user_id[:ID_CHARS_SHOWN_MAX]}")
 
 
 def decide_withdrawal(actor: Role, invited_as: Role) -> Refusal | None:

@@ -10,7 +10,7 @@ from yarl import URL
 from parley.core.client_address import Address, Network, is_in, parse_address
 
 NAT64 = IPv6Network("64:ff9b::/96")
-URL_LETTERS_MAX = 2_000
+URL_CHARS_MAX = 2_000
 FOR_WEBHOOKS = "webhooks.allowed_networks"
 """The setting that names what webhooks of operators may reach; people's push webhooks have another one."""
 
@@ -54,8 +54,8 @@ def url_problem(url: str, allowed: Sequence[Network], setting: str = FOR_WEBHOOK
     if parts is None:
         return "url is not a valid address"
     host = parts.raw_host
-    if len(url) > URL_LETTERS_MAX or not url.isascii() or any(letter.isspace() for letter in url):
-        return f"url must be ASCII without spaces, at most {URL_LETTERS_MAX} characters"
+    if len(url) > URL_CHARS_MAX or not url.isascii() or any(letter.isspace() for letter in url):
+        return f"url must be ASCII without spaces, at most {URL_CHARS_MAX} characters"
     if parts.scheme not in ("http", "https") or not host:
         return "url must begin with https:// and name a host"
     if parts.raw_user is not None or parts.raw_password is not None or parts.raw_fragment:

@@ -12,13 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct, field
 
-from parley.core.message_life import DELETE, EDIT, MESSAGE
+from parley.core.message_actions import DELETE, EDIT, MESSAGE
 from parley.errors import BAD_REQUEST, Refusal
 from parley.wire.frames import Entry
-from parley.wire.limits import SEARCH_LETTERS_MAX, SEARCH_WORDS_MAX, SEQUENCE_MAX
+from parley.wire.limits import SEARCH_CHARS_MAX, SEARCH_WORDS_MAX, SEQUENCE_MAX
 
 PREFIX = "*"
-PREFIX_LETTERS_MIN = 2
+PREFIX_CHARS_MIN = 2
 """A shorter beginning of a word would find nearly everything."""
 GLUE = "\x1f"
 """Put around letters that are words of their own, and not shown in snippets. It separates words."""
@@ -26,7 +26,7 @@ HIT_BEGINS, HIT_ENDS = "\u2068", "\u2069"
 """What stands around each hit of a snippet: isolates, which no terminal and no page shows."""
 LEFT_OUT = "…"
 SNIPPET_WORDS = 24
-SNIPPET_LETTERS_MAX = 400
+SNIPPET_CHARS_MAX = 400
 """Of a snippet with words that are longer than people write them."""
 INDEXED_TYPES = "text/"
 
@@ -37,8 +37,8 @@ UNSPACED = re.compile(
 MARKS = str.maketrans("", "", HIT_BEGINS + HIT_ENDS)
 
 EMPTY_SEARCH = BAD_REQUEST.because("q needs a letter or a digit")
-LONG_SEARCH = BAD_REQUEST.because(f"q has at most {SEARCH_LETTERS_MAX} letters and {SEARCH_WORDS_MAX} words")
-SHORT_PREFIX = BAD_REQUEST.because(f"a word with * needs {PREFIX_LETTERS_MIN} letters or more before it")
+LONG_SEARCH = BAD_REQUEST.because(f"q has at most {SEARCH_CHARS_MAX} letters and {SEARCH_WORDS_MAX} words")
+SHORT_PREFIX = BAD_REQUEST.because(f"a word with * needs {PREFIX_CHARS_MIN} letters or more before it")
 
 
 def expression_of(text: str) -> str | Refusal:
@@ -46,7 +46,7 @@ def expression_of(text: str) -> str | Refusal:
 
     Each word is a quoted string, in which only the quotation mark has a meaning; it is taken out.
     """
-    if len(text) > SEARCH_LETTERS_MAX:
+    if len(text) > SEARCH_CHARS_MAX:
         return LONG_SEARCH
     words: list[str] = []
     for word in text.translate(MARKS).split():
@@ -54,7 +54,7 @@ def expression_of(text: str) -> str | Refusal:
         is_prefix = word.endswith(PREFIX)
         if not letters:
             continue
-        if is_prefix and letters < PREFIX_LETTERS_MIN:
+        if is_prefix and letters < PREFIX_CHARS_MIN:
             return SHORT_PREFIX
         words.append(f'"{separated(_plain(word))}"' + (PREFIX if is_prefix else ""))
     if not words:
@@ -77,10 +77,10 @@ def separated(text: str) -> str:
 def joined(snippet: str) -> str:
     """A snippet of a text that was separated, on one line. Neighbouring hits become one."""
     line = " ".join(snippet.replace(GLUE, "").replace(HIT_ENDS + HIT_BEGINS, "").split())
-    if len(line) <= SNIPPET_LETTERS_MAX:
+    if len(line) <= SNIPPET_CHARS_MAX:
         return line
     begins = max(line.find(HIT_BEGINS), 0)
-    cut = line[begins : begins + SNIPPET_LETTERS_MAX]
+    cut = line[begins : begins + SNIPPET_CHARS_MAX]
     is_open = cut.count(HIT_BEGINS) > cut.count(HIT_ENDS)
     return cut + (HIT_ENDS if is_open else "") + LEFT_OUT
 

@@ -40,12 +40,12 @@ from parley.wire.frames import (
 )
 from parley.wire.limits import (
     ATTACHMENTS_MAX,
-    CONTENT_TYPE_LETTERS_MAX,
+    CONTENT_TYPE_CHARS_MAX,
     MENTIONS_MAX,
     MESSAGE_BYTES_MAX,
-    REACTION_LETTERS_MAX,
-    TIME_LETTERS_MAX,
-    USER_ID_LETTERS_MAX,
+    REACTION_CHARS_MAX,
+    TIME_CHARS_MAX,
+    USER_ID_CHARS_MAX,
 )
 
 
@@ -97,7 +97,7 @@ NO_CONTENT_TYPE = BAD_REQUEST.because("content_type must be a media type such as
 NO_MENTIONS = BAD_REQUEST.because(f"mentions are up to {MENTIONS_MAX} user ids")
 NO_ATTACHMENTS = BAD_REQUEST.because(f"attachments are up to {ATTACHMENTS_MAX} different ids of attachments")
 NO_TARGET = BAD_REQUEST.because("message_id and reply_to must be ids of messages")
-NO_REACTION = BAD_REQUEST.because(f"a reaction is 1 to {REACTION_LETTERS_MAX} printable characters")
+NO_REACTION = BAD_REQUEST.because(f"a reaction is 1 to {REACTION_CHARS_MAX} printable characters")
 NO_DISPLAY_TIME = BAD_REQUEST.because("display_time must be an ISO 8601 time")
 MESSAGE_TOO_LARGE = TOO_LARGE.because(f"content is larger than {MESSAGE_BYTES_MAX} bytes in UTF-8")
 
@@ -240,19 +240,17 @@ def is_too_large(content: str) -> bool:
 
 def is_reaction(text: str) -> bool:
     """One emoji may be many characters. It is refused rather than changed: equal ones are counted."""
-    return 1 <= len(text) <= REACTION_LETTERS_MAX and shown_text(text) == text
+    return 1 <= len(text) <= REACTION_CHARS_MAX and shown_text(text) == text
 
 
 def is_content_type(text: str) -> bool:
-    return (
-        3 <= len(text) <= CONTENT_TYPE_LETTERS_MAX and "/" in text and text.isascii() and text.isprintable()
-    )
+    return 3 <= len(text) <= CONTENT_TYPE_CHARS_MAX and "/" in text and text.isascii() and text.isprintable()
 
 
 def are_mentions(user_ids: list[str]) -> bool:
     """Whether they can be ids. That they are members is not asked: a retry must not fail because one left."""
     return len(user_ids) <= MENTIONS_MAX and all(
-        0 < len(user_id) <= USER_ID_LETTERS_MAX and user_id.isascii() and user_id.isprintable()
+        0 < len(user_id) <= USER_ID_CHARS_MAX and user_id.isascii() and user_id.isprintable()
         for user_id in user_ids
     )
 
@@ -269,4 +267,4 @@ def is_time(text: str) -> bool:
         datetime.fromisoformat(text)
     except ValueError:
         return False
-    return len(text) <= TIME_LETTERS_MAX
+    return len(text) <= TIME_CHARS_MAX

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from parley.errors import BAD_REQUEST, USERNAME_TAKEN, Refusal
-from parley.wire.limits import USERNAME_LETTERS_MAX
+from parley.wire.limits import USERNAME_CHARS_MAX
 
-USERNAME = re.compile(rf"[a-z0-9._-]{{1,{USERNAME_LETTERS_MAX}}}")
+USERNAME = re.compile(rf"[a-z0-9._-]{{1,{USERNAME_CHARS_MAX}}}")
 SEPARATORS = str.maketrans("", "", "._-")
 RESERVED = frozenset(
     (
@@ -31,7 +31,7 @@ RESERVED = frozenset(
 )
 """Names that speak for the server or for nobody, written without separators."""
 
-BAD_USERNAME = BAD_REQUEST.because(f"a username is 1 to {USERNAME_LETTERS_MAX} of a-z 0-9 . _ -")
+BAD_USERNAME = BAD_REQUEST.because(f"a username is 1 to {USERNAME_CHARS_MAX} of a-z 0-9 . _ -")
 ONLY_SEPARATORS = BAD_REQUEST.because("a username has a letter or a digit")
 RESERVED_USERNAME = USERNAME_TAKEN.because("this username is reserved: only an operator can give it")
 

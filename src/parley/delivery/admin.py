@@ -42,11 +42,11 @@ Audited = Callable[..., AbstractAsyncContextManager[None]]
 """As `UserAdmin.audited`."""
 
 
-class LetterPage(Struct):
+class FoundDeadLetters(Struct):
     """A page of dead letters, and how many match, by error."""
 
     counts: dict[str, int]
-    letters: list[DeadLetter]
+    dead_letters: list[DeadLetter]
 
 
 class ReplayProgress(Struct):
@@ -85,21 +85,21 @@ class DeliveryAdmin:
 
     # Dead letters
 
-    async def letters(self, selection: Selection, before_id: str, limit: int) -> LetterPage:
+    async def dead_letters(self, selection: Selection, before_id: str, limit: int) -> FoundDeadLetters:
         dead = self._store.dead_letters
-        return LetterPage(await dead.count(selection), await dead.find(selection, before_id, limit))
+        return FoundDeadLetters(await dead.count(selection), await dead.find(selection, before_id, limit))
 
-    async def letter(self, dlq_id: str) -> DeadLetter:
+    async def dead_letter(self, dlq_id: str) -> DeadLetter:
         found = await self._store.dead_letters.find(Selection(ids=(dlq_id,)), "", 1)
         if not found:
             raise Refused(NO_SUCH_LETTER)
         return found[0]
 
-    async def content(self, letter: DeadLetter) -> str | None:
+    async def content(self, dead_letter: DeadLetter) -> str | None:
         """What the message says, from the log; None if it cannot be read there."""
-        wires, _ = await self._source.read(letter.chat_id, letter.sequence - 1, 1)
+        wires, _ = await self._source.read(dead_letter.chat_id, dead_letter.sequence - 1, 1)
         try:
-            return decode_entry(wires[letter.sequence]).content
+            return decode_entry(wires[dead_letter.sequence]).content
         except (KeyError, msgspec.DecodeError):
             return None
 

@@ -24,7 +24,7 @@ from parley.wire.frames import Entry
 
 COLLAPSED_LOOKED_AT_MAX = 200
 """How far back a lane that collapses looks for an entry that its recipient wants."""
-DETAIL_LETTERS_MAX = 4_000
+DETAIL_CHARS_MAX = 4_000
 BEGAN, FAILED, DEAD_LETTERED, HELD_BACK = "began", "failed", "dead_lettered", "held_back"
 """What is noted of an attempt. `began` is noted only where a process died before: after another death it
 says of which message. `held_back` is no attempt: since then those before it, or its recipient, failed.
@@ -124,7 +124,7 @@ def dlq_id_of(recipient: str, chat_id: str, sequence: int, created_ms: int) -> s
     return ids.DEAD_LETTER + ids.ulid(created_ms, int.from_bytes(digest[:10], "big"))
 
 
-def letter_id(recipient: str, chat_id: str, sequence: int, wire: bytes) -> str:
+def dead_letter_id(recipient: str, chat_id: str, sequence: int, wire: bytes) -> str:
     """Without the time for what is in no log: it is not the same at each attempt."""
     created_ms = _facts(wire)[2] if chat_id.startswith(ids.CHAT) else 0
     return dlq_id_of(recipient, chat_id, sequence, created_ms)
@@ -166,7 +166,7 @@ def failing_since(lane: Lane, wire: bytes, health: RecipientHealth | None, now_m
     return max(_facts(wire)[2], min([*times, now_ms]))
 
 
-def make_letter(
+def make_dead_letter(
     lane: Lane, wire: bytes, failure: DeliveryFailure, now_ms: int, source_topic: str
 ) -> DeadLetter:
     """Of the message at the front of a lane. The last of the lane's attempts is the one that failed now."""
@@ -175,7 +175,7 @@ def make_letter(
     message_id, sender_id, created_ms = _facts(wire)
     dead = DeliveryEvent(now_ms, DEAD_LETTERED, failure.fault.value, f"after {lane.retry_count} retries")
     return DeadLetter(
-        dlq_id=letter_id(lane.recipient, lane.chat_id, sequence, wire),
+        dlq_id=dead_letter_id(lane.recipient, lane.chat_id, sequence, wire),
         chat_id=lane.chat_id,
         sequence=sequence,
         recipient=lane.recipient,
@@ -249,4 +249,4 @@ def _facts(wire: bytes) -> tuple[str, str, int]:
 
 def _short(text: str) -> str:
     """The end of a text that is too long: of a traceback it says the most."""
-    return text if len(text) <= DETAIL_LETTERS_MAX else "…" + text[1 - DETAIL_LETTERS_MAX :]
+    return text if len(text) <= DETAIL_CHARS_MAX else "…" + text[1 - DETAIL_CHARS_MAX :]

@@ -87,7 +87,7 @@ class DeliveryTopics(Protocol):
         """Some worker of this kind is woken when the lane is due, unless the record is lost."""
         ...
 
-    async def tell_dead(self, letter: DeadLetter, content: str) -> None:
+    async def tell_dead(self, dead_letter: DeadLetter, content: str) -> None:
         """Tell other programs of a dead letter. What cannot be told in time is logged."""
         ...
 

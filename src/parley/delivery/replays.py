@@ -23,7 +23,7 @@ from parley.telemetry import Metrics
 REPLAYS_PER_SECOND_MAX = 200
 LANES_AT_ONCE_MAX = 8
 """Recipients and chats whose letters are replayed at the same time."""
-LETTERS_PER_ROUND = 50
+DEAD_LETTERS_PER_ROUND = 50
 """Of each recipient and chat."""
 LOOK_SECONDS = 1.0
 """How soon a replay begins that a command asked for."""
@@ -61,7 +61,7 @@ class Replays:
     ) -> None:
         self._kind = kind
         self._source = source
-        self._letters = store.dead_letters
+        self._dead_letters = store.dead_letters
         self._channel = channel
         self._attempts = Attempts(policy, clock, holder, chance)
         self._clock = clock
@@ -88,10 +88,10 @@ class Replays:
 
     async def replay_some(self) -> bool:
         """A few of every recipient and chat. Returns whether any was replayed."""
-        queued = await self._letters.queued(self._kind.prefix, LETTERS_PER_ROUND)
-        lanes = groupby(queued, key=lambda letter: (letter.recipient, letter.chat_id))
+        queued = await self._dead_letters.queued(self._kind.prefix, DEAD_LETTERS_PER_ROUND)
+        lanes = groupby(queued, key=lambda dead_letter: (dead_letter.recipient, dead_letter.chat_id))
         room, failing = asyncio.Semaphore(LANES_AT_ONCE_MAX), set[str]()
-        work = [self._replay_lane(list(letters), room, failing) for _, letters in lanes]
+        work = [self._replay_lane(list(dead_letters), room, failing) for _, dead_letters in lanes]
         done = await asyncio.gather(*work, return_exceptions=True)
         for error in done:
             if isinstance(error, BaseException):
@@ -100,7 +100,7 @@ class Replays:
         return any(done)
 
     async def _replay_lane(
-        self, letters: Iterable[DeadLetter], room: asyncio.Semaphore, failing: set[str]
+        self, dead_letters: Iterable[DeadLetter], room: asyncio.Semaphore, failing: set[str]
     ) -> bool:
         """In order: when one must wait, the others of its chat wait too.
 
@@ -109,15 +109,15 @@ class Replays:
         """
         is_any = False
         async with room:
-            for place, letter in enumerate(letters):
-                if letter.due_ms > self._clock() or letter.recipient in failing:
+            for place, dead_letter in enumerate(dead_letters):
+                if dead_letter.due_ms > self._clock() or dead_letter.recipient in failing:
                     break
                 await self._throttle()
                 is_any = True
-                is_suspect = letter.error == Fault.POISON or (self._is_first_round and not place)
+                is_suspect = dead_letter.error == Fault.POISON or (self._is_first_round and not place)
                 replay = self._replay_suspect if is_suspect else self._replay
-                if not await replay(letter):
-                    failing.add(letter.recipient)
+                if not await replay(dead_letter):
+                    failing.add(dead_letter.recipient)
                     break
         return is_any
 
@@ -126,44 +126,44 @@ class Replays:
         self._free_at = max(now, self._free_at) + 1 / REPLAYS_PER_SECOND_MAX
         await asyncio.sleep(self._free_at - now)
 
-    async def _replay_suspect(self, letter: DeadLetter) -> bool:
+    async def _replay_suspect(self, dead_letter: DeadLetter) -> bool:
         """A letter that is known to kill, or was in front when another process ended.
 
         The first time several may be tried at once; those that were when that process died too, one by one.
         """
-        is_poison = letter.error == Fault.POISON
-        failure = poison(letter.history, 1 if is_poison else DEATHS_MAX)
+        is_poison = dead_letter.error == Fault.POISON
+        failure = poison(dead_letter.history, 1 if is_poison else DEATHS_MAX)
         if failure is not None:
-            return await self._settle(letter, failure)
-        async with self._one_suspect if is_poison or begun(letter.history) else contextlib.nullcontext():
-            letter = replace(letter, history=self._attempts.begun(letter.history))
-            if not await self._letters.settle(letter):
+            return await self._settle(dead_letter, failure)
+        async with self._one_suspect if is_poison or begun(dead_letter.history) else contextlib.nullcontext():
+            dead_letter = replace(dead_letter, history=self._attempts.begun(dead_letter.history))
+            if not await self._dead_letters.settle(dead_letter):
                 return True  # somebody was faster
-            return await self._replay(replace(letter, version=letter.version + 1))
+            return await self._replay(replace(dead_letter, version=dead_letter.version + 1))
 
-    async def _replay(self, letter: DeadLetter) -> bool:
+    async def _replay(self, dead_letter: DeadLetter) -> bool:
         """Returns whether the next one of its chat may follow."""
-        return await self._settle(letter, await self._try(letter))
+        return await self._settle(dead_letter, await self._try(dead_letter))
 
-    async def _settle(self, letter: DeadLetter, failure: DeliveryFailure | None) -> bool:
+    async def _settle(self, dead_letter: DeadLetter, failure: DeliveryFailure | None) -> bool:
         now_ms = self._clock()
         if failure is None:
             self._metrics.delivery_outcomes.labels("replayed").inc()
             arrived = replace(
-                letter,
+                dead_letter,
                 status=LetterStatus.REPLAYED,
                 is_queued=False,
                 last_attempt_ms=now_ms,
                 changed_ms=now_ms,
-                history=with_events(without_begun(letter.history), DeliveryEvent(now_ms, DELIVERED)),
+                history=with_events(without_begun(dead_letter.history), DeliveryEvent(now_ms, DELIVERED)),
             )
-            await self._letters.settle(arrived)
+            await self._dead_letters.settle(arrived)
             return True
         failed = self._attempts.failed(
-            failure, letter.history, retry_count=letter.retry_count, crashes=letter.crashes
+            failure, dead_letter.history, retry_count=dead_letter.retry_count, crashes=dead_letter.crashes
         )
         tried = replace(
-            letter,
+            dead_letter,
             error=failure.fault.value,
             detail=failure.detail,
             last_attempt_ms=now_ms,
@@ -171,20 +171,24 @@ class Replays:
             history=failed.history,
         )
         if failed.wait_ms is None:
-            await self._letters.settle(replace(tried, is_queued=False, changed_ms=now_ms))
+            await self._dead_letters.settle(replace(tried, is_queued=False, changed_ms=now_ms))
             return True
         due_ms = now_ms + failed.wait_ms
-        await self._letters.settle(replace(tried, retry_count=letter.retry_count + 1, due_ms=due_ms))
+        await self._dead_letters.settle(
+            replace(tried, retry_count=dead_letter.retry_count + 1, due_ms=due_ms)
+        )
         return False
 
-    async def _try(self, letter: DeadLetter) -> DeliveryFailure | None:
-        recipient = await self._channel.recipient(letter.recipient, letter.chat_id)
+    async def _try(self, dead_letter: DeadLetter) -> DeliveryFailure | None:
+        recipient = await self._channel.recipient(dead_letter.recipient, dead_letter.chat_id)
         if recipient is None:
             return NOBODY
-        wires, _ = await self._source.read(letter.chat_id, letter.sequence - 1, 1)
-        wire = wires.get(letter.sequence)
+        wires, _ = await self._source.read(dead_letter.chat_id, dead_letter.sequence - 1, 1)
+        wire = wires.get(dead_letter.sequence)
         if wire is None:
             return GONE
         return (
-            await self._attempts.attempt(recipient, letter.recipient, wire, letter.crashes, is_replay=True)
+            await self._attempts.attempt(
+                recipient, dead_letter.recipient, wire, dead_letter.crashes, is_replay=True
+            )
         ).failure

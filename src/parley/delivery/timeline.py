@@ -44,15 +44,15 @@ class DeliverySteps:
         before = ids.DEAD_LETTER + ids.ulid(message.created_ms + 1, 0)
         found: list[Step] = []
         while True:
-            letters = await self._store.dead_letters.find(
+            dead_letters = await self._store.dead_letters.find(
                 Selection(chat_id=message.chat_id), before, LETTERS_PER_READ
             )
-            for letter in letters:
-                if letter.sequence == message.sequence:
-                    found += _steps(letter.recipient, letter.history)
-            if len(letters) < LETTERS_PER_READ or letters[-1].dlq_id < first:
+            for dead_letter in dead_letters:
+                if dead_letter.sequence == message.sequence:
+                    found += _steps(dead_letter.recipient, dead_letter.history)
+            if len(dead_letters) < LETTERS_PER_READ or dead_letters[-1].dlq_id < first:
                 return found
-            before = letters[-1].dlq_id
+            before = dead_letters[-1].dlq_id
 
     async def _of_lanes(self, message: ExplainedMessage) -> list[Step]:
         """What is still tried. The attempts of a lane are those of the message in front."""

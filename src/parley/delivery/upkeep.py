@@ -25,9 +25,9 @@ log = structlog.get_logger("parley.delivery")
 
 class DeadLetterUpkeep:
     def __init__(
-        self, letters: DeadLetters, audit: AuditLog, clock: Clock, make_ids: ids.Ids, metrics: Metrics
+        self, dead_letters: DeadLetters, audit: AuditLog, clock: Clock, make_ids: ids.Ids, metrics: Metrics
     ) -> None:
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._audit = audit
         self._clock = clock
         self._ids = make_ids
@@ -44,7 +44,7 @@ class DeadLetterUpkeep:
         try:
             while True:
                 try:
-                    counts = await self._letters.count(Selection(status=LetterStatus.PENDING))
+                    counts = await self._dead_letters.count(Selection(status=LetterStatus.PENDING))
                     self._metrics.dlq_size.set(sum(counts.values()))
                 except StoreError as error:
                     log.warning("dead letters cannot be counted", error=str(error))
@@ -63,7 +63,7 @@ class DeadLetterUpkeep:
     async def expire(self) -> int:
         """Delete dead letters whose status was set 30 days ago; the audit log says how many."""
         now_ms = self._clock()
-        expired = await self._letters.expire(now_ms - LETTER_DAYS * MS_PER_DAY)
+        expired = await self._dead_letters.expire(now_ms - LETTER_DAYS * MS_PER_DAY)
         if expired:
             record = AuditRecord(
                 audit_id=self._ids.next(ids.AUDIT, now_ms),

@@ -30,10 +30,10 @@ from parley.delivery.attempts import (
     HELD_BACK,
     Attempts,
     content_of,
+    dead_letter_id,
     failing_since,
     is_wanted,
-    letter_id,
-    make_letter,
+    make_dead_letter,
     newest_wanted,
     poison,
     without_begun,
@@ -100,7 +100,7 @@ class DeliveryWorker:
         self._kind = kind
         self._source = source
         self._lanes = store.lanes
-        self._letters = store.dead_letters
+        self._dead_letters = store.dead_letters
         self._channel = channel
         self._attempts = Attempts(policy, clock, holder, chance)
         self._policy = policy
@@ -430,16 +430,18 @@ class DeliveryWorker:
 
     async def _known_dead(self, lane: Lane, wires: dict[int, bytes]) -> set[int]:
         """Positions that are dead letters already: they are delivered by a replay alone."""
-        ids = [letter_id(lane.recipient, lane.chat_id, sequence, wire) for sequence, wire in wires.items()]
-        found = await self._letters.find(Selection(ids=tuple(ids)), "", len(ids)) if ids else []
-        return {letter.sequence for letter in found}
+        ids = [
+            dead_letter_id(lane.recipient, lane.chat_id, sequence, wire) for sequence, wire in wires.items()
+        ]
+        found = await self._dead_letters.find(Selection(ids=tuple(ids)), "", len(ids)) if ids else []
+        return {dead_letter.sequence for dead_letter in found}
 
     async def _deliver(self, run: LaneRun, recipient: Recipient, wire: bytes) -> bool:
         """Returns whether the front is done with: delivered, or a dead letter."""
         killer = poison(run.lane.attempts) if run.careful_left else None
         if killer is not None:
             run.careful_left = 0
-            await self._bury(run, run.lane, wire, killer)
+            await self._dead_letter(run, run.lane, wire, killer)
             return True
         gate = self._recipients.gate(run.lane.recipient)
         if gate is not Gate.OPEN and not run.is_probe:
@@ -475,7 +477,7 @@ class DeliveryWorker:
             if health is not None and health.is_paused_everywhere:
                 due_ms = max(due_ms, health.paused_until_ms)
         if wait_ms is None:
-            await self._bury(run, lane, wire, failure, since_ms)
+            await self._dead_letter(run, lane, wire, failure, since_ms)
             return True
         self._metrics.delivery_outcomes.labels("retried").inc()
         run.lane = replace(lane, retry_count=lane.retry_count + 1)
@@ -498,7 +500,9 @@ class DeliveryWorker:
             return False
         held = DeliveryEvent(since_ms, HELD_BACK, health.error, health.detail)
         lane = replace(lane, attempts=without_begun(lane.attempts) or (held,))
-        await self._bury(run, lane, wire, DeliveryFailure(Fault(health.error), health.detail), since_ms)
+        await self._dead_letter(
+            run, lane, wire, DeliveryFailure(Fault(health.error), health.detail), since_ms
+        )
         return True
 
     async def _prepare(self, run: LaneRun) -> None:
@@ -517,19 +521,21 @@ class DeliveryWorker:
         else:
             await self._topics.tell_retry(lane)
 
-    async def _bury(
+    async def _dead_letter(
         self, run: LaneRun, lane: Lane, wire: bytes, failure: DeliveryFailure, since_ms: int | None = None
     ) -> None:
         """Other programs are told before it is durable: after a crash they are told again.
 
         `since_ms`: how long the lane has been failing, which counts for the next one too.
         """
-        letter = make_letter(lane, wire, failure, self._clock(), self._kind.topic)
+        dead_letter = make_dead_letter(lane, wire, failure, self._clock(), self._kind.topic)
         if self._topics is not None:
-            await self._topics.tell_dead(letter, content_of(wire))
-        await self._letters.add(letter)
+            await self._topics.tell_dead(dead_letter, content_of(wire))
+        await self._dead_letters.add(dead_letter)
         self._metrics.delivery_outcomes.labels("dead_lettered").inc()
-        log.warning("dead letter", dlq_id=letter.dlq_id, error=letter.error, recipient=letter.recipient)
+        log.warning(
+            "dead letter", dlq_id=dead_letter.dlq_id, error=dead_letter.error, recipient=dead_letter.recipient
+        )
         run.pass_to(lane.next_sequence + 1)
         if since_ms is not None and failure.is_temporary and self._policy.give_up_ms is not None:
             held = DeliveryEvent(since_ms, HELD_BACK, failure.fault.value)

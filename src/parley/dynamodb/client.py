@@ -58,7 +58,7 @@ ACTIONS_MAX = 100
 BATCH_GET_MAX = 100
 BATCH_WRITE_MAX = 25
 BATCHES_AT_ONCE_MAX = 8
-TOKEN_LETTERS_MAX = 36
+TOKEN_CHARS_MAX = 36
 UNKNOWN_ATTEMPTS_MAX = 3
 """Each may take as long as a whole request, so a caller soon learns that the outcome is unknown."""
 CONNECTIONS_MAX = 64
@@ -413,8 +413,8 @@ class Dynamo:
 
         After OutcomeUnknown, the same actions with the same token (within 10 minutes) are done once at most.
         """
-        if not 0 < len(actions) <= ACTIONS_MAX or not 0 < len(token) <= TOKEN_LETTERS_MAX:
-            raise ValueError(f"1 to {ACTIONS_MAX} actions, and a token of 1 to {TOKEN_LETTERS_MAX} letters")
+        if not 0 < len(actions) <= ACTIONS_MAX or not 0 < len(token) <= TOKEN_CHARS_MAX:
+            raise ValueError(f"1 to {ACTIONS_MAX} actions, and a token of 1 to {TOKEN_CHARS_MAX} letters")
         request = {
             "TransactItems": [action.request(self.prefix) for action in actions],
             "ClientRequestToken": token,

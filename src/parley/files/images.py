@@ -31,7 +31,7 @@ from parley.core.images import (
     webp_size,
     written,
 )
-from parley.wire.limits import MIB, PREVIEW_LETTERS_MAX
+from parley.wire.limits import MIB, PREVIEW_CHARS_MAX
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -119,7 +119,7 @@ def _preview(image: Image.Image) -> str:
         encoded = io.BytesIO()
         bare.save(encoded, "WEBP", quality=quality, method=4)
         preview = PREVIEW_PREFIX + base64.b64encode(encoded.getvalue()).decode()
-        if len(preview) <= PREVIEW_LETTERS_MAX:
+        if len(preview) <= PREVIEW_CHARS_MAX:
             return preview
     return ""
 

@@ -49,7 +49,7 @@ class FileRemoval:
         metrics: Metrics,
         *,
         unused_ms: int,
-        reach: Callable[[str], None],
+        fault_point: Callable[[str], None],
     ) -> None:
         self._files = files
         self._parts = parts
@@ -57,7 +57,7 @@ class FileRemoval:
         self._clock = clock
         self._metrics = metrics
         self._unused_ms = unused_ms
-        self._reach = reach
+        self._fault_point = fault_point
 
     # With a message
 
@@ -65,7 +65,7 @@ class FileRemoval:
         """A message is about to lose these files. Durable before it returns."""
         for attachment_id in attachment_ids:
             await self._mark(chat_id, attachment_id)
-        self._reach("file_after_mark")
+        self._fault_point("file_after_mark")
 
     async def _mark(self, chat_id: str, attachment_id: str) -> None:
         for _ in range(MARK_TRIES_MAX):
@@ -77,7 +77,7 @@ class FileRemoval:
 
     async def remove(self, chat_id: str, attachment_ids: Iterable[str]) -> None:
         """No message refers to these any more: their bytes are gone when it returns."""
-        self._reach("file_after_amend")
+        self._fault_point("file_after_amend")
         for attachment_id in attachment_ids:
             file = await self._files.get(chat_id, attachment_id)
             if file is not None and file.state is AttachmentState.REMOVING:
@@ -93,7 +93,7 @@ class FileRemoval:
 
     async def _remove(self, file: Attachment, why: str) -> None:
         await self._parts.delete(file)
-        self._reach("file_after_bytes")
+        self._fault_point("file_after_bytes")
         await self._files.remove(file)
         self._metrics.attachments.labels(why).inc()
 

@@ -16,7 +16,7 @@ from parley.records.server_keys import ServerKeys
 PURPOSE = "attachment addresses"
 KEY_NAME = "attachments"
 """The server's key has this name in the store: all nodes sign with the same one."""
-TOKEN_LETTERS_MAX = 2_048
+TOKEN_CHARS_MAX = 2_048
 
 
 class Right(StrEnum):
@@ -70,7 +70,7 @@ class AddressSigner:
 
     async def grant(self, token: str, right: Right, now_ms: int) -> Grant | None:
         """What a token allows now; None if it is not ours, is for something else, or its time is over."""
-        if len(token) > TOKEN_LETTERS_MAX or not token.isascii():
+        if len(token) > TOKEN_CHARS_MAX or not token.isascii():
             return None
         try:
             raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))

@@ -85,7 +85,7 @@ class Uploads:
         metrics: Metrics,
         quota_bytes: int,
         upload_ms: int,
-        reach: Callable[[str], None],
+        fault_point: Callable[[str], None],
     ) -> None:
         self._files = files
         self._parts = parts
@@ -98,7 +98,7 @@ class Uploads:
         self._metrics = metrics
         self._quota_bytes = quota_bytes
         self._upload_ms = upload_ms
-        self._reach = reach
+        self._fault_point = fault_point
         self.slots = UploadSlots()
         self._hashes: OrderedDict[str, tuple[int, _Hash]] = OrderedDict()
         self.decoder = ImageDecoder()
@@ -199,7 +199,7 @@ class Uploads:
             raise Refused(NO_SUCH_ATTACHMENT)
         self._metrics.attachment_bytes.labels("in").inc(len(data))
         await self._hash(attachment, number, data)
-        self._reach("file_after_part")
+        self._fault_point("file_after_part")
 
     async def _hash(self, attachment: Attachment, number: int, data: bytes) -> None:
         known, digest = self._hashes.pop(attachment.attachment_id, (0, sha256()))
@@ -236,7 +236,7 @@ class Uploads:
             height=facts.height if facts else 0,
             preview=facts.preview if facts else "",
         )
-        self._reach("file_before_complete")
+        self._fault_point("file_before_complete")
         if not await self._files.swap(attachment, complete):
             now = await self._files.get(attachment.chat_id, attachment.attachment_id)
             if now is None or now.state in (AttachmentState.UPLOADING, AttachmentState.REMOVING):

@@ -23,7 +23,7 @@ from parley.store.tables import ANSWERS, alone
 CLAIM_BYTES = 16
 EXPIRE_SECONDS = 6 * 3_600.0
 EXPIRE_SECONDS_MAX = 3_600.0
-ANSWER_LETTERS_MAX = 64 * 1024
+ANSWER_CHARS_MAX = 64 * 1024
 """A longer answer is not recorded: the request is carried out again, and finds what it created."""
 
 
@@ -64,7 +64,7 @@ class AnsweredRequests:
 
     async def answered(self, mine: AnsweredRequest, status: int, answer: str) -> None:
         """Durable before it returns, unless the answer is too long."""
-        if len(answer) <= ANSWER_LETTERS_MAX:
+        if len(answer) <= ANSWER_CHARS_MAX:
             await self._answers.swap(mine, replace(mine, status=status, answer=answer))
         else:
             await self.given_up(mine)

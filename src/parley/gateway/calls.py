@@ -46,9 +46,9 @@ IDEMPOTENCY_HEADER = "Idempotency-Key"
 MEDIA_TYPE = "application/json"
 NO_BODY = RequestBody | None
 BEARER = "bearer "
-REASON_LETTERS_MAX = 500
+REASON_CHARS_MAX = 500
 PARAMETERS_SHOWN = 10
-PARAMETER_LETTERS_SHOWN = 64
+PARAMETER_CHARS_SHOWN = 64
 FORWARDING_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
 FORWARDING_PREFIX = "x-forwarded-"
 
@@ -177,13 +177,13 @@ def _decoded(body: bytes, kind: Any) -> Any:
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Refused(BAD_REQUEST.because(str(error)[:REASON_LETTERS_MAX])) from error
+        raise Refused(BAD_REQUEST.because(str(error)[:REASON_CHARS_MAX])) from error
 
 
 def check_query(request: web.Request, known: Iterable[str]) -> None:
     """Refused if a query parameter is not known: a slip of the pen must not be left out in silence."""
     if unknown := sorted(set(request.query) - set(known)):
-        named = ", ".join(name[:PARAMETER_LETTERS_SHOWN] for name in unknown[:PARAMETERS_SHOWN])
+        named = ", ".join(name[:PARAMETER_CHARS_SHOWN] for name in unknown[:PARAMETERS_SHOWN])
         raise Refused(BAD_REQUEST.because(f"unknown query parameter: {named}"))
 
 

@@ -60,10 +60,10 @@ from parley.wire.codec import Codec, InvalidFrame
 from parley.wire.codes import Close
 from parley.wire.frames import RequestId, ServerFrame, answer_to, refused
 
-IN_FLIGHT_LETTERS_MAX = 256 * 1024
+IN_FLIGHT_CHARS_MAX = 256 * 1024
 """The size of the unanswered sends of a connection. All chats share one queue to the log, so large messages
 of one client would delay the others."""
-assert IN_FLIGHT_LETTERS_MAX > 2 * limits.MESSAGE_BYTES_MAX
+assert IN_FLIGHT_CHARS_MAX > 2 * limits.MESSAGE_BYTES_MAX
 REFUSED_FRAMES_MAX = 1_000
 """A client with so many more refused frames than accepted ones is closed."""
 ACKS_SECONDS_MAX = 1.0
@@ -119,7 +119,7 @@ class Connection:
         "_frame_count",
         "_idle",
         "_in_flight",
-        "_in_flight_letters",
+        "_in_flight_chars",
         "_is_ended",
         "_is_foreign_device",
         "_is_released",
@@ -178,7 +178,7 @@ class Connection:
         self._outbox = ConnectionOutbox(transport, services.flusher)
         self._loop = asyncio.get_running_loop()
         self._session = ConnectionProtocol(codec)
-        self._in_flight = self._in_flight_letters = 0
+        self._in_flight = self._in_flight_chars = 0
         self._is_released = False
         self.is_listed = False
         """Whether the device counts as connected."""
@@ -421,7 +421,7 @@ class Connection:
         if self._noted and not self._services.reader.rides_with_sends:
             return self._flush_and_submit(draft, request.id)
         self._submit(draft, request.id)
-        if self._in_flight >= limits.IN_FLIGHT_MAX or self._in_flight_letters >= IN_FLIGHT_LETTERS_MAX:
+        if self._in_flight >= limits.IN_FLIGHT_MAX or self._in_flight_chars >= IN_FLIGHT_CHARS_MAX:
             return self._wait_for_room()
         return None
 
@@ -432,7 +432,7 @@ class Connection:
                 self._refuse(RATE_LIMITED.after(wait_ms), request_id)
                 return
         self._in_flight += 1
-        self._in_flight_letters += draft.letters
+        self._in_flight_chars += draft.chars
         self._services.sending.submit(draft, request_id, self._sent)
 
     async def _flush_and_submit(self, draft: Draft, request_id: RequestId) -> None:
@@ -451,7 +451,7 @@ class Connection:
     def _sent(self, draft: Draft, request_id: RequestId, outcome: Outcome) -> None:
         """The store has answered: durable, refused, or unknown."""
         self._in_flight -= 1
-        self._in_flight_letters -= draft.letters
+        self._in_flight_chars -= draft.chars
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
         if type(outcome) is Refusal:
@@ -463,10 +463,7 @@ class Connection:
 
     async def _wait_for_room(self) -> None:
         """Stop reading until half of what may be under way is answered."""
-        while (
-            self._in_flight > limits.IN_FLIGHT_MAX // 2
-            or self._in_flight_letters > IN_FLIGHT_LETTERS_MAX // 2
-        ):
+        while self._in_flight > limits.IN_FLIGHT_MAX // 2 or self._in_flight_chars > IN_FLIGHT_CHARS_MAX // 2:
             await self._wait_for_outcome()
 
     async def _wait_for_outcomes(self) -> None:

@@ -60,7 +60,7 @@ class Hub:
         pending_sends: PendingSends,
         chat_changed: ChatChange,
         metrics: Metrics,
-        reach: Callable[[str], None],
+        fault_point: Callable[[str], None],
         recorder: FlightRecorder,
         interest: Interest,
     ) -> None:
@@ -71,7 +71,7 @@ class Hub:
         self._pending_sends = pending_sends
         self._chat_changed = chat_changed
         self._metrics = metrics
-        self._reach = reach
+        self._fault_point = fault_point
         self._recorder = recorder
         self._interest = interest
         self._fillers: set[asyncio.Task[None]] = set()
@@ -239,7 +239,7 @@ class Hub:
             self._metrics.deliveries.inc(len(listeners))
             for listener in list(listeners):
                 listener.offer(data)
-            self._reach("mid_fanout")
+            self._fault_point("mid_fanout")
         if self._is_traced:
             _trace_delivered(chat, run)
 

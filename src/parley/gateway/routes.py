@@ -230,7 +230,7 @@ PATH_PARAMETERS = {
 CREATED = frozenset((201, 202))
 SECRETS = frozenset(("secret", "token"))
 """Fields of answers that are shown once."""
-IDEMPOTENCY_KEY = Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_LETTERS_MAX)]
+IDEMPOTENCY_KEY = Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_CHARS_MAX)]
 MESSAGE_KEY = Parameter(
     IDEMPOTENCY_HEADER,
     IDEMPOTENCY_KEY,
@@ -242,10 +242,10 @@ ANSWER_KEY = Parameter(
     "Makes a retry safe: for 7 days the same key with the same body gets the first answer, and nothing is"
     " done again; with another body it is refused.",
 )
-REQUEST_ID_LETTERS_MAX = 64
+REQUEST_ID_CHARS_MAX = 64
 REQUEST_ID = Parameter(
     "X-Request-Id",
-    Annotated[str, Meta(max_length=REQUEST_ID_LETTERS_MAX)],
+    Annotated[str, Meta(max_length=REQUEST_ID_CHARS_MAX)],
     "A name for this request, printable ASCII. The answer and the server's log lines carry it; without one"
     " the server makes one.",
 )

@@ -56,7 +56,7 @@ from parley.gateway.http_log import http_logger
 from parley.gateway.idle_timeouts import IdleTimeouts
 from parley.gateway.known_operators import STORE_SECONDS_MAX, KnownOperators
 from parley.gateway.listener import ClientListener
-from parley.gateway.routes import REQUEST_ID_LETTERS_MAX, Answer, Operation, Route
+from parley.gateway.routes import REQUEST_ID_CHARS_MAX, Answer, Operation, Route
 from parley.gateway.services import ApiServices, ConnectionServices
 from parley.gateway.shared_rates import SharedRates
 from parley.gateway.socket_groups import SocketGroups
@@ -271,7 +271,7 @@ class Gateway:
     async def _guard(self, request: web.Request, handler: Serve) -> web.StreamResponse:
         """Every failure becomes a refusal with a request id; a client's fault is not logged as ours."""
         given = request.headers.get("X-Request-Id", "")
-        is_given = given.isascii() and given.isprintable() and 0 < len(given) <= REQUEST_ID_LETTERS_MAX
+        is_given = given.isascii() and given.isprintable() and 0 < len(given) <= REQUEST_ID_CHARS_MAX
         request[REQUEST_ID] = given if is_given else self._ids.next("req_", self._clock())
         self._idle.began(request.protocol)
         origin = cors.allowed_origin(request.headers.get("Origin"), self._config.server.origins)

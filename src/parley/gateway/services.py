@@ -41,7 +41,7 @@ from parley.people.typing import TypingService
 from parley.push.fanout_admin import FanoutAdmin
 from parley.push.registrations import PushRegistrations
 from parley.search.service import SearchService
-from parley.sending.message_life import MessageLife
+from parley.sending.message_actions import MessageActions
 from parley.sending.service import SendService
 from parley.store.invariants import Findings
 from parley.telemetry import Metrics
@@ -68,7 +68,7 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     sending: SendService
     client_ids: ClientIds
     reader: ChatReader
-    life: MessageLife
+    message_actions: MessageActions
     search: SearchService
     presence: PresenceService
     receipts: ReceiptService

@@ -16,7 +16,7 @@ from functools import partial
 import structlog
 
 from parley.clock import MS_PER_SECOND, Clock
-from parley.core.jobs import ERROR_LETTERS_MAX, STEADY_SECONDS, Job, JobRecord
+from parley.core.jobs import ERROR_CHARS_MAX, STEADY_SECONDS, Job, JobRecord
 from parley.ephemeral.ports import NODE_RECORD_SECONDS, JobRecords, Leases
 from parley.errors import ParleyError
 from parley.jobs.lease import JobLease
@@ -323,4 +323,4 @@ class RunEnded(JobEnd):
 
 def _one_line(error: Exception) -> str:
     text = f"{type(error).__name__}: {error}" if not isinstance(error, JobEnd | ParleyError) else str(error)
-    return " ".join(text.split())[:ERROR_LETTERS_MAX]
+    return " ".join(text.split())[:ERROR_CHARS_MAX]

@@ -36,14 +36,14 @@ from parley.store.amendments import MessageMark
 from parley.store.ports import Engine
 from parley.wire.codec import decode_entry
 from parley.wire.limits import (
-    ABOUT_LETTERS_MAX,
-    DISPLAY_NAME_LETTERS_MAX,
+    ABOUT_CHARS_MAX,
+    DISPLAY_NAME_CHARS_MAX,
     MENTIONS_MAX,
     MESSAGE_BYTES_MAX,
     PAGE_ENTRIES_MAX,
     REACTIONS_MAX,
-    TITLE_LETTERS_MAX,
-    USERNAME_LETTERS_MAX,
+    TITLE_CHARS_MAX,
+    USERNAME_CHARS_MAX,
 )
 
 NO_PASSWORD = "!"
@@ -146,8 +146,8 @@ class WorkspaceImport:
             user = User(
                 user_id,
                 _username(person.username, number),
-                shown_text(person.display_name[:DISPLAY_NAME_LETTERS_MAX]) or person.username,
-                shown_text(person.about[:ABOUT_LETTERS_MAX]),
+                shown_text(person.display_name[:DISPLAY_NAME_CHARS_MAX]) or person.username,
+                shown_text(person.about[:ABOUT_CHARS_MAX]),
                 False,
                 iso(self._clock()),
             )
@@ -182,7 +182,7 @@ class WorkspaceImport:
         made = StoredChat(
             chat_id,
             ChatType.DIRECT if is_direct else ChatType.GROUP,
-            None if is_direct else shown_text((chat.title or chat.key)[:TITLE_LETTERS_MAX]) or chat.key,
+            None if is_direct else shown_text((chat.title or chat.key)[:TITLE_CHARS_MAX]) or chat.key,
             owner,
             now,
             now,
@@ -402,4 +402,4 @@ def _username(wanted: str, number: int) -> str:
     """A name that Parley allows; from the second on with a number, if it is taken."""
     name = NOT_IN_NAMES.sub("-", wanted.lower()).strip("-._") or "imported"
     ending = "" if number == 1 else f"-{number}"
-    return name[: USERNAME_LETTERS_MAX - len(ending)] + ending
+    return name[: USERNAME_CHARS_MAX - len(ending)] + ending

@@ -19,7 +19,7 @@ from parley.migration.workspaces import (
     shown_reaction,
 )
 from parley.migration.zipped_lists import Json, ZippedLists
-from parley.wire.limits import ABOUT_LETTERS_MAX, DISPLAY_NAME_LETTERS_MAX
+from parley.wire.limits import ABOUT_CHARS_MAX, DISPLAY_NAME_CHARS_MAX
 
 PEOPLE = ("users.json", "org_users.json")
 CHANNELS, PRIVATE, DIRECT, GROUP_DIRECT = "channels.json", "groups.json", "dms.json", "mpims.json"
@@ -72,9 +72,9 @@ class SlackExport:
             yield (
                 str(one["id"]),
                 SlackPerson(
-                    known[:DISPLAY_NAME_LETTERS_MAX],
-                    str(shown)[:DISPLAY_NAME_LETTERS_MAX],
-                    str(profile.get("title") or "")[:ABOUT_LETTERS_MAX],
+                    known[:DISPLAY_NAME_CHARS_MAX],
+                    str(shown)[:DISPLAY_NAME_CHARS_MAX],
+                    str(profile.get("title") or "")[:ABOUT_CHARS_MAX],
                     bool(one.get("deleted")),
                 ),
             )
@@ -168,7 +168,7 @@ class SlackExport:
         if user in self._people:
             return user
         name = raw.get("username") or (raw.get("bot_profile") or {}).get("name") or raw.get("bot_id") or user
-        return f"{BOT}{str(name)[:DISPLAY_NAME_LETTERS_MAX]}" if name else ""
+        return f"{BOT}{str(name)[:DISPLAY_NAME_CHARS_MAX]}" if name else ""
 
     def _text(self, raw: Json) -> tuple[str, tuple[str, ...]]:
         """As people read it: names instead of ids, addresses, and the names of files."""

@@ -22,8 +22,8 @@ RATIO_MAX = 100
 """How much larger a file may be than in the archive; JSON of messages is about 10 to 30 times larger."""
 RATIO_FROM_BYTES = 1 * MIB
 """A smaller file may be as repetitive as it is."""
-OBJECT_LETTERS_MAX = 1 * MIB
-READ_LETTERS = 64 * KIB
+OBJECT_CHARS_MAX = 1 * MIB
+READ_CHARS = 64 * KIB
 BETWEEN = " \t\r\n,"
 
 Json = dict[str, Any]
@@ -68,7 +68,7 @@ def check_packing(member: ZipInfo) -> None:
 
 def _objects(text: codecs.StreamReader, name: str) -> Iterator[tuple[Json, bytes]]:
     decoder = json.JSONDecoder()
-    buffer, at = text.read(READ_LETTERS).lstrip(), 1
+    buffer, at = text.read(READ_CHARS).lstrip(), 1
     if not buffer.startswith("["):
         raise ImportFailed(f"{name} is no list")
     while True:
@@ -79,8 +79,8 @@ def _objects(text: codecs.StreamReader, name: str) -> Iterator[tuple[Json, bytes
         try:
             found, end = decoder.raw_decode(buffer, at)
         except ValueError:
-            more = text.read(max(READ_LETTERS, len(buffer) - at))
-            if not more or len(buffer) - at > OBJECT_LETTERS_MAX:
+            more = text.read(max(READ_CHARS, len(buffer) - at))
+            if not more or len(buffer) - at > OBJECT_CHARS_MAX:
                 raise
             buffer, at = buffer[at:] + more, 0
             continue

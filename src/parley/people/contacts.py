@@ -10,7 +10,7 @@ from parley.ephemeral.signals import UserChangedSignal
 from parley.errors import BAD_REQUEST, NO_SUCH_USER, Refused
 from parley.model import Relation, User
 from parley.store.ports import Accounts, Relations
-from parley.wire.limits import PAGE_ENTRIES_MAX, USERNAME_LETTERS_MAX
+from parley.wire.limits import PAGE_ENTRIES_MAX, USERNAME_CHARS_MAX
 
 NOT_YOURSELF = BAD_REQUEST.because("you cannot add or block yourself")
 
@@ -53,7 +53,7 @@ class ContactService:
 
     async def find(self, username: str) -> User:
         """The user with exactly this username."""
-        is_possible = 1 <= len(username) <= USERNAME_LETTERS_MAX
+        is_possible = 1 <= len(username) <= USERNAME_CHARS_MAX
         found = await self._accounts.user_by_name(username) if is_possible else None
         if found is None:
             raise Refused(NO_SUCH_USER)

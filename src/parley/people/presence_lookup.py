@@ -17,7 +17,7 @@ from parley.wire.frames import PresenceView
 
 RECENT_MAX = 20_000
 TIMES_MAX = 20_000
-ID_LETTERS_MAX = 64
+ID_CHARS_MAX = 64
 """No user id is longer."""
 UNAVAILABLE = "unavailable"
 
@@ -50,7 +50,7 @@ class PresenceLookup:
 
     async def visible(self, viewer_id: str, user_ids: Sequence[str]) -> dict[str, VisiblePresence]:
         """Those of these users whom the viewer may see, by id."""
-        possible = [user_id for user_id in user_ids if 0 < len(user_id) <= ID_LETTERS_MAX]
+        possible = [user_id for user_id in user_ids if 0 < len(user_id) <= ID_CHARS_MAX]
         return await self.visible_by(await self.relationships(viewer_id, possible), viewer_id, possible)
 
     async def visible_by(

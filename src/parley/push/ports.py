@@ -10,7 +10,7 @@ from msgspec import Struct
 from parley.core.retry import DeliveryFailure
 from parley.store.push.rows import PushDevice
 
-DETAIL_LETTERS_MAX = 500
+DETAIL_CHARS_MAX = 500
 
 
 SEPARATOR = "/"
@@ -83,14 +83,14 @@ class VapidKeys(Protocol):
 
 
 def taken(detail: str) -> PushAnswer:
-    return PushAnswer(PushVerdict.TAKEN, detail[:DETAIL_LETTERS_MAX])
+    return PushAnswer(PushVerdict.TAKEN, detail[:DETAIL_CHARS_MAX])
 
 
 def gone(detail: str) -> PushAnswer:
-    return PushAnswer(PushVerdict.GONE, detail[:DETAIL_LETTERS_MAX])
+    return PushAnswer(PushVerdict.GONE, detail[:DETAIL_CHARS_MAX])
 
 
 def failed(failure: DeliveryFailure) -> PushAnswer:
     return PushAnswer(
-        PushVerdict.FAILED, f"{failure.fault.value}: {failure.detail}"[:DETAIL_LETTERS_MAX], failure
+        PushVerdict.FAILED, f"{failure.fault.value}: {failure.detail}"[:DETAIL_CHARS_MAX], failure
     )

@@ -22,7 +22,7 @@ SECRET_PREFIX = "phs_"
 FOR_PUSH = "push.allowed_networks"
 """The setting that names what addresses of people's devices may lead to, beside public ones."""
 SECRET_BYTES = 32
-TOKEN_LETTERS_MAX = 4_096
+TOKEN_CHARS_MAX = 4_096
 APNS_TOKEN = re.compile(r"[0-9A-Fa-f]{8,512}")
 NO_SUCH_DEVICE = NOT_FOUND.because("this device is not registered for push")
 NO_SESSION = BAD_REQUEST.because("log in with this device_id first: a device that is logged out never rings")
@@ -125,7 +125,7 @@ class PushRegistrations:
             self._check_url(token)
         elif provider is Provider.APNS and not APNS_TOKEN.fullmatch(token):
             raise Refused(NO_TOKEN)
-        if not (0 < len(token) <= TOKEN_LETTERS_MAX and token.isascii() and token.isprintable()):
+        if not (0 < len(token) <= TOKEN_CHARS_MAX and token.isascii() and token.isprintable()):
             raise Refused(NO_TOKEN)
         return token, "", ""
 

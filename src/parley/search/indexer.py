@@ -59,7 +59,7 @@ class SearchIndexer:
 
     `chats`: the chats that are looked at from time to time, by pages. `owns`: whether a chat belongs into
     this index. `is_alone`: there is no other index. `is_told`: whether other nodes tell this one of bodies
-    that were removed; what was removed before is found by comparing. `reach` is told the labels of
+    that were removed; what was removed before is found by comparing. `fault_point` is told the labels of
     `INDEX_LABELS`.
     """
 
@@ -73,9 +73,9 @@ class SearchIndexer:
         *,
         is_alone: bool = True,
         is_told: Callable[[], bool] = lambda: True,
-        reach: Callable[[str], None] = lambda _: None,
+        fault_point: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._reach = reach
+        self._fault_point = fault_point
         self._log = log
         self._index = index
         self._metrics = metrics
@@ -249,9 +249,9 @@ class SearchIndexer:
                 targets[message_id] = found[1]
         timed = [(entry, from_iso(entry.created_at)) for entry in entries]
         batch = batch_of(timed, targets, page.epoch, position.through, page.to_sequence, position.at)
-        self._reach(BEFORE_INDEX)
+        self._fault_point(BEFORE_INDEX)
         if await self._index.apply(chat_id, batch):
-            self._reach(AFTER_INDEX)
+            self._fault_point(AFTER_INDEX)
             self._metrics.search_entries.inc(page.to_sequence - position.through)
 
     def _lock(self, chat_id: str) -> asyncio.Lock:

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct, field
 
 from parley.concurrency import map_concurrently
-from parley.core.message_life import DELETE, EDIT, MESSAGE, amended
+from parley.core.message_actions import DELETE, EDIT, MESSAGE, amended
 from parley.model import AppendResult, Draft, Head, Page, Persisted
 from parley.store.amendments import THE_CHAT, AmendmentNote, Amendments
 from parley.store.ports import Engine, Log

@@ -40,27 +40,27 @@ class Attaching:
         messages: Log,
         clock: Clock,
         metrics: Metrics,
-        reach: Callable[[str], None],
+        fault_point: Callable[[str], None],
     ) -> None:
         self._files = files
         self._log = messages
         self._clock = clock
         self._metrics = metrics
-        self._reach = reach
+        self._fault_point = fault_point
 
     async def send(self, draft: Draft, send_on: SendOn) -> Appended:
         """Send a message with files. If one may not be used, a retry is answered and all else refused."""
         assert draft.client_key is not None
         claimed = await self._claim(draft, draft.client_key)
         draft.files = tuple(claim.after.file for claim in claimed)
-        self._reach("file_after_claim")
+        self._fault_point("file_after_claim")
         try:
             appended = await send_on(draft)
         except Refused as error:
             if not error.refusal.temporary:
                 await self._release(draft, claimed)
             raise
-        self._reach("file_after_append")
+        self._fault_point("file_after_append")
         with contextlib.suppress(StoreError):  # it is stored: the sweep does the rest
             for claim in claimed:
                 await self._attach(claim.after, appended.sequence)

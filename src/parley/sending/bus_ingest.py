@@ -25,7 +25,7 @@ from parley.errors import (
     Refusal,
 )
 from parley.model import Draft, Outcome
-from parley.sending.sender import BATCH_LETTERS_MAX, Sender
+from parley.sending.sender import BATCH_CHARS_MAX, Sender
 from parley.wire.frames import RequestId
 
 CHAT_DRAFTS_PER_ROUND_MAX = 98
@@ -112,10 +112,10 @@ def is_tried_again(outcome: Outcome) -> bool:
 def _next_of(queue: Iterable[BufferedDraft]) -> list[BufferedDraft]:
     """The first drafts of a chat, as many as one batch takes."""
     found: list[BufferedDraft] = []
-    letters = 0
+    chars = 0
     for one in queue:
-        letters += len(one.draft.content)
-        if found and (len(found) == CHAT_DRAFTS_PER_ROUND_MAX or letters > BATCH_LETTERS_MAX):
+        chars += len(one.draft.content)
+        if found and (len(found) == CHAT_DRAFTS_PER_ROUND_MAX or chars > BATCH_CHARS_MAX):
             break
         found.append(one)
     return found

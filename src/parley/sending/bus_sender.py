@@ -21,7 +21,7 @@ from parley.clock import Clock
 from parley.errors import OUTCOME_UNKNOWN, STORE_UNAVAILABLE, OutcomeUnknown, StoreUnavailable
 from parley.model import Draft, Outcome
 from parley.sending.answers import Answers, Done, WaitingDraft, take_late
-from parley.sending.forwarder import CALL_LETTERS_MAX
+from parley.sending.forwarder import CALL_CHARS_MAX
 from parley.sending.pending import PendingBatch, PendingSends
 from parley.sending.sender import Sender
 from parley.store.ports import DRAFTS_PER_APPEND_MAX
@@ -160,9 +160,9 @@ class BusSender(Sender):
 
     def _next_batch(self, partition: int) -> list[TopicDraft]:
         queue = self._partitions[partition]
-        letters = count = 0
-        while count < min(len(queue), DRAFTS_PER_APPEND_MAX) and letters < CALL_LETTERS_MAX:
-            letters += len(queue[count].draft.content)
+        chars = count = 0
+        while count < min(len(queue), DRAFTS_PER_APPEND_MAX) and chars < CALL_CHARS_MAX:
+            chars += len(queue[count].draft.content)
             count += 1
         batch, self._partitions[partition] = queue[:count], queue[count:]
         return batch

@@ -38,7 +38,7 @@ from parley.telemetry import Metrics
 from parley.wire.frames import RequestId
 
 CALLS_PER_NODE_MAX = 4
-CALL_LETTERS_MAX = 192 * 1024
+CALL_CHARS_MAX = 192 * 1024
 """Less than a megabyte, even of letters that take four bytes: sending and checking it takes little time."""
 CHAT_DRAFTS_PER_CALL_MAX = 98
 """Two transactions of DynamoDB: a hot chat does not delay the other chats of its batch for long."""
@@ -180,8 +180,8 @@ class Forwarder(Sender):
     def _next_batch(self, node_id: str, destination: Destination) -> list[ForwardedDraft]:
         """The next drafts for this node; pending from here on. Chats with another owner by now go there."""
         batch: list[ForwardedDraft] = []
-        letters = 0
-        while destination.ready_chats and len(batch) < DRAFTS_PER_APPEND_MAX and letters < CALL_LETTERS_MAX:
+        chars = 0
+        while destination.ready_chats and len(batch) < DRAFTS_PER_APPEND_MAX and chars < CALL_CHARS_MAX:
             chat_id = destination.ready_chats.popleft()
             queue = self._queues[chat_id]
             if not queue or self._peers.owner_of(chat_id) != node_id:
@@ -189,8 +189,8 @@ class Forwarder(Sender):
                 continue
             room = min(CHAT_DRAFTS_PER_CALL_MAX, DRAFTS_PER_APPEND_MAX - len(batch), len(queue))
             count = 0
-            while count < room and letters < CALL_LETTERS_MAX:
-                letters += queue[count].draft.letters
+            while count < room and chars < CALL_CHARS_MAX:
+                chars += queue[count].draft.chars
                 count += 1
             batch += queue[:count]
             del queue[:count]

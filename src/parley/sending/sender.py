@@ -37,11 +37,11 @@ from parley.telemetry import Metrics
 from parley.wire.frames import RequestId
 from parley.wire.limits import OUTBOX_BYTES_MAX
 
-BATCH_LETTERS_MAX = 512 * 1024
-JSON_BYTES_PER_LETTER_MAX = 6
+BATCH_CHARS_MAX = 512 * 1024
+JSON_BYTES_PER_CHAR_MAX = 6
 ENTRY_BYTES_BESIDE_CONTENT_MAX = 1_024
 assert (
-    BATCH_LETTERS_MAX * JSON_BYTES_PER_LETTER_MAX + DRAFTS_PER_APPEND_MAX * ENTRY_BYTES_BESIDE_CONTENT_MAX
+    BATCH_CHARS_MAX * JSON_BYTES_PER_CHAR_MAX + DRAFTS_PER_APPEND_MAX * ENTRY_BYTES_BESIDE_CONTENT_MAX
     < OUTBOX_BYTES_MAX
 ), "one commit's frame must fit into an empty outbox"
 
@@ -219,10 +219,10 @@ class LocalSender(Sender):
         queue = self._queues.pop(key, None)
         if not queue:
             return None
-        letters = 0
+        chars = 0
         for count, queued in enumerate(queue):
-            letters += queued.draft.letters
-            if count == self._drafts_max or (letters > BATCH_LETTERS_MAX and count):
+            chars += queued.draft.chars
+            if count == self._drafts_max or (chars > BATCH_CHARS_MAX and count):
                 self._queues[key] = queue[count:]
                 queue = queue[:count]
                 break

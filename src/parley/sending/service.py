@@ -6,7 +6,7 @@ from parley.errors import BAD_REQUEST, Refused
 from parley.model import Appended, Draft
 from parley.sending.answers import Done
 from parley.sending.attaching import Attaching
-from parley.sending.message_life import MessageLife
+from parley.sending.message_actions import MessageActions
 from parley.sending.sender import Sender
 from parley.wire.frames import RequestId
 
@@ -14,13 +14,13 @@ NO_FILES = BAD_REQUEST.because("this server takes no files: its operator has nam
 
 
 class SendService:
-    """`sender` appends, `life` does what follows from a draft about another message, `attaching` claims the
-    files of a draft; None on a server that takes none.
+    """`sender` appends, `actions` does what follows from a draft about another message, `attaching` claims
+    the files of a draft; None on a server that takes none.
     """
 
-    def __init__(self, sender: Sender, life: MessageLife, attaching: Attaching | None = None) -> None:
+    def __init__(self, sender: Sender, actions: MessageActions, attaching: Attaching | None = None) -> None:
         self._sender = sender
-        self._life = life
+        self._actions = actions
         self._attaching = attaching
 
     def submit(self, draft: Draft, request_id: RequestId, done: Done) -> None:
@@ -37,5 +37,5 @@ class SendService:
         return await self._attaching.send(draft, self._append)
 
     async def _append(self, draft: Draft) -> Appended:
-        appends = self._life if draft.is_about_another else self._sender
+        appends = self._actions if draft.is_about_another else self._sender
         return await appends.send(draft)

@@ -19,16 +19,16 @@ from parley.wire.limits import SEQUENCE_MAX
 
 ALLOCATIONS_MAX = 1_000
 COUNT_MAX = 10_000
-CHAT_ID_LETTERS_MAX = 64
+CHAT_ID_CHARS_MAX = 64
 REQUEST_BYTES_MAX = 1024 * 1024
-assert ALLOCATIONS_MAX * (CHAT_ID_LETTERS_MAX * 6 + 128) < REQUEST_BYTES_MAX, "the largest request fits"
+assert ALLOCATIONS_MAX * (CHAT_ID_CHARS_MAX * 6 + 128) < REQUEST_BYTES_MAX, "the largest request fits"
 
 ALLOCATE = "/v1/sequences/allocate"
 CREATE = "/v1/sequences/create"
 LAST = "/v1/sequences/last"
 RESTORE = "/v1/sequences/restore"
 
-ChatId = Annotated[str, Meta(min_length=1, max_length=CHAT_ID_LETTERS_MAX)]
+ChatId = Annotated[str, Meta(min_length=1, max_length=CHAT_ID_CHARS_MAX)]
 Number = Annotated[int, Meta(ge=0, le=SEQUENCE_MAX)]
 
 
@@ -78,8 +78,8 @@ def check_allocation(chat_id: str, count: int, floor: int) -> Allocation:
     """ValueError for what the service would refuse: it would refuse the whole request with it."""
     if not 1 <= count <= COUNT_MAX or not 0 <= floor <= SEQUENCE_MAX:
         raise ValueError(f"count must be 1 to {COUNT_MAX}, and floor 0 to {SEQUENCE_MAX}")
-    if not 1 <= len(chat_id) <= CHAT_ID_LETTERS_MAX:
-        raise ValueError(f"a chat id has 1 to {CHAT_ID_LETTERS_MAX} letters")
+    if not 1 <= len(chat_id) <= CHAT_ID_CHARS_MAX:
+        raise ValueError(f"a chat id has 1 to {CHAT_ID_CHARS_MAX} letters")
     return Allocation(chat_id, count, floor)
 
 

@@ -13,7 +13,7 @@ Off by default. The environment turns them on:
 Labels: before_write, after_write_before_commit, after_commit_before_ack, mid_fanout, after_allocate,
 before_index and after_index of the search index, those of the archiver and of erasures
 (`parley.archive.steps`), of
-amendments (`parley.core.message_life`) and of files (`parley.files.steps`).
+amendments (`parley.core.message_actions`) and of files (`parley.files.steps`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import apsw
 
 from parley.archive.steps import ARCHIVE_LABELS, ERASURE_LABELS
-from parley.core.message_life import LIFE_LABELS
+from parley.core.message_actions import ACTION_LABELS
 from parley.files.steps import FILE_LABELS
 from parley.search.indexer import INDEX_LABELS
 
@@ -45,14 +45,14 @@ LABELS = (
     *INDEX_LABELS,
     *ARCHIVE_LABELS,
     *ERASURE_LABELS,
-    *LIFE_LABELS,
+    *ACTION_LABELS,
     *FILE_LABELS,
 )
 HOLD_POLL_SECONDS = 0.005
 VFS_NAME = "parley-faults"
 
 
-def reach_from(environment: Mapping[str, str]) -> Callable[[str], None]:
+def fault_point_from(environment: Mapping[str, str]) -> Callable[[str], None]:
     """A function for labelled points. It does nothing unless the environment asks for a crash there."""
     label, _, rest = environment.get(CRASH, "").partition(":")
     if not label:

@@ -10,9 +10,9 @@ from parley.model import AttachedFile
 from parley.wire import limits
 from parley.wire.request_body import RequestBody
 
-FileName = Annotated[str, Meta(min_length=1, max_length=limits.ATTACHMENT_NAME_LETTERS_MAX)]
+FileName = Annotated[str, Meta(min_length=1, max_length=limits.ATTACHMENT_NAME_CHARS_MAX)]
 FileSize = Annotated[int, Meta(ge=1, le=limits.SEQUENCE_MAX)]
-FileType = Annotated[str, Meta(min_length=3, max_length=limits.CONTENT_TYPE_LETTERS_MAX)]
+FileType = Annotated[str, Meta(min_length=3, max_length=limits.CONTENT_TYPE_CHARS_MAX)]
 
 
 class NewAttachment(RequestBody):

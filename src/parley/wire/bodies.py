@@ -31,7 +31,7 @@ from parley.wire.frames import Entry, OverviewChat, PresenceView
 from parley.wire.request_body import RequestBody
 from parley.wire.webhook_events import EventName
 
-Title = Annotated[str, Meta(min_length=1, max_length=limits.TITLE_LETTERS_MAX)]
+Title = Annotated[str, Meta(min_length=1, max_length=limits.TITLE_CHARS_MAX)]
 Seconds = Annotated[int, Meta(ge=0, le=limits.WINDOW_SECONDS_MAX)]
 OnlineStatus = Literal["online", "offline"]
 
@@ -332,7 +332,7 @@ class ReplayOrder(RequestBody):
 class DiscardOrder(RequestBody):
     """Which dead letters to give up, and why."""
 
-    reason: Annotated[str, Meta(min_length=1, max_length=limits.TITLE_LETTERS_MAX)]
+    reason: Annotated[str, Meta(min_length=1, max_length=limits.TITLE_CHARS_MAX)]
     ids: list[str] | None = None
     filter: DeadLetterFilter | None = None
     dry_run: bool = False
@@ -421,8 +421,8 @@ class ProfileChange(RequestBody):
     `do_not_disturb` alone: null ends it.
     """
 
-    display_name: Annotated[str, Meta(min_length=1, max_length=limits.DISPLAY_NAME_LETTERS_MAX)] | None = None
-    about: Annotated[str, Meta(max_length=limits.ABOUT_LETTERS_MAX)] | None = None
+    display_name: Annotated[str, Meta(min_length=1, max_length=limits.DISPLAY_NAME_CHARS_MAX)] | None = None
+    about: Annotated[str, Meta(max_length=limits.ABOUT_CHARS_MAX)] | None = None
     last_seen_privacy: Privacy | None = None
     send_read_receipts: bool | None = None
     who_may_add: Privacy | None = None

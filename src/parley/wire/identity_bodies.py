@@ -10,10 +10,10 @@ from parley.model import ChatType, Role, Scope
 from parley.wire import limits
 from parley.wire.request_body import RequestBody
 
-DisplayName = Annotated[str, Meta(min_length=1, max_length=limits.DISPLAY_NAME_LETTERS_MAX)]
-About = Annotated[str, Meta(max_length=limits.ABOUT_LETTERS_MAX)]
-Title = Annotated[str, Meta(min_length=1, max_length=limits.TITLE_LETTERS_MAX)]
-TokenName = Annotated[str, Meta(min_length=1, max_length=limits.API_TOKEN_NAME_LETTERS_MAX)]
+DisplayName = Annotated[str, Meta(min_length=1, max_length=limits.DISPLAY_NAME_CHARS_MAX)]
+About = Annotated[str, Meta(max_length=limits.ABOUT_CHARS_MAX)]
+Title = Annotated[str, Meta(min_length=1, max_length=limits.TITLE_CHARS_MAX)]
+TokenName = Annotated[str, Meta(min_length=1, max_length=limits.API_TOKEN_NAME_CHARS_MAX)]
 
 
 class NewApiToken(RequestBody):

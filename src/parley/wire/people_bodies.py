@@ -11,10 +11,10 @@ from parley.wire import limits
 from parley.wire.frames import Entry
 from parley.wire.request_body import RequestBody
 
-LinkNote = Annotated[str, Meta(max_length=limits.LINK_NOTE_LETTERS_MAX)]
-Reason = Annotated[str, Meta(min_length=1, max_length=limits.REPORT_REASON_LETTERS_MAX)]
-ReportOutcome = Annotated[str, Meta(min_length=1, max_length=limits.REPORT_OUTCOME_LETTERS_MAX)]
-ReportNote = Annotated[str, Meta(max_length=limits.REPORT_NOTE_LETTERS_MAX)]
+LinkNote = Annotated[str, Meta(max_length=limits.LINK_NOTE_CHARS_MAX)]
+Reason = Annotated[str, Meta(min_length=1, max_length=limits.REPORT_REASON_CHARS_MAX)]
+ReportOutcome = Annotated[str, Meta(min_length=1, max_length=limits.REPORT_OUTCOME_CHARS_MAX)]
+ReportNote = Annotated[str, Meta(max_length=limits.REPORT_NOTE_CHARS_MAX)]
 
 
 class UserInfo(Struct):

@@ -16,7 +16,7 @@ from parley.archive.tiers import archived_rows
 from parley.backup.backups import Backups
 from parley.backup.manifests import COLD, Backup, BackupDamaged
 from parley.backup.restores import restore_backup
-from parley.bodies.writer import Choice, Eraser
+from parley.bodies.writer import Choice, EntryWriter
 from parley.clock import MS_PER_DAY
 from parley.config import Config
 from parley.errors import ConfigError, StoreUnavailable
@@ -53,7 +53,7 @@ class ColdBackups(World):
         assert (await self.cold.run()).failed == {}
 
     async def erase(self, sender_id: str) -> None:
-        eraser = Eraser(self.store.log, self.cold.tier, self.cold.archiver)
+        eraser = EntryWriter(self.store.log, self.cold.tier, self.cold.archiver)
         await eraser.erase(self.chat_id, Choice(sender_id=sender_id))
         await eraser.scrub()
 

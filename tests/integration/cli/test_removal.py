@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from parley.client import connect
-from parley.core.message_life import LIFE_LABELS, NOTED
+from parley.core.message_actions import ACTION_LABELS, NOTED
 from parley.testing import faults
 from tests.contracts.test_retention import raw_bytes
 from tests.harness.server import ServerProcess
@@ -18,7 +18,7 @@ CHAT = "chat_group"
 NOTES = "SELECT count(*) FROM amendments"
 
 
-@pytest.mark.parametrize("label", LIFE_LABELS)
+@pytest.mark.parametrize("label", ACTION_LABELS)
 async def test_a_delete_is_finished_after_a_crash(data: Path, tmp_path: Path, label: str) -> None:
     """Killed before, behind and in the midst: what is stored is finished before the server is ready again."""
     token, armed = succeed("token", "ben", data=data).lines[0], tmp_path / "armed"

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from parley.app.search import told_of_removals
 from parley.archive.tiers import TieredEngine
-from parley.core.message_life import tombstone
+from parley.core.message_actions import tombstone
 from parley.ephemeral.ports import Node
 from parley.errors import ConfigError
 from parley.model import Persisted, StoredEntry
@@ -227,9 +227,9 @@ async def test_nodes_forget_what_a_command_removes(tmp_path: Path) -> None:
         assert two.app.search.indexer is not None
         await two.app.search.indexer.catch_up(nodes.chat)
         assert left_in(tmp_path / "two")
-        bodies = nodes.one.app.life._bodies
+        bodies = nodes.one.app.message_actions._bodies
         assert bodies is not None
-        await bodies.amend(nodes.chat, [nodes.target["sequence"]], tombstone)
+        await bodies.rewrite(nodes.chat, [nodes.target["sequence"]], tombstone)
         config, engine = nodes.one.app.config, nodes.one.app.store
         async with told_of_removals(config, engine, nodes.one.app.metrics) as told:
             assert told is not None

@@ -23,7 +23,7 @@ from parley.cluster.searches import (
 from parley.cluster.server import NodeServer
 from parley.config import ClusterConfig
 from parley.core.cluster_keys import ClusterKeys
-from parley.core.message_life import tombstone
+from parley.core.message_actions import tombstone
 from parley.errors import Refused, StoreUnavailable
 from parley.model import Persisted, StoredEntry
 from parley.search.indexer import SearchIndexer
@@ -213,7 +213,7 @@ async def test_erased_bodies_leave_every_index(tmp_path: Path) -> None:
         chat = made.chats[0]
         for node in (one, two):
             await node.indexer.catch_up(chat)
-        await LifeWorld(made.store).bodies.amend(chat, [1], tombstone)
+        await LifeWorld(made.store).bodies.rewrite(chat, [1], tombstone)
         await made.gateway.comparing.compare(chat)
         for node in (one, two):
             assert await node.index.sequences(chat, 0, 9) == [2]
@@ -230,7 +230,7 @@ async def test_an_index_is_compared_when_its_node_is_told_again(tmp_path: Path) 
         node.indexer._is_told, node.indexer._owns = lambda: is_told[0], lambda _: True
         await node.indexer.catch_up(chat)
         await node.indexer.follow_news()
-        await LifeWorld(made.store).bodies.amend(chat, [1], tombstone)
+        await LifeWorld(made.store).bodies.rewrite(chat, [1], tombstone)
         await node.indexer.follow_news()
         assert await node.index.sequences(chat, 0, 9) == [1, 2]
         is_told[0] = False

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from PIL import Image
 
-from parley.app.archive import make_archiver, make_eraser, make_retention
+from parley.app.archive import make_archiver, make_entry_writer, make_retention
 from parley.archive.tiers import TieredEngine
 from parley.bodies.writer import Choice
 from parley.clock import MS_PER_DAY
@@ -20,7 +20,7 @@ from parley.files import uploads
 from parley.files.removal import FileRemoval
 from parley.records.attachments import Attachments
 from parley.wire.frames import Entry
-from parley.wire.limits import ATTACHMENTS_MAX, PREVIEW_LETTERS_MAX
+from parley.wire.limits import ATTACHMENTS_MAX, PREVIEW_CHARS_MAX
 from tests.harness.clock import VirtualClock
 from tests.integration.gateway.serving import Place, Served, assert_refused, new_id
 from tests.integration.gateway.uploading import (
@@ -333,7 +333,7 @@ async def test_images_have_a_size_and_a_preview(place: Place, image_format: str)
         content_type = f"image/{image_format.lower()}"
         file, _ = await ann.share(image_bytes(image_format), content_type=content_type)
         assert (file["content_type"], file["width"], file["height"]) == (content_type, 300, 200)
-        assert len(file["preview"]) <= PREVIEW_LETTERS_MAX
+        assert len(file["preview"]) <= PREVIEW_CHARS_MAX
         preview = Image.open(io.BytesIO(base64.b64decode(file["preview"].partition(",")[2])))
         assert (preview.format, preview.size) == ("WEBP", (64, 43))
         assert (await ben.entries())[0]["attachments"] == [file]
@@ -413,7 +413,7 @@ async def test_removed_bodies_take_their_files_along(place: Place, settings: dic
         person = sessions[0].user_id
         assert (await retention.erase_person(person)).bodies == 1
         assert _ids(place) == [theirs["attachment_id"]]
-        eraser = make_eraser(app.store, app.config, clock, app.metrics, {})
+        eraser = make_entry_writer(app.store, app.config, clock, app.metrics, {})
         assert (await eraser.erase(ann.chat, Choice(), dry=True)).bodies == 1
         assert _ids(place) == [theirs["attachment_id"]]
 

@@ -11,7 +11,7 @@ from aiohttp import ClientSession
 
 from parley.core import rates
 from parley.gateway.client_protocol import WAITING_BYTES_MAX
-from parley.gateway.connection import IN_FLIGHT_LETTERS_MAX, REFUSED_FRAMES_MAX, Connection
+from parley.gateway.connection import IN_FLIGHT_CHARS_MAX, REFUSED_FRAMES_MAX, Connection
 from parley.wire import codes, limits
 from parley.wire.limits import OUTBOX_BYTES_MAX
 from tests.harness.clients import Answer, Disconnected, HttpClient
@@ -202,7 +202,7 @@ async def test_too_much_in_flight_stops_the_reading(place: Place, monkeypatch: p
 
 async def test_large_messages_in_flight_stop_the_reading_sooner(place: Place) -> None:
     """A connection does not fill the way to the log, which all chats share, with large messages."""
-    content = "x" * (IN_FLIGHT_LETTERS_MAX // 4)
+    content = "x" * (IN_FLIGHT_CHARS_MAX // 4)
     async with place.serving() as served:
         (ann,) = await served.people("ann")
         chat = await served.as_(ann).create_group()

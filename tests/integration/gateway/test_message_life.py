@@ -8,7 +8,7 @@ import pytest
 
 from parley.client import connect
 from parley.clock import wall_clock
-from parley.core.message_life import replay
+from parley.core.message_actions import replay
 from parley.errors import StoreUnavailable
 from parley.wire.frames import Entry
 from tests.harness.clients import Frame
@@ -110,7 +110,7 @@ async def test_a_delete_counts_from_its_entry_on(place: Place, monkeypatch: pyte
         path = f"/v1/chats/{chat}/messages/{first['message_id']}"
         reported = await served.as_(ben).post(f"{path}/report", {"reason": "rude"})
         assert reported.status == 201, reported
-        monkeypatch.setattr(served.app.life, "_finish", fail)
+        monkeypatch.setattr(served.app.message_actions, "_finish", fail)
         async with served.client(ann) as client:
             told = await client.request("delete_message", **about(chat, first["message_id"]))
             assert told["code"] == "outcome_unknown"

@@ -15,7 +15,7 @@ from parley.app.archive import make_archiver, make_retention
 from parley.app.cassandra import make_client
 from parley.app.migration import copy_side
 from parley.archive.tiers import TieredEngine
-from parley.bodies.writer import Choice, Eraser
+from parley.bodies.writer import Choice, EntryWriter
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.core import log_hash
@@ -148,7 +148,7 @@ async def filled_with_every_kind(folder: Path) -> FullStore:
         assert isinstance(appended, Appended), appended
     tier = store.engine.cold_tier
     assert tier is not None
-    assert (await Eraser(store.log, tier, None).erase(full.group, Choice(sender_id=bob))).bodies == 1
+    assert (await EntryWriter(store.log, tier, None).erase(full.group, Choice(sender_id=bob))).bodies == 1
     await store.close()
     return full
 

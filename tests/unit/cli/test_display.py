@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from parley.cli.display import EntryPrinter, Names
-from parley.core.message_life import edit_window_content
+from parley.core.message_actions import edit_window_content
 from parley.wire.frames import Entry
 
 MORNING = "2026-03-01T09:30:00.000Z"

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parley.core.message_life import MessageState, replay
+from parley.core.message_actions import MessageState, replay
 from parley.wire.frames import Entry
 from tests.model_server.lives import HURTFUL, ON_A_GOOD_LINE, ORDINARY, STARTING_OVER, happen
 from tests.model_server.world import CHAT_IDS, DEVICES, PEOPLE, WALL_MS, World

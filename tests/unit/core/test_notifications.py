@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from parley.core.notifications import (
     NEW_MESSAGE,
-    PREVIEW_LETTERS_MAX,
+    PREVIEW_CHARS_MAX,
     RingFacts,
     SkipReason,
     decide_ring,
@@ -115,6 +115,6 @@ def test_previews() -> None:
     """One line, shortened; what is no text is not shown."""
     assert preview_of(replace(ENTRY, content="  two\n\tlines ")) == "two lines"
     long = preview_of(replace(ENTRY, content="x" * 1_000))
-    assert (len(long), long[-1]) == (PREVIEW_LETTERS_MAX, "…")
+    assert (len(long), long[-1]) == (PREVIEW_CHARS_MAX, "…")
     assert preview_of(replace(ENTRY, content_type="application/json")) == NEW_MESSAGE
     assert preview_of(replace(ENTRY, content_type="text/plain; charset=utf-8")) == "hello"

@@ -11,7 +11,7 @@ from PIL.PngImagePlugin import PngImageFile
 
 from parley.core.images import PREVIEW_PREFIX, ImageFacts
 from parley.files.images import look_at
-from parley.wire.limits import PREVIEW_LETTERS_MAX
+from parley.wire.limits import PREVIEW_CHARS_MAX
 from tests.integration.gateway.uploading import image_bytes
 
 
@@ -95,7 +95,7 @@ def test_noise_fits_into_an_entry_too() -> None:
     noise.save(written, "PNG")
     facts = look_at(written.getvalue(), is_whole=True)
     assert facts is not None
-    assert len(facts.preview) <= PREVIEW_LETTERS_MAX
+    assert len(facts.preview) <= PREVIEW_CHARS_MAX
     assert facts.preview.startswith(PREVIEW_PREFIX)
 
 

@@ -10,7 +10,7 @@ import pytest
 from parley.migration import zipped_lists
 from parley.migration.slack import SlackExport
 from parley.migration.workspaces import ImportFailed
-from parley.migration.zipped_lists import READ_LETTERS, ZippedLists
+from parley.migration.zipped_lists import READ_CHARS, ZippedLists
 from parley.wire.limits import MIB
 
 
@@ -26,7 +26,7 @@ def read(path: Path) -> list[object]:
 
 def test_every_object_is_read(tmp_path: Path) -> None:
     """Also those that lie across two reads, and with letters of several bytes; what is no object is not."""
-    wanted = [{"n": n, "text": "ü👩" * (n % 7), "more": [[{}], "]"]} for n in range(READ_LETTERS // 20)]
+    wanted = [{"n": n, "text": "ü👩" * (n % 7), "more": [[{}], "]"]} for n in range(READ_CHARS // 20)]
     text = json.dumps([*wanted, 1, None, "x", [{}]], ensure_ascii=False, indent=1)
     found = list(ZippedLists(archive(tmp_path / "a.zip", "\ufeff" + text)).objects("list.json"))
     assert [one for one, _ in found] == wanted
@@ -54,8 +54,8 @@ def test_an_archive_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_and_an_object_have_a_largest_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However well they are packed."""
-    monkeypatch.setattr(zipped_lists, "OBJECT_LETTERS_MAX", 1_000)
-    text = json.dumps([{"text": "x" * 4 * READ_LETTERS}])
+    monkeypatch.setattr(zipped_lists, "OBJECT_CHARS_MAX", 1_000)
+    text = json.dumps([{"text": "x" * 4 * READ_CHARS}])
     with pytest.raises(ImportFailed, match="cannot be read"):
         read(archive(tmp_path / "a.zip", text))
     monkeypatch.setattr(zipped_lists, "MEMBER_BYTES_MAX", 1_000)

@@ -9,7 +9,7 @@ import structlog
 from parley.errors import Refused
 from parley.model import Appended, Outcome
 from parley.sending import answers, forwarder, pending
-from parley.sending.forwarder import CALL_LETTERS_MAX, CALLS_PER_NODE_MAX, CHAT_DRAFTS_PER_CALL_MAX
+from parley.sending.forwarder import CALL_CHARS_MAX, CALLS_PER_NODE_MAX, CHAT_DRAFTS_PER_CALL_MAX
 from parley.store.ports import DRAFTS_PER_APPEND_MAX
 from parley.wire.limits import MESSAGE_BYTES_MAX
 from tests.harness.clock import run_virtual
@@ -94,7 +94,7 @@ def test_what_comes_meanwhile_is_the_next_batch() -> None:
 
 
 def test_a_batch_is_bounded() -> None:
-    """Neither too many drafts, nor too many letters, nor too many of one chat go into one call."""
+    """Neither too many drafts, nor too many chars, nor too many of one chat go into one call."""
 
     async def scenario() -> None:
         cluster = Cluster(["one"], appends_here=False)
@@ -105,8 +105,8 @@ def test_a_batch_is_bounded() -> None:
         await cluster.finish()
         batches = [drafts for _, drafts in cluster.peers.batches]
         assert max(map(len, batches)) <= DRAFTS_PER_APPEND_MAX
-        letters = [sum(len(draft.content) for draft in batch) for batch in batches]
-        assert max(letters) <= CALL_LETTERS_MAX + MESSAGE_BYTES_MAX
+        chars = [sum(len(draft.content) for draft in batch) for batch in batches]
+        assert max(chars) <= CALL_CHARS_MAX + MESSAGE_BYTES_MAX
         per_chat = [sum(d.chat_id == c for d in b) for b in batches for c in {d.chat_id for d in b}]
         assert max(per_chat) == CHAT_DRAFTS_PER_CALL_MAX
         assert sum(map(len, batches)) == len(cluster.drafts)

@@ -11,7 +11,7 @@ from parley.bus.ports import Confirm
 from parley.errors import SERVICE_UNAVAILABLE, OutcomeUnknown, Refusal, Refused, StoreUnavailable
 from parley.model import AppendResult, Draft, Head, Outcome, Persisted, StoredEntry
 from parley.sending.pending import PendingSends
-from parley.sending.sender import BATCH_LETTERS_MAX, LocalSender
+from parley.sending.sender import BATCH_CHARS_MAX, LocalSender
 from parley.store.ports import DRAFTS_PER_APPEND_MAX, Batching
 from parley.telemetry import Metrics
 from tests.fakes import ONE_APPEND_AT_A_TIME, PER_CHAT
@@ -103,11 +103,11 @@ async def test_a_batch_is_bounded() -> None:
     """Neither too many drafts nor too many letters go into one batch."""
     log = FaultyLog()
     sender = sender_to(log)
-    drafts = ["x"] * (DRAFTS_PER_APPEND_MAX * 2) + ["y" * (BATCH_LETTERS_MAX // 2)] * 5
+    drafts = ["x"] * (DRAFTS_PER_APPEND_MAX * 2) + ["y" * (BATCH_CHARS_MAX // 2)] * 5
     await asyncio.gather(*(sender.send(draft(content)) for content in drafts))
     await sender.stop()
     assert max(map(len, log.batches)) <= DRAFTS_PER_APPEND_MAX
-    assert max(sum(map(len, batch)) for batch in log.batches) <= BATCH_LETTERS_MAX
+    assert max(sum(map(len, batch)) for batch in log.batches) <= BATCH_CHARS_MAX
     assert sum(map(len, log.batches)) == len(drafts)
 
 

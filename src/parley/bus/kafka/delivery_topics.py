@@ -38,9 +38,18 @@ RETRY_PARTITIONS_MAX = 12
 RETRY_DAYS = 1
 DLQ_PARTITIONS_MAX = 3
 RETRIES = {
-    name: Topic(f"messages.retry.{name}", "chat_id", RETRY_DAYS, RETRY_PARTITIONS_MAX) for name in BUCKETS_MS
+    name: Topic(
+        f"messages.retry.{name}",
+        "chat_id",
+        RETRY_DAYS,
+        RETRY_PARTITIONS_MAX,
+        holds="a delivery that is due again when this time is over",
+    )
+    for name in BUCKETS_MS
 }
-DLQ = Topic("messages.dlq", "chat_id", LETTER_DAYS, DLQ_PARTITIONS_MAX)
+DLQ = Topic(
+    "messages.dlq", "chat_id", LETTER_DAYS, DLQ_PARTITIONS_MAX, holds="a dead letter, for other programs"
+)
 
 POLL_MS = 100
 COMMIT_SECONDS = 0.5
@@ -113,23 +122,27 @@ class KafkaDeliveryTopics:
         bucket = bucket_of(max(record.due_ms - self._clock(), 0))
         await self._send(RETRIES[bucket], record.chat_id, record)
 
-    async def tell_dead(self, letter: DeadLetter, content: str) -> None:
+    async def tell_dead(self, dead_letter: DeadLetter, content: str) -> None:
         record = DeadLetterRecord(
             OriginalRecord(
-                letter.message_id, letter.sender_id, letter.recipient, content, iso(letter.created_ms)
+                dead_letter.message_id,
+                dead_letter.sender_id,
+                dead_letter.recipient,
+                content,
+                iso(dead_letter.created_ms),
             ),
-            letter.error,
-            letter.detail,
-            letter.retry_count,
-            iso(letter.first_attempt_ms),
-            iso(letter.last_attempt_ms),
-            iso(letter.dlq_ms),
-            PERSISTED.name_in(self._kafka) if letter.chat_id.startswith(ids.CHAT) else "",
-            letter.source_partition,
-            letter.source_offset,
-            letter.status.value,
+            dead_letter.error,
+            dead_letter.detail,
+            dead_letter.retry_count,
+            iso(dead_letter.first_attempt_ms),
+            iso(dead_letter.last_attempt_ms),
+            iso(dead_letter.dlq_ms),
+            PERSISTED.name_in(self._kafka) if dead_letter.chat_id.startswith(ids.CHAT) else "",
+            dead_letter.source_partition,
+            dead_letter.source_offset,
+            dead_letter.status.value,
         )
-        await self._send(DLQ, letter.chat_id, record)
+        await self._send(DLQ, dead_letter.chat_id, record)
 
     async def _send(self, topic: Topic, key: str, record: Struct) -> None:
         try:

@@ -143,7 +143,9 @@ async def change_chat(call: Call) -> Answer:
         await services.membership.set_posting(chat_id, call.user_id, announces, slow)
     if wanted.edit_window_seconds is not UNSET:
         client_id = str(UUID(bytes=services.random_bytes(UUID_BYTES), version=4))
-        await services.life.set_edit_window(chat_id, call.user_id, wanted.edit_window_seconds, client_id)
+        await services.message_actions.set_edit_window(
+            chat_id, call.user_id, wanted.edit_window_seconds, client_id
+        )
     if until is not UNSET:
         await services.chat_list.mute(chat_id, call.user_id, until)
     if wanted.notify is not None:
@@ -171,7 +173,7 @@ async def _chat_info(call: Call, chat: StoredChat, role: Role) -> bodies.ChatInf
         notify=settings.notify,
         announcement_only=chat.announcement_only,
         slow_mode_seconds=chat.slow_mode_seconds,
-        edit_window_seconds=await call.services.life.edit_window(chat.chat_id),
+        edit_window_seconds=await call.services.message_actions.edit_window(chat.chat_id),
     )
 
 

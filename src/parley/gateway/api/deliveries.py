@@ -42,15 +42,15 @@ async def list_dead_letters(call: Call) -> Answer:
     limit = call.limit(limits.PAGE_ENTRIES_DEFAULT, LETTERS_PER_PAGE_MAX)
     given = {name: call.text(name) for name in bodies.DeadLetterFilter.__struct_fields__}
     selection = _selected({name: value for name, value in given.items() if value})
-    page = await call.services.deliveries.letters(selection, call.text("page"), limit)
+    page = await call.services.deliveries.dead_letters(selection, call.text("page"), limit)
     async with call.services.user_admin.audited(call.acting, READ, "", told(selection)):
-        records = [await _info(call, letter) for letter in page.letters]
+        records = [await _info(call, dead_letter) for dead_letter in page.dead_letters]
     groups = sorted(page.counts.items(), key=lambda item: (-item[1], item[0]))
     return 200, bodies.DeadLetterPage(
         total=sum(page.counts.values()),
         groups=[bodies.DeadLetterGroup(error, count) for error, count in groups],
         records=records,
-        next=page.letters[-1].dlq_id if len(page.letters) == limit else None,
+        next=page.dead_letters[-1].dlq_id if len(page.dead_letters) == limit else None,
     )
 
 
@@ -66,11 +66,11 @@ async def show_dead_letter(call: Call) -> Answer:
     """Every attempt, and everything that operators did."""
     dlq_id = call.path("dlq_id")
     async with call.services.user_admin.audited(call.acting, READ, dlq_id):
-        letter = await call.services.deliveries.letter(dlq_id)
-        info = await _info(call, letter)
+        dead_letter = await call.services.deliveries.dead_letter(dlq_id)
+        info = await _info(call, dead_letter)
     history = [
         bodies.DeadLetterEvent(iso(event.at_ms), event.action, event.error, event.detail, event.actor)
-        for event in letter.history
+        for event in dead_letter.history
     ]
     values = {name: getattr(info, name) for name in info.__struct_fields__}
     return 200, bodies.DeadLetterStory(**values, history=history)
@@ -198,29 +198,29 @@ def _selected(given: dict[str, str]) -> Selection:
         raise Refused(BAD_REQUEST.because(f"not a status or a time: {error}")) from error
 
 
-async def _info(call: Call, letter: DeadLetter) -> bodies.DeadLetterInfo:
+async def _info(call: Call, dead_letter: DeadLetter) -> bodies.DeadLetterInfo:
     original = bodies.OriginalMessage(
-        letter.message_id,
-        letter.sender_id,
-        letter.recipient,
-        await call.services.deliveries.content(letter),
-        iso(letter.created_ms),
+        dead_letter.message_id,
+        dead_letter.sender_id,
+        dead_letter.recipient,
+        await call.services.deliveries.content(dead_letter),
+        iso(dead_letter.created_ms),
     )
     return bodies.DeadLetterInfo(
-        dlq_id=letter.dlq_id,
-        status=letter.status.value,
+        dlq_id=dead_letter.dlq_id,
+        status=dead_letter.status.value,
         original_message=original,
-        error=letter.error,
-        error_detail=letter.detail,
-        retry_count=letter.retry_count,
-        first_attempt=iso(letter.first_attempt_ms),
-        last_attempt=iso(letter.last_attempt_ms),
-        dlq_timestamp=iso(letter.dlq_ms),
-        source_topic=letter.source_topic,
-        source_partition=letter.source_partition,
-        source_offset=letter.source_offset,
-        chat_id=letter.chat_id,
-        sequence=letter.sequence,
-        queued=letter.is_queued,
-        job_id=letter.job_id,
+        error=dead_letter.error,
+        error_detail=dead_letter.detail,
+        retry_count=dead_letter.retry_count,
+        first_attempt=iso(dead_letter.first_attempt_ms),
+        last_attempt=iso(dead_letter.last_attempt_ms),
+        dlq_timestamp=iso(dead_letter.dlq_ms),
+        source_topic=dead_letter.source_topic,
+        source_partition=dead_letter.source_partition,
+        source_offset=dead_letter.source_offset,
+        chat_id=dead_letter.chat_id,
+        sequence=dead_letter.sequence,
+        queued=dead_letter.is_queued,
+        job_id=dead_letter.job_id,
     )

@@ -179,7 +179,9 @@ def _batch(page: Page) -> Batch[Raw]:
 )
 async def get_message(call: Call) -> Answer:
     """With its newest content, or none if it was deleted; who reacted to it, and how many replies it has."""
-    now = await call.services.life.message(call.user_id, call.path("chat_id"), call.path("message_id"))
+    now = await call.services.message_actions.message(
+        call.user_id, call.path("chat_id"), call.path("message_id")
+    )
     message = bodies.OneMessage(
         entry=now.entry,
         edited_at=now.entry.edited_at or None,

@@ -18,7 +18,7 @@ from parley.wire.frames import Sequence as SequenceNumber
 SEARCH_COST = 10
 TEXT = Parameter(
     "q",
-    Annotated[str, Meta(min_length=1, max_length=limits.SEARCH_LETTERS_MAX)],
+    Annotated[str, Meta(min_length=1, max_length=limits.SEARCH_CHARS_MAX)],
     "Words that a message must have, all of them. A word that ends with `*` finds words that begin so.",
     "hello",
     is_required=True,

@@ -152,7 +152,7 @@ class Planner:
             draft = append.drafts[index]
             if draft.change is not None and (plan.indices or not is_fresh):
                 break
-            content_bytes += len(encode_json(draft.content)) + draft.letters - len(draft.content)
+            content_bytes += len(encode_json(draft.content)) + draft.chars - len(draft.content)
             if content_bytes > CONTENT_BYTES_PER_TRANSACTION_MAX and plan.indices:
                 break
             append.todo.popleft()

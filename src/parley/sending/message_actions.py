@@ -26,7 +26,7 @@ from parley import ids
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.concurrency import map_concurrently
 from parley.core.jobs import Job
-from parley.core.message_life import (
+from parley.core.message_actions import (
     CHAT,
     DELETE,
     EDIT,
@@ -86,10 +86,10 @@ async def nothing_kept(chat_id: str, sequences: list[int]) -> None:
 class Bodies(Protocol):
     """Changes entries where they are, in every tier."""
 
-    async def amend(
-        self, chat_id: str, sequences: Iterable[int], amend: Callable[[Entry], Entry | None]
+    async def rewrite(
+        self, chat_id: str, sequences: Iterable[int], change: Callable[[Entry], Entry | None]
     ) -> None:
-        """Replace these entries by what `amend` makes of each; None leaves it. Durable before it returns."""
+        """Replace these entries by what `change` makes of each; None leaves it. Durable before it returns."""
         ...
 
 
@@ -101,11 +101,11 @@ class MessageNow(Struct):
     reply_count: int
 
 
-class MessageLife:
+class MessageActions:
     """`amendments` and `bodies` are None on an engine that cannot change messages: replies work there, and
     are not counted. `window_seconds`: how long a message may be edited in a chat that does not say it; 0
-    for ever. `forget`: whoever keeps bodies beside the store forgets these, or StoreError. `reach`: called at
-    the points of `LIFE_LABELS`.
+    for ever. `forget`: whoever keeps bodies outside of the store forgets these, or StoreError.
+    `fault_point`: called at the points of `ACTION_LABELS`.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class MessageLife:
         clock: Clock,
         window_seconds: int = 0,
         forget: Forget = nothing_kept,
-        reach: Callable[[str], None] = lambda _: None,
+        fault_point: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._forget = forget
         self._log = log
@@ -132,7 +132,7 @@ class MessageLife:
         self._bodies = bodies
         self._clock = clock
         self._window_seconds = window_seconds
-        self._reach = reach
+        self._fault_point = fault_point
 
     async def send(self, draft: Draft) -> Appended:
         """Append a draft that is about another message, and do what follows from it. Refused with the
@@ -150,14 +150,14 @@ class MessageLife:
         assert draft.client_key is not None
         note = AmendmentNote(draft.chat_id, draft.client_key, draft.target.sequence, self._clock())
         await amendments.begin(note)
-        self._reach(NOTED)
+        self._fault_point(NOTED)
         try:
             appended = await self._sender.send(draft)
         except Refused as error:
             if not error.refusal.temporary:
                 await amendments.finish(note)
             raise
-        self._reach(STORED)
+        self._fault_point(STORED)
         try:
             await self._finish(amendments, note, draft.sender_id)
         except StoreError as error:  # it is stored, and not yet done: a retry, or the job, goes on
@@ -272,7 +272,7 @@ class MessageLife:
             await amendments.mark(chat_id, [marking.reply_mark(target, at, at)])
 
     async def _edit(self, amendments: Amendments, edit: Entry, target: int) -> None:
-        await self._amend(edit.chat_id, [target], lambda message: edited(message, edit))
+        await self._rewrite(edit.chat_id, [target], lambda message: edited(message, edit))
         message = await self._at(edit.chat_id, target)
         if message is not None and message.deleted is True:  # it came too late
             await self._remove(amendments, edit.chat_id, [message, edit])
@@ -283,8 +283,8 @@ class MessageLife:
         message = await self._at(chat_id, target)
         if message is None:
             return
-        await self._amend(chat_id, [target], tombstone)
-        self._reach(HALF_REMOVED)
+        await self._rewrite(chat_id, [target], tombstone)
+        self._fault_point(HALF_REMOVED)
         places = {int(mark.parts[1]) for mark in await self._marks(message) if mark.parts[0] == marking.EDIT}
         for note in await amendments.under_way(chat_id):
             wire = await self._log.find_key(chat_id, note.client_key) if note.target == target else None
@@ -301,15 +301,15 @@ class MessageLife:
     async def _remove(self, amendments: Amendments, chat_id: str, entries: list[Entry]) -> None:
         """No body of these is read from now on, and none is left in a file."""
         sequences = [entry.sequence for entry in entries]
-        await self._amend(chat_id, sequences, tombstone)
+        await self._rewrite(chat_id, sequences, tombstone)
         await self._forget(chat_id, sequences)
         await amendments.scrub([trace_of(entry) for entry in entries])
 
-    async def _amend(
-        self, chat_id: str, sequences: list[int], amend: Callable[[Entry], Entry | None]
+    async def _rewrite(
+        self, chat_id: str, sequences: list[int], change: Callable[[Entry], Entry | None]
     ) -> None:
         assert self._bodies is not None
-        await self._bodies.amend(chat_id, sequences, amend)
+        await self._bodies.rewrite(chat_id, sequences, change)
 
     # Reading
 

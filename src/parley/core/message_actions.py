@@ -35,7 +35,7 @@ EDIT_WINDOW = "edit_window"
 BODIED_KINDS = frozenset({MESSAGE, EDIT})
 """Entries whose content somebody wrote, and which can lose it."""
 NOTED, STORED, HALF_REMOVED = "amendment_noted", "amendment_stored", "amendment_half_removed"
-LIFE_LABELS = (NOTED, STORED, HALF_REMOVED)
+ACTION_LABELS = (NOTED, STORED, HALF_REMOVED)
 """Points at which tests kill a process: before the entry, behind it, and in the midst of a removal."""
 NOT_YOURS = FORBIDDEN.because("this message is not yours")
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from parley.core.append import answer_again
 from parley.core.log_hash import body_digest
-from parley.core.message_life import decide_amendment, edited, replay, tombstone
+from parley.core.message_actions import decide_amendment, edited, replay, tombstone
 from parley.model import Draft, Kind, Role, Target
 from parley.wire.frames import Entry
 
