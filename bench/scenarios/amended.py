@@ -18,6 +18,7 @@ from bench.world import Person, World
 from parley.bodies.writer import EntryWriter
 from parley.clock import wall_clock
 from parley.model import Draft, Kind, Outcome
+from parley.records.chat_settings import Retentions
 from parley.sending.answers import Done
 from parley.sending.message_actions import MessageActions
 from parley.sending.sender import Sender
@@ -56,13 +57,13 @@ class Unscrubbed(SqliteAmendments):
 
 def _life(store: SqliteStore, amendments: SqliteAmendments) -> MessageActions:
     bodies = EntryWriter(store.log, store.cold_tier, None, amendments)
-    sender, tier = StraightSender(store), store.cold_tier
+    sender = StraightSender(store)
     return MessageActions(
         log=store.log,
         directory=store.directory,
         sender=sender,
         amendments=amendments,
-        tier=tier,
+        retentions=Retentions(store.records),
         bodies=bodies,
         clock=wall_clock,
     )

@@ -601,6 +601,18 @@ class StoredChat(Struct, frozen=True):
     """How long a member waits between two messages; 0: not at all."""
 
 
+class ChatSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What operators decided for a chat. `fanout`: None if its size decides.
+
+    `retention_days` overrides the server's, 0 keeps for ever. `is_held`: under a legal hold.
+    """
+
+    chat_id: str
+    fanout: Fanout | None = None
+    retention_days: int | None = None
+    is_held: bool = False
+
+
 class ChatMember(Struct, frozen=True):
     user_id: str
     role: Role

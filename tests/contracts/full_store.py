@@ -176,8 +176,8 @@ class FullStore:
         await world.amendments.begin(AmendmentNote(self.lively, key, 1, store.clock()))
         assert store.engine.cold_tier is not None
         assert store.kinds.erasures is not None
-        await store.engine.cold_tier.set_retention(self.lively, ChatRetention(days=30))
-        await store.engine.cold_tier.set_retention(self.direct, ChatRetention(is_held=True))
+        await store.kinds.retentions.decide(self.lively, ChatRetention(days=30))
+        await store.kinds.retentions.decide(self.direct, ChatRetention(is_held=True))
         await store.kinds.erasures.add(self.people["eve"], store.clock())
 
     async def _deliveries(self) -> None:

@@ -7,6 +7,7 @@ from parley.bodies.writer import EntryWriter
 from parley.clock import Clock
 from parley.errors import Refusal, Refused
 from parley.model import Appended, Draft, Kind, Outcome
+from parley.records.chat_settings import Retentions
 from parley.sending.amended_log import AmendedLog
 from parley.sending.answers import Done
 from parley.sending.message_actions import MessageActions
@@ -41,7 +42,7 @@ def make_life(engine: Engine, clock: Clock) -> MessageActions:
         directory=engine.directory,
         sender=sender,
         amendments=engine.amendments,
-        tier=engine.cold_tier,
+        retentions=Retentions(engine.records),
         bodies=bodies,
         clock=clock,
     )
@@ -66,7 +67,7 @@ class LifeWorld:
             directory=store.directory,
             sender=self.sender,
             amendments=engine.amendments,
-            tier=engine.cold_tier,
+            retentions=Retentions(engine.records),
             bodies=self.bodies,
             clock=store.clock,
             window_seconds=window_seconds,

@@ -121,11 +121,11 @@ class PortsOfStore(ABC):
 
     @property
     def kinds(self) -> Kinds:
-        return Kinds(self.engine)
+        return Kinds(self.engine, self.clock)
 
     @property
     def attachments(self) -> Attachments:
-        return Attachments(self.engine.records, self.clock)
+        return self.kinds.attachments
 
     @property
     def member_states(self) -> MemberStates:

@@ -38,7 +38,14 @@ WHOLE: dict[str, tuple[str, ...]] = {
 }
 """The suites that an engine runs whole, by the beginning of their names."""
 
-KINDS = ("test_attachments", "test_books", "test_identities")
+KINDS = (
+    "test_attachments",
+    "test_books",
+    "test_dead_letters",
+    "test_identities",
+    "test_push",
+    "test_replays",
+)
 """Suites of records. Their rules stand above the engines: what an engine does, `test_records` shows."""
 KINDS_ON = ("memory-atomic", "sqlite-atomic")
 SHARED = ("cassandra-atomic", "dynamodb-atomic")
@@ -77,11 +84,6 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
         "test_unread_counts_what_others_said_after",
     ),
     "test_cursors_told": ("test_a_device_is_forgotten",),
-    "test_dead_letters": (
-        "test_letters_are_found_and_counted_by_what_they_are",
-        "test_a_replay_is_queued_once",
-        "test_letters_expire_unless_they_are_queued",
-    ),
     "test_diagnosis": ("test_a_store_that_is_well_is_told_as_such",),
     "test_directory": (
         "test_a_refused_chat_fails_none_of_its_neighbours",
@@ -121,6 +123,7 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
         "test_who_comes_back_is_where_they_were",
         "test_a_muted_chat_stays_so",
         "test_who_comes_back_finds_the_chat_muted",
+        "test_settings_of_members",
     ),
     "test_message_life": (
         "test_a_deleted_message_keeps_its_place_and_loses_its_body",
@@ -134,11 +137,6 @@ ON_SHARED: dict[str, tuple[str, ...]] = {
         "test_nothing_acknowledged_before_the_request_is_missed",
     ),
     "test_overview_contents": ("test_the_last_entry_is_told_as_it_travels",),
-    "test_push": (
-        "test_devices_survive_a_restart",
-        "test_the_last_outcome_counts",
-        "test_settings_of_members",
-    ),
     "test_relations": ("test_relations_come_in_pages", "test_a_regard_tells_both_sides"),
     "test_repairs": (
         "test_every_chat_without_a_counter_is_found",

@@ -359,9 +359,8 @@ async def test_retention_of_a_chat(engine: Engine) -> None:
     async with engine.opened() as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
-        assert await tier_of(store).retentions([chat, "chat_nowhere"]) == {chat: ChatRetention()}
+        assert await store.kinds.retentions.of([chat]) == {chat: ChatRetention()}
         for retention in (ChatRetention(days=90, is_held=True), ChatRetention(days=0), ChatRetention()):
-            assert await tier_of(store).set_retention(chat, retention)
+            await store.kinds.retentions.decide(chat, retention)
             await store.reopen()
-            assert await tier_of(store).retentions([chat]) == {chat: retention}
-        assert not await tier_of(store).set_retention("chat_nowhere", ChatRetention(days=1))
+            assert await store.kinds.retentions.of([chat]) == {chat: retention}

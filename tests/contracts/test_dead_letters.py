@@ -1,12 +1,21 @@
-"""The promises of the port `DeadLetters`."""
+"""Dead letters: found, counted, replayed once, and gone in the end."""
 
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from parley.store.delivery.ports import DeadLetters
-from parley.store.delivery.rows import HISTORY_EVENTS_MAX, DeadLetter, DeliveryEvent, LetterStatus, Selection
+from parley.records.dead_letters import NOTE_MS, DeadLetters
+from parley.store.delivery.rows import (
+    HISTORY_EVENTS_MAX,
+    DeadLetter,
+    DeliveryEvent,
+    LetterStatus,
+    Selection,
+    pending_line,
+    queue_line,
+)
+from parley.store.tables import DEAD_LETTERS, PENDING_LETTERS, QUEUED_LETTERS, PutRecord
 from tests.contracts.engines import Engine
 
 ALL = Selection()
@@ -188,3 +197,34 @@ async def test_letters_expire_unless_they_are_queued(engine: Engine) -> None:
         await letters.queue(Selection(ids=("dlq_02",)), "job_2", ASKED)
         assert await letters.expire(40) == 1
         assert await found(letters) == [1, 2, 4]
+
+
+async def test_what_a_crash_left_on_a_list_is_removed_later(engine: Engine) -> None:
+    """A line whose letter says something else counts for nothing once it is old; a new one stays a while."""
+    async with engine.opened() as store:
+        letters = store.deliveries.dead_letters
+        await letters.add(letter(1))
+        await store.records.commit(PENDING_LETTERS, [PutRecord(pending_line(letter(2), store.clock()))])
+        await store.records.commit(QUEUED_LETTERS, [PutRecord(queue_line(letter(1), store.clock()))])
+        assert await found(letters, Selection(status=LetterStatus.PENDING)) == [1]
+        assert await letters.queued("", 10) == []
+        assert len([one async for page in store.records.scan(QUEUED_LETTERS) for one in page]) == 1
+        store.clock.advance(NOTE_MS + 1)
+        assert await letters.queued("", 10) == []
+        assert await letters.expire(0) == 0
+        assert [one async for page in store.records.scan(QUEUED_LETTERS) for one in page] == []
+        assert await letters.count(Selection(status=LetterStatus.PENDING)) == {"timeout": 1}
+
+
+async def test_pending_letters_are_counted_without_the_others(engine: Engine) -> None:
+    """However many have been replayed or given up: no letter is read for it."""
+    async with engine.opened() as store:
+        letters = store.deliveries.dead_letters
+        for number in range(1, 6):
+            await letters.add(letter(number))
+        assert await letters.discard(Selection(ids=("dlq_01", "dlq_02")), "job_1", THROWN_AWAY) == 2
+        lines = [one.dlq_id async for page in store.records.scan(PENDING_LETTERS) for one in page]
+        assert sorted(lines) == ["dlq_03", "dlq_04", "dlq_05"]
+        async with store.operator() as other:
+            await other.records.load(DEAD_LETTERS, [replace(letter(3), error="another")])
+        assert await letters.count(Selection(status=LetterStatus.PENDING)) == {"timeout": 3}

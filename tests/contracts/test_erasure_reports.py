@@ -54,7 +54,7 @@ class ErasureWorld:
                 await stored(store, message(other, self.ann, f"other {at}"))
         self.chats = [chat, *others]
         assert store.engine.cold_tier is not None
-        await store.engine.cold_tier.set_retention(others[1], ChatRetention(days=None, is_held=True))
+        await store.kinds.retentions.decide(others[1], ChatRetention(days=None, is_held=True))
         for device in ("phone", "pad"):
             store.cursors.note_acked(self.ann, device, chat, 1, store.clock())
         await store.cursors.flush()
@@ -64,11 +64,13 @@ class ErasureWorld:
         assert engine.cold_tier is not None
         eraser = EntryWriter(engine.log, engine.cold_tier, self.cold.archiver)
         retention = Retention(
-            eraser, engine.cold_tier, engine.inspection, self.store.clock, self.store.metrics, 0
+            eraser, self.store.kinds.retentions, engine.inspection, self.store.clock, self.store.metrics, 0
         )
         return BodyAdmin(
             make_retention=lambda: retention,
             tier=engine.cold_tier,
+            directory=engine.directory,
+            retentions=self.store.kinds.retentions,
             erasures=self.store.kinds.erasures,
             reports=self.store.kinds.erasure_reports,
             clock=self.store.clock,
@@ -186,7 +188,7 @@ async def test_a_hold_that_is_set_after_a_crash_keeps_what_is_left(engine: Engin
         assert report is not None
         assert report.under_way is not None
         for chat in world.chats:
-            await tier.set_retention(chat, ChatRetention(days=None, is_held=True))
+            await world.store.kinds.retentions.decide(chat, ChatRetention(days=None, is_held=True))
         await world.admin().look()
         last = await world.report()
         assert (last.hot, last.cold, last.cursors, last.reports) == (0, 0, 2, REASONS)

@@ -1,9 +1,10 @@
 """The `MemberStates` port: how far each member is, and what a person does not want to hear of."""
 
 import pytest
+from msgspec.structs import replace
 
 from parley.clock import iso
-from parley.model import Action, MemberCursor
+from parley.model import Action, MemberCursor, MemberSettings, Notify, QuietHours
 from tests.contracts.acting import (
     add_group,
     add_people,
@@ -223,3 +224,35 @@ async def test_nobody_mutes_a_chat_they_are_not_in(engine: Engine) -> None:
         for person, where in ((ben, chat), (cem, chat), (ann, "chat_unknown")):
             assert await store.member_states.muted_until(person, where) is None
         assert store.breaches() == []
+
+
+async def test_settings_of_members(engine: Engine) -> None:
+    """What they chose, and how far they are; a person who is not in the chat chooses nothing."""
+    async with engine.opened() as store:
+        ann, ben, eve = await add_people(store, "ann", "ben", "eve")
+        chat = await add_group(store, ann, ben)
+        states = store.member_states
+        await states.set_notify(ann, chat, Notify.MENTIONS)
+        await states.set_notify(eve, chat, Notify.NONE)
+        await states.mute(ann, chat, "2030-01-01T00:00:00.000Z")
+        await store.reopen()
+        assert await store.member_states.settings(chat, [ann, ben, eve]) == {
+            ann: MemberSettings(Notify.MENTIONS, "2030-01-01T00:00:00.000Z"),
+            ben: MemberSettings(),
+            eve: MemberSettings(),
+        }
+
+
+async def test_quiet_hours_are_kept(engine: Engine) -> None:
+    """And taken back by null."""
+    async with engine.opened() as store:
+        (ann,) = await add_people(store, "ann")
+        user = await store.accounts.user(ann)
+        assert user is not None
+        assert user.do_not_disturb is None
+        quiet = replace(user, do_not_disturb=QuietHours("22:00", "07:00", "Europe/Berlin"))
+        await store.accounts.update_user(quiet)
+        await store.reopen()
+        assert await store.accounts.user(ann) == quiet
+        await store.accounts.update_user(user)
+        assert await store.accounts.user(ann) == user

@@ -266,7 +266,7 @@ async def test_a_message_is_edited_within_its_window_and_never_under_a_hold(engi
         store.clock.advance(1)
         assert await world.try_send(edit(chat, ann, target, "three")) == EDIT_WINDOW_OVER
         assert store.engine.cold_tier is not None
-        await store.engine.cold_tier.set_retention(chat, ChatRetention(is_held=True))
+        await store.kinds.retentions.decide(chat, ChatRetention(is_held=True))
         assert await world.try_send(delete(chat, ann, target)) == UNDER_HOLD
         await world.done(react(chat, ann, target, "x"))
         assert (await world.entries(chat))[0].content == "two"

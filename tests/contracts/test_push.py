@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from parley.model import Fanout, MemberSettings, Notify, QuietHours
+from parley.model import Fanout
 from parley.store.push.rows import (
     DEVICES_PER_PERSON_MAX,
     Provider,
@@ -147,35 +147,3 @@ async def test_a_strategy_is_chosen_and_given_up(engine: Engine) -> None:
         assert await store.push.fanouts.of(chat) is Fanout.READ
         await store.push.fanouts.choose(chat, None)
         assert await store.push.fanouts.of(chat) is None
-
-
-async def test_settings_of_members(engine: Engine) -> None:
-    """What they chose, and how far they are; a person who is not in the chat chooses nothing."""
-    async with engine.opened() as store:
-        ann, ben, eve = await add_people(store, "ann", "ben", "eve")
-        chat = await add_group(store, ann, ben)
-        states = store.member_states
-        await states.set_notify(ann, chat, Notify.MENTIONS)
-        await states.set_notify(eve, chat, Notify.NONE)
-        await states.mute(ann, chat, "2030-01-01T00:00:00.000Z")
-        await store.reopen()
-        assert await store.member_states.settings(chat, [ann, ben, eve]) == {
-            ann: MemberSettings(Notify.MENTIONS, "2030-01-01T00:00:00.000Z"),
-            ben: MemberSettings(),
-            eve: MemberSettings(),
-        }
-
-
-async def test_quiet_hours_are_kept(engine: Engine) -> None:
-    """And taken back by null."""
-    async with engine.opened() as store:
-        (ann,) = await add_people(store, "ann")
-        user = await store.accounts.user(ann)
-        assert user is not None
-        assert user.do_not_disturb is None
-        quiet = replace(user, do_not_disturb=QuietHours("22:00", "07:00", "Europe/Berlin"))
-        await store.accounts.update_user(quiet)
-        await store.reopen()
-        assert await store.accounts.user(ann) == quiet
-        await store.accounts.update_user(user)
-        assert await store.accounts.user(ann) == user

@@ -30,7 +30,7 @@ def retention_of(store: OpenStore, cold: ColdWorld | None, days: int = 0) -> Ret
     engine = store.engine
     assert engine.cold_tier is not None
     eraser = EntryWriter(engine.log, engine.cold_tier, None if cold is None else cold.archiver)
-    return Retention(eraser, engine.cold_tier, engine.inspection, store.clock, store.metrics, days)
+    return Retention(eraser, store.kinds.retentions, engine.inspection, store.clock, store.metrics, days)
 
 
 async def two_people(store: OpenStore) -> tuple[str, str, str]:
@@ -214,10 +214,9 @@ async def test_a_chat_may_differ(engine: Engine, tmp_path: Path) -> None:
     async with engine.opened() as store:
         _, _, chat = await two_people(store)
         store.clock.advance(10 * MS_PER_DAY)
-        keeper, tier = retention_of(store, None, days=7), store.engine.cold_tier
-        assert tier is not None
+        keeper = retention_of(store, None, days=7)
         for days, wanted in ((0, 0), (20, 0), (9, 2 * MESSAGES)):
-            await tier.set_retention(chat, ChatRetention(days=days))
+            await store.kinds.retentions.decide(chat, ChatRetention(days=days))
             assert (await keeper.report()).bodies == wanted
 
 
@@ -226,15 +225,14 @@ async def test_a_hold_keeps_everything(engine: Engine, tmp_path: Path) -> None:
     async with engine.opened() as store:
         ann, _, chat = await two_people(store)
         store.clock.advance(10 * MS_PER_DAY)
-        keeper, tier = retention_of(store, None, days=7), store.engine.cold_tier
-        assert tier is not None
-        await tier.set_retention(chat, ChatRetention(days=1, is_held=True))
+        keeper = retention_of(store, None, days=7)
+        await store.kinds.retentions.decide(chat, ChatRetention(days=1, is_held=True))
         for report in (await keeper.apply(), await keeper.erase_person(ann)):
             assert (report.bodies, [(line.chat_id, line.is_held) for line in report.lines]) == (
                 0,
                 [(chat, True)],
             )
-        await tier.set_retention(chat, ChatRetention())
+        await store.kinds.retentions.decide(chat, ChatRetention())
         assert (await keeper.erase_person(ann)).bodies == MESSAGES
 
 

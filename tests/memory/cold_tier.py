@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import structs
 
-from parley.store.rows import EVERYTHING, ArchiveMark, ChatRetention
+from parley.store.rows import EVERYTHING, ArchiveMark
 from parley.wire.frames import Entry
 from tests.memory.tables import Tables
 
@@ -54,14 +54,3 @@ class MemoryColdTier:
 
     async def scrub(self) -> None:
         self.scrubbed += 1
-
-    async def retentions(self, chat_ids: Sequence[str]) -> dict[str, ChatRetention]:
-        chats = self._tables.chats
-        return {chat_id: chats[chat_id].retention for chat_id in chat_ids if chat_id in chats}
-
-    async def set_retention(self, chat_id: str, retention: ChatRetention) -> bool:
-        chat = self._tables.chats.get(chat_id)
-        if chat is None:
-            return False
-        chat.retention = retention
-        return True

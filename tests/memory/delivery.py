@@ -3,28 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import groupby
 
 from msgspec.structs import replace
 
 from parley.store.delivery.rows import (
-    DeadLetter,
-    DeliveryEvent,
     Lane,
     LaneClaim,
-    LetterStatus,
-    Selection,
-    discarded_letter,
-    is_selected,
-    queued_letter,
 )
 from tests.memory.tables import Tables
-
-
-class MemoryDeliveries:
-    def __init__(self, tables: Tables) -> None:
-        self.lanes = MemoryLanes(tables)
-        self.dead_letters = MemoryDeadLetters(tables)
 
 
 class MemoryLanes:
@@ -89,57 +75,3 @@ class MemoryLanes:
     async def forget(self, recipient: str) -> None:
         for key in [key for key in self._lanes if key[1] == recipient]:
             del self._lanes[key]
-
-
-class MemoryDeadLetters:
-    def __init__(self, tables: Tables) -> None:
-        self._letters = tables.dead_letters
-
-    async def add(self, letter: DeadLetter) -> bool:
-        return self._letters.setdefault(letter.dlq_id, letter) is letter
-
-    async def find(self, selection: Selection, before_id: str, limit: int) -> list[DeadLetter]:
-        found = [letter for letter in self._selected(selection) if not before_id or letter.dlq_id < before_id]
-        return sorted(found, key=lambda letter: letter.dlq_id, reverse=True)[:limit]
-
-    async def count(self, selection: Selection) -> dict[str, int]:
-        errors = [letter.error for letter in self._selected(selection)]
-        return {error: errors.count(error) for error in set(errors)}
-
-    async def queue(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
-        found = [letter for letter in self._pending(selection) if not letter.is_queued]
-        for letter in found:
-            self._letters[letter.dlq_id] = queued_letter(letter, job_id, event)
-        return len(found)
-
-    async def discard(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
-        found = self._pending(selection)
-        for letter in found:
-            self._letters[letter.dlq_id] = discarded_letter(letter, job_id, event)
-        return len(found)
-
-    async def queued(self, prefix: str, limit: int) -> list[DeadLetter]:
-        waiting = [letter for letter in self._letters.values() if letter.is_queued]
-        waiting = [letter for letter in waiting if letter.recipient.startswith(prefix)]
-        waiting.sort(key=lambda letter: (letter.recipient, letter.chat_id, letter.sequence))
-        lanes = groupby(waiting, key=lambda letter: (letter.recipient, letter.chat_id))
-        return [letter for _, lane in lanes for letter in list(lane)[:limit]]
-
-    async def settle(self, letter: DeadLetter) -> bool:
-        stored = self._letters.get(letter.dlq_id)
-        if stored is None or stored.version != letter.version:
-            return False
-        self._letters[letter.dlq_id] = replace(letter, version=letter.version + 1)
-        return True
-
-    async def expire(self, before_ms: int) -> int:
-        old = [a for a in self._letters.values() if a.changed_ms < before_ms and not a.is_queued]
-        for letter in old:
-            del self._letters[letter.dlq_id]
-        return len(old)
-
-    def _pending(self, selection: Selection) -> list[DeadLetter]:
-        return [a for a in self._selected(selection) if a.status is LetterStatus.PENDING]
-
-    def _selected(self, selection: Selection) -> list[DeadLetter]:
-        return [letter for letter in self._letters.values() if is_selected(letter, selection)]

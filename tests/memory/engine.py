@@ -16,7 +16,7 @@ from parley.telemetry import Metrics
 from tests.memory.amendments import MemoryAmendments
 from tests.memory.cold_tier import MemoryColdTier
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews
-from tests.memory.delivery import MemoryDeliveries
+from tests.memory.delivery import MemoryLanes
 from tests.memory.log import Hold, MemoryLog, hold_nothing
 from tests.memory.maintenance import MemoryInspection, MemoryListing, MemoryRepairs
 from tests.memory.people import (
@@ -26,7 +26,6 @@ from tests.memory.people import (
     MemoryInvitations,
     MemoryRelations,
 )
-from tests.memory.push import MemoryPush
 from tests.memory.records import MemoryRecords
 from tests.memory.tables import Tables
 from tests.memory.transfer import MemoryTransfer
@@ -93,8 +92,7 @@ class MemoryStore:
         self.cursors = MemoryCursors(tables)
         self.overviews = MemoryOverviews(tables)
         self.outbox = MemoryOutbox(tables)
-        self.deliveries = MemoryDeliveries(tables)
-        self.push = MemoryPush(tables)
+        self.lanes = MemoryLanes(tables)
         self.cold_tier = MemoryColdTier(tables)
         self.amendments = MemoryAmendments(tables)
         self.listing = MemoryListing(tables, clock)
@@ -124,7 +122,7 @@ class MemoryStore:
         """Seals every open number and frees every lane: no other process is at work."""
         await check_copied(self.records)
         self.log.seal_before(FOREVER_MS)
-        self.deliveries.lanes.free()
+        self.lanes.free()
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
         return []

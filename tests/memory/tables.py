@@ -13,7 +13,6 @@ from parley.model import (
     AccountState,
     ChatMember,
     ChatType,
-    Fanout,
     Invitation,
     Notify,
     Relation,
@@ -23,9 +22,8 @@ from parley.model import (
     User,
 )
 from parley.store.amendments import AmendmentNote, MessageMark
-from parley.store.delivery.rows import DeadLetter, Lane
-from parley.store.push.rows import PushDevice, PushOutcome
-from parley.store.rows import ArchiveMark, ChatRetention
+from parley.store.delivery.rows import Lane
+from parley.store.rows import ArchiveMark
 from parley.wire.frames import Entry
 
 
@@ -56,7 +54,6 @@ class ChatRecord:
     change: int = 0
     """The number of the last change that its members' overviews must show."""
     mark: ArchiveMark = field(default_factory=ArchiveMark)
-    retention: ChatRetention = field(default_factory=ChatRetention)
     archived: dict[int, Entry] = field(default_factory=dict)
     """The entries that were trimmed, without their content: for ids and keys."""
 
@@ -136,12 +133,6 @@ class Tables:
     """By person and chat; those that have expired may be among them."""
     lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
     """By chat and recipient."""
-    dead_letters: dict[str, DeadLetter] = field(default_factory=dict)
-    push_devices: dict[tuple[str, str], PushDevice] = field(default_factory=dict)
-    """By person and device."""
-    push_outcomes: dict[tuple[str, int, str, str], PushOutcome] = field(default_factory=dict)
-    """By chat, position, person and device."""
-    fanouts: dict[str, Fanout] = field(default_factory=dict)
     amendments: dict[tuple[str, bytes], AmendmentNote] = field(default_factory=dict)
     """What is being done to messages, by chat and client's id."""
     message_marks: dict[tuple[str, int, str], MessageMark] = field(default_factory=dict)

@@ -16,8 +16,7 @@ from parley.model import (
     StoredEntry,
 )
 from parley.store.amendments import AmendmentNote, MessageMark
-from parley.store.delivery.rows import DeadLetter, Lane
-from parley.store.push.rows import PushDevice, PushOutcome
+from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
     KeptCursor,
@@ -29,7 +28,6 @@ from parley.store.records import (
     KeptState,
     Record,
 )
-from parley.store.rows import ChatRetention
 from parley.store.rules import direct_key
 from parley.store.tables import TABLE_OF
 from parley.wire.frames import Entry
@@ -124,24 +122,21 @@ def _relations(tables: Tables) -> Iterable[Record]:
 
 
 def _chats(tables: Tables) -> Iterable[Record]:
-    for chat_id, row in tables.chats.items():
+    for row in tables.chats.values():
         yield KeptChat(
             chat=row.chat,
             direct_key=direct_key(list(row.pair)) if row.is_direct else None,
             counter=row.counter,
             member_count=len(row.members),
             owner_count=sum(member.role == "owner" for member in row.members.values()),
-            fanout=tables.fanouts.get(chat_id),
-            retention_days=row.retention.days,
-            is_held=row.retention.is_held,
         )
 
 
 def _members(tables: Tables) -> Iterable[Record]:
-    for chat_id, row in tables.chats.items():
+    for row in tables.chats.values():
         for user_id, member in row.members.items():
             is_blocked = row.is_direct and tables.is_blocked(row, user_id)
-            yield KeptMember(chat_id=chat_id, member=member, is_blocked=is_blocked)
+            yield KeptMember(chat_id=row.chat.chat_id, member=member, is_blocked=is_blocked)
 
 
 def _states(tables: Tables) -> Iterable[Record]:
@@ -186,9 +181,6 @@ READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     AmendmentNote: lambda tables: tables.amendments.values(),
     Invitation: lambda tables: tables.invitations.values(),
     Lane: lambda tables: tables.lanes.values(),
-    DeadLetter: lambda tables: tables.dead_letters.values(),
-    PushDevice: lambda tables: tables.push_devices.values(),
-    PushOutcome: lambda tables: tables.push_outcomes.values(),
 }
 
 
@@ -209,10 +201,7 @@ def put(tables: Tables, record: Record) -> None:
         case KeptChat(chat=chat):
             row = tables.chats.setdefault(chat.chat_id, ChatRecord(chat))
             row.chat, row.counter = chat, record.counter
-            row.retention = ChatRetention(days=record.retention_days, is_held=record.is_held)
             row.pair = tuple(record.direct_key.split("|")) if record.direct_key is not None else ()
-            if record.fanout is not None:
-                tables.fanouts[chat.chat_id] = record.fanout
         case KeptMember(chat_id=chat_id, member=member):
             tables.chats[chat_id].members[member.user_id] = member
         case KeptState(user_id=user_id, chat_id=chat_id):
@@ -239,10 +228,3 @@ def put(tables: Tables, record: Record) -> None:
             tables.deletions[record.user_id] = record.since_ms
         case Lane():
             tables.lanes[record.chat_id, record.recipient] = record
-        case DeadLetter():
-            tables.dead_letters[record.dlq_id] = record
-        case PushDevice():
-            tables.push_devices[record.user_id, record.device_id] = record
-        case PushOutcome():
-            place = record.chat_id, record.sequence, record.user_id, record.device_id
-            tables.push_outcomes[place] = record

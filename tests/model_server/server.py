@@ -29,6 +29,7 @@ from parley.model import (
     StoredChat,
     User,
 )
+from parley.records.chat_settings import Retentions
 from parley.sending.answers import Done
 from parley.sending.message_actions import MessageActions
 from parley.store.ports import Log
@@ -74,6 +75,7 @@ from tests.memory.cold_tier import MemoryColdTier
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews, Noted
 from tests.memory.log import MemoryLog
 from tests.memory.people import MemoryDirectory
+from tests.memory.records import MemoryRecords
 from tests.memory.tables import ChatRecord, StateRecord, Tables
 
 OVERVIEW_CHATS_MAX = 1_000
@@ -187,7 +189,7 @@ class ModelServer:
             directory=directory,
             sender=self._teller,
             amendments=amendments,
-            tier=tier,
+            retentions=Retentions(MemoryRecords(self.tables)),
             bodies=bodies,
             clock=clock,
         )

@@ -23,6 +23,7 @@ from parley.model import JobScope
 from parley.objects.folder import FOLDER_MODE
 from parley.objects.ports import Objects, S3Settings
 from parley.objects.targets import S3_SCHEME, objects_at
+from parley.records.chat_settings import Retentions
 from parley.store.ports import Engine
 from parley.telemetry import Metrics
 from parley.testing import faults
@@ -131,7 +132,9 @@ def make_retention(
     """ConfigError if the engine cannot remove bodies."""
     writer = make_entry_writer(engine, config, clock, metrics, environment, told)
     assert engine.cold_tier is not None
-    return Retention(writer, engine.cold_tier, engine.inspection, clock, metrics, config.retention.days)
+    return Retention(
+        writer, Retentions(engine.records), engine.inspection, clock, metrics, config.retention.days
+    )
 
 
 def archive_jobs(

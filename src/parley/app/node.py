@@ -116,7 +116,7 @@ class App:
         self.store = store = make_engine(
             config, clock=clock, ids=make_ids, metrics=metrics, environment=environment
         )
-        self.kinds = kinds = Kinds(store)
+        self.kinds = kinds = Kinds(store, clock)
         self.ephemeral = ephemeral = _make_ephemeral(config, keys, clock, metrics)
         self.supervisor = self._make_supervisor()
         self._watch_engines()
@@ -468,6 +468,8 @@ class App:
         return BodyAdmin(
             make_retention=retention,
             tier=store.cold_tier,
+            directory=store.directory,
+            retentions=self.kinds.retentions,
             erasures=self.kinds.erasures,
             reports=self.kinds.erasure_reports,
             clock=self.clock,
@@ -488,7 +490,7 @@ class App:
             directory=store.directory,
             sender=self.sender,
             amendments=store.amendments,
-            tier=store.cold_tier,
+            retentions=self.kinds.retentions,
             bodies=bodies,
             clock=self.clock,
             window_seconds=self.config.messages.edit_window_seconds,

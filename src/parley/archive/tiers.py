@@ -32,7 +32,7 @@ from parley.objects.ports import ObjectMissing, Objects
 from parley.store.amendments import Amendments
 from parley.store.check import ArchivedRows
 from parley.store.cold.ports import ColdTier
-from parley.store.delivery.ports import DeliveryStore
+from parley.store.delivery.ports import Lanes
 from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
 from parley.store.paging import Row, fitting, page_of
 from parley.store.ports import (
@@ -53,7 +53,6 @@ from parley.store.ports import (
     Records,
     Relations,
 )
-from parley.store.push.ports import PushStore
 from parley.store.rows import Finding
 from parley.store.subscriptions import Subscriptions
 from parley.wire.limits import PAGE_BYTES_MAX, PAGE_ENTRIES_MAX, UNREAD_LOOKED_AT_MAX, UNREAD_MAX
@@ -323,12 +322,8 @@ class TieredEngine:
         return self._engine.allocator
 
     @property
-    def deliveries(self) -> DeliveryStore:
-        return self._engine.deliveries
-
-    @property
-    def push(self) -> PushStore:
-        return self._engine.push
+    def lanes(self) -> Lanes:
+        return self._engine.lanes
 
     @property
     def log_hashes(self) -> LogHashes:

@@ -14,8 +14,10 @@ from parley.core.jobs import Job
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
 from parley.model import ErasedChat, ErasureReport, ErasureStep, JobScope
 from parley.records.book import Book
+from parley.records.chat_settings import Retentions
 from parley.records.erasures import Erasures
 from parley.store.cold.ports import ColdTier
+from parley.store.ports import Directory
 from parley.store.rows import ChatRetention
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ class BodyAdmin:
         *,
         make_retention: Callable[[], Retention],
         tier: ColdTier | None,
+        directory: Directory,
+        retentions: Retentions,
         erasures: Erasures,
         reports: Book[ErasureReport],
         clock: Clock,
@@ -72,6 +76,8 @@ class BodyAdmin:
     ) -> None:
         self._make_retention = make_retention
         self._tier = tier
+        self._directory = directory
+        self._retentions = retentions
         self._erasures = erasures
         self._reports = reports
         self._clock = clock
@@ -95,16 +101,16 @@ class BodyAdmin:
     async def retention_of(self, chat_id: str) -> ChatRetention:
         if self._tier is None:
             raise Refused(NO_ERASURE)
-        found = (await self._tier.retentions([chat_id])).get(chat_id)
-        if found is None:
+        if await self._directory.chat(chat_id) is None:
             raise Refused(NO_SUCH_CHAT)
-        return found
+        return (await self._retentions.of([chat_id]))[chat_id]
 
     async def decide(self, chat_id: str, retention: ChatRetention) -> None:
         if self._tier is None:
             raise Refused(NO_ERASURE)
-        if not await self._tier.set_retention(chat_id, retention):
+        if await self._directory.chat(chat_id) is None:
             raise Refused(NO_SUCH_CHAT)
+        await self._retentions.decide(chat_id, retention)
 
     @property
     def job(self) -> Job:

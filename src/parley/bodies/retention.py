@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from parley.bodies.writer import Choice, EntryWriter
 from parley.clock import MS_PER_DAY, Clock, iso
-from parley.store.cold.ports import ColdTier
+from parley.records.chat_settings import Retentions
 from parley.store.maintenance import Inspection
 from parley.store.rows import ChatRetention
 from parley.telemetry import Metrics
@@ -73,14 +73,14 @@ class Retention:
     def __init__(
         self,
         writer: EntryWriter,
-        tier: ColdTier,
+        retentions: Retentions,
         inspection: Inspection,
         clock: Clock,
         metrics: Metrics,
         days: int,
     ) -> None:
         self._writer = writer
-        self._tier = tier
+        self._retentions = retentions
         self._inspection = inspection
         self._clock = clock
         self._metrics = metrics
@@ -177,6 +177,6 @@ class Retention:
 
     async def _chats(self, chat_ids: Sequence[str] | None) -> AsyncIterator[tuple[str, ChatRetention]]:
         async for page in self._inspection.chats(chat_ids):
-            found = await self._tier.retentions([chat.chat_id for chat in page])
+            found = await self._retentions.of([chat.chat_id for chat in page])
             for chat_id, retention in found.items():
                 yield chat_id, retention

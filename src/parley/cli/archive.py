@@ -150,16 +150,15 @@ def set_retention(
 
     async def work() -> None:
         async with open_services(place) as services:
-            tier = services.engine.cold_tier
-            if tier is None:
+            if services.engine.cold_tier is None:
                 raise ConfigError(f"bodies cannot be removed from {place.settings.store.engine}")
             chat_id = (await require_chat(services.engine.listing, chat)).chat_id
-            before = (await tier.retentions([chat_id]))[chat_id]
+            before = (await services.kinds.retentions.of([chat_id]))[chat_id]
             chosen = before.days if not days else None if days == "default" else int(days)
             decided = ChatRetention(days=chosen, is_held=before.is_held if hold is None else hold)
             detail = f"days={'default' if decided.days is None else decided.days} held={decided.is_held}"
             async with services.user_admin.audited(who_acts(), "retention.set", chat_id, detail):
-                await tier.set_retention(chat_id, decided)
+                await services.kinds.retentions.decide(chat_id, decided)
             show_decision(chat_id, decided, json)
 
     run(work())

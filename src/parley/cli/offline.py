@@ -95,7 +95,7 @@ class OfflineServices:
         metrics = Metrics(wall_clock)
         _require_store(place)
         self.engine = engine = make_offline_engine(place, make_ids, metrics)
-        self.kinds = kinds = Kinds(engine)
+        self.kinds = kinds = Kinds(engine, wall_clock)
         bus = EmbeddedBus()
         self.notices = _notices(place.settings, make_ids, metrics)
         if self.notices is not None:
@@ -223,7 +223,7 @@ async def begin_erasure(engine: Engine, user_id: str) -> None:
     """Note that a person's bodies go; the job of a server removes them."""
     from parley.bodies.erasures import note_erasure
 
-    kinds = Kinds(engine)
+    kinds = Kinds(engine, wall_clock)
     await note_erasure(kinds.erasures, kinds.erasure_reports, user_id, wall_clock())
 
 

@@ -11,7 +11,7 @@ from parley.clock import MS_PER_DAY, Clock, iso
 from parley.errors import StoreError
 from parley.model import AuditRecord
 from parley.records.audit import AuditLog
-from parley.store.delivery.ports import DeadLetters
+from parley.records.dead_letters import DeadLetters
 from parley.store.delivery.rows import LETTER_DAYS, LetterStatus, Selection
 from parley.telemetry import Metrics
 

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from parley.clock import Clock
 from parley.errors import ParleyError
 from parley.migration.fingerprints import Fingerprint, LogDigest, counts_as_content, record_bytes
-from parley.model import StoredEntry
+from parley.model import ChatSettings, StoredEntry
 from parley.store.maintenance import Transfer
 from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, Record
 from parley.store.rules import STRAY_POSITIONS_MAX
@@ -177,11 +177,11 @@ class StoreCopy:
                 )
             total.merge(theirs)
             counts[kind.__name__] = theirs.count
-        entries = voids = chats = rules = holds = 0
+        entries = voids = chats = 0
+        rules, holds = await self._decisions()
         async for page in self._source.records(KeptChat):
             for chat in cast("list[KeptChat]", page):
                 log = await self._compare_log(chat)
-                rules, holds = rules + (chat.retention_days is not None), holds + chat.is_held
                 total.add(log.digest())
                 hashes.add(log.log_hash)
                 entries, voids, chats = entries + log.entries, voids + log.voids, chats + 1
@@ -196,6 +196,14 @@ class StoreCopy:
             fingerprint=total.text,
             log_hashes=hashes.text,
         )
+
+    async def _decisions(self) -> tuple[int, int]:
+        """How many chats have a retention of their own, and how many are held."""
+        rules = holds = 0
+        async for page in self._source.records(ChatSettings):
+            for settings in cast("list[ChatSettings]", page):
+                rules, holds = rules + (settings.retention_days is not None), holds + settings.is_held
+        return rules, holds
 
     async def _fingerprint(self, side: Transfer, kind: type[Record]) -> Fingerprint:
         found = Fingerprint()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from html import escape
 from typing import Any
 
@@ -13,7 +13,7 @@ from parley.store.amendments import SEPARATOR
 from parley.store.delivery.rows import DeadLetter, Lane
 from parley.store.maintenance import Transfer
 from parley.store.ports import Log
-from parley.store.push.rows import PushDevice, PushOutcome
+from parley.store.push.rows import PersonPushDevices, PushDevice, PushOutcome, RungThrough
 from parley.store.records import (
     RECORDS,
     KeptCursor,
@@ -109,9 +109,9 @@ async def about_person(transfer: Transfer, user_id: str) -> AsyncIterator[dict[s
     chats: list[str] = []
     for kind in RECORDS:
         async for records in transfer.records(kind):
-            for record in records:
+            for record in _apart(records):
                 if _concerns(record, user_id):
-                    yield {"record": kind.__name__, **_without_secrets(msgspec.to_builtins(record))}
+                    yield {"record": type(record).__name__, **_without_secrets(msgspec.to_builtins(record))}
                     if isinstance(record, KeptState):
                         chats.append(record.chat_id)
     for chat_id in chats:
@@ -122,11 +122,20 @@ async def about_person(transfer: Transfer, user_id: str) -> AsyncIterator[dict[s
                     yield {"record": "Entry", **msgspec.to_builtins(entry)}
 
 
+def _apart(records: Iterable[Record]) -> Iterator[Record]:
+    """The devices of a person share a record: each is told by itself."""
+    for record in records:
+        if isinstance(record, PersonPushDevices):
+            yield from record.devices
+        else:
+            yield record
+
+
 def _concerns(record: Record, user_id: str) -> bool:
     match record:
         case KeptPerson(user=who) | KeptSession(session=who) | KeptMember(member=who):
             return who.user_id == user_id
-        case KeptState() | KeptCursor() | PushDevice() | PushOutcome() | AccountDeletion():
+        case KeptState() | KeptCursor() | PushDevice() | PushOutcome() | RungThrough() | AccountDeletion():
             return record.user_id == user_id
         case KeptRelation():
             return record.user_id == user_id  # who else lists them is the others' secret

@@ -13,7 +13,7 @@ from parley.model import StoredEntry
 from parley.store.delivery.rows import LETTER_DAYS, DeadLetter
 from parley.store.push.rows import OUTCOME_DAYS, PushOutcome
 from parley.store.records import COPY_MARK, Record
-from parley.store.tables import KeptKey
+from parley.store.tables import TABLE_OF, KeptKey
 from parley.wire.codec import decode_entry
 
 DIGEST_BYTES = 32
@@ -55,7 +55,9 @@ def counts_as_content(record: Record, now_ms: int) -> bool:
         case DeadLetter(is_queued=is_queued, changed_ms=changed_ms):
             return is_queued or now_ms - changed_ms < (LETTER_DAYS - 1) * MS_PER_DAY
         case _:
-            return True
+            table = TABLE_OF.get(type(record))
+            expires_ms = table.expires_ms if table is not None else None
+            return expires_ms is None or expires_ms(record) - now_ms > MS_PER_DAY
 
 
 def record_bytes(record: Record) -> bytes:

@@ -9,8 +9,8 @@ from parley.core.fanout import FanoutSizes, strategy_of
 from parley.delivery.admin import Audited
 from parley.errors import NOT_FOUND, Refused
 from parley.model import Fanout, StoredChat
+from parley.records.chat_settings import ChatFanouts
 from parley.store.ports import Directory
-from parley.store.push.ports import ChatFanouts
 
 NO_SUCH_CHAT = NOT_FOUND.because("there is no such chat")
 

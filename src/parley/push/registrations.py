@@ -13,8 +13,8 @@ from parley.core.safe_addresses import url_problem
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
 from parley.model import User
 from parley.push.ports import VapidKeys
+from parley.records.push import PushDevices
 from parley.store.ports import Accounts
-from parley.store.push.ports import PushDevices
 from parley.store.push.rows import DEVICES_PER_PERSON_MAX, Provider, PushDevice
 from parley.wire.bodies import NewPushDevice
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from parley.core.timeline import ExplainedMessage, Step
 from parley.model import StepName
-from parley.store.push.ports import PushOutcomes
+from parley.records.push import PushOutcomes
 from parley.store.push.rows import RingOutcome
 
 NAMES = {

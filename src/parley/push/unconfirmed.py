@@ -18,8 +18,8 @@ from parley.clock import MS_PER_SECOND, Clock
 from parley.ephemeral.ports import DEVICE_LEASE_SECONDS, Registry
 from parley.errors import StoreError
 from parley.push.ports import recipient_of
+from parley.records.push import PushDevices
 from parley.store.ports import MemberStates
-from parley.store.push.ports import PushDevices
 
 WAIT_SECONDS = DEVICE_LEASE_SECONDS + 5.0
 LOOK_SECONDS = 5.0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from parley.clock import Clock
+from parley.records.dead_letters import DeadLetters
 from parley.records.webhooks import Webhooks
-from parley.store.delivery.ports import DeadLetters, Lanes
 from parley.store.ports import Engine
 
 
 class DeliveryRecords:
-    def __init__(self, engine: Engine) -> None:
-        self.lanes: Lanes = engine.deliveries.lanes
-        self.dead_letters: DeadLetters = engine.deliveries.dead_letters
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self.lanes = engine.lanes
+        self.dead_letters = DeadLetters(engine.records, clock)
         self.webhooks = Webhooks(engine.records)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from parley.clock import Clock
+from parley.records.attachments import Attachments
 from parley.records.audit import AuditLog
 from parley.records.book import Book
+from parley.records.chat_settings import Retentions
 from parley.records.deliveries import DeliveryRecords
 from parley.records.erasures import Erasures
 from parley.records.push import PushRecords
@@ -21,7 +24,7 @@ from parley.store.tables import (
 
 
 class Kinds:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, clock: Clock) -> None:
         records = engine.records
         self.records = records
         self.links = Book(records, LINKS)
@@ -33,6 +36,8 @@ class Kinds:
         self.external_ids = ExternalIds(records)
         self.audit = AuditLog(records)
         self.erasures = Erasures(records)
+        self.retentions = Retentions(records)
+        self.attachments = Attachments(records, clock)
         self.server_keys = ServerKeys(records)
-        self.deliveries = DeliveryRecords(engine)
-        self.push = PushRecords(engine)
+        self.deliveries = DeliveryRecords(engine, clock)
+        self.push = PushRecords(records)

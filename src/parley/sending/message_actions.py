@@ -51,11 +51,11 @@ from parley.errors import (
     StoreError,
 )
 from parley.model import Appended, ChatType, Draft, JobScope, Target
+from parley.records.chat_settings import Retentions
 from parley.sending.amended_log import AmendedLog
 from parley.sending.sender import Sender
 from parley.store import amendments as marking
 from parley.store.amendments import AmendmentNote, Amendments, MessageMark
-from parley.store.cold.ports import ColdTier
 from parley.store.ports import Directory, Log
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
@@ -115,7 +115,7 @@ class MessageActions:
         directory: Directory,
         sender: Sender,
         amendments: Amendments | None,
-        tier: ColdTier | None,
+        retentions: Retentions,
         bodies: Bodies | None,
         clock: Clock,
         window_seconds: int = 0,
@@ -128,7 +128,7 @@ class MessageActions:
         self._directory = directory
         self._sender = sender
         self._amendments = amendments
-        self._tier = tier
+        self._retentions = retentions
         self._bodies = bodies
         self._clock = clock
         self._window_seconds = window_seconds
@@ -193,9 +193,8 @@ class MessageActions:
         if entry is None or chat is None:
             return None
         is_held = False
-        if self._tier is not None and draft.kind in (EDIT, DELETE):
-            retention = (await self._tier.retentions([chat_id])).get(chat_id)
-            is_held = retention is not None and retention.is_held
+        if draft.kind in (EDIT, DELETE):
+            is_held = (await self._retentions.of([chat_id]))[chat_id].is_held
         return Target(
             sequence=entry.sequence,
             sender_id=entry.sender_id,

@@ -44,9 +44,8 @@ from parley.model import (
 )
 from parley.store.amendments import Amendments
 from parley.store.cold.ports import ColdStore
-from parley.store.delivery.ports import DeliveryStore
+from parley.store.delivery.ports import Lanes
 from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
-from parley.store.push.ports import PushStore
 from parley.store.rows import Finding, StoreCounts
 from parley.store.subscriptions import Subscriptions
 from parley.store.tables import Key, R, RecordChange, RecordTable
@@ -634,13 +633,8 @@ class Engine(Store, ColdStore, Protocol):
         ...
 
     @property
-    def deliveries(self) -> DeliveryStore:
-        """What `delivery` keeps."""
-        ...
-
-    @property
-    def push(self) -> PushStore:
-        """What `push` keeps."""
+    def lanes(self) -> Lanes:
+        """See `Lanes`."""
         ...
 
     @property

@@ -16,7 +16,6 @@ from msgspec import Struct
 from parley.model import (
     AccountDeletion,
     ChatMember,
-    Fanout,
     Invitation,
     Notify,
     QuietHours,
@@ -25,14 +24,16 @@ from parley.model import (
     User,
 )
 from parley.store.amendments import AmendmentNote
-from parley.store.delivery.rows import DeadLetter, Lane
-from parley.store.push.rows import PushDevice, PushOutcome
+from parley.store.delivery.rows import DeadLetter, Lane, LetterStatus, pending_line, queue_line
+from parley.store.push.rows import PushOutcome, RungThrough
 from parley.store.tables import (
     ANSWERS,
     DEVICE_LISTS,
     ERASURE_REPORTS,
     FAILING_RECIPIENTS,
     LINKS,
+    PENDING_LETTERS,
+    QUEUED_LETTERS,
     REPORTS,
     TABLE_OF,
     RecordTable,
@@ -59,12 +60,8 @@ class KeptChat(Struct, frozen=True, kw_only=True):
     counter: int | None
     member_count: int
     owner_count: int
-    fanout: Fanout | None = None
     recovered_at: str | None = None
     recovered_from_sequence: int | None = None
-    retention_days: int | None = None
-    is_held: bool = False
-    """What an operator has decided about keeping it: see `ChatRetention`."""
 
 
 class KeptMember(Struct, frozen=True, kw_only=True):
@@ -135,9 +132,6 @@ RECORDS: tuple[type[Any], ...] = (
     AmendmentNote,
     Invitation,
     Lane,
-    DeadLetter,
-    PushDevice,
-    PushOutcome,
     *TABLE_OF,
 )
 """In the order in which they are copied: nothing refers to what comes after it."""
@@ -150,6 +144,29 @@ BOOKS: dict[str, RecordTable[Any]] = {
     "answers": ANSWERS,
 }
 """Their names in the table `books`, in which earlier versions kept them as JSON."""
+
+
+def rung_by(outcome: PushOutcome) -> RungThrough:
+    """What an outcome that says so tells of the newest ring."""
+    return RungThrough(
+        chat_id=outcome.chat_id,
+        user_id=outcome.user_id,
+        device_id=outcome.device_id,
+        since_ms=outcome.at_ms,
+        sequence=outcome.sequence,
+    )
+
+
+def lines_of(letter: DeadLetter) -> list[tuple[RecordTable[Any], Any]]:
+    """The lists that a dead letter is on."""
+    since_ms, lines = letter.changed_ms, list[tuple[RecordTable[Any], Any]]()
+    if letter.status is LetterStatus.PENDING:
+        lines.append((PENDING_LETTERS, pending_line(letter, since_ms)))
+    if letter.is_queued:
+        lines.append((QUEUED_LETTERS, queue_line(letter, since_ms)))
+    return lines
+
+
 COPY_MARK = "copy"
 """The name of the server's key in a target that says which copy is under way, or was done."""
 UNFINISHED = "unfinished"

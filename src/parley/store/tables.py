@@ -21,13 +21,15 @@ from parley.model import (
     AnsweredRequest,
     ApiToken,
     AuditRecord,
+    ChatSettings,
     ErasureReport,
     ExternalId,
     Link,
     MessageReport,
     PersonDevices,
 )
-from parley.store.delivery.rows import Webhook
+from parley.store.delivery.rows import DeadLetter, PendingLetter, QueuedLetter, Webhook, shard_of
+from parley.store.push.rows import OUTCOME_DAYS, PersonPushDevices, PushOutcome, RungThrough
 from parley.wire.limits import IDEMPOTENCY_DAYS
 
 R = TypeVar("R", bound=Struct)
@@ -68,9 +70,19 @@ def askable(*parts: str) -> bool:
         return False
 
 
+def message_place(chat_id: str, sequence: int) -> str:
+    """The partition of what is kept about one message."""
+    return f"{chat_id}{PART_SEPARATOR}{sequence}"
+
+
+def outcome_place(user_id: str, device_id: str) -> str:
+    return f"{user_id}{PART_SEPARATOR}{device_id}"
+
+
 class RecordTable(Generic[R]):
     """One table. `expires_ms`: when a record may go, by what it says; without it they stay.
 
+    `is_compared`: False where every change writes over whatever is there: an engine may write plainly.
     `raised`: a field that is a number and only rises (`Records.raise_to`), which no comparison looks at.
     A field of a record that is added later has a default: records without it are still read.
     """
@@ -84,6 +96,7 @@ class RecordTable(Generic[R]):
         says: str,
         raised: str = "",
         expires_ms: Callable[[R], int] | None = None,
+        is_compared: bool = True,
     ) -> None:
         assert not raised or raised in kind.__struct_fields__
         self.name = name
@@ -92,6 +105,7 @@ class RecordTable(Generic[R]):
         self.says = says
         self.raised = raised
         self.expires_ms = expires_ms
+        self.is_compared = is_compared
         self._encode = msgspec.json.Encoder(order="deterministic").encode
         self._decode = msgspec.json.Decoder(kind).decode
 
@@ -190,6 +204,9 @@ def partition_of(table: RecordTable[R], changes: list[RecordChange[R]]) -> str:
     assert len(partitions) == 1, "a commit is about one partition"
     assert len(set(keys)) == len(keys), "two changes are about one record"
     assert all(askable(*key) for key in keys), "a key is a part of text, and another"
+    if not table.is_compared:
+        assert all(isinstance(change, PutRecord) for change in changes), "nothing is compared here"
+        assert all(isinstance(change.before, Whatever) for change in changes), "nothing is compared here"
     return partitions.pop()
 
 
@@ -244,7 +261,9 @@ EXTERNAL_IDS = RecordTable(
 WEBHOOKS = RecordTable(
     "webhooks", Webhook, lambda one: listed(one.webhook_id), says="the webhooks of integrators"
 )
-AUDIT = RecordTable("audit", AuditRecord, lambda one: listed(one.audit_id), says="what operators did")
+AUDIT = RecordTable(
+    "audit", AuditRecord, lambda one: listed(one.audit_id), says="what operators did", is_compared=False
+)
 ERASURES = RecordTable(
     "erasures",
     KeptErasure,
@@ -263,6 +282,52 @@ ATTACHMENT_LINES = RecordTable(
     lambda one: (one.list, one.attachment_id),
     says="which files a person has, and which the sweep must look at",
 )
+DEAD_LETTERS = RecordTable(
+    "dead_letters",
+    DeadLetter,
+    lambda one: (shard_of(one.dlq_id), one.dlq_id),
+    says="what could not be delivered, in shards by a hash of the id",
+)
+PENDING_LETTERS = RecordTable(
+    "pending_letters",
+    PendingLetter,
+    lambda one: (shard_of(one.dlq_id), one.dlq_id),
+    says="which dead letters are pending",
+)
+QUEUED_LETTERS = RecordTable(
+    "queued_letters",
+    QueuedLetter,
+    lambda one: (
+        shard_of(f"{one.recipient}{PART_SEPARATOR}{one.chat_id}"),
+        PART_SEPARATOR.join((one.recipient, one.chat_id, ordered(one.sequence), one.dlq_id)),
+    ),
+    says="dead letters that wait for their replay, by recipient, chat and sequence",
+)
+PUSH_DEVICES = RecordTable(
+    "push_devices",
+    PersonPushDevices,
+    lambda one: alone(one.user_id),
+    says="the devices of a person that rings are sent to",
+)
+PUSH_OUTCOMES = RecordTable(
+    "push_outcomes",
+    PushOutcome,
+    lambda one: (message_place(one.chat_id, one.sequence), outcome_place(one.user_id, one.device_id)),
+    says="what became of the rings of a message",
+    expires_ms=lambda one: one.at_ms + OUTCOME_DAYS * MS_PER_DAY,
+    is_compared=False,
+)
+PUSH_RUNG = RecordTable(
+    "push_rung",
+    RungThrough,
+    lambda one: (one.chat_id, outcome_place(one.user_id, one.device_id)),
+    says="the newest position of a chat that rang on a device",
+    raised="sequence",
+    expires_ms=lambda one: one.since_ms + OUTCOME_DAYS * MS_PER_DAY,
+)
+CHAT_SETTINGS = RecordTable(
+    "chat_settings", ChatSettings, lambda one: alone(one.chat_id), says="what operators decided for a chat"
+)
 SERVER_KEYS = RecordTable("server_keys", KeptKey, lambda one: listed(one.name), says="secrets of the server")
 TABLES: tuple[RecordTable[Any], ...] = (
     LINKS,
@@ -278,6 +343,13 @@ TABLES: tuple[RecordTable[Any], ...] = (
     ERASURES,
     ATTACHMENTS,
     ATTACHMENT_LINES,
+    DEAD_LETTERS,
+    PENDING_LETTERS,
+    QUEUED_LETTERS,
+    PUSH_DEVICES,
+    PUSH_OUTCOMES,
+    PUSH_RUNG,
+    CHAT_SETTINGS,
     SERVER_KEYS,
 )
 """In the order in which they are copied."""

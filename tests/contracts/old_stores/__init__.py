@@ -6,6 +6,8 @@ They were made by its own code. Never change them: they stand for the stores tha
 import asyncio
 import json
 from collections.abc import Iterable, Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,8 @@ from parley.dynamodb import Dynamo
 from parley.migration.copies import StoreCopy
 from parley.model import Appended
 from parley.store.cassandra.connection import CassandraConnection
+from parley.store.delivery.rows import PendingLetter, QueuedLetter
+from parley.store.push.rows import RungThrough
 from parley.store.records import RECORDS
 from tests.contracts.acting import contents, message, read_all, stored
 from tests.contracts.engines import MemoryEngine, OpenStore
@@ -27,7 +31,7 @@ SQLITE, DYNAMODB, CASSANDRA = 16, 13, 3
 """The versions of their tables."""
 UNUSED_ID = "11111111-1111-4111-8111-111111111111"
 FOLDER = Path(__file__).parent
-DERIVED = {AttachmentLine}
+DERIVED = {AttachmentLine, PendingLetter, QueuedLetter, RungThrough}
 """Kinds that no store had: what follows from others, and finds them."""
 KIND_OF_BOOK = {
     "links": "Link",
@@ -53,6 +57,13 @@ def what_it_held(name: str) -> OldStore:
     people, chats = found.pop("people"), found.pop("chats")
     for kept in found.pop("KeptRecord"):
         found.setdefault(KIND_OF_BOOK[kept["book"]], []).append(msgspec.json.decode(kept["record"]))
+    for user_id, devices in groupby(found.pop("PushDevice"), key=itemgetter("user_id")):
+        found.setdefault("PersonPushDevices", []).append({"user_id": user_id, "devices": list(devices)})
+    for chat in found["KeptChat"]:
+        decided = {name: chat.pop(name) for name in ("fanout", "retention_days", "is_held")}
+        if any(value not in (None, False) for value in decided.values()):
+            settings = {"chat_id": chat["chat"]["chat_id"]} | {k: v for k, v in decided.items() if v}
+            found.setdefault("ChatSettings", []).append(settings)
     return OldStore(people, chats, found)
 
 

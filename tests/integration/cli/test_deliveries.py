@@ -5,22 +5,44 @@ from pathlib import Path
 import apsw
 import pytest
 
+from parley.store.delivery.rows import DeadLetter, pending_line
 from parley.store.folder import DATABASE_NAME
+from parley.store.sqlite.record_rows import load
+from parley.store.tables import DEAD_LETTERS, PENDING_LETTERS
 from tests.integration.cli.running import parley, succeed
 from tests.integration.cli.stores import one
 
 URL = "https://example.com/parley"
+QUEUED = "SELECT count(*) FROM records WHERE kind = 'dead_letters' AND record ->> 'is_queued'"
+STATUS = "SELECT record ->> 'status' FROM records WHERE kind = 'dead_letters' AND place = '{}'"
 
 
 def put_letters(data: Path, *errors: str) -> None:
     """Dead letters of the server's, one for each error."""
+    letters = [
+        DeadLetter(
+            dlq_id=f"dlq_{number}",
+            chat_id="chat_x",
+            sequence=number,
+            recipient="wh_1",
+            message_id="msg_1",
+            sender_id="user_ann",
+            created_ms=0,
+            error=error,
+            detail="",
+            retry_count=3,
+            first_attempt_ms=0,
+            last_attempt_ms=0,
+            dlq_ms=number * 1_000,
+            changed_ms=number * 1_000,
+            source_topic="messages.outbound",
+            source_offset=number,
+        )
+        for number, error in enumerate(errors, 1)
+    ]
     with apsw.Connection(str(data / DATABASE_NAME)) as connection:
-        for number, error in enumerate(errors, 1):
-            connection.execute(
-                "INSERT INTO dead_letters VALUES (?, 'chat_x', ?, 'wh_1', 'msg_1', 'user_ann', 0, ?, '', 3,"
-                " 0, 0, ?, ?, 'messages.outbound', 0, ?, 'pending', 0, 0, 0, '', 1, '[]')",
-                (f"dlq_{number}", number, error, number * 1_000, number * 1_000, number),
-            )
+        load(connection, DEAD_LETTERS, letters)
+        load(connection, PENDING_LETTERS, [pending_line(letter, 0) for letter in letters])
 
 
 def test_webhooks_are_added_listed_and_removed(data: Path) -> None:
@@ -61,10 +83,10 @@ def test_dead_letters_are_found_and_replayed_on_demand(data: Path) -> None:
     )
     dry = succeed("dlq", "replay", "--error", "timeout", "--json", data=data).json
     assert dry == {"matched": 2, "job_id": None}
-    assert one(data, "SELECT count(*) FROM dead_letters WHERE is_queued") == 0
+    assert one(data, QUEUED) == 0
     job = succeed("dlq", "replay", "--error", "timeout", "--apply", "--json", data=data).json
     assert job["matched"] == 2
-    assert one(data, "SELECT count(*) FROM dead_letters WHERE is_queued") == 2
+    assert one(data, QUEUED) == 2
     again = succeed("dlq", "replay", "--error", "timeout", "--apply", "--json", data=data).json
     assert again["matched"] == 0
     shown = succeed("dlq", "show", "dlq_1", "--json", data=data).json
@@ -83,8 +105,8 @@ def test_dead_letters_are_discarded_with_a_reason(data: Path) -> None:
     discard = ("dlq", "discard", "--reason", "no use", "--id", "dlq_2")
     assert "would be" in succeed(*discard, data=data).stdout
     assert succeed(*discard, "--apply", "--json", data=data).json["matched"] == 1
-    assert one(data, "SELECT status FROM dead_letters WHERE dlq_id = 'dlq_2'") == "permanently_failed"
-    assert one(data, "SELECT status FROM dead_letters WHERE dlq_id = 'dlq_1'") == "pending"
+    assert one(data, STATUS.format("dlq_2")) == "permanently_failed"
+    assert one(data, STATUS.format("dlq_1")) == "pending"
     (record, *_) = succeed("user", "audit", "--json", data=data).json["records"]
     assert (record["action"], record["outcome"]) == ("dlq.discard", "done")
     assert "no use" in record["detail"]

@@ -20,7 +20,7 @@ async def test_a_server_without_a_feed_takes_no_webhooks() -> None:
     """It could never deliver to one: it says which setting would help, before anything is recorded."""
     nothing: Any = None
     clock, make_ids = VirtualClock(), Ids(random.Random(7).getrandbits)
-    store = Kinds(MemoryStore(Tables(), clock=clock, ids=make_ids, metrics=Metrics(clock))).deliveries
+    store = Kinds(MemoryStore(Tables(), clock=clock, ids=make_ids, metrics=Metrics(clock)), clock).deliveries
     admin = DeliveryAdmin(
         store=store,
         failing=nothing,

@@ -23,7 +23,7 @@ class Severed:
     """The lanes of one process: once it is dead nothing is written, whatever its tasks still do."""
 
     def __init__(self, world: DeliveryWorld) -> None:
-        self._lanes = world.store.deliveries.lanes
+        self._lanes = world.kinds.deliveries.lanes
         self.is_dead = False
         self.writes: list[str] = []
 
@@ -125,7 +125,7 @@ def test_a_busy_recipient_does_not_make_each_lane_a_look() -> None:
 
     async def scenario(world: DeliveryWorld) -> None:
         looks = 0
-        due = world.store.deliveries.lanes.due
+        due = world.kinds.deliveries.lanes.due
 
         async def counted(prefix: str, now_ms: int, limit: int, besides: Collection[str] = ()) -> list[Lane]:
             nonlocal looks
@@ -136,7 +136,7 @@ def test_a_busy_recipient_does_not_make_each_lane_a_look() -> None:
             await asyncio.sleep(0.1)
             return await world.channel.take(delivery)
 
-        world.store.deliveries.lanes.due = counted  # type: ignore[method-assign]
+        world.kinds.deliveries.lanes.due = counted  # type: ignore[method-assign]
         world.channel.answer = slowly
         chats = [await world.chat() for _ in range(200)]
         async with world.working():
@@ -155,7 +155,7 @@ def test_a_poison_message_among_1000_kills_two_processes_and_999_are_delivered_i
     async def scenario(world: DeliveryWorld) -> None:
         chat_id = await world.chat()
         news = await world.write(chat_id, *map(str, range(1_000)))
-        await world.store.deliveries.lanes.extend(chat_id, [HOOK], 1, 1_000)
+        await world.kinds.deliveries.lanes.extend(chat_id, [HOOK], 1, 1_000)
         async with killing(world, "500"):
             deaths = [await live_until_killed(world) for _ in range(3)]
         assert deaths == [True, True, False]
@@ -178,7 +178,7 @@ def test_those_who_were_under_way_beside_poison_are_not_blamed() -> None:
         world.channel.names = ["wh_1", "wh_2", "wh_3"]
         for number, chat_id in enumerate(chats):
             await world.write(chat_id, "poison" if number == 7 else f"{number}")
-            await world.store.deliveries.lanes.extend(chat_id, [f"wh_{number % 3 + 1}"], 1, 1)
+            await world.kinds.deliveries.lanes.extend(chat_id, [f"wh_{number % 3 + 1}"], 1, 1)
         async with killing(world, "poison"):
             await asyncio.sleep(0)
             usual = world.channel.answer
@@ -209,13 +209,13 @@ def test_one_death_blames_nobody() -> None:
     async def scenario(world: DeliveryWorld) -> None:
         chat_id = await world.chat()
         await world.write(chat_id, *map(str, range(30)))
-        await world.store.deliveries.lanes.extend(chat_id, [HOOK], 1, 30)
+        await world.kinds.deliveries.lanes.extend(chat_id, [HOOK], 1, 30)
         async with killing(world, "15"):
             assert await live_until_killed(world)
         assert not await live_until_killed(world)
         assert first_sights(world) == [str(n) for n in range(30)]
         assert await world.letters() == []
-        assert await world.store.deliveries.lanes.due("", 2**60, 10) == []
+        assert await world.kinds.deliveries.lanes.due("", 2**60, 10) == []
 
     play(scenario)
 
@@ -226,12 +226,12 @@ def test_poison_that_is_replayed_is_poison_again() -> None:
     async def scenario(world: DeliveryWorld) -> None:
         chat_id = await world.chat()
         await world.write(chat_id, "a", "poison", "c")
-        await world.store.deliveries.lanes.extend(chat_id, [HOOK], 1, 3)
+        await world.kinds.deliveries.lanes.extend(chat_id, [HOOK], 1, 3)
         async with killing(world, "poison"):
             while await live_until_killed(world):
                 pass
             asked = DeliveryEvent(0, "replay", actor="user_1")
-            assert await world.store.deliveries.dead_letters.queue(ALL, "job_1", asked) == 1
+            assert await world.kinds.deliveries.dead_letters.queue(ALL, "job_1", asked) == 1
             assert [await live_until_killed(world) for _ in range(2)] == [True, False]
         (letter,) = await world.letters()
         assert (letter.error, letter.status, letter.is_queued) == ("poison", LetterStatus.PENDING, False)
@@ -249,7 +249,7 @@ def test_a_letter_that_kills_only_when_it_is_replayed_ends_too() -> None:
             await world.say(chat_id, "a", "b", "c")
             await asyncio.sleep(60)
         asked = DeliveryEvent(0, "replay", actor="user_1")
-        assert await world.store.deliveries.dead_letters.queue(ALL, "job_1", asked) == 3
+        assert await world.kinds.deliveries.dead_letters.queue(ALL, "job_1", asked) == 3
         async with killing(world, "b"):
             deaths = 0
             while await live_until_killed(world):
@@ -284,9 +284,9 @@ def test_another_worker_goes_on_where_one_died() -> None:
             await asyncio.sleep(1)
         assert world.channel.contents() == ["a", "b"]
         world.channel.answer = world.channel.take
-        claimed = world.store.deliveries.lanes._lanes.copy()
+        claimed = world.store.lanes._lanes.copy()
         world.restart()
-        world.store.deliveries.lanes._lanes.update(claimed)  # another node does not free its claims
+        world.store.lanes._lanes.update(claimed)  # another node does not free its claims
         async with world.working():
             await asyncio.sleep(CLAIM_SECONDS - 2)
             assert world.channel.contents() == ["a", "b"]
@@ -336,14 +336,14 @@ def test_a_worker_that_was_paused_stops_when_it_wakes() -> None:
         async with world.working():
             await world.say(chat_id, "a", "b", "c", "d")
             await paused.wait()
-            claimed = world.store.deliveries.lanes._lanes.copy()
+            claimed = world.store.lanes._lanes.copy()
             world.restart()
-            world.store.deliveries.lanes._lanes.update(claimed)
+            world.store.lanes._lanes.update(claimed)
             async with world.working():
                 await asyncio.sleep(2 * CLAIM_SECONDS)
         assert world.channel.contents() == ["a", "b", "a", "b", "c", "d"]
         assert await world.letters() == []
-        assert await world.store.deliveries.lanes.due("", 2**60, 10) == []
+        assert await world.kinds.deliveries.lanes.due("", 2**60, 10) == []
 
     play(scenario)
 

@@ -53,7 +53,7 @@ def test_a_recipient_that_is_away_for_an_hour_gets_everything_once_and_in_order(
             await asyncio.sleep(300)
             assert {chat_id: heard(world, chat_id) for chat_id in chats} == wanted
         assert await world.letters() == []
-        assert await world.store.deliveries.lanes.due("", 2**60, 10) == []
+        assert await world.kinds.deliveries.lanes.due("", 2**60, 10) == []
         assert await world.kinds.failing_recipients.page("", 10) == []
         failed = Counter(world.channel.tried).total() - len(world.channel.got)
         assert failed <= 40, "600 events waited; the recipient was asked so often while it was away"
@@ -156,7 +156,7 @@ def test_what_a_recipient_does_not_want_says_nothing_of_it() -> None:
             assert len(world.channel.tried) - tried <= 5
             await asyncio.sleep(HOUR)
         assert all(heard(world, chat_id) == ["a"] for chat_id in chats)
-        assert await world.store.deliveries.lanes.due("", 2**60, 10) == []
+        assert await world.kinds.deliveries.lanes.due("", 2**60, 10) == []
 
     play(scenario, FOR_HOURS)
 

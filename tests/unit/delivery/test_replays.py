@@ -30,7 +30,7 @@ async def all_dead(world: DeliveryWorld, chats: int, messages: int) -> list[str]
 
 
 async def queue(world: DeliveryWorld, selection: Selection = ALL, job_id: str = "job_1") -> int:
-    return await world.store.deliveries.dead_letters.queue(selection, job_id, ASKED)
+    return await world.kinds.deliveries.dead_letters.queue(selection, job_id, ASKED)
 
 
 def test_five_thousand_come_back_once_and_in_order() -> None:
@@ -172,7 +172,7 @@ def test_what_was_discarded_meanwhile_is_not_replayed() -> None:
         await all_dead(world, 1, 2)
         await queue(world)
         discard = DeliveryEvent(world.clock(), "discard", detail="no", actor="user_1")
-        await world.store.deliveries.dead_letters.discard(ALL, "job_2", discard)
+        await world.kinds.deliveries.dead_letters.discard(ALL, "job_2", discard)
         async with world.working():
             await asyncio.sleep(10)
         assert world.channel.got == []
@@ -218,7 +218,7 @@ def test_letters_expire_after_thirty_days() -> None:
         await asyncio.sleep(29 * MS_PER_DAY / 1000)
         assert await world.upkeep.expire() == 0
         discard = DeliveryEvent(world.clock(), "discard", detail="no", actor="user_1")
-        await world.store.deliveries.dead_letters.discard(Selection(chat_id=first), "job_1", discard)
+        await world.kinds.deliveries.dead_letters.discard(Selection(chat_id=first), "job_1", discard)
         await asyncio.sleep(2 * MS_PER_DAY / 1000)
         async with world.working():
             await asyncio.sleep(1)

@@ -51,7 +51,7 @@ def test_a_recipient_that_comes_back_in_time_gets_everything() -> None:
             await asyncio.sleep(60)
         assert world.channel.contents() == ["a", "b", "c"]
         assert await world.letters() == []
-        assert await world.store.deliveries.lanes.due("", 2**60, 10) == []
+        assert await world.kinds.deliveries.lanes.due("", 2**60, 10) == []
 
     play(scenario)
 
@@ -138,7 +138,7 @@ def test_what_is_too_old_is_not_delivered() -> None:
     async def scenario(world: DeliveryWorld) -> None:
         chat_id = await world.chat()
         await world.write(chat_id, "old")
-        await world.store.deliveries.lanes.extend(chat_id, [HOOK], 1, 2)
+        await world.kinds.deliveries.lanes.extend(chat_id, [HOOK], 1, 2)
         await asyncio.sleep(7 * MS_PER_DAY / 1000 - 60)
         await world.write(chat_id, "young")
         await asyncio.sleep(120)
@@ -308,7 +308,7 @@ def test_a_removed_recipient_has_no_lane_and_no_dead_letters() -> None:
             await asyncio.sleep(0.5)
             world.channel.names = []
             await asyncio.sleep(60)
-        assert await world.store.deliveries.lanes.due("", 2**60, 10) == []
+        assert await world.kinds.deliveries.lanes.due("", 2**60, 10) == []
         assert await world.letters() == []
 
     play(scenario)

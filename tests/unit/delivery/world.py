@@ -101,7 +101,7 @@ class DeliveryWorld:
         self.ids = Ids(random.Random(7).getrandbits)
         self.metrics = Metrics(clock)
         self.store = MemoryStore(Tables(), clock=clock, ids=self.ids, metrics=self.metrics)
-        self.kinds = Kinds(self.store)
+        self.kinds = Kinds(self.store, self.clock)
         self.acting: Any = SimpleNamespace(
             clock=clock,
             ids=self.ids,
@@ -127,7 +127,7 @@ class DeliveryWorld:
             "holder": f"process_{self.restarts}",
             "chance": lambda: self._chance,
         }
-        self.store.deliveries.lanes.free()
+        self.store.lanes.free()
         recipients = FailingRecipients(
             self.kinds.failing_recipients if self._policy.give_up_ms is not None else None,
             self._policy,

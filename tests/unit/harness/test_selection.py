@@ -13,7 +13,7 @@ from tests.mutants.faults import ROOT, all_faults
 pytest_plugins = ["pytester"]
 
 ENGINES = ("memory-atomic", "memory-two_phase", "sqlite-atomic", "dynamodb-atomic", "dynamodb-redis")
-SUITE = "tests/contracts/test_books.py"
+SUITE = "tests/contracts/test_accounts.py"
 CAUGHT_BY = (f"{SUITE}::test_caught[dynamodb-redis-3]", "test_walks.py::test_caught[2]")
 
 
@@ -53,7 +53,7 @@ def test_thorough_tests_are_left_out_unless_they_catch_a_fault(pytester: pytest.
 def test_an_engine_runs_what_it_is_there_for() -> None:
     """A short run has every decision on two engines, and on each shared store what that must do itself."""
     assert engines_of(SUITE, "test_of_a_decision", ENGINES) == ["memory-atomic", "sqlite-atomic"]
-    assert "dynamodb-atomic" in engines_of(SUITE, ON_SHARED["test_books"][0], ENGINES)
+    assert "dynamodb-atomic" in engines_of(SUITE, ON_SHARED["test_accounts"][0], ENGINES)
     assert "dynamodb-redis" in engines_of("tests/contracts/test_log_counters.py", "test_any", ENGINES)
 
 

@@ -23,7 +23,7 @@ def test_no_second_ring_after_a_death_behind_the_ring() -> None:
     """The worker dies after the provider took the ring and that was noted, before the lane ended."""
 
     async def scenario(world: PushWorld) -> None:
-        lanes = world.store.deliveries.lanes
+        lanes = world.kinds.deliveries.lanes
         real = lanes.finish, lanes.advance
 
         async def write_nothing(*_: object) -> Any:
@@ -147,7 +147,7 @@ def test_three_retries_and_then_a_dead_letter() -> None:
             await asyncio.sleep(60)
         assert [round((at - times[0]) / 1_000) for at in times] == [0, 1, 3, 7]
         assert world.provider.contents == ["one", "two", "two", "two"]
-        (letter,) = await world.store.deliveries.dead_letters.find(ALL, "", 10)
+        (letter,) = await world.kinds.deliveries.dead_letters.find(ALL, "", 10)
         assert (letter.sequence, letter.recipient) == (2, recipient_of(world.ben, PHONE))
         assert letter.source_topic == "messages.notifications"
 
@@ -243,7 +243,7 @@ def test_a_changed_strategy_loses_nothing() -> None:
     """From `write` to `read` and back: what was said while it was `write` rings, each time."""
 
     async def scenario(world: PushWorld) -> None:
-        fanouts = world.store.push.fanouts
+        fanouts = world.kinds.push.fanouts
         async with world.working():
             for strategy in (Fanout.WRITE, Fanout.READ, Fanout.HYBRID, Fanout.READ, Fanout.WRITE):
                 await fanouts.choose(world.chat, strategy)
@@ -271,8 +271,8 @@ def test_a_device_that_registered_later_is_not_owed_what_was_before() -> None:
 
     async def scenario(world: PushWorld) -> None:
         news = await world.write("before")
-        (phone,) = (await world.store.push.devices.of([world.ben]))[world.ben]
-        await world.store.push.devices.put(replace(phone, created_ms=world.clock() + 1))
+        (phone,) = (await world.kinds.push.devices.of([world.ben]))[world.ben]
+        await world.kinds.push.devices.put(replace(phone, created_ms=world.clock() + 1))
         assert await world.channel.owed(news) == []
 
     play(scenario)

@@ -60,7 +60,7 @@ class PushWorld:
         self.ids = Ids(random.Random(7).getrandbits)
         self.metrics = Metrics(clock)
         self.store = MemoryStore(Tables(), clock=clock, ids=self.ids, metrics=self.metrics)
-        self.kinds = Kinds(self.store)
+        self.kinds = Kinds(self.store, clock)
         self.acting: Any = SimpleNamespace(
             clock=clock,
             ids=self.ids,
@@ -79,7 +79,7 @@ class PushWorld:
         """A new process: nothing of the old one is left but the store."""
         self._restarts += 1
         policy = RetryPolicy()
-        self.store.deliveries.lanes.free()
+        self.store.lanes.free()
         self.channel = PushChannel(
             store=self.store,
             push=self.kinds.push,
@@ -113,7 +113,7 @@ class PushWorld:
         now_ms = self.clock()
         session = Session(f"ses_{name}", user_id, PHONE, PHONE, now_ms, now_ms, now_ms + 30 * MS_PER_DAY)
         await self.store.accounts.add_session(session, name.encode())
-        await self.store.push.devices.put(
+        await self.kinds.push.devices.put(
             PushDevice(
                 user_id=user_id, device_id=PHONE, provider=Provider.FCM, address=name, created_ms=now_ms
             )
@@ -150,7 +150,7 @@ class PushWorld:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def outcome(self, sequence: int) -> tuple[str, str] | None:
-        found = await self.store.push.outcomes.find(self.chat, sequence, self.ben, PHONE)
+        found = await self.kinds.push.outcomes.find(self.chat, sequence, self.ben, PHONE)
         return None if found is None else (found.outcome.value, found.detail)
 
 

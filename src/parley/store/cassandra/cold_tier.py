@@ -26,7 +26,7 @@ from parley.store.cassandra.client import is_key
 from parley.store.cassandra.connection import Row, Statement
 from parley.store.cassandra.deliveries import CassandraLanes
 from parley.store.cassandra.schema import CHATS, LOG
-from parley.store.rows import EVERYTHING, ArchiveMark, ChatRetention
+from parley.store.rows import EVERYTHING, ArchiveMark
 from parley.wire.codec import decode_entry
 
 MARK_COLUMNS = (
@@ -49,8 +49,6 @@ REDACT = (
     " WHERE chat_id = ? AND bucket = ? AND sequence = ? AND client_key = ? IF wire != null"
 )
 READ_WIRE = f"SELECT wire FROM {LOG} WHERE chat_id = ? AND bucket = ? AND sequence = ? AND client_key = ?"
-READ_RETENTION = f"SELECT chat_id, record, retention_days, is_held FROM {CHATS} WHERE chat_id = ?"
-SET_RETENTION = f"UPDATE {CHATS} SET retention_days = ?, is_held = ? WHERE chat_id = ? IF record != null"
 IsDone = Callable[[], Awaitable[bool]]
 
 
@@ -159,18 +157,6 @@ class CassandraColdTier:
 
     async def scrub(self) -> None:
         """No read finds it any more. The disks of the cluster have it until they compact it away."""
-
-    async def retentions(self, chat_ids: Sequence[str]) -> dict[str, ChatRetention]:
-        return {
-            row["chat_id"]: ChatRetention(days=row["retention_days"], is_held=bool(row["is_held"]))
-            for row in await self._chats(READ_RETENTION, chat_ids)
-        }
-
-    async def set_retention(self, chat_id: str, retention: ChatRetention) -> bool:
-        if not is_key(chat_id):
-            return False
-        values = (retention.days, retention.is_held, chat_id)
-        return (await self._cassandra.repeat((SET_RETENTION, values))).is_applied
 
 
 def mark_in(row: Row) -> ArchiveMark:

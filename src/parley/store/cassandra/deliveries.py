@@ -7,36 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
-from itertools import groupby
+from collections.abc import Collection, Sequence
 
 from msgspec.structs import replace
 
 from parley.concurrency import map_concurrently
-from parley.store.cassandra.client import Cassandra, is_key
+from parley.store.cassandra.client import Cassandra
 from parley.store.cassandra.json_rows import JsonRows
-from parley.store.cassandra.schema import DEAD_LETTERS, LANES
+from parley.store.cassandra.schema import LANES
 from parley.store.delivery.rows import (
-    DeadLetter,
-    DeliveryEvent,
     Lane,
     LaneClaim,
-    LetterStatus,
-    Selection,
-    discarded_letter,
-    is_selected,
-    queued_letter,
 )
 
 SHARDS = 16
 WRITES_AT_ONCE_MAX = 16
-
-
-class CassandraDeliveries:
-    def __init__(self, cassandra: Cassandra) -> None:
-        self.lanes = CassandraLanes(cassandra)
-        self.dead_letters = CassandraDeadLetters(cassandra)
 
 
 class CassandraLanes:
@@ -134,105 +119,9 @@ class CassandraLanes:
                 stored = await self._lanes.get(*key)
 
 
-class CassandraDeadLetters:
-    """In shards by a hash of their id. There are few: whoever looks for some reads all."""
-
-    def __init__(self, cassandra: Cassandra) -> None:
-        self._letters = JsonRows(cassandra, DEAD_LETTERS, ("shard_no", "dlq_id"), DeadLetter)
-
-    async def add(self, letter: DeadLetter) -> bool:
-        return await self._letters.add(*_letter_key(letter.dlq_id), record=letter)
-
-    async def put(self, letter: DeadLetter) -> None:
-        """As it is, whatever is there."""
-        await self._letters.change(*_letter_key(letter.dlq_id), change=lambda _: letter)
-
-    async def find(self, selection: Selection, before_id: str, limit: int) -> list[DeadLetter]:
-        found = [one for one in await self._selected(selection) if not before_id or one.dlq_id < before_id]
-        return sorted(found, key=lambda letter: letter.dlq_id, reverse=True)[:limit]
-
-    async def count(self, selection: Selection) -> dict[str, int]:
-        return dict(Counter(letter.error for letter in await self._selected(selection)))
-
-    async def queue(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
-        return await self._change(
-            selection,
-            lambda letter: not letter.is_queued,
-            lambda letter: queued_letter(letter, job_id, event),
-        )
-
-    async def discard(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
-        return await self._change(
-            selection, lambda _: True, lambda letter: discarded_letter(letter, job_id, event)
-        )
-
-    async def _change(
-        self,
-        selection: Selection,
-        concerns: Callable[[DeadLetter], bool],
-        change: Callable[[DeadLetter], DeadLetter],
-    ) -> int:
-        """In the order of each chat, several recipients and chats at once."""
-        letters = [one for one in await self._selected(selection) if one.status is LetterStatus.PENDING]
-        letters = sorted(filter(concerns, letters), key=_place)
-
-        async def change_lane(lane: list[DeadLetter]) -> int:
-            return sum(
-                [
-                    await self._letters.swap(*_letter_key(one.dlq_id), before=one, after=change(one))
-                    for one in lane
-                ]
-            )
-
-        lanes = [list(lane) for _, lane in groupby(letters, key=lambda one: _place(one)[:2])]
-        return sum(await map_concurrently(change_lane, lanes, WRITES_AT_ONCE_MAX))
-
-    async def queued(self, prefix: str, limit: int) -> list[DeadLetter]:
-        waiting = await self._selected(Selection(is_queued=True))
-        waiting = sorted((one for one in waiting if one.recipient.startswith(prefix)), key=_place)
-        lanes = groupby(waiting, key=lambda one: _place(one)[:2])
-        return [letter for _, lane in lanes for letter in list(lane)[:limit]]
-
-    async def settle(self, letter: DeadLetter) -> bool:
-        stored = await self._letters.get(*_letter_key(letter.dlq_id))
-        if stored is None or stored.version != letter.version:
-            return False
-        after = replace(letter, version=letter.version + 1)
-        return await self._letters.swap(*_letter_key(letter.dlq_id), before=stored, after=after)
-
-    async def expire(self, before_ms: int) -> int:
-        old = [one for one in await self._selected(Selection(is_queued=False)) if one.changed_ms < before_ms]
-        gone = await map_concurrently(
-            lambda one: self._letters.swap(*_letter_key(one.dlq_id), before=one, after=None),
-            old,
-            WRITES_AT_ONCE_MAX,
-        )
-        return sum(gone)
-
-    async def _selected(self, selection: Selection) -> list[DeadLetter]:
-        if selection.ids is not None:
-            asked = [dlq_id for dlq_id in dict.fromkeys(selection.ids) if is_key(dlq_id)]
-            known = await map_concurrently(
-                lambda dlq_id: self._letters.get(*_letter_key(dlq_id)), asked, WRITES_AT_ONCE_MAX
-            )
-            found = [letter for letter in known if letter is not None]
-        else:
-            shards = await asyncio.gather(*(self._letters.all(shard) for shard in range(SHARDS)))
-            found = [letter for letters in shards for letter in letters]
-        return [letter for letter in found if is_selected(letter, selection)]
-
-
 def _lane_key(chat_id: str, recipient: str) -> tuple[int, str, str]:
     return _shard_of(chat_id), recipient, chat_id
 
 
-def _letter_key(dlq_id: str) -> tuple[int, str]:
-    return _shard_of(dlq_id), dlq_id
-
-
 def _shard_of(name: str) -> int:
     return zlib.crc32(name.encode()) % SHARDS
-
-
-def _place(letter: DeadLetter) -> tuple[str, str, int]:
-    return letter.recipient, letter.chat_id, letter.sequence

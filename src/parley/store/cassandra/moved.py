@@ -11,17 +11,24 @@ from typing import Any
 
 import msgspec
 
+from parley.model import ChatSettings, Fanout
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.records import CassandraRecords
-from parley.store.cassandra.schema import SCHEMA, Report, table_names
-from parley.store.records import BOOKS
+from parley.store.cassandra.schema import CHATS, SCHEMA, Report, table_names
+from parley.store.push.rows import GIVEN, PersonPushDevices, PushDevice
+from parley.store.records import BOOKS, lines_of, rung_by
 from parley.store.tables import (
     API_TOKENS,
     ATTACHMENT_LINES,
     ATTACHMENTS,
     AUDIT,
+    CHAT_SETTINGS,
+    DEAD_LETTERS,
     ERASURES,
     EXTERNAL_IDS,
+    PUSH_DEVICES,
+    PUSH_OUTCOMES,
+    PUSH_RUNG,
     SERVER_KEYS,
     WEBHOOKS,
     KeptErasure,
@@ -59,6 +66,38 @@ def _attachment_line(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
         yield ATTACHMENT_LINES, msgspec.convert({"list": row["list"], **line}, ATTACHMENT_LINES.kind)
 
 
+def _letter(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+    if row["record"] is not None:
+        letter = DEAD_LETTERS.decode(row["record"])
+        yield from [(DEAD_LETTERS, letter), *lines_of(letter)]
+
+
+def _devices(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+    devices = msgspec.json.decode(row["record"] or b"[]", type=tuple[PushDevice, ...])
+    if devices:
+        yield PUSH_DEVICES, PersonPushDevices(user_id=row["user_id"], devices=devices)
+
+
+def _outcome(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+    """The newest ring of a device was noted by itself; the outcomes say it, too."""
+    if row["record"] is not None:
+        outcome = PUSH_OUTCOMES.decode(row["record"])
+        yield PUSH_OUTCOMES, outcome
+        if outcome.outcome in GIVEN:
+            yield PUSH_RUNG, rung_by(outcome)
+
+
+def _settings(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+    settings = ChatSettings(
+        chat_id=row["chat_id"],
+        fanout=Fanout(row["fanout"]) if row["fanout"] else None,
+        retention_days=row["retention_days"],
+        is_held=bool(row["is_held"]),
+    )
+    if row["record"] is not None and settings != ChatSettings(chat_id=settings.chat_id):
+        yield CHAT_SETTINGS, settings
+
+
 def _server_key(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
     name: str = row["name"]
     if name.startswith(KEY_PREFIX) and row["value"] is not None:
@@ -72,8 +111,12 @@ MOVED: dict[str, Read] = {
     "webhooks": _each(WEBHOOKS),
     "audit": _each(AUDIT),
     "erasures": _erasure,
+    "dead_letters": _letter,
     "attachments": _each(ATTACHMENTS),
     "attachment_lists": _attachment_line,
+    "push_devices": _devices,
+    "push_outcomes": _outcome,
+    CHATS: _settings,
     SCHEMA: _server_key,
 }
 
@@ -97,5 +140,5 @@ async def move_to_records(records: CassandraRecords, version: int, report: Repor
                 await records.put_all(table, found)
                 moved += len(found)
         report(f"{cassandra.keyspace}.{name}: {moved} records moved")
-    old = ", ".join(f"{cassandra.keyspace}.{name}" for name in MOVED if name != SCHEMA)
+    old = ", ".join(f"{cassandra.keyspace}.{name}" for name in MOVED if name not in (CHATS, SCHEMA))
     report(f"no longer read, to be dropped when all is well: {old}")

@@ -19,7 +19,6 @@ from parley.model import (
     AccountDeletion,
     AccountState,
     ChatMember,
-    Fanout,
     Invitation,
     Notify,
     Relation,
@@ -30,22 +29,19 @@ from parley.store.cassandra.account_admin import NOTE_DELETION
 from parley.store.cassandra.accounts import ADD_OPERATOR, CassandraAccounts, session_in, time_of
 from parley.store.cassandra.amendments import CassandraAmendments, note_in
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, HINT, READ_CHAT, READ_FENCE
-from parley.store.cassandra.cold_tier import SET_RETENTION
 from parley.store.cassandra.connection import Row, Statement
 from parley.store.cassandra.consents import Consents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.cursors import RAISE_ACKED, RAISE_READ, SET_SEEN
-from parley.store.cassandra.deliveries import CassandraDeliveries
+from parley.store.cassandra.deliveries import CassandraLanes
 from parley.store.cassandra.effects import INVITATION, PUT_MEMBER, chat_in
 from parley.store.cassandra.invitations import NOTE
 from parley.store.cassandra.member_states import READ_STATE
 from parley.store.cassandra.member_states import SET as SET_SETTINGS
-from parley.store.cassandra.push import CassandraPush
 from parley.store.cassandra.relations import PUT
 from parley.store.cassandra.schema import (
     AMENDMENTS,
     CHATS,
-    DEAD_LETTERS,
     DELETIONS,
     DELIVERY,
     DEVICES,
@@ -54,16 +50,13 @@ from parley.store.cassandra.schema import (
     LOG,
     MEMBERSHIPS,
     MESSAGE_MARKS,
-    PUSH_DEVICES,
-    PUSH_OUTCOMES,
     RELATIONS,
     SESSIONS,
     USERNAMES,
     USERS,
 )
 from parley.store.cassandra.users import encode_user, user_in
-from parley.store.delivery.rows import DeadLetter, Lane
-from parley.store.push.rows import PushDevice, PushOutcome
+from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
     KeptCursor,
@@ -99,8 +92,6 @@ encode = msgspec.json.Encoder().encode
 
 IN_ONE_COLUMN: dict[type[Record], str] = {
     Lane: LANES,
-    DeadLetter: DEAD_LETTERS,
-    PushOutcome: PUSH_OUTCOMES,
 }
 """Tables whose rows are one record each, as JSON."""
 
@@ -111,8 +102,7 @@ class RecordRows:
         counters: LogCounters,
         accounts: CassandraAccounts,
         consents: Consents,
-        deliveries: CassandraDeliveries,
-        push: CassandraPush,
+        lanes: CassandraLanes,
         clock: Clock,
     ) -> None:
         self._counters = counters
@@ -120,8 +110,7 @@ class RecordRows:
         self._cassandra = counters.states.cassandra
         self._accounts = accounts
         self._consents = consents
-        self._deliveries = deliveries
-        self._push = push
+        self._lanes = lanes
         self._amendments = CassandraAmendments(self._states)
         self._clock = clock
         self._readers: dict[type[Record], tuple[str, Reader]] = {
@@ -135,7 +124,6 @@ class RecordRows:
             KeptMark: (MESSAGE_MARKS, _each(_mark)),
             AmendmentNote: (AMENDMENTS, _each(note_in)),
             Invitation: (RELATIONS, _each(_invitation)),
-            PushDevice: (PUSH_DEVICES, _push_devices),
         }
 
     # Reading
@@ -221,11 +209,8 @@ class RecordRows:
             counter=(await self._counters.read(chat_id)).last,
             member_count=row["member_count"] or 0,
             owner_count=row["owner_count"] or 0,
-            fanout=Fanout(row["fanout"]) if row["fanout"] else None,
             recovered_at=fence.get("recovered_at"),
             recovered_from_sequence=fence.get("recovered_from_sequence"),
-            retention_days=row["retention_days"],
-            is_held=bool(row["is_held"]),
         )
 
     async def _members(self, rows: list[Row]) -> list[Record]:
@@ -247,7 +232,7 @@ class RecordRows:
     async def write(self, records: Sequence[Record]) -> None:
         """Records of one kind. Those in the partition of one person are written one after the other."""
         match records[0]:
-            case KeptRelation() | Invitation() | PushDevice():
+            case KeptRelation() | Invitation():
                 people: dict[str, list[Any]] = {}
                 for record in records:
                     people.setdefault(cast(Any, record).user_id, []).append(record)
@@ -291,13 +276,7 @@ class RecordRows:
             case AccountDeletion():
                 await self._cassandra.write(NOTE_DELETION, record.user_id, record.since_ms, "")
             case Lane():
-                await self._deliveries.lanes.put(record)
-            case DeadLetter():
-                await self._deliveries.dead_letters.put(record)
-            case PushDevice():
-                await self._push.devices.put(record)
-            case PushOutcome():
-                await self._push.outcomes.note(record)
+                await self._lanes.put(record)
             case _:
                 raise TypeError(f"{type(record).__name__} is put with others of its chat")
 
@@ -404,11 +383,6 @@ class RecordRows:
         await self._cassandra.write(SET_EPOCH, chat.epoch, chat.epoch, chat.chat_id)
         if record.direct_key is not None:
             await self._replace(DIRECT_CHATS, {"direct_key": record.direct_key}, {"chat_id": chat.chat_id})
-        if record.retention_days is not None or record.is_held:
-            kept = (record.retention_days, record.is_held, chat.chat_id)
-            await self._cassandra.repeat((SET_RETENTION, kept))
-        if record.fanout is not None:
-            await self._push.fanouts.choose(chat.chat_id, record.fanout)
 
     async def _times(self, chat_ids: Iterable[str]) -> dict[str, int]:
         """The times of writes that any later change of these chats is later than."""
@@ -459,12 +433,6 @@ def _each(record_in: Callable[[Row], Record | None]) -> Reader:
 def _decoded(kind: type[Record]) -> Callable[[Row], Record | None]:
     decode = msgspec.json.Decoder(kind).decode
     return lambda row: decode(row["record"]) if row["record"] is not None else None
-
-
-async def _push_devices(rows: list[Row]) -> list[Record]:
-    """Those of a person share a row."""
-    known = [row["record"] for row in rows if row["record"] is not None]
-    return [device for record in known for device in msgspec.json.decode(record, type=list[PushDevice])]
 
 
 def _invitation(row: Row) -> Record | None:

@@ -80,6 +80,9 @@ class CassandraRecords:
 
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
         partition_of(table, list(changes))
+        if not table.is_compared:
+            await self._put_plainly(table, [one.record for one in changes if isinstance(one, PutRecord)])
+            return True
         expected = self._expected(table, changes) or await self._stored(table, changes)
         for _ in range(ATTEMPTS_MAX):
             if await self._write(table, changes, expected):
@@ -93,6 +96,20 @@ class CassandraRecords:
             if isinstance(change, PutRecord) and (number := table.number(change.record)):
                 await self._raise(table, table.key(change.record), number)
         return True
+
+    async def _put_plainly(self, table: RecordTable[R], records: Sequence[R]) -> None:
+        """Nobody writes there under a condition: the last write counts."""
+        cql = f"UPDATE {records_of(table)} USING TTL ? SET record = ? {AT}"
+        await self.cassandra.write_all(
+            (cql, (self._seconds(table, record), table.encode(record), *table.key(record)))
+            for record in records
+        )
+
+    def _seconds(self, table: RecordTable[R], record: R) -> int:
+        """How long it is kept; 0: for good."""
+        if table.expires_ms is None:
+            return 0
+        return max(1, (table.expires_ms(record) - self._clock()) // MS_PER_SECOND)
 
     def _expected(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> Stored:
         """What the conditions are written as; empty if one of them depends on what is there."""
@@ -136,9 +153,7 @@ class CassandraRecords:
             # A deleted row would hide the numbers that are written after it: their times are lower.
             what = "record " if table.raised else ""
             return f"DELETE {what}FROM {name} {AT} IF record = ?", (*key, expected)
-        seconds = 0
-        if isinstance(change, PutRecord) and table.expires_ms is not None:
-            seconds = max(1, (table.expires_ms(change.record) - self._clock()) // MS_PER_SECOND)
+        seconds = self._seconds(table, change.record) if isinstance(change, PutRecord) else 0
         cql = f"UPDATE {name} USING TTL ? SET record = ? {AT} IF record = ?"
         return cql, (seconds, wanted, *key, expected)
 
@@ -163,6 +178,10 @@ class CassandraRecords:
 
     async def put_all(self, table: RecordTable[R], records: Sequence[R]) -> None:
         """As `load`, on tables that may not have this version yet."""
+
+        if not table.is_compared:
+            await self._put_plainly(table, records)
+            return
 
         async def put(record: R) -> None:
             await self.commit(table, [PutRecord(record)])

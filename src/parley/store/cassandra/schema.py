@@ -135,20 +135,6 @@ LANES = _define(
     "lanes",
     "shard_no int, recipient text, chat_id text, record blob, PRIMARY KEY ((shard_no), recipient, chat_id)",
 )
-DEAD_LETTERS = _define(
-    "dead_letters", "shard_no int, dlq_id text, record blob, PRIMARY KEY ((shard_no), dlq_id)"
-)
-PUSH_DEVICES = _define("push_devices", "user_id text PRIMARY KEY, record blob")
-PUSH_OUTCOMES = _define(
-    "push_outcomes",
-    """chat_id text, sequence bigint, user_id text, device_id text, record blob,
-    PRIMARY KEY ((chat_id, sequence), user_id, device_id)""",
-)
-PUSH_RUNG = _define(
-    "push_rung",
-    """chat_id text, user_id text, device_id text, sequence bigint,
-    PRIMARY KEY ((chat_id, user_id, device_id))""",
-)
 SCHEMA = _define("parley_schema", "name text PRIMARY KEY, version int, bucket_positions int, value text")
 """The version of these tables, the size of a bucket, and keys of the server."""
 

@@ -21,7 +21,7 @@ from parley.store.cassandra.cold_tier import CassandraColdTier
 from parley.store.cassandra.consents import Consents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.cursors import CassandraCursors
-from parley.store.cassandra.deliveries import CassandraDeliveries
+from parley.store.cassandra.deliveries import CassandraLanes
 from parley.store.cassandra.diagnosis import diagnose
 from parley.store.cassandra.directory import CassandraDirectory
 from parley.store.cassandra.inspection import CassandraInspection
@@ -34,7 +34,6 @@ from parley.store.cassandra.moved import move_to_records
 from parley.store.cassandra.outbox import CassandraOutbox
 from parley.store.cassandra.overview import CassandraOverviews
 from parley.store.cassandra.prefixes import CassandraPrefixes
-from parley.store.cassandra.push import CassandraPush
 from parley.store.cassandra.record_rows import RecordRows
 from parley.store.cassandra.records import CassandraRecords
 from parley.store.cassandra.relations import CassandraRelations
@@ -122,18 +121,17 @@ class CassandraStore:
         )
         self.relations = CassandraRelations(cassandra, states, consents, chat_ids_of)
         self.member_states = CassandraMemberStates(cassandra)
-        self.push = CassandraPush(cassandra)
         self.records = CassandraRecords(cassandra, clock, self._connect)
         self.cursors = CassandraCursors(cassandra)
-        self.deliveries = CassandraDeliveries(cassandra)
+        self.lanes = CassandraLanes(cassandra)
         self.overviews = CassandraOverviews(cassandra, planner.rows, self.log.heads, self.cursors)
         counters = LogCounters(states, allocator if counters_elsewhere else None)
         self.listing = CassandraListing(cassandra, self._connect, counters, clock)
         self.inspection = CassandraInspection(counters, planner.rows, self._connect)
         self.repairs = CassandraRepairs(counters, prefixes, planner.rows, self._connect, clock)
-        kept = RecordRows(counters, self.accounts, consents, self.deliveries, self.push, clock)
+        kept = RecordRows(counters, self.accounts, consents, self.lanes, clock)
         self.transfer = CassandraTransfer(kept, self.records, self._connect, counters, consents, clock)
-        self.cold_tier = CassandraColdTier(states, self.deliveries.lanes)
+        self.cold_tier = CassandraColdTier(states, self.lanes)
         self.amendments = CassandraAmendments(states)
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:

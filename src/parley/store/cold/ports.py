@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from parley.store.rows import ArchiveMark, ChatRetention
+from parley.store.rows import ArchiveMark
 
 
 class ColdTier(Protocol):
@@ -52,14 +52,6 @@ class ColdTier(Protocol):
 
     async def scrub(self) -> None:
         """What was trimmed or redacted before the call is in no file of the engine when it returns."""
-        ...
-
-    async def retentions(self, chat_ids: Sequence[str]) -> dict[str, ChatRetention]:
-        """Those of the chats that exist, read strongly."""
-        ...
-
-    async def set_retention(self, chat_id: str, retention: ChatRetention) -> bool:
-        """Durable before it returns; False if there is no such chat."""
         ...
 
 

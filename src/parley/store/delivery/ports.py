@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from parley.store.delivery.rows import DeadLetter, DeliveryEvent, Lane, LaneClaim, Selection
+from parley.store.delivery.rows import Lane, LaneClaim
 
 
 class Lanes(Protocol):
@@ -60,65 +60,4 @@ class Lanes(Protocol):
 
     async def forget(self, recipient: str) -> None:
         """Remove all lanes of a recipient. Durable before it returns."""
-        ...
-
-
-class DeadLetters(Protocol):
-    """Messages that could not be delivered, until they expire."""
-
-    async def add(self, letter: DeadLetter) -> bool:
-        """Durable before it returns. False, and nothing changes, if its id is known."""
-        ...
-
-    async def find(self, selection: Selection, before_id: str, limit: int) -> list[DeadLetter]:
-        """Those selected, the highest id first: those with a lower id than `before_id`, if it is given."""
-        ...
-
-    async def count(self, selection: Selection) -> dict[str, int]:
-        """How many are selected, by error."""
-        ...
-
-    async def queue(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
-        """Those selected that are pending and not queued wait for their replay, with retry count 0.
-
-        Durable before it returns; returns how many. `event` is added to their history, which keeps its first
-        event and the latest ones, `HISTORY_EVENTS_MAX` in all. If it fails, some may be queued: those of a
-        chat that come first. It may be repeated, and queues each once at most.
-        """
-        ...
-
-    async def discard(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
-        """Those selected that are pending have failed permanently, also if they were queued. As `queue`."""
-        ...
-
-    async def queued(self, prefix: str, limit: int) -> list[DeadLetter]:
-        """The first `limit` queued letters of each recipient and chat, by recipient, chat and sequence.
-
-        Only of recipients whose id begins with the prefix.
-        """
-        ...
-
-    async def settle(self, letter: DeadLetter) -> bool:
-        """Replace a letter, durable before it returns.
-
-        False, and nothing is written, unless the stored version is the letter's: somebody was faster.
-        """
-        ...
-
-    async def expire(self, before_ms: int) -> int:
-        """Delete what has not changed since then and is not queued; returns how many."""
-        ...
-
-
-class DeliveryStore(Protocol):
-    """The ports of deliveries."""
-
-    @property
-    def lanes(self) -> Lanes:
-        """See `Lanes`."""
-        ...
-
-    @property
-    def dead_letters(self) -> DeadLetters:
-        """See `DeadLetters`."""
         ...

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from zlib import crc32
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 LETTER_DAYS = 30
 """How long a dead letter is kept after its last change."""
+DEAD_LETTER_SHARDS = 16
 HISTORY_EVENTS_MAX = 20
 """A dead letter that is replayed again and again keeps its first event and the latest ones."""
 
@@ -85,6 +87,44 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     job_id: str = ""
     version: int = 1
     history: tuple[DeliveryEvent, ...] = ()
+
+
+class PendingLetter(Struct, frozen=True, kw_only=True):
+    """A line of the list of pending dead letters. `since_ms`: when it was written."""
+
+    dlq_id: str
+    error: str
+    since_ms: int
+
+
+class QueuedLetter(Struct, frozen=True, kw_only=True):
+    """A line of the list of dead letters that wait for their replay, as a job put it there."""
+
+    dlq_id: str
+    recipient: str
+    chat_id: str
+    sequence: int
+    job_id: str
+    since_ms: int
+
+
+def shard_of(name: str) -> str:
+    return str(crc32(name.encode()) % DEAD_LETTER_SHARDS)
+
+
+def pending_line(letter: DeadLetter, now_ms: int) -> PendingLetter:
+    return PendingLetter(dlq_id=letter.dlq_id, error=letter.error, since_ms=now_ms)
+
+
+def queue_line(letter: DeadLetter, now_ms: int) -> QueuedLetter:
+    return QueuedLetter(
+        dlq_id=letter.dlq_id,
+        recipient=letter.recipient,
+        chat_id=letter.chat_id,
+        sequence=letter.sequence,
+        job_id=letter.job_id,
+        since_ms=now_ms,
+    )
 
 
 def with_events(history: tuple[DeliveryEvent, ...], *events: DeliveryEvent) -> tuple[DeliveryEvent, ...]:

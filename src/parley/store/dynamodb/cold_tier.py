@@ -28,7 +28,7 @@ from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_o
 from parley.store.dynamodb.chat_state import DynamoChatStates, fence
 from parley.store.dynamodb.lanes import lanes_of_chat
 from parley.store.dynamodb.schema import CHATS, COUNTERS, MESSAGES
-from parley.store.rows import EVERYTHING, ArchiveMark, ChatRetention
+from parley.store.rows import EVERYTHING, ArchiveMark
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
@@ -166,24 +166,6 @@ class DynamoColdTier:
 
     async def scrub(self) -> None:
         """Items that were replaced are gone. Point-in-time recovery keeps what they were, for its days."""
-
-    async def retentions(self, chat_ids: Sequence[str]) -> dict[str, ChatRetention]:
-        return {
-            cast(str, chat["chat_id"]): ChatRetention(
-                days=cast("int | None", chat.get("retention_days")), is_held=bool(chat.get("is_held"))
-            )
-            for chat in await self._chats(chat_ids)
-        }
-
-    async def set_retention(self, chat_id: str, retention: ChatRetention) -> bool:
-        values: Item = {":held": retention.is_held}
-        expression = "SET is_held = :held REMOVE retention_days"
-        if retention.days is not None:
-            values[":days"] = retention.days
-            expression = "SET is_held = :held, retention_days = :days"
-        return is_valid_key(chat_id) and await self._update(
-            chat_id, expression, values, "attribute_exists(chat_id)"
-        )
 
 
 def mark_in(chat: Item) -> ArchiveMark:

@@ -11,18 +11,27 @@ from typing import Any, cast
 
 import msgspec
 
-from parley.dynamodb import Dynamo, Item
+from parley.clock import MS_PER_DAY, MS_PER_SECOND
+from parley.dynamodb import Dynamo, Item, number
+from parley.model import ChatSettings
+from parley.store.delivery.rows import DeadLetter
 from parley.store.dynamodb.records import load
 from parley.store.dynamodb.scans import table_pages
-from parley.store.dynamodb.schema import SCHEMA, Report, has_table
-from parley.store.records import BOOKS, record_of
+from parley.store.dynamodb.schema import CHATS, SCHEMA, SEPARATOR, Report, has_table
+from parley.store.push.rows import OUTCOME_DAYS, RungThrough
+from parley.store.records import BOOKS, lines_of, record_of
 from parley.store.tables import (
     API_TOKENS,
     ATTACHMENT_LINES,
     ATTACHMENTS,
     AUDIT,
+    CHAT_SETTINGS,
+    DEAD_LETTERS,
     ERASURES,
     EXTERNAL_IDS,
+    PUSH_DEVICES,
+    PUSH_OUTCOMES,
+    PUSH_RUNG,
     SERVER_KEYS,
     WEBHOOKS,
     KeptKey,
@@ -32,6 +41,11 @@ from parley.store.tables import (
 FIRST_WITH_RECORDS = 14
 KEY_PREFIX = "key:"
 """Before the name of a server's key, where it was beside the version."""
+RUNG = "rung"
+"""Instead of a position, where the newest one was that rang on a device."""
+DEVICE_FIELDS = ("device_id", "provider", "address", "public_key", "auth", "preview", "secret", "created_ms")
+"""What a device was, in this order."""
+SETTINGS = ("chat_id", "fanout", "retention_days", "is_held")
 REVISION_KEY = "revision"
 """The `webhook_id` of the item that was no webhook."""
 
@@ -59,6 +73,43 @@ def _webhook(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
         yield WEBHOOKS, record_of(WEBHOOKS.kind, item)
 
 
+def _letter(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+    letter = record_of(DeadLetter, item)
+    return [(DEAD_LETTERS, letter), *lines_of(letter)]
+
+
+def _devices(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+    user_id = cast(str, item["user_id"])
+    found = msgspec.msgpack.decode(cast(bytes, item["devices"]), type=list[list[Any]])
+    devices = [dict(zip(DEVICE_FIELDS, one, strict=True)) | {"user_id": user_id} for one in found]
+    if devices:
+        yield PUSH_DEVICES, msgspec.convert({"user_id": user_id, "devices": devices}, PUSH_DEVICES.kind)
+
+
+def _outcome(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+    chat_id, _, sequence = cast(str, item["place"]).partition(SEPARATOR)
+    user_id, _, device_id = cast(str, item["device"]).partition(SEPARATOR)
+    if sequence == RUNG:
+        since_ms = number(item, "ttl") * MS_PER_SECOND - OUTCOME_DAYS * MS_PER_DAY
+        rung = RungThrough(
+            chat_id=chat_id,
+            user_id=user_id,
+            device_id=device_id,
+            since_ms=since_ms,
+            sequence=number(item, "sequence"),
+        )
+        yield PUSH_RUNG, rung
+    else:
+        whose = {"chat_id": chat_id, "sequence": int(sequence), "user_id": user_id, "device_id": device_id}
+        yield PUSH_OUTCOMES, record_of(PUSH_OUTCOMES.kind, item | whose)
+
+
+def _settings(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+    settings = record_of(ChatSettings, {name: item[name] for name in SETTINGS if item.get(name) is not None})
+    if settings != ChatSettings(chat_id=settings.chat_id):
+        yield CHAT_SETTINGS, settings
+
+
 def _server_key(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
     name = cast(str, item["name"])
     if name.startswith(KEY_PREFIX):
@@ -72,8 +123,12 @@ MOVED: dict[str, Read] = {
     "webhooks": _webhook,
     "audit": _each(AUDIT),
     "erasures": _each(ERASURES),
+    "dead_letters": _letter,
     "attachments": _json_of(ATTACHMENTS),
     "attachment_lists": _each(ATTACHMENT_LINES),
+    "push_devices": _devices,
+    "push_outcomes": _outcome,
+    CHATS: _settings,
     SCHEMA: _server_key,
 }
 
@@ -95,5 +150,5 @@ async def move_to_records(dynamo: Dynamo, version: int, report: Report) -> None:
                 await load(dynamo, table, records)
                 moved += len(records)
         report(f"{dynamo.table(name)}: {moved} records moved")
-    old = ", ".join(dynamo.table(name) for name in MOVED if name != SCHEMA)
+    old = ", ".join(dynamo.table(name) for name in MOVED if name not in (CHATS, SCHEMA))
     report(f"no longer read, to be deleted when all is well: {old}")

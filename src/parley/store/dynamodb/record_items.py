@@ -13,30 +13,26 @@ from parley.ids import EVENT, Ids
 from parley.model import (
     AccountDeletion,
     AccountState,
-    Fanout,
     Invitation,
     Notify,
     Relation,
 )
 from parley.store.amendments import AmendmentNote
-from parley.store.delivery.rows import DeadLetter, Lane
+from parley.store.delivery.rows import Lane
 from parley.store.dynamodb.accounts import session_in, session_item, user_in, user_item
 from parley.store.dynamodb.amendments import mark_in, note_in, note_item
 from parley.store.dynamodb.chat_state import IS_BLOCKED
 from parley.store.dynamodb.consents import COUNT, IS_UNASKED
 from parley.store.dynamodb.counters import Counters
-from parley.store.dynamodb.dead_letters import letter_in, letter_item, queue_item
 from parley.store.dynamodb.directory import chat_in, chat_item, counter_item, member_in
 from parley.store.dynamodb.invitations import invitation_in, invitation_item
 from parley.store.dynamodb.lanes import lane_in, lane_key
-from parley.store.dynamodb.push import DynamoPush, devices_in, outcome_at
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
     AMENDMENTS,
     CHAT_INVITATIONS,
     CHATS,
     COUNTERS,
-    DEAD_LETTERS,
     DELETIONS,
     DELIVERY,
     DEVICES,
@@ -44,10 +40,7 @@ from parley.store.dynamodb.schema import (
     LANES,
     MEMBERSHIPS,
     MESSAGE_MARKS,
-    PUSH_DEVICES,
-    PUSH_OUTCOMES,
     RELATIONS,
-    REPLAY_QUEUE,
     SESSIONS,
     USER_SESSIONS,
     USERNAMES,
@@ -57,7 +50,6 @@ from parley.store.dynamodb.schema import (
     marked_at,
 )
 from parley.store.dynamodb.schema import DIRECT_CHATS as DIRECT
-from parley.store.push.rows import PushDevice, PushOutcome
 from parley.store.records import (
     KeptChat,
     KeptCursor,
@@ -89,7 +81,6 @@ class RecordItems:
         self._counters = counters
         self._clock = clock
         self._make_token = make_token
-        self._push = DynamoPush(dynamo)
 
     # Reading
 
@@ -112,18 +103,14 @@ class RecordItems:
     async def _chat(self, item: Item) -> Record:
         chat = chat_in(item)
         counter = await self._dynamo.get(COUNTERS, {"chat_id": chat.chat_id}) or {}
-        fanout = item.get("fanout")
         return KeptChat(
             chat=chat,
             direct_key=cast("str | None", item.get("direct_key")),
             counter=(await self._counters.read(chat.chat_id)).last,
             member_count=number(item, "member_count"),
             owner_count=number(item, "owner_count"),
-            fanout=Fanout(cast(str, fanout)) if fanout else None,
             recovered_at=cast("str | None", counter.get("recovered_at")),
             recovered_from_sequence=cast("int | None", counter.get("recovered_from_sequence")),
-            retention_days=cast("int | None", item.get("retention_days")),
-            is_held=bool(item.get("is_held")),
         )
 
     # Writing
@@ -131,11 +118,6 @@ class RecordItems:
     async def write(self, records: Sequence[Record]) -> None:
         """Rows by batches; what has writers of its own, one by one."""
         match records[0]:
-            case PushDevice():
-                for record in records:  # those of one person share an item
-                    await self._push.devices.put(cast(PushDevice, record))
-            case PushOutcome():
-                await self._each(self._push.outcomes.note, records)
             case _:
                 await self._write_items([item for record in records for item in self._items(record)])
                 if isinstance(records[0], KeptChat) and self._counters.allocator is not None:
@@ -189,9 +171,6 @@ class RecordItems:
                 return [(DELETIONS, {"user_id": record.user_id, "since_ms": record.since_ms})]
             case Lane():
                 return [(LANES, columns_of(record) | lane_key(record.chat_id, record.recipient))]
-            case DeadLetter():
-                queued = [(REPLAY_QUEUE, queue_item(record))] if record.is_queued else []
-                return [(DEAD_LETTERS, letter_item(record)), *queued]
             case _:
                 raise TypeError(f"{type(record).__name__} has a writer of its own")
 
@@ -202,10 +181,6 @@ class RecordItems:
         marks: Item = {"published_through": through}
         made = chat_item(chat, record.direct_key, record.member_count, revision) | marks
         made |= {"owner_count": record.owner_count, "resolved_through": through}
-        if record.fanout is not None:
-            made["fanout"] = record.fanout.value
-        if record.retention_days is not None or record.is_held:
-            made |= _present({"retention_days": record.retention_days, "is_held": record.is_held})
         items: Items = [(CHATS, made)]
         if record.direct_key is not None:
             items.append((DIRECT, {"direct_key": record.direct_key, "chat_id": chat.chat_id}))
@@ -305,11 +280,6 @@ def _deletion(item: Item) -> list[Record]:
     return [AccountDeletion(cast(str, item["user_id"]), number(item, "since_ms"))]
 
 
-def _outcome(item: Item) -> list[Record]:
-    found = outcome_at(item)
-    return [found] if found is not None else []
-
-
 def _no_records(item: Item) -> list[Record]:
     raise TypeError(f"{item} needs more than one item")
 
@@ -327,8 +297,5 @@ READERS: dict[type[Record], tuple[str, Callable[[Item], list[Record]]]] = {
     AmendmentNote: (AMENDMENTS, lambda item: [note_in(item)]),
     Invitation: (INVITATIONS, lambda item: [invitation_in(item)]),
     Lane: (LANES, lambda item: [lane_in(item)]),
-    DeadLetter: (DEAD_LETTERS, lambda item: [letter_in(item)]),
-    PushDevice: (PUSH_DEVICES, lambda item: list(devices_in(item))),
-    PushOutcome: (PUSH_OUTCOMES, _outcome),
 }
 """The table of each kind, and what its items hold."""

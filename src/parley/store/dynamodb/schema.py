@@ -136,19 +136,8 @@ INVITATIONS = _define(Table("invitations", "user_id", "chat_id"))
 """Who was invited to a chat."""
 CHAT_INVITATIONS = _define(Table("chat_invitations", "chat_id", "user_id"))
 """The same by chat."""
-PUSH_DEVICES = _define(Table("push_devices", "user_id"))
-"""The devices of a person that rings are sent to, in one item."""
-PUSH_OUTCOMES = _define(Table("push_outcomes", "place", "device", ttl="ttl"))
-"""What became of the rings of a message."""
 LANES = _define(Table("lanes", "shard_no", "lane", hash_kind="N"))
 """Which recipients are not up to date; `lane` is recipient and chat."""
-PENDING: tuple[tuple[str, AttributeType], ...] = (("pending", "N"),)
-DEAD_LETTERS = _define(
-    Table("dead_letters", "shard_no", "dlq_id", hash_kind="N", indexes=PENDING, ttl="ttl", carried=("error",))
-)
-"""What could not be delivered."""
-REPLAY_QUEUE = _define(Table("replay_queue", "shard_no", "place", hash_kind="N"))
-"""Dead letters that wait for their replay; `place` is recipient, chat and sequence."""
 MESSAGE_MARKS = _define(Table("message_marks", "place", "name"))
 """Replies, edits and reactions by the message that they are about: see `mark_place`."""
 AMENDMENTS = _define(Table("amendments", "chat_id", "client_key", range_kind="B"))

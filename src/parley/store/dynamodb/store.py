@@ -25,6 +25,7 @@ from parley.store.dynamodb.directory import DynamoDirectory
 from parley.store.dynamodb.inspection import DynamoInspection
 from parley.store.dynamodb.invitations import DynamoInvitations
 from parley.store.dynamodb.keys import IdempotencyKeys
+from parley.store.dynamodb.lanes import DynamoLanes
 from parley.store.dynamodb.listing import DynamoListing
 from parley.store.dynamodb.log import DynamoLog
 from parley.store.dynamodb.log_hashes import DynamoLogHashes
@@ -33,14 +34,12 @@ from parley.store.dynamodb.moved import move_to_records
 from parley.store.dynamodb.outbox import DynamoOutbox
 from parley.store.dynamodb.overview import DynamoOverviews
 from parley.store.dynamodb.prefixes import DynamoPrefixes
-from parley.store.dynamodb.push import DynamoPush
 from parley.store.dynamodb.records import DynamoRecords
 from parley.store.dynamodb.relations import DynamoRelations
 from parley.store.dynamodb.repairs import DynamoRepairs
 from parley.store.dynamodb.schema import CHATS, COUNTERS, check_tables, check_version, create_tables
 from parley.store.dynamodb.transfer import DynamoTransfer
 from parley.store.dynamodb.two_phase import TwoPhaseAppends
-from parley.store.dynamodb.webhooks import DynamoDeliveries
 from parley.store.ports import APPEND_SECONDS_MAX, Allocator, Batching
 from parley.store.rows import Finding
 from parley.store.shared import SEAL_AFTER_MS, check_allocator, probe_job
@@ -113,10 +112,9 @@ class DynamoStore:
         self.relations = DynamoRelations(dynamo, states, clock, ids, self.directory.chat_ids_of)
         self.invitations = DynamoInvitations(dynamo, clock, ids)
         self.member_states = DynamoMemberStates(dynamo)
-        self.push = DynamoPush(dynamo)
         self.records = DynamoRecords(dynamo, clock, ids, self._connect)
         self.cursors = DynamoCursors(dynamo)
-        self.deliveries = DynamoDeliveries(dynamo, clock, ids)
+        self.lanes = DynamoLanes(dynamo)
         self.overviews = DynamoOverviews(dynamo, self.log.heads, self.cursors)
         marks_table = COUNTERS if is_atomic else CHATS
         self.cold_tier = DynamoColdTier(dynamo, states, clock, ids, marks_table)

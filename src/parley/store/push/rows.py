@@ -38,6 +38,23 @@ class PushDevice(Struct, frozen=True, kw_only=True):
     created_ms: int
 
 
+class PersonPushDevices(Struct, frozen=True, kw_only=True):
+    """The devices of a person, in the order of their ids."""
+
+    user_id: str
+    devices: tuple[PushDevice, ...]
+
+
+class RungThrough(Struct, frozen=True, kw_only=True):
+    """The newest position of a chat that was given to the provider of a device. `since_ms`: of the first."""
+
+    chat_id: str
+    user_id: str
+    device_id: str
+    since_ms: int
+    sequence: int = 0
+
+
 class RingOutcome(StrEnum):
     """What became of a ring. `ringing`: it was given to the provider, whose answer is not known."""
 

@@ -16,7 +16,7 @@ import msgspec
 
 from parley.clock import MS_PER_DAY, Clock, iso
 from parley.errors import StoreBusy, StoreUnavailable
-from parley.store.rows import EVERYTHING, ArchiveMark, ChatRetention
+from parley.store.rows import EVERYTHING, ArchiveMark
 from parley.store.sqlite import schema
 from parley.store.sqlite.chat_state import SqliteChatStates
 from parley.store.sqlite.database import Database
@@ -31,13 +31,11 @@ OF_CHATS = (
     "FROM chats LEFT JOIN chat_archives USING (chat_id) WHERE chat_id IN (SELECT value FROM json_each(?))"
 )
 MARKS = f"SELECT chat_id, archived_through, trimmed_through, version, manifest {OF_CHATS}"
-RETENTIONS = f"SELECT chat_id, retention_days, is_held {OF_CHATS}"
 ADD_MARK = "INSERT OR IGNORE INTO chat_archives (chat_id) SELECT chat_id FROM chats WHERE chat_id = ?"
 RECORD = (
     "UPDATE chat_archives SET archived_through = ?, version = ?, manifest = ?"
     " WHERE chat_id = ? AND version = ? AND archived_through <= ?"
 )
-SET_RETENTION = "UPDATE chat_archives SET retention_days = ?, is_held = ? WHERE chat_id = ?"
 OLDEST_NEEDED = (
     "SELECT sequence FROM entries WHERE chat_no = (SELECT chat_no FROM chats WHERE chat_id = ?)"
     " AND position > ? ORDER BY sequence LIMIT 1"
@@ -172,18 +170,3 @@ class SqliteColdTier:
             raise StoreBusy("another program uses the store; what was removed may still be in it") from error
         except apsw.Error as error:
             raise StoreUnavailable(f"the store cannot be rewritten: {error}") from error
-
-    async def retentions(self, chat_ids: Sequence[str]) -> dict[str, ChatRetention]:
-        return {
-            chat_id: ChatRetention(days=days, is_held=bool(is_held))
-            for chat_id, days, is_held in self._of(RETENTIONS, chat_ids)
-        }
-
-    async def set_retention(self, chat_id: str, retention: ChatRetention) -> bool:
-        def write(transaction: Transaction) -> bool:
-            transaction.execute(ADD_MARK, (chat_id,))
-            before = transaction.connection.total_changes()
-            transaction.execute(SET_RETENTION, (retention.days, retention.is_held, chat_id))
-            return transaction.connection.total_changes() > before
-
-        return await self._writer.run(write)

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
-from typing import Any, cast
+from collections.abc import Collection, Sequence
+from typing import Any
 
 import msgspec
 
 from parley.store.delivery.rows import (
-    DeadLetter,
     DeliveryEvent,
     Lane,
     LaneClaim,
-    LetterStatus,
-    Selection,
-    discarded_letter,
-    queued_letter,
 )
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
@@ -24,7 +18,6 @@ from parley.store.sqlite.writer import Transaction, Writer
 encode = msgspec.json.Encoder().encode
 decode_events = msgspec.json.Decoder(tuple[DeliveryEvent, ...]).decode
 
-EXPIRED_PER_STEP = 500
 LANE_COLUMNS = "chat_id, recipient, next_sequence, target, due_ms, retry_count, crashes, attempts, claim"
 LANE = f"SELECT {LANE_COLUMNS} FROM lanes"
 OPEN_LANE = f"INSERT OR IGNORE INTO lanes ({LANE_COLUMNS}) VALUES (?, ?, ?, ?, ?, 0, 0, '[]', ?)"
@@ -43,35 +36,6 @@ ADVANCE = (
 )
 FINISH = "DELETE FROM lanes WHERE chat_id = ? AND recipient = ? AND target <= ? AND claim = ?"
 FREE = "UPDATE lanes SET due_ms = 0 WHERE claim <> ''"
-
-COLUMNS = DeadLetter.__struct_fields__
-LETTER = f"SELECT {', '.join(COLUMNS)} FROM dead_letters"
-ADD = f"INSERT OR IGNORE INTO dead_letters ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
-SETTLED = tuple(name for name in COLUMNS if name != "version")
-SETTLE = (
-    f"UPDATE dead_letters SET {', '.join(f'{name} = ?' for name in SETTLED)}, version = version + 1"
-    " WHERE dlq_id = ? AND version = ?"
-)
-PENDING = "SELECT dlq_id FROM dead_letters WHERE status = 'pending'"
-IN_ORDER = "ORDER BY recipient, chat_id, sequence"
-FRONTS = (
-    f"SELECT {', '.join(COLUMNS)} FROM (SELECT *, row_number() OVER"
-    " (PARTITION BY recipient, chat_id ORDER BY sequence) AS place FROM dead_letters"
-    f" WHERE is_queued AND {OF_KIND}) WHERE place <= ? ORDER BY recipient, chat_id, sequence"
-)
-EXPIRE = (
-    "DELETE FROM dead_letters WHERE dlq_id IN (SELECT dlq_id FROM dead_letters"
-    f" WHERE changed_ms < ? AND NOT is_queued LIMIT {EXPIRED_PER_STEP})"
-)
-
-
-Change = Callable[[DeadLetter], DeadLetter]
-
-
-class SqliteDeliveries:
-    def __init__(self, reads: Reads, writer: Writer) -> None:
-        self.lanes = SqliteLanes(reads, writer)
-        self.dead_letters = SqliteDeadLetters(reads, writer)
 
 
 class SqliteLanes:
@@ -162,61 +126,6 @@ class SqliteLanes:
         await self._writer.run(lambda tx: tx.execute("DELETE FROM lanes WHERE recipient = ?", (recipient,)))
 
 
-class SqliteDeadLetters:
-    def __init__(self, reads: Reads, writer: Writer) -> None:
-        self._reads = reads
-        self._writer = writer
-
-    async def add(self, letter: DeadLetter) -> bool:
-        return await self._writer.run(lambda tx: _changes(tx, ADD, _row_of(letter)) == 1)
-
-    async def find(self, selection: Selection, before_id: str, limit: int) -> list[DeadLetter]:
-        where, values = _where(selection)
-        if before_id:
-            where, values = f"{where} AND dlq_id < ?", [*values, before_id]
-        sql = f"{LETTER} WHERE {where} ORDER BY dlq_id DESC LIMIT ?"
-        return [_letter(row) for row in self._reads.rows(sql, (*values, limit))]
-
-    async def count(self, selection: Selection) -> dict[str, int]:
-        where, values = _where(selection)
-        sql = f"SELECT error, count(*) FROM dead_letters WHERE {where} GROUP BY error"
-        return dict(self._reads.rows(sql, tuple(values)))
-
-    async def queue(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
-        where, values = _where(selection)
-        change = partial(queued_letter, job_id=job_id, event=event)
-        return await self._change(f"NOT is_queued AND {where}", values, change)
-
-    async def discard(self, selection: Selection, job_id: str, event: DeliveryEvent) -> int:
-        where, values = _where(selection)
-        return await self._change(where, values, partial(discarded_letter, job_id=job_id, event=event))
-
-    async def _change(self, where: str, values: Sequence[Any], change: Change) -> int:
-        """All of them, or none."""
-
-        def work(tx: Transaction) -> int:
-            chosen = tx.execute(f"{PENDING} AND {where} {IN_ORDER}", tuple(values)).fetchall()
-            for one in chosen:
-                letter = _letter(cast(Row, tx.execute(f"{LETTER} WHERE dlq_id = ?", one).fetchone()))
-                tx.execute(SETTLE, (*_settled(change(letter)), letter.dlq_id, letter.version))
-            return len(chosen)
-
-        return await self._writer.run(work)
-
-    async def queued(self, prefix: str, limit: int) -> list[DeadLetter]:
-        return [_letter(row) for row in self._reads.rows(FRONTS, (prefix, limit))]
-
-    async def settle(self, letter: DeadLetter) -> bool:
-        row = (*_settled(letter), letter.dlq_id, letter.version)
-        return await self._writer.run(lambda tx: _changes(tx, SETTLE, row) == 1)
-
-    async def expire(self, before_ms: int) -> int:
-        gone = 0
-        while step := await self._writer.run(lambda tx: _changes(tx, EXPIRE, (before_ms,))):
-            gone += step
-        return gone
-
-
 def _changes(transaction: Transaction, sql: str, values: Sequence[Any]) -> int:
     transaction.execute(sql, tuple(values))
     return transaction.connection.changes()
@@ -235,47 +144,3 @@ def _lane(row: Row) -> Lane:
         attempts=decode_events(attempts),
         claim=claim,
     )
-
-
-def _row_of(letter: DeadLetter) -> tuple[Any, ...]:
-    values = {name: getattr(letter, name) for name in COLUMNS}
-    values |= {
-        "status": letter.status.value,
-        "is_queued": int(letter.is_queued),
-        "history": encode(letter.history).decode(),
-    }
-    return tuple(values.values())
-
-
-def _settled(letter: DeadLetter) -> list[Any]:
-    return [value for name, value in zip(COLUMNS, _row_of(letter), strict=True) if name != "version"]
-
-
-def _letter(row: Row) -> DeadLetter:
-    values = dict(zip(COLUMNS, row, strict=True))
-    values |= {
-        "status": LetterStatus(values["status"]),
-        "is_queued": bool(values["is_queued"]),
-        "history": decode_events(values["history"]),
-    }
-    return DeadLetter(**values)
-
-
-def _where(selection: Selection) -> tuple[str, list[Any]]:
-    """As a condition, with the values of its parameters."""
-    conditions: list[tuple[str, Any]] = [
-        ("status = ?", selection.status and selection.status.value),
-        ("is_queued = ?", None if selection.is_queued is None else int(selection.is_queued)),
-        ("error = ?", selection.error),
-        ("source_topic = ?", selection.topic),
-        ("chat_id = ?", selection.chat_id),
-        ("recipient = ?", selection.recipient),
-        ("job_id = ?", selection.job_id),
-        ("dlq_ms >= ?", selection.after_ms),
-        ("dlq_ms < ?", selection.before_ms),
-    ]
-    if selection.ids is not None:
-        ids = [dlq_id for dlq_id in selection.ids if "\0" not in dlq_id]
-        conditions.append(("dlq_id IN (SELECT value FROM json_each(?))", encode(ids).decode()))
-    given = [(text, value) for text, value in conditions if value is not None]
-    return " AND ".join(text for text, _ in given) or "1", [value for _, value in given]

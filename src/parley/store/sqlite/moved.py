@@ -6,21 +6,29 @@ The last of the migrations that knows what a row means. Never change it once it 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import apsw
 from msgspec import Struct, field
 
 from parley.core.attachments import line_of
-from parley.store.records import BOOKS, record_of
+from parley.model import ChatSettings
+from parley.store.push.rows import GIVEN, PersonPushDevices, PushDevice, PushOutcome
+from parley.store.records import BOOKS, lines_of, record_of, rung_by
 from parley.store.sqlite.record_rows import load
 from parley.store.tables import (
     API_TOKENS,
     ATTACHMENT_LINES,
     ATTACHMENTS,
     AUDIT,
+    CHAT_SETTINGS,
+    DEAD_LETTERS,
     ERASURES,
     EXTERNAL_IDS,
+    PUSH_DEVICES,
+    PUSH_OUTCOMES,
+    PUSH_RUNG,
     SERVER_KEYS,
     WEBHOOKS,
     RecordTable,
@@ -43,6 +51,7 @@ MOVED = (
     MovedTable("erasures", ERASURES),
     MovedTable("server_keys", SERVER_KEYS),
     MovedTable("attachments", ATTACHMENTS),
+    MovedTable("dead_letters", DEAD_LETTERS),
 )
 
 
@@ -57,8 +66,46 @@ def move_to_records(connection: apsw.Connection) -> None:
         if moved.table is ATTACHMENTS:
             lines = [line_of(name, file, file.since_ms) for file in records for name in file.lists]
             load(connection, ATTACHMENT_LINES, lines)
+        if moved.table is DEAD_LETTERS:
+            for table, line in [both for letter in records for both in lines_of(letter)]:
+                load(connection, table, [line])
+    move_push(connection)
+    move_settings(connection)
     for name in ("books", *(moved.name for moved in MOVED)):
         connection.execute(f"DROP TABLE {name}")
+
+
+def move_push(connection: apsw.Connection) -> None:
+    """The devices of a person become one record; the newest ring of each device is noted by itself."""
+    rows = rows_of(connection, MovedTable("push_devices", PUSH_DEVICES))
+    devices = sorted(
+        (record_of(PushDevice, row) for row in rows), key=lambda one: (one.user_id, one.device_id)
+    )
+    people = groupby(devices, key=lambda one: one.user_id)
+    found = [PersonPushDevices(user_id=user_id, devices=tuple(some)) for user_id, some in people]
+    load(connection, PUSH_DEVICES, found)
+    rows = rows_of(connection, MovedTable("push_outcomes", PUSH_OUTCOMES))
+    outcomes = [record_of(PushOutcome, row) for row in rows]
+    load(connection, PUSH_OUTCOMES, outcomes)
+    load(connection, PUSH_RUNG, [rung_by(one) for one in outcomes if one.outcome in GIVEN])
+    for name in ("push_devices", "push_outcomes"):
+        connection.execute(f"DROP TABLE {name}")
+
+
+def move_settings(connection: apsw.Connection) -> None:
+    """The strategy of a chat, and how long it is kept, become one record."""
+    sql = (
+        "SELECT chat_id, fanout, retention_days, coalesce(is_held, 0) FROM chats"
+        " LEFT JOIN chat_fanouts USING (chat_id) LEFT JOIN chat_archives USING (chat_id)"
+        " WHERE fanout IS NOT NULL OR retention_days IS NOT NULL OR is_held"
+    )
+    names = ("chat_id", "fanout", "retention_days", "is_held")
+    rows = connection.execute(sql).fetchall()
+    found = [record_of(ChatSettings, dict(zip(names, row, strict=True))) for row in rows]
+    load(connection, CHAT_SETTINGS, found)
+    connection.execute("DROP TABLE chat_fanouts")
+    for name in ("retention_days", "is_held"):
+        connection.execute(f"ALTER TABLE chat_archives DROP COLUMN {name}")
 
 
 def rows_of(connection: apsw.Connection, moved: MovedTable) -> Iterator[dict[str, Any]]:

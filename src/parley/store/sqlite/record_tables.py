@@ -9,8 +9,7 @@ from msgspec import Struct, field
 
 from parley.model import AccountDeletion, Invitation
 from parley.store.amendments import AmendmentNote
-from parley.store.delivery.rows import DeadLetter, Lane
-from parley.store.push.rows import PushDevice, PushOutcome
+from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
     KeptCursor,
@@ -67,7 +66,6 @@ class TableOfRecords(Struct, frozen=True, kw_only=True):
 RELATED = "(SELECT count(*) FROM relations AS r WHERE r.user_id = t.user_id AND {} IS NOT NULL)"
 COUNTED = "(SELECT count(*) FROM chat_memberships AS m WHERE m.chat_id = t.chat_id{})"
 COUNTER = "(SELECT {} FROM chat_counters AS c WHERE c.chat_id = t.chat_id)"
-ARCHIVE = "(SELECT {} FROM chat_archives AS a WHERE a.chat_id = t.chat_id)"
 IS_BLOCKED = """
 EXISTS (SELECT 1 FROM chats JOIN chat_memberships AS peer USING (chat_id)
     JOIN relations AS r ON r.user_id = peer.user_id AND r.other_id = t.user_id
@@ -97,11 +95,8 @@ TABLES: dict[type[Record], TableOfRecords] = {
             "counter": COUNTER.format("sequence_counter"),
             "member_count": COUNTED.format(""),
             "owner_count": COUNTED.format(" AND role = 'owner'"),
-            "fanout": "(SELECT fanout FROM chat_fanouts AS f WHERE f.chat_id = t.chat_id)",
             "recovered_at": COUNTER.format("recovered_at"),
             "recovered_from_sequence": COUNTER.format("recovered_from_sequence"),
-            "retention_days": ARCHIVE.format("retention_days"),
-            "is_held": f"coalesce({ARCHIVE.format('is_held')}, 0)",
         },
         renamed={"title": "name"},
     ),
@@ -123,7 +118,4 @@ TABLES: dict[type[Record], TableOfRecords] = {
     Invitation: TableOfRecords(name="invitations", key=("user_id", "chat_id")),
     AccountDeletion: TableOfRecords(name="account_deletions", key=("user_id",)),
     Lane: TableOfRecords(name="lanes", key=("chat_id", "recipient")),
-    DeadLetter: TableOfRecords(name="dead_letters", key=("dlq_id",)),
-    PushDevice: TableOfRecords(name="push_devices", key=("user_id", "device_id")),
-    PushOutcome: TableOfRecords(name="push_outcomes", key=("chat_id", "sequence", "user_id", "device_id")),
 }

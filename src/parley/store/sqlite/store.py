@@ -21,7 +21,7 @@ from parley.store.sqlite.chat_state import SqliteChatStates
 from parley.store.sqlite.cold_tier import SqliteColdTier
 from parley.store.sqlite.cursors import SqliteCursors
 from parley.store.sqlite.database import Database
-from parley.store.sqlite.delivery import SqliteDeliveries
+from parley.store.sqlite.delivery import SqliteLanes
 from parley.store.sqlite.diagnosis import diagnose
 from parley.store.sqlite.directory import SqliteDirectory
 from parley.store.sqlite.feed import SqliteFeed
@@ -32,7 +32,6 @@ from parley.store.sqlite.log import SqliteLog
 from parley.store.sqlite.log_hashes import SqliteLogHashes
 from parley.store.sqlite.member_states import SqliteMemberStates
 from parley.store.sqlite.overview import SqliteOverviews
-from parley.store.sqlite.push import SqlitePush
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.records import SqliteRecords
 from parley.store.sqlite.relations import SqliteRelations
@@ -97,8 +96,7 @@ class SqliteStore:
         self.relations = SqliteRelations(reads, self.writer, states)
         self.invitations = SqliteInvitations(reads, self.writer, clock)
         self.member_states = SqliteMemberStates(reads, self.writer)
-        self.deliveries = SqliteDeliveries(reads, self.writer)
-        self.push = SqlitePush(reads, self.writer)
+        self.lanes = SqliteLanes(reads, self.writer)
         self.cold_tier = SqliteColdTier(reads, self.writer, states, self.database, clock)
         self.amendments = SqliteAmendments(reads, self.writer, self.database)
         self.listing = SqliteListing(folder, clock)
@@ -133,7 +131,7 @@ class SqliteStore:
         self._is_open = True
         if not self._beside:
             await self.log.seal_all()
-            await self.deliveries.lanes.free()
+            await self.lanes.free()
 
     def jobs(self, subscriptions: Subscriptions) -> list[Job]:
         self.writer.on_foreign_write(self._wrote_elsewhere.set)

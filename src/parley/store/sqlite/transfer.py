@@ -22,11 +22,6 @@ from parley.wire.codec import decode_entry
 ROWS_PER_PAGE = 1_000
 ENTRIES_PER_PAGE = 500
 
-PUT_RETENTION = (
-    "INSERT INTO chat_archives (chat_id, retention_days, is_held) VALUES (?, ?, ?) ON CONFLICT (chat_id)"
-    " DO UPDATE SET retention_days = excluded.retention_days, is_held = excluded.is_held"
-)
-
 
 class SqliteTransfer:
     def __init__(self, folder: Path) -> None:
@@ -148,11 +143,6 @@ def _put_beside(connection: apsw.Connection, record: Record) -> None:
                         record.recovered_from_sequence,
                     ),
                 )
-            if record.fanout is not None:
-                connection.execute(
-                    "INSERT OR REPLACE INTO chat_fanouts VALUES (?, ?)", (chat.chat_id, record.fanout.value)
-                )
-            connection.execute(PUT_RETENTION, (chat.chat_id, record.retention_days, record.is_held))
         case KeptState(is_unasked=is_unasked):
             connection.execute(
                 "UPDATE chat_memberships SET is_unasked = ? WHERE chat_id = ? AND user_id = ?",
