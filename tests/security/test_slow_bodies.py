@@ -9,6 +9,7 @@ from structlog.typing import EventDict
 
 from tests.integration.gateway.serving import Place
 from tests.integration.gateway.test_http_faults import raw_post
+from tests.waiting import deadline
 
 
 def slow(method: str, path: str, **headers: str) -> bytes:
@@ -23,7 +24,7 @@ def slow(method: str, path: str, **headers: str) -> bytes:
 async def answer_to(port: int, request: bytes) -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
-    async with asyncio.timeout(30):
+    async with deadline():
         answer = await reader.readuntil(b"}")
     writer.close()
     await writer.wait_closed()
