@@ -103,9 +103,9 @@ class DynamoStore:
                 planner, allocator, prefixes, ids, metrics, marks, reach, hold, append_seconds
             )
         self.log = DynamoLog(planner, appends, prefixes, metrics)
-        self.directory = DynamoDirectory(dynamo, clock, ids, allocator)
+        self.directory = DynamoDirectory(dynamo, states, clock, ids, allocator)
         self.accounts = DynamoAccounts(dynamo, clock, ids)
-        self.account_admin = DynamoAccountAdmin(dynamo, states, clock, ids, self.directory.chat_ids_of)
+        self.account_admin = DynamoAccountAdmin(dynamo, clock, ids, self.directory.fence)
         self.relations = DynamoRelations(dynamo, states, clock, ids, self.directory.chat_ids_of)
         self.invitations = DynamoInvitations(dynamo, clock, ids)
         self.member_states = DynamoMemberStates(dynamo)
