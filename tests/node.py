@@ -1,4 +1,4 @@
-"""Node for the clients in TypeScript: what a test or `make check` runs in `clients/typescript` and `clients/web`.
+"""Node for the clients in TypeScript: what a test or `make check` runs in each of them.
 
     npm("test")                               # a script of package.json; the test fails if it does
     npm("test", folder=WEB)                   # of another client
@@ -112,9 +112,7 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _run(
-    command: list[str], env: Mapping[str, str] | None, folder: Path
-) -> subprocess.CompletedProcess[str]:
+def _run(command: list[str], env: Mapping[str, str] | None, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command,
         cwd=folder,

@@ -1,4 +1,4 @@
-"""The chat in the browser: its own tests, what it weighs, and people who use it in Chromium on a real server."""
+"""The chat in the browser: its own tests, what it weighs, and people who use it in Chromium."""
 
 import re
 from pathlib import Path
