@@ -313,3 +313,6 @@ class MemoryDirectory:
 
     async def chat_ids_of(self, user_id: str) -> list[str]:
         return self._tables.chats_of(user_id)
+
+    async def fence(self, user_id: str, chat_ids: Sequence[str] | None = None) -> None:
+        """Every append reads what is stored."""

@@ -19,7 +19,6 @@ from parley.model import ChatMember, ChatType, Head, MemberSettings, Page, Perso
 from parley.records.book import Book
 from parley.records.chat_settings import Retentions
 from parley.store.ports import Cursors, Directory, Log, MemberStates, Relations
-from parley.store.rows import ChatRetention
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX
@@ -53,7 +52,8 @@ class ChatState(Struct, frozen=True, kw_only=True):
     counter: int | None
     counted: VoidCount
     hash_upto: int
-    kept: ChatRetention
+    retention_days: int | None
+    is_held: bool
 
     @property
     def gap_rate(self) -> float:
@@ -128,6 +128,7 @@ class OperatedChats:
         counter = await self._counter_of(chat_id)
         head = await self._head(chat)
         page = await self._log.read_before(chat_id, head.sequence + 1, LAST_ENTRIES)
+        kept = (await self._retentions.of([chat_id]))[chat_id]
         return ChatState(
             chat=chat,
             head=head,
@@ -137,7 +138,8 @@ class OperatedChats:
             counter=counter,
             counted=await self._count_voids(chat_id, head),
             hash_upto=await self._hasher.stored_through(chat_id, head),
-            kept=(await self._retentions.of([chat_id]))[chat_id],
+            retention_days=kept.days,
+            is_held=kept.is_held,
         )
 
     async def listed(self, chats: Sequence[StoredChat]) -> list[ListedState]:

@@ -168,6 +168,13 @@ class Directory(Protocol):
         """Every chat that a person is a member of, read strongly."""
         ...
 
+    async def fence(self, user_id: str, chat_ids: Sequence[str] | None = None) -> None:
+        """What is under way is decided again by what is stored now, not by what was read before the call.
+
+        Appends to these chats, to all of the person's if none are given; and whatever adds them to a chat.
+        """
+        ...
+
 
 class Records(Protocol):
     """Tables of small records: each is one struct under a key, and is compared as a whole. Read strongly.

@@ -169,7 +169,7 @@ async def show_log(call: Call) -> Answer:
 
 async def _overview(call: Call, state: ChatState, fanout: FanoutView) -> operator.ChatOverview:
     chat, services = state.chat, call.services
-    kept, counter = state.kept, state.counter
+    counter = state.counter
     return operator.ChatOverview(
         chat_id=chat.chat_id,
         type=chat.chat_type,
@@ -189,8 +189,8 @@ async def _overview(call: Call, state: ChatState, fanout: FanoutView) -> operato
         counted_through=state.counted.through,
         gap_rate=round(state.gap_rate, 6),
         hash_upto=state.hash_upto,
-        retention=kept.days,
-        is_held=kept.is_held,
+        retention=state.retention_days,
+        is_held=state.is_held,
         open_to_join=chat.open_to_join,
         read_receipts=chat.read_receipts,
         announcement_only=chat.announcement_only,

@@ -24,6 +24,7 @@ from parley.store.ports import Allocator
 from parley.store.rules import direct_key
 
 ATTEMPTS_MAX = 40
+FENCES_AT_ONCE_MAX = 16
 RACE_PAUSE_SECONDS_MAX = 0.1
 
 BEGIN = (
@@ -184,6 +185,18 @@ class CassandraDirectory:
     async def chat_ids_of(self, user_id: str) -> list[str]:
         rows = await self._cassandra.rows(READ_CHATS_OF, user_id) if is_key(user_id) else []
         return [row["chat_id"] for row in rows if row["has_left"] is False]
+
+    async def fence(self, user_id: str, chat_ids: Sequence[str] | None = None) -> None:
+        """An append does not read the account of its sender each time: its batch has the chat's revision."""
+        if is_key(user_id):
+            await self._consents.move(user_id)
+        if chat_ids is None:
+            chat_ids = await self.chat_ids_of(user_id)
+        await map_concurrently(
+            lambda chat_id: self._states.fence(chat_id, self._consents.make_revision()),
+            chat_ids,
+            FENCES_AT_ONCE_MAX,
+        )
 
 
 def _joined(chat: StoredChat, person: Joiner, joining: str) -> JoinedMember:

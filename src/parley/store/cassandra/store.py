@@ -116,9 +116,7 @@ class CassandraStore:
         self.directory = CassandraDirectory(cassandra, states, consents, allocator, chance)
         self.accounts = CassandraAccounts(cassandra, consents)
         chat_ids_of = self.directory.chat_ids_of
-        self.account_admin = CassandraAccountAdmin(
-            cassandra, states, self.accounts, consents, clock, chat_ids_of
-        )
+        self.account_admin = CassandraAccountAdmin(cassandra, self.accounts, clock, self.directory.fence)
         self.relations = CassandraRelations(cassandra, states, consents, chat_ids_of)
         self.member_states = CassandraMemberStates(cassandra)
         self.records = CassandraRecords(cassandra, clock, self._connect)

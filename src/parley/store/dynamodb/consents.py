@@ -39,6 +39,8 @@ COUNT = {Relation.CONTACT: "contact_count", Relation.BLOCK: "block_count"}
 IS_UNASKED = "is_unasked"
 """On a person's row of a chat: a member who was not their contact added them."""
 COUNTS_AT_ONCE_MAX = 16
+MOVE_CONSENT = f"ADD {REVISION} :one"
+"""What a person says to being added is decided again."""
 CONTENDED_FROM = UNASKED_CHATS_MAX // 2
 
 

@@ -7,7 +7,9 @@ their own, and marked `early`: readers ignore such a row until the chat's item e
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple, cast
 
 import structlog
@@ -16,6 +18,7 @@ from parley.clock import Clock
 from parley.core.permissions import NO_USER, decide_creation
 from parley.dynamodb import (
     Action,
+    ConditionFailed,
     Dynamo,
     Item,
     Put,
@@ -35,10 +38,10 @@ from parley.errors import (
 )
 from parley.ids import EVENT, Ids
 from parley.model import ChatMember, ChatType, ReadReceipts, Role, StoredChat
-from parley.store.dynamodb.chat_state import IS_BLOCKED
-from parley.store.dynamodb.consents import IS_UNASKED, Newcomer, newcomers
+from parley.store.dynamodb.chat_state import IS_BLOCKED, DynamoChatStates, fence
+from parley.store.dynamodb.consents import IS_UNASKED, MOVE_CONSENT, Newcomer, newcomers
 from parley.store.dynamodb.relations import Blocks, blocks_between, check_blocks
-from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS
+from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS, USERS
 from parley.store.ports import Allocator
 from parley.store.rules import direct_key
 
@@ -48,6 +51,7 @@ ACTIONS_MAX = 100
 ACTIONS_PER_MEMBER = 3
 assert ACTIONS_PER_MEMBER * MEMBERS_AT_ONCE_MAX + 2 < ACTIONS_MAX, "a chat and its counter come with them"
 ATTEMPTS_MAX = 10
+FENCES_AT_ONCE_MAX = 16
 
 log = structlog.get_logger("parley.store")
 
@@ -63,10 +67,21 @@ class Direct(NamedTuple):
 
 
 class DynamoDirectory:
-    """`allocator`: allocates in two_phase; None in atomic, where an append advances the counter."""
+    """`allocator`: allocates in two_phase; None in atomic, where an append advances the counter.
 
-    def __init__(self, dynamo: Dynamo, clock: Clock, make_ids: Ids, allocator: Allocator | None) -> None:
+    `states`: what this node remembers of chats.
+    """
+
+    def __init__(
+        self,
+        dynamo: Dynamo,
+        states: DynamoChatStates,
+        clock: Clock,
+        make_ids: Ids,
+        allocator: Allocator | None,
+    ) -> None:
         self._dynamo = dynamo
+        self._states = states
         self._clock = clock
         self._ids = make_ids
         self._allocator = allocator
@@ -252,6 +267,43 @@ class DynamoDirectory:
         found = await self._dynamo.batch_get(CHATS, [{"chat_id": chat_id} for chat_id in early])
         missing = set(early) - {item["chat_id"] for item in found}
         return [chat_id for row in rows if (chat_id := cast(str, row["chat_id"])) not in missing]
+
+    async def fence(self, user_id: str, chat_ids: Sequence[str] | None = None) -> None:
+        """A new revision of the person's consent, then one of the membership of each chat.
+
+        An append checks the head of its chat and the revision of the chat's membership, but not the account
+        of its sender: that would cost every message another item.
+        """
+        if is_valid_key(user_id):
+            with contextlib.suppress(ConditionFailed):  # there is no such person
+                await retry_unknown(
+                    lambda: self._dynamo.update(
+                        USERS,
+                        {"user_id": user_id},
+                        MOVE_CONSENT,
+                        {":one": 1},
+                        condition="attribute_exists(user_id)",
+                    )
+                )
+        if chat_ids is None:
+            chat_ids = await self.chat_ids_of(user_id)
+        await map_concurrently(self._fence_chat, chat_ids, FENCES_AT_ONCE_MAX)
+
+    async def _fence_chat(self, chat_id: str) -> None:
+        key: Item = {"chat_id": chat_id}
+        for _ in range(ATTEMPTS_MAX):
+            counter = await self._dynamo.get(COUNTERS, key)
+            actions = fence(chat_id, self._ids.next(EVENT, self._clock()), counter)
+            token = self._ids.next(EVENT, self._clock())
+            try:
+                await retry_unknown(partial(self._dynamo.transact, actions, token))
+            except TransactionCanceled:
+                if await self._dynamo.get(CHATS, key) is None:
+                    return
+                continue
+            self._states.doubt(chat_id)
+            return
+        raise StoreUnavailable("a chat of this person is being written to by too many at once")
 
 
 def chat_item(chat: StoredChat, key: str | None, member_count: int, revision: str) -> Item:

@@ -168,6 +168,12 @@ class SqliteChatStates:
         if state is not None:
             state.senders.pop(user_id, None)
 
+    def forget_senders(self, chat_id: str) -> None:
+        """The same for every member of a chat."""
+        state = self._states.get(chat_id)
+        if state is not None:
+            state.senders.clear()
+
     def forget_person(self, user_id: str) -> None:
         """The same for a person in every chat, and for the other members of their direct chats."""
         for state in self._states.values():

@@ -9,7 +9,7 @@ from parley.core.permissions import NO_USER, JoinFacts, decide_creation
 from parley.errors import BLOCKED, Refused
 from parley.model import AccountState, ChatMember, ChatType, ReadReceipts, Role, StoredChat
 from parley.store.rules import direct_key
-from parley.store.sqlite.chat_state import Execute
+from parley.store.sqlite.chat_state import Execute, SqliteChatStates
 from parley.store.sqlite.invitations import consents
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
@@ -26,9 +26,12 @@ HAS_BLOCKED = "SELECT 1 FROM relations WHERE user_id = ? AND other_id = ? AND bl
 
 
 class SqliteDirectory:
-    def __init__(self, reads: Reads, writer: Writer) -> None:
+    """`states`: what the log remembers of members."""
+
+    def __init__(self, reads: Reads, writer: Writer, states: SqliteChatStates) -> None:
         self._reads = reads
         self._writer = writer
+        self._states = states
 
     async def create_chat(self, chat: StoredChat, member_ids: Sequence[str]) -> tuple[StoredChat, bool]:
         people = sorted({*member_ids, chat.created_by})
@@ -62,6 +65,17 @@ class SqliteDirectory:
     async def chat_ids_of(self, user_id: str) -> list[str]:
         rows = self._reads.rows("SELECT chat_id FROM chat_memberships WHERE user_id = ?", (user_id,))
         return [chat_id for (chat_id,) in rows]
+
+    async def fence(self, user_id: str, chat_ids: Sequence[str] | None = None) -> None:
+        """Additions read consent in their own transaction."""
+
+        def work(_: Transaction) -> None:
+            for chat_id in chat_ids or ():
+                self._states.forget_senders(chat_id)
+            if chat_ids is None:
+                self._states.forget_person(user_id)
+
+        await self._writer.run(work)
 
 
 def _chat(row: Row) -> StoredChat:

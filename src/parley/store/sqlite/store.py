@@ -87,7 +87,7 @@ class SqliteStore:
         self.writer.on_undo(states.forget_touched)
         self.log = SqliteLog(reads, self.writer, states, clock, ids, metrics, sequencing, reach, hold)
         self.log_hashes = SqliteLogHashes(reads, self.writer)
-        self.directory = SqliteDirectory(reads, self.writer)
+        self.directory = SqliteDirectory(reads, self.writer, states)
         self.accounts = SqliteAccounts(reads, self.writer)
         self.account_admin = SqliteAccountAdmin(reads, self.writer, states)
         self.records = SqliteRecords(reads, self.writer, folder)
