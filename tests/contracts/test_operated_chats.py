@@ -42,7 +42,7 @@ def operated(store: OpenStore) -> OperatedChats:
         cursors=store.cursors,
         device_lists=store.kinds.device_lists,
         retentions=store.kinds.retentions,
-        hasher=LogHasher(store.log, store.engine.log_hashes, store.metrics),
+        hasher=LogHasher(store.log, store.kinds.log_hashes, store.metrics),
         counter_of=counter_of,
     )
 
