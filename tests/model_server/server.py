@@ -30,10 +30,12 @@ from parley.model import (
     StoredChat,
     User,
 )
+from parley.records.amendments import Amendments
 from parley.records.chat_settings import Retentions
 from parley.sending.answers import Done
 from parley.sending.message_actions import MessageActions
 from parley.store.ports import Log
+from parley.store.tables import MESSAGE_MARKS, message_place
 from parley.wire.bodies import ChatInfo, ChatMarks, MemberInfo
 from parley.wire.frames import (
     Ack,
@@ -71,9 +73,8 @@ from parley.wire.frames import (
 )
 from tests.contracts.life_world import StraightSender
 from tests.harness.log_replay import as_fields, replayed
-from tests.memory.amendments import MemoryAmendments
-from tests.memory.cold_tier import MemoryColdTier
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews, Noted
+from tests.memory.entry_changes import MemoryEntries
 from tests.memory.log import MemoryLog
 from tests.memory.people import MemoryDirectory
 from tests.memory.records import MemoryRecords
@@ -196,14 +197,14 @@ class ModelServer:
         self._moves: list[ServerFrames] = []
         self._news: list[ServerFrames] = []
         self._teller = TellingSender(self._log, self.heard)
-        tier, amendments = MemoryColdTier(self.tables), MemoryAmendments(self.tables)
-        bodies = EntryWriter(self._log, tier, None, amendments)
+        records = MemoryRecords(self.tables)
+        bodies = EntryWriter(self._log, MemoryEntries(self.tables), None)
         directory, clock = MemoryDirectory(self.tables), lambda: from_iso(TIME)
         self._life = MessageActions(
             log=self._log,
             directory=directory,
             sender=self._teller,
-            amendments=amendments,
+            amendments=Amendments(records),
             retentions=Retentions(MemoryRecords(self.tables)),
             bodies=bodies,
             clock=clock,
@@ -370,8 +371,9 @@ class ModelServer:
         old = self.tables.chats[chat_id]
         chat = msgspec.structs.replace(old.chat, epoch=old.chat.epoch + 1)
         self.tables.chats[chat_id] = ChatRecord(chat, counter=0, members=old.members)
-        marks = self.tables.message_marks
-        self.tables.message_marks = {at: mark for at, mark in marks.items() if at[0] != chat_id}
+        marks = self.tables.records.get(MESSAGE_MARKS.name, {})
+        for place in [at for at in marks if at[0].startswith(message_place(chat_id, 0)[:-1])]:
+            del marks[place]
         kept = [entry for entry in old.entries.values() if entry is not None]
         for number, entry in enumerate(kept[: len(kept) // 2], 1):
             self.add(chat_id, msgspec.structs.replace(entry, epoch=chat.epoch, sequence=number))

@@ -19,7 +19,8 @@ from parley.core.jobs import Job
 from parley.core.log_hash import LogHash
 from parley.errors import StoreError
 from parley.model import Head, Page, Persisted
-from parley.store.ports import Log, LogHashes
+from parley.records.log_hashes import LogHashes
+from parley.store.ports import Log
 from parley.telemetry import Metrics
 from parley.wire.limits import HASHES_STORED_EVERY
 
