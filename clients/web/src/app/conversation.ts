@@ -233,6 +233,19 @@ export class Conversation {
     return found?.entry.sequence ?? null;
   }
 
+  /** The first position that is not older than this: halves the log until it is found. */
+  async firstSince(at: number): Promise<number> {
+    let [low, high] = [1, this.chat.head ?? this.info.value?.head ?? 1];
+    while (low < high) {
+      const middle = Math.floor((low + high) / 2);
+      const { entries } = await this.chat.history({ before: middle + 1, limit: 1 });
+      const entry = entries.at(-1);
+      if (entry && Date.parse(entry.created_at) >= at) high = middle;
+      else low = middle + 1;
+    }
+    return low;
+  }
+
   /** Where a picture can be read from, for a while: the address is signed. */
   pictureAddress(attachmentId: string): Promise<string> {
     const known = this.#addresses.get(attachmentId);

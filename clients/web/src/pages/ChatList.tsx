@@ -15,8 +15,8 @@ import { plainName } from "../text/parse.js";
 import { Avatar, Button, IconButton } from "../ui/controls.js";
 import controls from "../ui/controls.module.css";
 import { Icon } from "../ui/Icon.js";
+import { useLater } from "../ui/later.js";
 import c from "./ChatList.module.css";
-import { NewChat } from "./NewChat.js";
 
 type Filter = "all" | "unread" | "mentions";
 
@@ -29,6 +29,7 @@ export function ChatList() {
   const query = useSignal("");
   const filter = useSignal<Filter>("all");
   const isMaking = useSignal(false);
+  const NewChat = useLater(isMaking.value ? loadNewChat : null);
   live.watch("unread");
   const shown = useComputed(() => {
     const wanted = query.value.trim().toLocaleLowerCase();
@@ -56,6 +57,7 @@ export function ChatList() {
         query={query}
         filter={filter}
       />
+      <Invited />
       <List
         rows={rows}
         query={query.value}
@@ -63,7 +65,7 @@ export function ChatList() {
           isMaking.value = true;
         }}
       />
-      {isMaking.value && (
+      {NewChat && (
         <NewChat
           onClose={() => {
             isMaking.value = false;
@@ -73,6 +75,8 @@ export function ChatList() {
     </>
   );
 }
+
+const loadNewChat = () => import("./NewChat.js");
 
 const matches = (title: string, wanted: string) => !wanted || title.toLocaleLowerCase().includes(wanted);
 
