@@ -5,12 +5,12 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from parley.clock import iso
+from parley.core.push_devices import PushDevice
 from parley.errors import FORBIDDEN, NOT_FOUND
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Routes
 from parley.model import Scope
 from parley.push.fanout_admin import FanoutView
-from parley.store.push.rows import PushDevice
 from parley.wire import bodies
 
 DEVICES = "/v1/me/push"

@@ -8,6 +8,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock, from_iso
+from parley.core.deliveries import Lane
 from parley.dynamodb import Dynamo, Item, Value, map_concurrently, number, retry_unknown
 from parley.ids import EVENT, Ids
 from parley.model import (
@@ -17,7 +18,6 @@ from parley.model import (
     Notify,
     Relation,
 )
-from parley.store.delivery.rows import Lane
 from parley.store.dynamodb.accounts import session_in, session_item, user_in, user_item
 from parley.store.dynamodb.chat_state import IS_BLOCKED
 from parley.store.dynamodb.consents import COUNT, IS_UNASKED
