@@ -13,8 +13,8 @@ from types import TracebackType
 from typing import Any, cast
 
 from parley.core.deliveries import Lane
-from parley.dynamodb import Dynamo, Item, credentials_from
 from parley.store.dynamodb.bundles import all_unbundled
+from parley.store.dynamodb.driver import Dynamo, Item, credentials_from
 from parley.store.dynamodb.entries import VOID
 from parley.store.dynamodb.lanes import lane_in
 from parley.store.dynamodb.schema import CHATS, COUNTERS, LANES, MESSAGES

@@ -214,14 +214,6 @@ class Directory(Protocol):
         ...
 
 
-class Scans(Protocol):
-    """What of `Records` commands read that open no store."""
-
-    def scan(self, table: RecordTable[R], partition: str = "") -> AsyncIterator[list[R]]:
-        """See `Records.scan`."""
-        ...
-
-
 class Records(Protocol):
     """Tables of small records: each is one struct under a key, and is compared as a whole. Read strongly.
 

@@ -19,10 +19,10 @@ from parley.core.attachments import AttachmentLine
 from parley.core.deliveries import PendingLetter, QueuedLetter
 from parley.core.log_hash import StoredHash
 from parley.core.push_devices import RungThrough
-from parley.dynamodb import Dynamo
 from parley.migration.copies import StoreCopy
 from parley.model import Appended
 from parley.store.cassandra.connection import CassandraConnection
+from parley.store.dynamodb.driver import Dynamo
 from parley.store.records import RECORDS
 from tests.contracts.acting import contents, message, read_all, stored
 from tests.contracts.engines import MemoryEngine, OpenStore

@@ -15,7 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from parley.core.deliveries import DeliveryEvent, Lane, LaneClaim
-from parley.dynamodb import ConditionFailed, Dynamo, Item, map_concurrently, number, retry_unknown
+from parley.store.dynamodb.driver import (
+    ConditionFailed,
+    Dynamo,
+    Item,
+    map_concurrently,
+    number,
+    retry_unknown,
+)
 from parley.store.dynamodb.schema import LANES, SEPARATOR
 
 SHARDS = 32
