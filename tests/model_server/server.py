@@ -1,5 +1,6 @@
 """A small server without sockets or time: the contract as an SDK sees it, for tests of the pure core."""
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeVar
@@ -92,13 +93,27 @@ T = TypeVar("T")
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of work on the engine in memory, which waits for nothing but its turn."""
+    """The result of work on the engine in memory, which waits for nothing but its turn.
+
+    A life is lived outside of any loop, and work that makes tasks needs one. Within a loop it must make none.
+    """
+    if not is_in_loop():
+        with asyncio.Runner() as runner:
+            return runner.run(work)
     while True:
         try:
             work.send(None)
         except StopIteration as done:
             result: T = done.value
             return result
+
+
+def is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def make_entry(
