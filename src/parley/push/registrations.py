@@ -147,6 +147,14 @@ class PushRegistrations:
         if not await self._devices.remove(user_id, device_id):
             raise Refused(NO_SUCH_DEVICE)
 
+    @property
+    def has_providers(self) -> bool:
+        return bool(self._providers)
+
+    @property
+    def has_web_push(self) -> bool:
+        return self._vapid is not None
+
     async def public_key(self) -> str:
         """What a browser needs to subscribe."""
         if self._vapid is None:
