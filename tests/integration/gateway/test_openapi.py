@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import jsonschema  # type: ignore[import-untyped]
 import pytest
 
+from parley.core.deliveries import DeliveryEvent, Selection, Webhook
 from parley.gateway import web_pages
 from parley.model import Scope
-from parley.store.delivery.rows import DeliveryEvent, Selection, Webhook
 from parley.wire.limits import ATTACHMENT_PART_BYTES
 from tests.contracts.test_dead_letters import letter
 from tests.harness.clients import Answer, HttpClient, Person
