@@ -2,10 +2,10 @@
 
 import { useSignal } from "@preact/signals";
 import type { ComponentType } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { Conversation } from "../app/conversation.js";
 import { listen } from "../app/keyboard.js";
-import { route } from "../app/route.js";
+import { type ChatRoute, route } from "../app/route.js";
 import { type App, app, useApp } from "../app/state.js";
 import { s } from "../strings.en.js";
 import { Icon } from "../ui/Icon.js";
@@ -60,7 +60,7 @@ function Main({ app: opened }: { app: App }) {
   const at = route.value;
   switch (at.page) {
     case "chat":
-      return <OneChat key={at.chatId} app={opened} chatId={at.chatId} at={at.at} />;
+      return <OneChat key={at.chatId} app={opened} place={at} />;
     case "settings":
       return <Later load={loadSettings} />;
     case "invitations":
@@ -86,17 +86,21 @@ function Later({ load }: { load: () => Promise<{ default: ComponentType }> }) {
 }
 
 /** The chat of the address, for as long as it is that one. */
-function OneChat({ app: opened, chatId, at }: { app: App; chatId: string; at: number | null }) {
+function OneChat({ app: opened, place }: { app: App; place: ChatRoute }) {
   const conversation = useSignal<Conversation | null>(null);
+  const opening = useRef<ChatRoute | null>(null);
+  const { chatId } = place;
   useEffect(() => {
     const next = new Conversation(opened, chatId);
     conversation.value = next;
-    void next.open(at);
+    opening.current = place;
+    void next.open(place.at);
     return () => next.close();
   }, [opened, chatId]);
   useEffect(() => {
-    if (at !== null && conversation.value) void conversation.value.jump(at);
-  }, [at]);
+    // The same place again is another wish to see it.
+    if (place !== opening.current && place.at !== null) void conversation.value?.jump(place.at);
+  }, [place]);
   if (!conversation.value) return <main class={c.main} />;
   return <ConversationPage conversation={conversation.value} />;
 }

@@ -124,6 +124,7 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
           bufferSize={BUFFER_PIXELS}
           onScroll={look}
           onScrollEnd={look}
+          onResize={() => isStuck.current && toEnd()}
         >
           {(row) => (
             <div key={row.key} role="none" class={c.row}>

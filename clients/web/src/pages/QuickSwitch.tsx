@@ -12,7 +12,7 @@ import c from "./Search.module.css";
 
 const SHOWN_MAX = 8;
 /** Its list is a listbox, so it needs no datalist. */
-const COMBOBOX = { role: "combobox" } as object;
+const COMBOBOX = { role: "combobox", "aria-expanded": true } as object;
 
 export default function QuickSwitch({ onClose }: { onClose: () => void }) {
   const { chats } = useApp();
@@ -43,7 +43,6 @@ export default function QuickSwitch({ onClose }: { onClose: () => void }) {
         {...COMBOBOX}
         class={controls.input}
         aria-label={s.findChat}
-        aria-expanded={found.length > 0}
         aria-controls="switch-list"
         aria-activedescendant={found.length > 0 ? `switch-${chosen.value}` : undefined}
         value={query.value}

@@ -121,12 +121,21 @@ function Hit({ hit, hasChat, onClose }: { hit: SearchHit; hasChat: boolean; onCl
             <time class={controls.hint}>{listTime(Date.parse(entry.created_at))}</time>
           </span>
           <span class={c.snippet} dir="auto">
-            {hit.snippet || entry.content}
+            {marked(hit.snippet || entry.content)}
           </span>
         </span>
       </button>
     </li>
   );
+}
+
+const HIT = /\u2068([^\u2069]*)\u2069/;
+
+/** The words that were found stand out. */
+function marked(snippet: string) {
+  return snippet
+    .split(HIT)
+    .map((part, at) => (at % 2 === 1 ? <mark key={`${at} ${part}`}>{part}</mark> : part));
 }
 
 function searchTrouble(error: unknown): string {
