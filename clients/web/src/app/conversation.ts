@@ -60,6 +60,7 @@ export class Conversation {
       unsent: this.chat.unsent,
       userId: this.app.person.userId,
       dividerAfter: this.dividerAfter.value,
+      from: window.from,
       isAtEnd: window.isAtEnd,
       statusOf: (entry) => this.chat.status(entry),
     });
@@ -123,7 +124,7 @@ export class Conversation {
     this.#divide();
     this.chat.open().catch((error) => this.#refused(error));
     void this.loadInfo();
-    await this.#show(at);
+    await this.#show(at ?? this.#firstUnread());
     if (at !== null) this.want(at);
   }
 
@@ -186,6 +187,12 @@ export class Conversation {
     } catch (error) {
       this.#refused(error);
     }
+  }
+
+  /** Where reading goes on, if that is not near the end. */
+  #firstUnread(): number | null {
+    const { unread, head, readUpTo } = this.chat;
+    return unread > 0 && head !== undefined && head - readUpTo > WINDOW_ENTRIES / 2 ? readUpTo + 1 : null;
   }
 
   /** Fix the divider, once the server has said how far the person has read. */

@@ -73,6 +73,12 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
     if (isStuck.current || (isNew && isOwnNews)) toEnd();
   }, [rows]);
 
+  // What was just shown may end before the screen does.
+  useEffect(() => {
+    const frame = requestAnimationFrame(look);
+    return () => cancelAnimationFrame(frame);
+  }, [rows]);
+
   useSignalEffect(() => {
     const wanted = conversation.wanted.value;
     const shown = conversation.rows.value;

@@ -172,6 +172,10 @@ test("history has no end: old messages come before they are needed, and the pers
   const page = await world.signedIn(ada);
   await openChat(page, "Garden");
   const feed = page.getByRole("feed");
+  await page.getByRole("separator", { name: "New messages" }).waitFor();
+  expect(await feed.locator('article[data-sequence="1"]').count()).toBe(1);
+  await page.getByRole("button", { name: /^Jump to latest/ }).click();
+  await feed.locator('article[data-sequence="300"]').waitFor();
   await feed.hover();
   const first = feed.locator('article[data-sequence="1"]');
   for (let steps = 0; steps < 200 && !(await first.isVisible()); steps += 1) {
