@@ -322,11 +322,29 @@ class DeadLetterFilter(RequestBody):
 
 
 class ReplayOrder(RequestBody):
-    """Which dead letters to replay: by id, or by a filter."""
+    """Which dead letters to replay: by id, by a filter, or by the token of a preview."""
 
     ids: list[str] | None = None
     filter: DeadLetterFilter | None = None
     dry_run: bool = False
+    token: str | None = None
+
+
+class PreviewOrder(RequestBody):
+    """Which dead letters to look at: by id, or by a filter."""
+
+    ids: list[str] | None = None
+    filter: DeadLetterFilter | None = None
+
+
+class DeadLetterPreview(Struct):
+    """What a replay or a discard with this token concerns, and nothing newer."""
+
+    matched: int
+    token: str
+    as_of: str
+    chats: int
+    oldest: str | None
 
 
 class DiscardOrder(RequestBody):
@@ -336,6 +354,7 @@ class DiscardOrder(RequestBody):
     ids: list[str] | None = None
     filter: DeadLetterFilter | None = None
     dry_run: bool = False
+    token: str | None = None
 
 
 class DeadLetterJob(Struct):
