@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from parley.model import ChatType, ReportStatus
-from parley.wire.bodies import DeadLetterJob, DeadLetterPreview
+from parley.wire.bodies import DeadLetterJob
 from parley.wire.identity_bodies import ApiTokenInfo, ApiTokenList
 from parley.wire.limits import PAGE_ENTRIES_MAX
 from parley.wire.operator_bodies import (
     ChatOverview,
+    DeadLetterPreview,
     ListedChatInfo,
     ListedChatPage,
     LogLines,

@@ -330,23 +330,6 @@ class ReplayOrder(RequestBody):
     token: str | None = None
 
 
-class PreviewOrder(RequestBody):
-    """Which dead letters to look at: by id, or by a filter."""
-
-    ids: list[str] | None = None
-    filter: DeadLetterFilter | None = None
-
-
-class DeadLetterPreview(Struct):
-    """What a replay or a discard with this token concerns, and nothing newer."""
-
-    matched: int
-    token: str
-    as_of: str
-    chats: int
-    oldest: str | None
-
-
 class DiscardOrder(RequestBody):
     """Which dead letters to give up, and why."""
 

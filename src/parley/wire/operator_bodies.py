@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType
 
 from parley.model import AccountState, ChatType, ReadReceipts, Role
-from parley.wire.bodies import FanoutInfo
+from parley.wire.bodies import DeadLetterFilter, FanoutInfo
 from parley.wire.request_body import RequestBody
 
 
@@ -148,3 +148,20 @@ class RecoveryReport(Struct):
     counter: int | None
     voids: list[VoidRange]
     problems: list[str]
+
+
+class PreviewOrder(RequestBody):
+    """Which dead letters to look at: by id, or by a filter."""
+
+    ids: list[str] | None = None
+    filter: DeadLetterFilter | None = None
+
+
+class DeadLetterPreview(Struct):
+    """What a replay or a discard with this token concerns, and nothing newer."""
+
+    matched: int
+    token: str
+    as_of: str
+    chats: int
+    oldest: str | None

@@ -8,7 +8,7 @@ from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, PREVIEW_OUTDATED, R
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
 from parley.store.delivery.rows import DeadLetter, LetterStatus, Selection
-from parley.wire import bodies, limits
+from parley.wire import bodies, limits, operator_bodies
 
 DLQ, WEBHOOKS = "/v1/admin/dlq", "/v1/admin/webhooks"
 LETTERS_PER_PAGE_MAX = 200
@@ -81,8 +81,8 @@ async def show_dead_letter(call: Call) -> Answer:
     "POST",
     f"{DLQ}/preview",
     "What a replay or a discard would concern",
-    {200: bodies.DeadLetterPreview},
-    body=bodies.PreviewOrder,
+    {200: operator_bodies.DeadLetterPreview},
+    body=operator_bodies.PreviewOrder,
     refusals=(FORBIDDEN,),
     needs="operator",
 )
@@ -90,9 +90,9 @@ async def preview_dead_letters(call: Call) -> Answer:
     """It changes nothing. `replay` and `discard` with its `token` concern what matched here, and no dead
     letter that came later; if one that is older turned up meanwhile, they refuse as `preview_outdated`.
     """
-    order = await call.body(bodies.PreviewOrder)
+    order = await call.body(operator_bodies.PreviewOrder)
     seen = await call.services.deliveries.preview(_chosen(order.ids, order.filter))
-    return 200, bodies.DeadLetterPreview(
+    return 200, operator_bodies.DeadLetterPreview(
         seen.matched,
         seen.token,
         iso(seen.at_ms),
