@@ -14,8 +14,8 @@ import typer
 from parley.cli.options import AsJson, ConfigFile, Data
 
 if TYPE_CHECKING:
+    from parley.core.deliveries import DeadLetter, Selection
     from parley.delivery.admin import Chosen, DeliveryAdmin
-    from parley.store.delivery.rows import DeadLetter, Selection
 
 T = TypeVar("T")
 
@@ -52,7 +52,7 @@ def _selected(
 ) -> Selection:
     from parley.cli.places import CommandFailed
     from parley.clock import from_iso
-    from parley.store.delivery.rows import Selection
+    from parley.core.deliveries import Selection
 
     try:
         return Selection(
@@ -105,7 +105,7 @@ def list_dead_letters(
     from parley.cli.output import print_json, print_table
     from parley.cli.places import CommandFailed
     from parley.clock import iso
-    from parley.store.delivery.rows import LetterStatus
+    from parley.core.deliveries import LetterStatus
 
     if status is not None and status not in list(LetterStatus):
         raise CommandFailed(f"there is no status {status}; choose of {', '.join(LetterStatus)}")
@@ -206,7 +206,7 @@ async def _previewed(admin: DeliveryAdmin, selection: Selection, action: str) ->
 
 
 async def _chosen(admin: DeliveryAdmin, selection: Selection, preview: str) -> Selection | Chosen:
-    from parley.store.delivery.rows import Selection as Nothing
+    from parley.core.deliveries import Selection as Nothing
 
     if not preview:
         return selection

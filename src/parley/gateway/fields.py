@@ -58,6 +58,25 @@ FIELDS = {
     "devices": Field("Your devices, last used first."),
     # Operators
     "users": Field("The people of this page."),
+    "ServerInfo.name": Field("What people see the server called.", "Parley"),
+    "ServerInfo.version": Field("Which Parley it runs.", "0.1.0"),
+    "registration": Field("`open`, `invite` (with a link of an operator) or `closed`.", "open"),
+    "password_length_min": Field("How many characters a new password has at least.", 8),
+    "features": Field("What this server can do."),
+    "search": Field("Whether messages can be searched.", True),
+    "push": Field("Whether devices ring.", True),
+    "web_push": Field("Whether browsers ring.", True),
+    "ServerFeatures.attachments": Field("Whether messages may refer to files.", True),
+    "previews": Field("Whether images have previews.", True),
+    "jwt": Field("Whether tokens of another login are believed.", False),
+    "console": Field("Whether the console is served at this address.", False),
+    "limits": Field("The limits of the server, as in the frame `welcome`.", {"MESSAGE_BYTES_MAX": 65536}),
+    "vapid_key": Field("The key for Web Push; left out where browsers do not ring.", "BOx4…"),
+    "replied": Field("The message that it answers, as it is now; left out if it answers none."),
+    "excerpt": Field("How its text begins, on one line; empty for other content.", "well, hello"),
+    "RepliedMessage.deleted": Field("Whether its content was removed for good.", False),
+    "message_ids": Field("1 to 100 ids of messages.", [MESSAGE_ID]),
+    "messages": Field("Those that there are, in the order in which they were asked for."),
     "state": Field("What the account may do.", "active"),
     "is_operator": Field("Whether the person may use these routes.", False),
     "is_bot": Field("Whether this is a program: it has no unread count, and nothing rings for it.", False),
@@ -498,4 +517,9 @@ FIELDS = {
     "cursors": Field("How many positions of devices were removed.", 3),
     "ErasureInfo.devices": Field("How many devices are not rung any more.", 1),
     "ErasureInfo.reports": Field("How many reports lost what the person wrote in them.", 0),
+}
+FIELDS |= {
+    f"ShownEntry.{name.removeprefix('Entry.')}": field
+    for name, field in FIELDS.items()
+    if name.startswith("Entry.")
 }

@@ -9,12 +9,12 @@ from unittest.mock import ANY
 import pytest
 
 from parley.audit import OperatorCall
+from parley.core.deliveries import LetterStatus, Selection
 from parley.delivery.admin import DeliveryAdmin
 from parley.errors import PREVIEW_OUTDATED, Refused
 from parley.ids import Ids
 from parley.records.deliveries import DeliveryRecords
 from parley.records.kinds import Kinds
-from parley.store.delivery.rows import LetterStatus, Selection
 from parley.telemetry import Metrics
 from tests.contracts.test_dead_letters import letter
 from tests.harness.clock import VirtualClock
