@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from parley.core.consent import ConsentFacts
+from parley.core.deliveries import Lane
 from parley.core.permissions import NO_USER, JoinFacts
 from parley.model import (
     AccountState,
@@ -21,7 +22,6 @@ from parley.model import (
     StoredChat,
     User,
 )
-from parley.store.delivery.rows import Lane
 from parley.store.rows import ArchiveMark
 from parley.wire.frames import Entry
 

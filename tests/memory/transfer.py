@@ -9,13 +9,13 @@ import msgspec
 from msgspec.structs import replace
 
 from parley import ids
+from parley.core.deliveries import Lane
 from parley.model import (
     AccountDeletion,
     Invitation,
     Relation,
     StoredEntry,
 )
-from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
     KeptCursor,

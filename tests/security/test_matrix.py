@@ -20,7 +20,13 @@ from tests.integration.gateway.serving import Place, Served, message, new_id
 from tests.integration.gateway.uploading import Sharing
 
 NAMES = [f"{route.method} {route.path}" for route in ROUTES]
-PUBLIC = {"POST /v1/accounts", "POST /v1/sessions", "POST /v1/hooks/{token}", "POST /v1/password-reset"}
+PUBLIC = {
+    "GET /v1/server",
+    "POST /v1/accounts",
+    "POST /v1/sessions",
+    "POST /v1/hooks/{token}",
+    "POST /v1/password-reset",
+}
 """Without a token in a header."""
 OK = "ok"
 NEW_TOKEN_CODES = range(4_100, 4_200)
@@ -70,6 +76,7 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/chats/{chat_id}/search": CHAT,
     "GET /v1/search": OWN,
     "GET /v1/chats/{chat_id}/messages": CHAT,
+    "POST /v1/chats/{chat_id}/messages/lookup": CHAT,
     "GET /v1/chats/{chat_id}/messages/{message_id}": CHAT,
     "GET /v1/chats/{chat_id}/messages/{sequence}/receipts": CHAT,
     "GET /v1/chats/{chat_id}/receipts": CHAT,
@@ -197,6 +204,7 @@ class World:
             "NewMember": {"user_id": ann},
             "MemberChange": {"role": "owner"},
             "NewMessage": message("spam"),
+            "MessageLookup": {"message_ids": list(self.message_ids.values())},
             "NewAttachment": {"name": "spam", "size": 1},
             "PasswordReset": {"password": "mine from now on"},
             "ReplayOrder": {"filter": {}},

@@ -111,6 +111,11 @@ class LogHasher:
         except StoreError:  # the page itself was read, and its reader can do without
             return None
 
+    async def stored_through(self, chat_id: str, head: Head) -> int:
+        """Up to which position the hash of a log is stored."""
+        stored = await self._hashes.last(chat_id, head.epoch, head.sequence)
+        return stored.sequence if stored is not None else 0
+
     async def _hash_of(self, page: Page) -> bytes | None:
         known = await self._nearest(page)
         if page.to_sequence - known.sequence > HASHED_PER_PAGE_MAX:

@@ -14,8 +14,8 @@ import typer
 from parley.cli.options import AsJson, ConfigFile, Data
 
 if TYPE_CHECKING:
+    from parley.core.deliveries import DeadLetter, Selection
     from parley.delivery.admin import DeliveryAdmin
-    from parley.store.delivery.rows import DeadLetter, Selection
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ def _selected(
 ) -> Selection:
     from parley.cli.places import CommandFailed
     from parley.clock import from_iso
-    from parley.store.delivery.rows import Selection
+    from parley.core.deliveries import Selection
 
     try:
         return Selection(
@@ -99,7 +99,7 @@ def list_dead_letters(
     from parley.cli.output import print_json, print_table
     from parley.cli.places import CommandFailed
     from parley.clock import iso
-    from parley.store.delivery.rows import LetterStatus
+    from parley.core.deliveries import LetterStatus
 
     if status is not None and status not in list(LetterStatus):
         raise CommandFailed(f"there is no status {status}; choose of {', '.join(LetterStatus)}")

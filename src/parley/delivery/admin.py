@@ -14,6 +14,7 @@ from parley import ids
 from parley.audit import OperatorCall
 from parley.clock import Clock, iso
 from parley.core.client_address import Network
+from parley.core.deliveries import DeadLetter, DeliveryEvent, LetterStatus, Selection, Webhook
 from parley.core.recipient_health import RecipientHealth
 from parley.core.safe_addresses import url_problem
 from parley.delivery.ports import Source
@@ -21,7 +22,6 @@ from parley.delivery.recipients import RECIPIENTS_MAX
 from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
 from parley.records.book import Book
 from parley.records.deliveries import DeliveryRecords
-from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LetterStatus, Selection, Webhook
 from parley.wire import bodies
 from parley.wire.codec import decode_entry
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from parley.clock import Clock
 from parley.concurrency import map_concurrently
-from parley.store.delivery.rows import (
+from parley.core.deliveries import (
     DEAD_LETTER_SHARDS,
     DeadLetter,
     DeliveryEvent,

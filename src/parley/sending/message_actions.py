@@ -69,6 +69,8 @@ LOOK_SECONDS_MAX = 3_600.0
 JOB = "amendments"
 FINISHED_AT_ONCE_MAX = 16
 """Those that wait for one look at the file of SQLite share it."""
+READ_AT_ONCE_MAX = 16
+"""Messages whose reactions and replies are read at once, for one page."""
 TRACE_BYTES = 128
 
 log = structlog.get_logger("parley.chats")
@@ -97,11 +99,12 @@ class Bodies(Protocol):
 
 
 class MessageNow(Struct):
-    """A message as it is now."""
+    """A message as it is now. `replied`: the message that it answers, where a reader sees that too."""
 
     entry: Entry
     reactions: list[ReactionCount]
     reply_count: int
+    replied: Entry | None = None
 
 
 class MessageActions:
@@ -312,6 +315,34 @@ class MessageActions:
         entry = await self._find(chat_id, message_id)
         if entry is None:
             raise Refused(NO_SUCH_MESSAGE)
+        return await self._now(entry)
+
+    async def lookup(self, user_id: str, chat_id: str, message_ids: Sequence[str]) -> list[MessageNow]:
+        """Those of these messages of a chat that there are, in this order, as a member sees them."""
+        if await self._directory.role(chat_id, user_id) is None:
+            raise Refused(NOT_A_MEMBER)
+
+        async def find(message_id: str) -> Entry | None:
+            return await self._find(chat_id, message_id)
+
+        found = await map_concurrently(find, dict.fromkeys(message_ids), READ_AT_ONCE_MAX)
+        return await self.shown([entry for entry in found if entry is not None])
+
+    async def shown(self, entries: Sequence[Entry]) -> list[MessageNow]:
+        """These entries of one chat, which the caller may read, each with what a reader sees beside it."""
+        here = {entry.message_id: entry for entry in entries}
+
+        async def show(entry: Entry) -> MessageNow:
+            if entry.kind != MESSAGE:
+                return MessageNow(entry, [], 0)
+            now = await self._now(entry)
+            if entry.reply_to:
+                now.replied = here.get(entry.reply_to) or await self._find(entry.chat_id, entry.reply_to)
+            return now
+
+        return await map_concurrently(show, entries, READ_AT_ONCE_MAX)
+
+    async def _now(self, entry: Entry) -> MessageNow:
         by_reaction: dict[str, set[str]] = {}
         marks = await self._marks(entry)
         for mark in marks:

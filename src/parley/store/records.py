@@ -13,6 +13,8 @@ from typing import Any, TypeVar, cast, get_origin, get_type_hints
 import msgspec
 from msgspec import Struct
 
+from parley.core.deliveries import DeadLetter, Lane, LetterStatus, pending_line, queue_line
+from parley.core.push_devices import PushOutcome, RungThrough
 from parley.model import (
     AccountDeletion,
     ChatMember,
@@ -23,8 +25,6 @@ from parley.model import (
     StoredChat,
     User,
 )
-from parley.store.delivery.rows import DeadLetter, Lane, LetterStatus, pending_line, queue_line
-from parley.store.push.rows import PushOutcome, RungThrough
 from parley.store.tables import (
     ANSWERS,
     DEVICE_LISTS,

@@ -16,8 +16,10 @@ from msgspec.structs import replace
 
 from parley.clock import MS_PER_DAY
 from parley.core.attachments import Attachment, AttachmentLine
+from parley.core.deliveries import DeadLetter, PendingLetter, QueuedLetter, Webhook, shard_of
 from parley.core.log_hash import StoredHash
 from parley.core.marks import AmendmentNote, MessageMark
+from parley.core.push_devices import OUTCOME_DAYS, PersonPushDevices, PushOutcome, RungThrough
 from parley.core.recipient_health import RecipientHealth
 from parley.model import (
     AnsweredRequest,
@@ -30,8 +32,6 @@ from parley.model import (
     MessageReport,
     PersonDevices,
 )
-from parley.store.delivery.rows import DeadLetter, PendingLetter, QueuedLetter, Webhook, shard_of
-from parley.store.push.rows import OUTCOME_DAYS, PersonPushDevices, PushOutcome, RungThrough
 from parley.wire.limits import IDEMPOTENCY_DAYS
 
 R = TypeVar("R", bound=Struct)

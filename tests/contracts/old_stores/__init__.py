@@ -16,13 +16,13 @@ import msgspec
 from msgspec import Struct
 
 from parley.core.attachments import AttachmentLine
+from parley.core.deliveries import PendingLetter, QueuedLetter
 from parley.core.log_hash import StoredHash
-from parley.dynamodb import Dynamo
+from parley.core.push_devices import RungThrough
 from parley.migration.copies import StoreCopy
 from parley.model import Appended
 from parley.store.cassandra.connection import CassandraConnection
-from parley.store.delivery.rows import PendingLetter, QueuedLetter
-from parley.store.push.rows import RungThrough
+from parley.store.dynamodb.driver import Dynamo
 from parley.store.records import RECORDS
 from tests.contracts.acting import contents, message, read_all, stored
 from tests.contracts.engines import MemoryEngine, OpenStore

@@ -5,7 +5,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from parley.store.delivery.rows import DeadLetter, pending_line
+from parley.core.deliveries import DeadLetter, pending_line
 from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite.record_rows import load
 from parley.store.tables import DEAD_LETTERS, PENDING_LETTERS

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from parley.clock import from_iso, iso
+from parley.core.deliveries import DeadLetter, LetterStatus, Selection
 from parley.delivery.admin import DISCARD, READ, REPLAY, told, webhook_info
 from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, Refused
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
-from parley.store.delivery.rows import DeadLetter, LetterStatus, Selection
 from parley.wire import bodies, limits
 
 DLQ, WEBHOOKS = "/v1/admin/dlq", "/v1/admin/webhooks"

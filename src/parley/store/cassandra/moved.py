@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
+from parley.core.push_devices import GIVEN, PersonPushDevices, PushDevice
 from parley.model import ChatSettings, Fanout
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.records import CassandraRecords
 from parley.store.cassandra.schema import CHATS, SCHEMA, Report, table_names
-from parley.store.push.rows import GIVEN, PersonPushDevices, PushDevice
 from parley.store.records import BOOKS, lines_of, rung_by
 from parley.store.tables import (
     AMENDMENTS,

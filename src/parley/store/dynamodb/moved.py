@@ -12,13 +12,13 @@ from typing import Any, cast
 import msgspec
 
 from parley.clock import MS_PER_DAY, MS_PER_SECOND
-from parley.dynamodb import Dynamo, Item, number
+from parley.core.deliveries import DeadLetter
+from parley.core.push_devices import OUTCOME_DAYS, RungThrough
 from parley.model import ChatSettings
-from parley.store.delivery.rows import DeadLetter
+from parley.store.dynamodb.driver import Dynamo, Item, number
 from parley.store.dynamodb.records import load
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, SCHEMA, SEPARATOR, Report, has_table
-from parley.store.push.rows import OUTCOME_DAYS, RungThrough
 from parley.store.records import BOOKS, lines_of, record_of
 from parley.store.tables import (
     AMENDMENTS,

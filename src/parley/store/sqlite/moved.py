@@ -14,8 +14,8 @@ from msgspec import Struct, field
 
 from parley.core.attachments import line_of
 from parley.core.log_hash import StoredHash
+from parley.core.push_devices import GIVEN, PersonPushDevices, PushDevice, PushOutcome
 from parley.model import ChatSettings
-from parley.store.push.rows import GIVEN, PersonPushDevices, PushDevice, PushOutcome
 from parley.store.records import BOOKS, lines_of, record_of, rung_by
 from parley.store.sqlite.record_rows import load
 from parley.store.tables import (
