@@ -85,7 +85,7 @@ export function forgetToken(): void {
 /** End the session of this device, here and on the server. */
 export async function signOut(): Promise<void> {
   forget();
-  await ask("DELETE", SESSION, {}).catch(() => {});
+  await ask("DELETE", SESSION).catch(() => {});
 }
 
 /** The session is over: nothing of it stays. */
@@ -113,13 +113,13 @@ async function alone<Value>(run: () => Promise<Value>): Promise<Value> {
   return navigator.locks.request(LOCK, run) as Promise<Value>;
 }
 
-async function ask<Value>(method: string, path: string, body: unknown): Promise<Value> {
+async function ask<Value>(method: string, path: string, body?: unknown): Promise<Value> {
   let answer: Response;
   try {
     answer = await fetch(path, {
       method,
       headers: { "Content-Type": "application/json", "Parley-Page": "1" },
-      body: JSON.stringify(body),
+      ...(body !== undefined && { body: JSON.stringify(body) }),
       credentials: "same-origin",
       cache: "no-store",
     });
