@@ -461,13 +461,13 @@ class App:
     def _make_chat_admin(self) -> ChatAdmin:
         store = self.store
         return ChatAdmin(
-            self.membership,
-            self.invitations,
-            store.directory,
-            store.accounts,
-            store.invitations,
-            self.message_actions,
-            secrets.token_bytes,
+            membership=self.membership,
+            invitations=self.invitations,
+            directory=store.directory,
+            accounts=store.accounts,
+            waiting=store.invitations,
+            actions=self.message_actions,
+            random_bytes=secrets.token_bytes,
         )
 
     def _make_body_admin(self) -> BodyAdmin:

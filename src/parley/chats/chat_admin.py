@@ -27,6 +27,7 @@ RANK = (Role.MEMBER, Role.ADMIN, Role.OWNER)
 class ChatAdmin:
     def __init__(
         self,
+        *,
         membership: Membership,
         invitations: InvitationService,
         directory: Directory,
