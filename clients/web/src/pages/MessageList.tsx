@@ -147,7 +147,7 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
           )}
         </Virtualizer>
       </div>
-      {!window && <Loading conversation={conversation} />}
+      {!window && !hasRows && <Loading conversation={conversation} />}
       <ToLatest conversation={conversation} isAway={isAway.value} />
       <News rows={rows} isAtEnd={conversation.isAtEnd.value} head={conversation.chat.head ?? 0} />
       <div class={c.said} role="status">
