@@ -1,7 +1,10 @@
 """A small server without sockets or time: the contract as an SDK sees it, for tests of the pure core."""
 
+import asyncio
+import atexit
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Sequence
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -90,14 +93,16 @@ Answered = tuple[list[ServerFrames], list[ServerFrames]]
 T = TypeVar("T")
 
 
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    loop = asyncio.new_event_loop()
+    atexit.register(loop.close)
+    return loop
+
+
 def at_once(work: Coroutine[Any, Any, T]) -> T:
     """The result of work on the engine in memory, which waits for nothing but its turn."""
-    while True:
-        try:
-            work.send(None)
-        except StopIteration as done:
-            result: T = done.value
-            return result
+    return _loop().run_until_complete(work)
 
 
 def make_entry(
