@@ -36,6 +36,7 @@ export type RefusalCode =
   | "duplicate_id"
   | "username_taken"
   | "idempotency_conflict"
+  | "preview_outdated"
   | "out_of_turn"
   | "ahead_of_log"
   | "too_large"
@@ -512,6 +513,8 @@ export interface DiscardOrder {
   readonly filter?: DeadLetterFilter | null;
   /** Only say how many match. */
   readonly dry_run?: boolean;
+  /** Of a preview; instead of `ids` and `filter`. */
+  readonly token?: string | null;
 }
 
 /** What your system says of a person; what is left out stays as it is. A username cannot be changed. */
@@ -548,6 +551,12 @@ export interface MemberChange {
 export interface MemberPut {
   /** An owner may do anything, an admin may add, remove members and rename. */
   readonly role?: Role;
+}
+
+/** Messages of one chat to look up. */
+export interface MessageLookup {
+  /** 1 to 100 ids of messages. */
+  readonly message_ids: readonly string[];
 }
 
 /** A message to send for a member of the chat. */
@@ -761,6 +770,14 @@ export interface PasswordReset {
   readonly password: string;
 }
 
+/** Which dead letters to look at: by id, or by a filter. */
+export interface PreviewOrder {
+  /** Exactly these. */
+  readonly ids?: readonly string[] | null;
+  /** All that match; instead of `ids`. */
+  readonly filter?: DeadLetterFilter | null;
+}
+
 /**
  * What to change in your profile and settings; a field that is null or left out stays as it is.
  * `do_not_disturb` alone: null ends it.
@@ -808,7 +825,15 @@ export interface QuietHoursChange {
   readonly timezone: string;
 }
 
-/** Which dead letters to replay: by id, or by a filter. */
+/** Restore a lost counter. `seal_holes`: numbers whose entry is lost become voids, too. */
+export interface RecoveryOrder {
+  /** Only say what would be written; the default. */
+  readonly dry_run?: boolean;
+  /** Whether numbers whose entry is lost become voids, too. */
+  readonly seal_holes?: boolean;
+}
+
+/** Which dead letters to replay: by id, by a filter, or by the token of a preview. */
 export interface ReplayOrder {
   /** Exactly these. */
   readonly ids?: readonly string[] | null;
@@ -816,6 +841,8 @@ export interface ReplayOrder {
   readonly filter?: DeadLetterFilter | null;
   /** Only say how many match. */
   readonly dry_run?: boolean;
+  /** Of a preview; instead of `ids` and `filter`. */
+  readonly token?: string | null;
 }
 
 /** What came of a report, in a word or two such as `dismissed`, and what other operators should know. */
@@ -1010,7 +1037,7 @@ export interface Batch {
   /** Rises when the log is another one, as after a restored backup. */
   readonly epoch: number;
   /** Ascending by position. */
-  readonly entries: readonly Entry[];
+  readonly entries: readonly ShownEntry[];
   /** Positions that have no entry and never will. */
   readonly voids: readonly number[];
   /** The first position of the page. */
@@ -1148,6 +1175,60 @@ export interface ChatOfOthers {
   readonly invited: readonly string[];
 }
 
+/** A chat with its counters and its rules, as operators see it. */
+export interface ChatOverview {
+  /** The chat. */
+  readonly chat_id: string;
+  /** A direct chat has two people and no title. */
+  readonly type: ChatType;
+  /** 1 to 200 characters; null in a direct chat. */
+  readonly title: string | null;
+  /** How many members the chat has. */
+  readonly member_count: number;
+  /** How rings of the chat are fanned out. */
+  readonly fanout: Fanout;
+  /** What an operator chose; null if the size decides. */
+  readonly chosen: Fanout | null;
+  /** The two people of a direct chat; empty in a group. */
+  readonly people: readonly PersonOfChat[];
+  /** Who created the chat. */
+  readonly created_by: string;
+  /** When, by the server's clock. */
+  readonly created_at: string;
+  /** When the last entry was stored; null in an empty log. */
+  readonly last_at: string | null;
+  /** Rises when the log is another one, as after a restored backup. */
+  readonly epoch: number;
+  /** The position of the last entry; 0 in an empty log. */
+  readonly head: number;
+  /** The last number that was taken; null while it is lost. */
+  readonly counter: number | null;
+  /** Numbers above the head that are taken, and not readable yet. */
+  readonly open_allocations: number;
+  /** How many of the first `counted_through` positions are void. */
+  readonly voids: number;
+  /** How far voids are counted: `head`, unless the log is long. */
+  readonly counted_through: number;
+  /** The share of voids in what was counted. */
+  readonly gap_rate: number;
+  /** Up to which position the hash of the log is stored. */
+  readonly hash_upto: number;
+  /** How many days bodies are kept; null: as the server keeps others; 0: for ever. */
+  readonly retention: number | null;
+  /** Whether a legal hold keeps everything. */
+  readonly is_held: boolean;
+  /** Whether people may join the group by themselves. */
+  readonly open_to_join: boolean;
+  /** What the chat tells of who has read: each member, whether anyone has, or nothing. */
+  readonly read_receipts: ReadReceipts;
+  /** Whether only owners and admins post. */
+  readonly announcement_only: boolean;
+  /** How long a member waits between two messages; 0: not at all. */
+  readonly slow_mode_seconds: number;
+  /** How long messages may be edited; 0: for ever. */
+  readonly edit_window_seconds: number;
+}
+
 /** A page of your contacts; `next_after` is the `after` of the next page, null on the last one. */
 export interface ContactList {
   /** Your contacts. */
@@ -1232,6 +1313,20 @@ export interface DeadLetterPage {
   readonly records: readonly DeadLetterInfo[];
   /** The `before` of the next page; null on the last one. */
   readonly next: string | null;
+}
+
+/** What a replay or a discard with this token concerns, and nothing newer. */
+export interface DeadLetterPreview {
+  /** How many match, and can still be replayed or discarded. */
+  readonly matched: number;
+  /** For `replay` and `discard`; no secret. */
+  readonly token: string;
+  /** When it was looked. */
+  readonly as_of: string;
+  /** Of how many chats they are. */
+  readonly chats: number;
+  /** When the oldest became a dead letter; null if none matches. */
+  readonly oldest: string | null;
 }
 
 /** How far a job is. */
@@ -1326,6 +1421,18 @@ export interface Device {
 export interface DeviceList {
   /** Your devices, last used first. */
   readonly devices: readonly Device[];
+}
+
+/** How far a device is in a chat. */
+export interface DevicePosition {
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** How far the device has acknowledged. */
+  readonly last_acked_sequence: number;
+  /** How many positions it has not acknowledged. */
+  readonly lag: number;
+  /** When it was last used, right to a day. */
+  readonly last_used_at: string;
 }
 
 /**
@@ -1607,6 +1714,82 @@ export interface LinkMade {
   readonly path: string;
 }
 
+/** A line of the list of chats. `people`: those of a direct chat; empty in a group. */
+export interface ListedChatInfo {
+  /** The chat. */
+  readonly chat_id: string;
+  /** A direct chat has two people and no title. */
+  readonly type: ChatType;
+  /** 1 to 200 characters; null in a direct chat. */
+  readonly title: string | null;
+  /** The two people of a direct chat; empty in a group. */
+  readonly people: readonly PersonOfChat[];
+  /** How many members the chat has. */
+  readonly member_count: number;
+  /** The position of the last entry; 0 in an empty log. */
+  readonly head: number;
+  /** When, by the server's clock. */
+  readonly created_at: string;
+}
+
+/** A page of chats, the newest first; `next` is the `after` of the next page, null on the last one. */
+export interface ListedChatPage {
+  /** The chats of this page. */
+  readonly chats: readonly ListedChatInfo[];
+  /** The `after` of the next page; null on the last one. */
+  readonly next: string | null;
+}
+
+/** An entry without what it says. `content`: only in an answer to `reveal`. */
+export interface LogLine {
+  /** The position in the chat's log. */
+  readonly sequence: number;
+  /** `message`, `member`, `chat`, `edit`, `delete` or `reaction`; clients pass over others. */
+  readonly kind: string;
+  /** The entry's id. */
+  readonly message_id: string;
+  /** Who sent the message or made the change. */
+  readonly sender_id: string;
+  /** A UUIDv4 that the client makes for each message. */
+  readonly client_message_id: string | null;
+  /** When, by the server's clock. */
+  readonly created_at: string;
+  /** A media type; the server does not look into the content. */
+  readonly content_type: string;
+  /** How many bytes its content has. */
+  readonly size: number;
+  /** How many files it refers to. */
+  readonly attachments: number;
+  /** The message that it answers; null if none. */
+  readonly reply_to: string | null;
+  /** The message that it is about; null if none. */
+  readonly target_id: string | null;
+  /** When it was last edited; null if never. */
+  readonly edited_at: string | null;
+  /** Whether its content was removed for good. */
+  readonly deleted: boolean;
+  /** What it says now; only in an answer to `reveal`. */
+  readonly content?: string;
+}
+
+/** A part of a log: each position from `from_sequence` to `to_sequence` is an entry or a void. */
+export interface LogLines {
+  /** The chat. */
+  readonly chat_id: string;
+  /** Rises when the log is another one, as after a restored backup. */
+  readonly epoch: number;
+  /** The position of the last entry; 0 in an empty log. */
+  readonly head: number;
+  /** The first position of the page. */
+  readonly from_sequence: number;
+  /** The last position of the page. */
+  readonly to_sequence: number;
+  /** Ascending by position. */
+  readonly entries: readonly LogLine[];
+  /** Positions of this part that have no entry and never will. */
+  readonly voids: readonly number[];
+}
+
 /** Your profile and settings. Within `do_not_disturb` nothing rings. */
 export interface Me {
   /** The person. */
@@ -1675,6 +1858,42 @@ export interface MemberList {
   readonly next_after: string | null;
 }
 
+/** A member, and how far they and each of their devices are. */
+export interface MemberPosition {
+  /** The person. */
+  readonly user_id: string;
+  /** 1 to 64 of `a-z 0-9 . _ -`, with a letter or a digit. */
+  readonly username: string;
+  /** What people call the person. */
+  readonly display_name: string;
+  /** What the account may do. */
+  readonly state: AccountState;
+  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  readonly is_bot: boolean;
+  /** An owner may do anything, an admin may add, remove members and rename. */
+  readonly role: Role;
+  /** When the member joined. */
+  readonly joined_at: string;
+  /** The position at which the member joined; 0 for the first members. */
+  readonly joined_sequence: number;
+  /** How far the member has received. */
+  readonly delivered_up_to: number;
+  /** How far the member has read. */
+  readonly read_up_to: number;
+  /** Those that the server knows, the last used first. */
+  readonly devices: readonly DevicePosition[];
+}
+
+/** A page of members by `user_id`; `next` is the `after` of the next page, null on the last one. */
+export interface MemberPositionPage {
+  /** Ordered by `user_id`. */
+  readonly members: readonly MemberPosition[];
+  /** The position of the last entry; 0 in an empty log. */
+  readonly head: number;
+  /** The `after` of the next page; null on the last one. */
+  readonly next: string | null;
+}
+
 /**
  * What a person is in a chat now. `sequence`: where that was written; null if it was so before, or if the
  * person was invited instead.
@@ -1723,6 +1942,12 @@ export interface MessageTimeline {
   readonly sender_id: string;
   /** In the order of the times. */
   readonly steps: readonly TimelineStep[];
+}
+
+/** Those of the messages that there are, in the order in which they were asked for. */
+export interface MessagesFound {
+  /** Those that there are, in the order in which they were asked for. */
+  readonly messages: readonly ShownEntry[];
 }
 
 /** A node that is alive. `is_self`: it is the one that answers. */
@@ -1831,6 +2056,16 @@ export interface Peer {
   readonly is_bot?: boolean;
 }
 
+/** One of the two people of a direct chat. */
+export interface PersonOfChat {
+  /** The person. */
+  readonly user_id: string;
+  /** 1 to 64 of `a-z 0-9 . _ -`, with a letter or a digit. */
+  readonly username: string;
+  /** What people call the person; 1 to 200 characters. */
+  readonly display_name: string;
+}
+
 /** Who is online, of the people you asked about. */
 export interface PresenceList {
   /** One for each person, in the order asked. */
@@ -1875,6 +2110,12 @@ export interface Profile {
   readonly last_seen: string | null;
   /** Whether this is a program: it has no unread count, and nothing rings for it. */
   readonly is_bot: boolean;
+}
+
+/** Those of the people who exist. */
+export interface ProfileList {
+  /** The people of this page. */
+  readonly users: readonly Profile[];
 }
 
 /** A device that is rung. `secret`: what requests to a new webhook are signed with, shown once. */
@@ -1953,6 +2194,24 @@ export interface Receipts {
   readonly read: readonly SeenBy[];
 }
 
+/** What a recovery found, and what it wrote or would write. */
+export interface RecoveryReport {
+  /** The chat. */
+  readonly chat_id: string;
+  /** `fine`, `missing`, `recovered`, `inconsistent` or `failed`. */
+  readonly status: string;
+  /** Whether it was written. */
+  readonly applied: boolean;
+  /** The highest number in each table; null where there is none. */
+  readonly found: Readonly<Record<string, number | null>>;
+  /** What the counter is, or would be; null if nothing can be done. */
+  readonly counter: number | null;
+  /** Numbers that become void. */
+  readonly voids: readonly VoidRange[];
+  /** What is wrong, and what to do about it. */
+  readonly problems: readonly string[];
+}
+
 /** A contact of yours, or a person you have blocked. */
 export interface Related {
   /** The person. */
@@ -1963,6 +2222,20 @@ export interface Related {
   readonly display_name: string;
   /** When you added the person. */
   readonly since: string;
+}
+
+/** The message that another one answers, as it is now. `excerpt`: how its text begins, on one line. */
+export interface RepliedMessage {
+  /** The entry's id. */
+  readonly message_id: string;
+  /** The position in the chat's log. */
+  readonly sequence: number;
+  /** Who sent the message or made the change. */
+  readonly sender_id: string;
+  /** How its text begins, on one line; empty for other content. */
+  readonly excerpt: string;
+  /** Whether its content was removed for good. */
+  readonly deleted: boolean;
 }
 
 /** A report as operators see it. `message`: as it is now; null if it is gone. */
@@ -2056,6 +2329,45 @@ export interface SendFound {
   readonly created_at: string;
 }
 
+/** What a server does beside chats and messages, and offers to whoever asks. */
+export interface ServerFeatures {
+  /** Whether messages can be searched. */
+  readonly search: boolean;
+  /** Whether devices ring. */
+  readonly push: boolean;
+  /** Whether browsers ring. */
+  readonly web_push: boolean;
+  /** Whether messages may refer to files. */
+  readonly attachments: boolean;
+  /** Whether images have previews. */
+  readonly previews: boolean;
+  /** Whether tokens of another login are believed. */
+  readonly jwt: boolean;
+  /** Whether the console is served at this address. */
+  readonly console: boolean;
+}
+
+/**
+ * A server, as anybody may know it before they log in. `registration`: whether the one who asks may create an
+ * account: freely, by a link alone, or not.
+ */
+export interface ServerInfo {
+  /** What people see the server called. */
+  readonly name: string;
+  /** Which Parley it runs. */
+  readonly version: string;
+  /** `open`, `invite` (with a link of an operator) or `closed`. */
+  readonly registration: "closed" | "invite" | "open";
+  /** How many characters a new password has at least. */
+  readonly password_length_min: number;
+  /** What this server can do. */
+  readonly features: ServerFeatures;
+  /** The limits of the server, as in the frame `welcome`. */
+  readonly limits: Readonly<Record<string, number>>;
+  /** The key for Web Push; left out where browsers do not ring. */
+  readonly vapid_key?: string;
+}
+
 /** What a console shows first. */
 export interface ServerOverview {
   /** The node. */
@@ -2120,6 +2432,60 @@ export interface SessionInfo {
 export interface SessionList {
   /** Your sessions. */
   readonly sessions: readonly SessionInfo[];
+}
+
+/** An entry of the log. With `shown=true` a message has what a reader sees beside it. */
+export interface ShownEntry {
+  /** The chat. */
+  readonly chat_id: string;
+  /** The position in the chat's log. */
+  readonly sequence: number;
+  /** Rises when the log is another one, as after a restored backup. */
+  readonly epoch: number;
+  /** `message`, `member`, `chat`, `edit`, `delete` or `reaction`; clients pass over others. */
+  readonly kind: string;
+  /** The entry's id. */
+  readonly message_id: string;
+  /** Who sent the message or made the change. */
+  readonly sender_id: string;
+  /** A UUIDv4 that the client makes for each message. */
+  readonly client_message_id: string | null;
+  /** At most 64 KiB in UTF-8. */
+  readonly content: string;
+  /** A media type; the server does not look into the content. */
+  readonly content_type: string;
+  /** When, by the server's clock. */
+  readonly created_at: string;
+  /** The same as `created_at`. */
+  readonly server_timestamp: string;
+  /** When the message was written, by the client's clock; orders nothing. */
+  readonly display_time: string | null;
+  /** Whom the message mentions; left out if nobody. */
+  readonly mentions?: readonly string[];
+  /** The digest of the body as it was sent; only if the entry has another one now. */
+  readonly body_digest?: string;
+  /** Its content was removed for good; left out otherwise. */
+  readonly deleted?: boolean;
+  /** The id of the message of this chat that it answers; left out if none. */
+  readonly reply_to?: string;
+  /** Of an edit, delete or reaction: the message that it is about. */
+  readonly target_id?: string;
+  /** 1 to 16 characters. */
+  readonly reaction?: string;
+  /** Of a reaction: whether it was added or taken back. */
+  readonly on?: boolean;
+  /** When the message was last edited; left out, or null, if never. */
+  readonly edited_at?: string;
+  /** The position of the edit whose content the message has. */
+  readonly edit_sequence?: number;
+  /** The files that the message refers to; left out if there are none. */
+  readonly attachments?: readonly AttachedFile[];
+  /** The most frequent first. */
+  readonly reactions?: readonly Reaction[];
+  /** How many messages answer it and were not deleted. */
+  readonly reply_count?: number;
+  /** The message that it answers, as it is now; left out if it answers none. */
+  readonly replied?: RepliedMessage;
 }
 
 /** One thing that happened to a message, or did not: then `step` is `skipped`, and `detail` says why. */
@@ -2214,6 +2580,14 @@ export interface VapidPublicKey {
   readonly public_key: string;
 }
 
+/** Numbers that become void: from the first to the last. */
+export interface VoidRange {
+  /** The first of them. */
+  readonly first: number;
+  /** The last of them. */
+  readonly last: number;
+}
+
 /** The secret is shown only now. */
 export interface WebhookAdded {
   /** The webhook. */
@@ -2280,6 +2654,14 @@ export type NoParameters = Record<never, never>;
 
 /** Every request over HTTP by its method and path: what it takes, and the body of each good status. */
 export interface Routes {
+  /** What this server is. */
+  "GET /v1/server": {
+    path: NoParameters;
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: ServerInfo };
+    keyed: false;
+  };
   /** Register. */
   "POST /v1/accounts": {
     path: NoParameters;
@@ -2352,12 +2734,12 @@ export interface Routes {
     answers: { 200: Me };
     keyed: false;
   };
-  /** Find a person by exact username. */
+  /** Find a person by exact username, or people by their ids. */
   "GET /v1/users": {
     path: NoParameters;
-    query: { username: string };
+    query: { username?: string; ids?: readonly string[] };
     body: undefined;
-    answers: { 200: Profile };
+    answers: { 200: Profile | ProfileList };
     keyed: false;
   };
   /** A person's profile. */
@@ -2475,7 +2857,7 @@ export interface Routes {
   /** Its members. */
   "GET /v1/chats/{chat_id}/members": {
     path: { chat_id: string };
-    query: { after?: string; limit?: number };
+    query: { after?: string; limit?: number; q?: string };
     body: undefined;
     answers: { 200: MemberList };
     keyed: false;
@@ -2555,9 +2937,17 @@ export interface Routes {
   /** A page of the log: ?after= catches up, ?before= goes back. */
   "GET /v1/chats/{chat_id}/messages": {
     path: { chat_id: string };
-    query: { after?: number; before?: number; limit?: number; epoch?: number; last_message_id?: string };
+    query: { after?: number; before?: number; limit?: number; epoch?: number; last_message_id?: string; around?: string; at?: string; shown?: boolean };
     body: undefined;
     answers: { 200: Batch };
+    keyed: false;
+  };
+  /** Messages by their ids, as a reader sees them. */
+  "POST /v1/chats/{chat_id}/messages/lookup": {
+    path: { chat_id: string };
+    query: NoParameters;
+    body: MessageLookup;
+    answers: { 200: MessagesFound };
     keyed: false;
   };
   /** One message as it is now. */
@@ -2776,6 +3166,14 @@ export interface Routes {
     answers: { 200: DeadLetterStory };
     keyed: false;
   };
+  /** What a replay or a discard would concern. */
+  "POST /v1/admin/dlq/preview": {
+    path: NoParameters;
+    query: NoParameters;
+    body: PreviewOrder;
+    answers: { 200: DeadLetterPreview };
+    keyed: false;
+  };
   /** Replay dead letters. */
   "POST /v1/admin/dlq/replay": {
     path: NoParameters;
@@ -2864,12 +3262,20 @@ export interface Routes {
     answers: { 200: VapidPublicKey };
     keyed: false;
   };
-  /** A chat, and how its rings are fanned out. */
+  /** Find chats. */
+  "GET /v1/admin/chats": {
+    path: NoParameters;
+    query: { q?: string; type?: string; after?: string; limit?: number };
+    body: undefined;
+    answers: { 200: ListedChatPage };
+    keyed: false;
+  };
+  /** A chat with its counters and rules. */
   "GET /v1/admin/chats/{chat_id}": {
     path: { chat_id: string };
     query: NoParameters;
     body: undefined;
-    answers: { 200: FanoutInfo };
+    answers: { 200: ChatOverview };
     keyed: false;
   };
   /** Choose how rings of a chat are fanned out. */
@@ -2878,6 +3284,30 @@ export interface Routes {
     query: NoParameters;
     body: FanoutChange;
     answers: { 200: FanoutInfo };
+    keyed: false;
+  };
+  /** The members of a chat, and how far their devices are. */
+  "GET /v1/admin/chats/{chat_id}/members": {
+    path: { chat_id: string };
+    query: { after?: string; limit?: number };
+    body: undefined;
+    answers: { 200: MemberPositionPage };
+    keyed: false;
+  };
+  /** The log of a chat around a position. */
+  "GET /v1/admin/chats/{chat_id}/log": {
+    path: { chat_id: string };
+    query: { around?: string; limit?: number; reveal?: string };
+    body: undefined;
+    answers: { 200: LogLines };
+    keyed: false;
+  };
+  /** Restore the lost counter of a chat. */
+  "POST /v1/admin/chats/{chat_id}/recover": {
+    path: { chat_id: string };
+    query: NoParameters;
+    body: RecoveryOrder;
+    answers: { 200: RecoveryReport };
     keyed: false;
   };
   /** What became of a message. */

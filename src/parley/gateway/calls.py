@@ -34,9 +34,12 @@ BodyT = TypeVar("BodyT", bound=RequestBody)
 
 REQUEST_SECONDS_MAX = 4.5
 BODY_SECONDS_MAX = 30.0
+UNASKED_BODY_SECONDS_MAX = 2.0
+"""A body that nobody asked for is waited for within the time to answer, so that it is not taken for a store
+that is slow."""
 HASH_SECONDS_MAX = 30.0
 """Passwords are hashed in turn, and that takes its time."""
-assert REQUEST_SECONDS_MAX < ANSWER_SECONDS_MAX
+assert UNASKED_BODY_SECONDS_MAX < REQUEST_SECONDS_MAX < ANSWER_SECONDS_MAX
 
 ROWS_PER_COST = 100
 """A page of so many rows costs as much as an ordinary request."""
@@ -47,6 +50,7 @@ MEDIA_TYPE = "application/json"
 NO_BODY = RequestBody | None
 BEARER = "bearer "
 REASON_CHARS_MAX = 500
+FLAGS = {"true": True, "false": False}
 PARAMETERS_SHOWN = 10
 PARAMETER_CHARS_SHOWN = 64
 FORWARDING_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
@@ -94,11 +98,27 @@ class Call:
     def path(self, name: str) -> str:
         return self.request.match_info[name]
 
+    @property
+    def host(self) -> str:
+        """The name of this server in the request, without a port."""
+        return self.request.url.host or ""
+
     def text(self, name: str, default: str = "") -> str:
         return self.request.query.get(name, default)
 
     def number(self, name: str, default: int) -> int:
         return check_sequence(self.text(name), name, default)
+
+    def listed(self, name: str) -> list[str]:
+        """What is separated by commas, or given by a parameter that is repeated."""
+        return [one for one in ",".join(self.request.query.getall(name, [])).split(",") if one]
+
+    def flag(self, name: str) -> bool:
+        """Whether a parameter says so; refused if it says neither."""
+        text = self.text(name, "false")
+        if text not in FLAGS:
+            raise Refused(BAD_REQUEST.because(f"{name} must be true or false"))
+        return FLAGS[text]
 
     def limit(self, default: int, most: int) -> int:
         """A limit that is too high is lowered, one that is too low is refused."""
@@ -141,26 +161,27 @@ class Call:
     async def check_no_body(self) -> None:
         """Refuse a JSON body with fields, for an operation that takes none."""
         if self.request.can_read_body and self.request.content_type == MEDIA_TYPE:
-            _decoded(await self.raw_body(), NO_BODY)
+            self._raw = await self._read(min(UNASKED_BODY_SECONDS_MAX, BODY_SECONDS_MAX))
+            _decoded(self._raw, NO_BODY)
 
     async def raw_body(self) -> bytes:
         """Its bytes, whatever they are."""
         if self._raw is None:
-            self._raw = await self._read()
+            self._raw = await self._read(BODY_SECONDS_MAX)
         return self._raw
 
     def new_id(self, prefix: str) -> str:
         """For what a request creates, the same if it is repeated; empty without an `Idempotency-Key`."""
         return id_of(self.record, prefix) if self.record is not None else ""
 
-    async def _read(self) -> bytes:
+    async def _read(self, body_seconds_max: float) -> bytes:
         """As fast as the client sends it: the time to answer begins after it.
 
         Nothing reads on when its time is over: aiohttp itself reads the rest, and two readers are an error.
         """
-        self._answer_by = _now() + BODY_SECONDS_MAX + self._seconds_max
+        self._answer_by = _now() + body_seconds_max + self._seconds_max
         try:
-            async with asyncio.timeout(BODY_SECONDS_MAX):
+            async with asyncio.timeout(body_seconds_max):
                 body = await self.request.read()
         except TimeoutError as error:
             raise Refused(REQUEST_TIMEOUT) from error

@@ -8,16 +8,15 @@ from typing import Any
 
 import msgspec
 
+from parley.core.deliveries import DeadLetter, Lane
+from parley.core.marks import SEPARATOR, MessageMark
+from parley.core.push_devices import PersonPushDevices, PushDevice, PushOutcome, RungThrough
 from parley.model import AccountDeletion, AuditRecord, Invitation, Kind
-from parley.store.amendments import SEPARATOR
-from parley.store.delivery.rows import DeadLetter, Lane
 from parley.store.maintenance import Transfer
 from parley.store.ports import Log
-from parley.store.push.rows import PersonPushDevices, PushDevice, PushOutcome, RungThrough
 from parley.store.records import (
     RECORDS,
     KeptCursor,
-    KeptMark,
     KeptMember,
     KeptPerson,
     KeptRelation,
@@ -143,7 +142,7 @@ def _concerns(record: Record, user_id: str) -> bool:
             return user_id in (record.user_id, record.invited_by)
         case KeptErasure():
             return record.user_id == user_id
-        case KeptMark():
+        case MessageMark():
             return user_id in record.name.split(SEPARATOR)
         case Lane():
             return record.recipient == user_id

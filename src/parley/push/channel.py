@@ -26,6 +26,7 @@ from parley.core.notifications import (
     preview_of,
     wanted,
 )
+from parley.core.push_devices import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.ports import Delivery
 from parley.ephemeral.ports import Registry
@@ -43,7 +44,6 @@ from parley.push.registrations import is_signed_in_elsewhere
 from parley.push.unconfirmed import Unconfirmed
 from parley.records.push import PushRecords
 from parley.store.ports import Store
-from parley.store.push.rows import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.telemetry import Metrics
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from parley.clock import Clock
+from parley.records.amendments import Amendments
 from parley.records.attachments import Attachments
 from parley.records.audit import AuditLog
 from parley.records.book import Book
-from parley.records.chat_settings import Retentions
+from parley.records.chat_settings import Retentions, SettingsOfChats
 from parley.records.deliveries import DeliveryRecords
 from parley.records.erasures import Erasures
+from parley.records.log_hashes import LogHashes
 from parley.records.push import PushRecords
 from parley.records.server_keys import ServerKeys
 from parley.records.tokens import ApiTokens, ExternalIds
@@ -35,7 +37,10 @@ class Kinds:
         self.api_tokens = ApiTokens(records)
         self.external_ids = ExternalIds(records)
         self.audit = AuditLog(records)
+        self.amendments = Amendments(records)
+        self.log_hashes = LogHashes(records)
         self.erasures = Erasures(records)
+        self.chat_settings = SettingsOfChats(records)
         self.retentions = Retentions(records)
         self.attachments = Attachments(records, clock)
         self.server_keys = ServerKeys(records)

@@ -9,14 +9,14 @@ been written. It never raises the errors of its driver.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from parley.core.consent import ConsentFacts
+from parley.core.deliveries import Lane, LaneClaim
 from parley.core.jobs import Job
-from parley.core.log_hash import LogHash
 from parley.model import (
     AccountDeletion,
     AccountState,
@@ -42,11 +42,8 @@ from parley.model import (
     UserPage,
     Visibility,
 )
-from parley.store.amendments import Amendments
-from parley.store.cold.ports import ColdStore
-from parley.store.delivery.ports import Lanes
 from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
-from parley.store.rows import Finding, StoreCounts
+from parley.store.rows import ArchiveMark, Finding, StoreCounts
 from parley.store.subscriptions import Subscriptions
 from parley.store.tables import Key, R, RecordChange, RecordTable
 from parley.wire.limits import ANSWER_SECONDS_MAX
@@ -117,21 +114,62 @@ class Log(Protocol):
         ...
 
 
-class LogHashes(Protocol):
-    """Hashes of logs (`core.log_hash`) that were computed behind the appends. See docs/proof.md.
+class Replaced(Struct, frozen=True):
+    """What an entry becomes. `before`: the JSON that it must still have; None: whatever it has."""
 
-    Each follows from the entries: to lose one costs time, and whoever computes it again writes the same.
+    after: bytes
+    before: bytes | None = None
+
+
+class Entries(Protocol):
+    """What is done to entries after they were appended: bodies are replaced, archived ones are let go.
+
+    Positions up to a chat's `trimmed_through` are in the cold tier alone (docs/cold-tier.md). There the
+    engine's `Log` reads nothing (EntriesTrimmed), and no append, no seal and no repair writes anything,
+    however late it comes. The head, its counter and recovery count them as entries. For as long as
+    idempotency keys live, an id whose entry was trimmed is answered as before.
     """
 
-    tail_seconds: float
-    """How long a chat rests before the hash at its end is stored, too: longer where each write is charged."""
+    async def replace(self, chat_id: str, entries: Mapping[int, Replaced]) -> list[int]:
+        """Put other JSON in place of these entries, and nothing else of them; durable before it returns.
 
-    async def last(self, chat_id: str, epoch: int, up_to: int) -> LogHash | None:
-        """The stored hash of this epoch with the highest position up to this one. May be a moment old."""
+        Returns the positions that have it now. Those that are void, are not as they must be, or that the
+        engine does not hold any more are left out; those that it still holds below its mark, beside later
+        ones, are replaced. A message that is deleted no longer counts as unread. May be repeated.
+        """
         ...
 
-    async def write(self, chat_id: str, hashes: Sequence[LogHash]) -> None:
-        """Durable before it returns; each at its epoch and position. Several nodes may write the same."""
+    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
+        """What was replaced or trimmed before the call is in no file of the engine when it returns.
+
+        `traces`: the bytes before each body that was replaced, up to its quotation mark. By them a copy that
+        was left behind is found; what has no body any more ends with another quotation mark there. None: all.
+        """
+        ...
+
+    async def marks(self, chat_ids: Sequence[str]) -> dict[str, ArchiveMark]:
+        """How far each of the chats that exist is archived and trimmed, read strongly."""
+        ...
+
+    async def record(self, chat_id: str, mark: ArchiveMark) -> bool:
+        """Replace the mark, durable before it returns; what was trimmed stays as it is.
+
+        False, and nothing is written, unless the stored version is the one before: another archiver won.
+        """
+        ...
+
+    async def needed_from(self, chat_id: str) -> int:
+        """The lowest position that a consumer has not done: of a feed, of the bus, of deliveries and push.
+
+        Above every sequence if there is none.
+        """
+        ...
+
+    async def trim(self, chat_id: str, through: int) -> None:
+        """Remove the positions up to here; the mark first. Durable before it returns. May be repeated.
+
+        Nothing happens unless the log is archived that far.
+        """
         ...
 
 
@@ -182,6 +220,9 @@ class Records(Protocol):
     An engine knows nothing of what is in them: `store/tables.py` says which there are.
     """
 
+    rest_seconds: float
+    """How long what can be computed again rests before it is written: longer where each write is charged."""
+
     async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
         """What is under each of these keys. Whatever a person types may be asked for."""
         ...
@@ -195,15 +236,16 @@ class Records(Protocol):
         """
         ...
 
-    def scan(self, table: RecordTable[R]) -> AsyncIterator[list[R]]:
-        """Every record, page by page, in an order of the engine's own. For commands and rare jobs.
+    def scan(self, table: RecordTable[R], partition: str = "") -> AsyncIterator[list[R]]:
+        """Every record, or those of a partition, page by page, in the order of their places within each.
 
-        May be used without `Engine.open`. None is missing that was there before and after.
+        For commands and rare jobs. May be used without `Engine.open`. None is missing that was there before
+        and after.
         """
         ...
 
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
-        """All of these changes of one partition, durably, or none.
+        """All of these changes of one partition, durably, or none; see `RecordTable.is_compared`.
 
         False, and nothing changes, if one of them is not met. Of many who change the same record at once,
         one does. OutcomeUnknown: they may have been made, and what is there now says neither.
@@ -484,6 +526,61 @@ class Cursors(Protocol):
         ...
 
 
+class Lanes(Protocol):
+    """The recipients that are not up to date, by chat. A lane holds positions, never messages.
+
+    A worker runs a lane only while it has claimed it. Workers of one kind share a prefix of the ids of their
+    recipients.
+    """
+
+    async def extend(
+        self, chat_id: str, recipients: Sequence[str], first: int, last: int, claim: LaneClaim | None = None
+    ) -> list[Lane]:
+        """These recipients are owed the positions from `first` to `last`; durable before it returns.
+
+        An existing lane only gets a higher target: its front, its retries, its claim and its due time stay.
+        Returns the new lanes, which are due at once, or belong to the claim if there is one.
+        """
+        ...
+
+    async def due(self, prefix: str, now_ms: int, limit: int, besides: Collection[str] = ()) -> list[Lane]:
+        """Lanes that are due by then, without those of the recipients `besides`.
+
+        Not more than `limit`, in no order, but none is left out for ever. A lane with a claim is due when
+        the claim has run out: its worker died, or is too slow.
+        """
+        ...
+
+    async def next_due(self, prefix: str, after_ms: int) -> int | None:
+        """The earliest due time after this one."""
+        ...
+
+    async def claim(self, chat_id: str, recipient: str, claim: LaneClaim, now_ms: int) -> Lane | None:
+        """Take a lane that is due, durable before it returns. Of several workers one gets it.
+
+        Returns the lane as it was before, with the claim that ran out, if there was one. None: it is not due.
+        """
+        ...
+
+    async def advance(self, lane: Lane, token: str) -> Lane | None:
+        """Replace the lane, except its target, which only `extend` raises. Durable before it returns.
+
+        Returns it as it is stored. None, and nothing is written, unless the lane's claim is `token`.
+        """
+        ...
+
+    async def finish(self, lane: Lane) -> bool:
+        """Everything up to its target was delivered: remove the lane.
+
+        False if its target is higher by now, or the claim is another one.
+        """
+        ...
+
+    async def forget(self, recipient: str) -> None:
+        """Remove all lanes of a recipient. Durable before it returns."""
+        ...
+
+
 class Outbox(Protocol):
     """The chats with durable entries that may not be on the bus yet. The entries are in the log."""
 
@@ -562,11 +659,6 @@ class Store(Protocol):
         ...
 
     @property
-    def log_hashes(self) -> LogHashes:
-        """See `LogHashes`."""
-        ...
-
-    @property
     def directory(self) -> Directory:
         """See `Directory`."""
         ...
@@ -607,7 +699,7 @@ class Store(Protocol):
         ...
 
 
-class Engine(Store, ColdStore, Protocol):
+class Engine(Store, Protocol):
     """One storage engine. `app.engines.make_engine` creates it; nothing else knows which one it is.
 
     Creating it connects to nothing. The caller calls `open` before it uses a port, except where a port says
@@ -617,6 +709,11 @@ class Engine(Store, ColdStore, Protocol):
     @property
     def records(self) -> Records:
         """See `Records`."""
+        ...
+
+    @property
+    def entries(self) -> Entries:
+        """See `Entries`."""
         ...
 
     @property
@@ -645,11 +742,6 @@ class Engine(Store, ColdStore, Protocol):
         ...
 
     @property
-    def amendments(self) -> Amendments | None:
-        """None: messages of this engine cannot be edited, deleted or reacted to."""
-        ...
-
-    @property
     def listing(self) -> Listing:
         """See `Listing`."""
         ...
@@ -665,8 +757,8 @@ class Engine(Store, ColdStore, Protocol):
         ...
 
     @property
-    def transfer(self) -> Transfer | None:
-        """None: such a store cannot be copied to or from, imported into, or given new epochs."""
+    def transfer(self) -> Transfer:
+        """See `Transfer`."""
         ...
 
     @property

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 
 from parley import ids
 from parley.clock import Clock, from_iso
-from parley.dynamodb import Dynamo, Item, RequestRejected
 from parley.model import Invitation, Relation, Role, Session
-from parley.sequencing.dynamodb import DynamoAllocator
 from parley.store.check import check as check_store
+from parley.store.dynamodb.allocator import DynamoAllocator
+from parley.store.dynamodb.driver import Dynamo, Item, RequestRejected
 from parley.store.dynamodb.entries import put_void
 from parley.store.dynamodb.schema import TABLES, Table, create_tables
 from parley.store.dynamodb.store import DynamoStore
@@ -160,7 +160,7 @@ async def check(
     dynamo: Dynamo, *chat_ids: str, two_phase: bool = False, clock: Clock = soon_after, **options: Any
 ) -> Findings:
     store = open_store(dynamo, two_phase=two_phase, clock=clock)
-    return await check_store(store.inspection, list(chat_ids) or None, **options)
+    return await check_store(store, list(chat_ids) or None, **options)
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:

@@ -10,6 +10,7 @@ from zipfile import ZipFile
 import msgspec
 import pytest
 
+from parley.core.shown_text import shown_text
 from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.migration.imports import ImportReport
@@ -18,7 +19,6 @@ from parley.migration.slack import SlackExport
 from parley.migration.stores import GROUPS, import_workspace
 from parley.migration.workspaces import ImportFailed, Workspace, kind_of
 from parley.model import AccountState, StoredEntry
-from parley.store.maintenance import require_transfer
 from parley.store.ports import Engine
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
@@ -228,6 +228,23 @@ async def test_names_that_are_taken_are_not_taken_over(tmp_path: Path) -> None:
         assert (matched.people_there, matched.people_made) == (2, 2)
 
 
+async def test_names_hide_nothing(tmp_path: Path) -> None:
+    """Also where an archive has no name that shows, and another one stands in for it."""
+    path = tmp_path / "slack.zip"
+    hidden, overridden = "\u200b", "eve\u202e\x1b"
+    with ZipFile(path, "w") as archive:
+        person = {"id": "U1", "name": overridden, "profile": {"real_name": hidden}}
+        channel = {"id": f"C1{overridden}", "name": hidden, "members": ["U1"]}
+        archive.writestr("users.json", msgspec.json.encode([person]))
+        archive.writestr("channels.json", msgspec.json.encode([channel]))
+    async with opened(tmp_path / "data") as engine:
+        await bring(engine, SlackExport(path, "slack"))
+        (user,) = [one for one in await engine.listing.users() if one.display_name]
+        (chat,) = await engine.listing.chats()
+        names = (user.username, user.display_name, str(chat.title))
+        assert all(name and name == shown_text(name) for name in names), names
+
+
 async def test_nobody_can_log_in_as_them_yet(tmp_path: Path) -> None:
     """No password fits an imported account until an operator sets one."""
     async with opened(tmp_path / "data") as engine:
@@ -244,7 +261,7 @@ async def test_old_messages_are_no_news(tmp_path: Path) -> None:
         assert engine.feed is not None
         assert await engine.feed.lags() == dict.fromkeys(GROUPS, 0)
         (chat,) = await engine.listing.find_chats("general")
-        await require_transfer(engine.transfer).put_positions(chat.chat_id, [StoredEntry(99, None)])
+        await engine.transfer.put_positions(chat.chat_id, [StoredEntry(99, None)])
         with pytest.raises(ConfigError, match="deliveries are under way"):
             await bring(engine, SlackExport(tmp_path / "slack.zip", "slack"))
 

@@ -11,16 +11,19 @@ from parley.gateway.api import (
     invitations,
     links,
     messages,
+    operated_chats,
     people,
     push,
     reports,
     search,
+    server_info,
     servers,
     timeline,
     tokens,
 )
 
 ROUTES = [
+    *server_info.routes.declared,
     *accounts.routes.declared,
     *people.routes.declared,
     *chats.routes.declared,
@@ -32,7 +35,7 @@ ROUTES = [
     *servers.routes.declared,
     *deliveries.routes.declared,
     *push.routes.declared,
-    *push.operator_routes.declared,
+    *operated_chats.routes.declared,
     *timeline.routes.declared,
     *tokens.routes.declared,
     *tokens.hook_routes.declared,

@@ -11,13 +11,14 @@ from typing import Any
 
 import msgspec
 
+from parley.core.push_devices import GIVEN, PersonPushDevices, PushDevice
 from parley.model import ChatSettings, Fanout
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.records import CassandraRecords
 from parley.store.cassandra.schema import CHATS, SCHEMA, Report, table_names
-from parley.store.push.rows import GIVEN, PersonPushDevices, PushDevice
-from parley.store.records import BOOKS, lines_of, rung_by
+from parley.store.records import BOOKS, WindowsOfChats, lines_of, rung_by
 from parley.store.tables import (
+    AMENDMENTS,
     API_TOKENS,
     ATTACHMENT_LINES,
     ATTACHMENTS,
@@ -26,12 +27,13 @@ from parley.store.tables import (
     DEAD_LETTERS,
     ERASURES,
     EXTERNAL_IDS,
+    LOG_HASHES,
+    MESSAGE_MARKS,
     PUSH_DEVICES,
     PUSH_OUTCOMES,
     PUSH_RUNG,
     SERVER_KEYS,
     WEBHOOKS,
-    KeptErasure,
     KeptKey,
     RecordTable,
 )
@@ -56,14 +58,16 @@ def _of_book(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
         yield table, table.decode(row["record"])
 
 
-def _erasure(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
-    yield ERASURES, KeptErasure(user_id=row["user_id"], since_ms=row["since_ms"])
-
-
 def _attachment_line(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
     if row["record"] is not None:
         line = msgspec.json.decode(row["record"], type=dict[str, Any])
         yield ATTACHMENT_LINES, msgspec.convert({"list": row["list"], **line}, ATTACHMENT_LINES.kind)
+
+
+def _fields(table: RecordTable[Any], **renamed: str) -> Read:
+    """Each row is one record, a column a field. `renamed`: the columns of fields that are named otherwise."""
+    names = {name: renamed.get(name, name) for name in table.kind.__struct_fields__}
+    return lambda row: [(table, table.kind(**{name: row[column] for name, column in names.items()}))]
 
 
 def _letter(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
@@ -87,15 +91,24 @@ def _outcome(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
             yield PUSH_RUNG, rung_by(outcome)
 
 
-def _settings(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
-    settings = ChatSettings(
-        chat_id=row["chat_id"],
-        fanout=Fanout(row["fanout"]) if row["fanout"] else None,
-        retention_days=row["retention_days"],
-        is_held=bool(row["is_held"]),
-    )
-    if row["record"] is not None and settings != ChatSettings(chat_id=settings.chat_id):
-        yield CHAT_SETTINGS, settings
+def _mark(windows: WindowsOfChats) -> Read:
+    read = _fields(MESSAGE_MARKS)
+    return lambda row: [(table, mark) for table, mark in read(row) if not windows.takes(mark)]
+
+
+def _settings(windows: WindowsOfChats) -> Read:
+    def read(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+        settings = windows.settings(
+            ChatSettings(
+                chat_id=row["chat_id"],
+                fanout=Fanout(row["fanout"]) if row["fanout"] else None,
+                retention_days=row["retention_days"],
+                is_held=bool(row["is_held"]),
+            )
+        )
+        return [(CHAT_SETTINGS, settings)] if row["record"] is not None and settings is not None else []
+
+    return read
 
 
 def _server_key(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
@@ -110,13 +123,14 @@ MOVED: dict[str, Read] = {
     "external_ids": _each(EXTERNAL_IDS),
     "webhooks": _each(WEBHOOKS),
     "audit": _each(AUDIT),
-    "erasures": _erasure,
+    "erasures": _fields(ERASURES),
     "dead_letters": _letter,
     "attachments": _each(ATTACHMENTS),
     "attachment_lists": _attachment_line,
     "push_devices": _devices,
     "push_outcomes": _outcome,
-    CHATS: _settings,
+    "amendments": _fields(AMENDMENTS),
+    "log_hashes": _fields(LOG_HASHES, value="log_hash"),
     SCHEMA: _server_key,
 }
 
@@ -127,7 +141,9 @@ async def move_to_records(records: CassandraRecords, version: int, report: Repor
         return
     cassandra = records.cassandra
     there = await table_names(cassandra)
-    for name, read in MOVED.items():
+    windows = WindowsOfChats()
+    moves = MOVED | {"message_marks": _mark(windows), CHATS: _settings(windows)}
+    for name, read in moves.items():
         if name not in there:
             continue
         moved = 0
@@ -140,5 +156,5 @@ async def move_to_records(records: CassandraRecords, version: int, report: Repor
                 await records.put_all(table, found)
                 moved += len(found)
         report(f"{cassandra.keyspace}.{name}: {moved} records moved")
-    old = ", ".join(f"{cassandra.keyspace}.{name}" for name in MOVED if name not in (CHATS, SCHEMA))
+    old = ", ".join(f"{cassandra.keyspace}.{name}" for name in moves if name not in (CHATS, SCHEMA))
     report(f"no longer read, to be dropped when all is well: {old}")

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.concurrency import map_concurrently
+from parley.core.deliveries import Lane
 from parley.errors import StoreUnavailable
 from parley.model import (
     AccountDeletion,
@@ -24,10 +25,8 @@ from parley.model import (
     Relation,
     Role,
 )
-from parley.store.amendments import AmendmentNote, MessageMark
 from parley.store.cassandra.account_admin import NOTE_DELETION
 from parley.store.cassandra.accounts import ADD_OPERATOR, CassandraAccounts, session_in, time_of
-from parley.store.cassandra.amendments import CassandraAmendments, note_in
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, HINT, READ_CHAT, READ_FENCE
 from parley.store.cassandra.connection import Row, Statement
 from parley.store.cassandra.consents import Consents
@@ -40,7 +39,6 @@ from parley.store.cassandra.member_states import READ_STATE
 from parley.store.cassandra.member_states import SET as SET_SETTINGS
 from parley.store.cassandra.relations import PUT
 from parley.store.cassandra.schema import (
-    AMENDMENTS,
     CHATS,
     DELETIONS,
     DELIVERY,
@@ -49,18 +47,15 @@ from parley.store.cassandra.schema import (
     LANES,
     LOG,
     MEMBERSHIPS,
-    MESSAGE_MARKS,
     RELATIONS,
     SESSIONS,
     USERNAMES,
     USERS,
 )
 from parley.store.cassandra.users import encode_user, user_in
-from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
     KeptCursor,
-    KeptMark,
     KeptMember,
     KeptPerson,
     KeptRelation,
@@ -111,7 +106,6 @@ class RecordRows:
         self._accounts = accounts
         self._consents = consents
         self._lanes = lanes
-        self._amendments = CassandraAmendments(self._states)
         self._clock = clock
         self._readers: dict[type[Record], tuple[str, Reader]] = {
             KeptPerson: (USERS, self._people),
@@ -121,8 +115,6 @@ class RecordRows:
             KeptState: (DELIVERY, _each(_state)),
             KeptCursor: (DEVICES, _each(_cursor)),
             AccountDeletion: (DELETIONS, _each(lambda row: AccountDeletion(row["user_id"], row["since_ms"]))),
-            KeptMark: (MESSAGE_MARKS, _each(_mark)),
-            AmendmentNote: (AMENDMENTS, _each(note_in)),
             Invitation: (RELATIONS, _each(_invitation)),
         }
 
@@ -263,11 +255,6 @@ class RecordRows:
             case KeptCursor():
                 place = {"user_id": record.user_id, "device_id": record.device_id, "chat_id": record.chat_id}
                 await self._replace(DEVICES, place, {"last_acked_sequence": record.last_acked_sequence})
-            case KeptMark(chat_id=chat_id):
-                mark = MessageMark(record.target, record.name, record.sequence, record.is_on)
-                await self._amendments.mark(chat_id, [mark])
-            case AmendmentNote():
-                await self._amendments.begin(record)
             case Invitation(user_id=user_id, chat_id=chat_id):
                 await self._cassandra.write(NOTE, chat_id, user_id)
                 await self._write_person(
@@ -465,14 +452,4 @@ def _cursor(row: Row) -> Record | None:
         device_id=row["device_id"],
         chat_id=row["chat_id"],
         last_acked_sequence=row["last_acked_sequence"],
-    )
-
-
-def _mark(row: Row) -> Record:
-    return KeptMark(
-        chat_id=row["chat_id"],
-        target=row["target"],
-        name=row["name"],
-        sequence=row["sequence"],
-        is_on=row["is_on"],
     )

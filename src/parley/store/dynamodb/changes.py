@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from parley.core.append import ChangeFacts, JoinFacts
 from parley.core.permissions import NO_USER
-from parley.dynamodb import Action, ConditionCheck, Delete, Dynamo, Item, Put, UpdateItem
 from parley.model import Action as ChangeAction
 from parley.model import Change, Draft, Role
 from parley.store.dynamodb.accounts import ACTIVE, IS_ACTIVE
 from parley.store.dynamodb.chat_state import DynamoChatState, KnownMembers
 from parley.store.dynamodb.consents import IS_UNASKED, newcomers
+from parley.store.dynamodb.driver import Action, ConditionCheck, Delete, Dynamo, Item, Put, UpdateItem
 from parley.store.dynamodb.invitations import delete_invitation, pending_in
 from parley.store.dynamodb.schema import CHATS, DELIVERY, INVITATIONS, MEMBERSHIPS, USERS
 

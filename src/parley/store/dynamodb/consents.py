@@ -16,7 +16,9 @@ from typing import NamedTuple, cast
 
 from parley.core.consent import ConsentFacts
 from parley.core.permissions import JoinFacts
-from parley.dynamodb import (
+from parley.model import AccountState, Privacy, Relation
+from parley.store.dynamodb.accounts import REVISION, account_state
+from parley.store.dynamodb.driver import (
     Action,
     ConditionCheck,
     Dynamo,
@@ -26,8 +28,6 @@ from parley.dynamodb import (
     map_concurrently,
     number,
 )
-from parley.model import AccountState, Privacy, Relation
-from parley.store.dynamodb.accounts import REVISION, account_state
 from parley.store.dynamodb.schema import DELIVERY, RELATIONS, USERS
 from parley.wire.limits import UNASKED_CHATS_MAX, USER_CHATS_MAX
 

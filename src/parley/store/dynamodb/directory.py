@@ -16,18 +16,6 @@ import structlog
 
 from parley.clock import Clock
 from parley.core.permissions import NO_USER, decide_creation
-from parley.dynamodb import (
-    Action,
-    ConditionFailed,
-    Dynamo,
-    Item,
-    Put,
-    TransactionCanceled,
-    is_valid_key,
-    map_concurrently,
-    number,
-    retry_unknown,
-)
 from parley.errors import (
     BLOCKED,
     OutcomeUnknown,
@@ -40,6 +28,18 @@ from parley.ids import EVENT, Ids
 from parley.model import ChatMember, ChatType, ReadReceipts, Role, StoredChat
 from parley.store.dynamodb.chat_state import IS_BLOCKED, DynamoChatStates, fence
 from parley.store.dynamodb.consents import IS_UNASKED, MOVE_CONSENT, Newcomer, newcomers
+from parley.store.dynamodb.driver import (
+    Action,
+    ConditionFailed,
+    Dynamo,
+    Item,
+    Put,
+    TransactionCanceled,
+    is_valid_key,
+    map_concurrently,
+    number,
+    retry_unknown,
+)
 from parley.store.dynamodb.relations import Blocks, blocks_between, check_blocks
 from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS, USERS
 from parley.store.ports import Allocator

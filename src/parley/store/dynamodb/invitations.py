@@ -13,7 +13,16 @@ from typing import cast
 from parley.clock import Clock
 from parley.core.consent import TOO_MANY_INVITED, ConsentFacts
 from parley.core.permissions import ALREADY_MEMBER
-from parley.dynamodb import (
+from parley.errors import BLOCKED, NO_SUCH_USER, Refused, StoreUnavailable
+from parley.ids import EVENT, Ids
+from parley.model import AccountState, Invitation, Role
+from parley.store.dynamodb.accounts import REVISION, account_state
+from parley.store.dynamodb.consents import (
+    BLOCKED_SINCE,
+    newcomers,
+    relation_key,
+)
+from parley.store.dynamodb.driver import (
     Action,
     ConditionCheck,
     Delete,
@@ -24,15 +33,6 @@ from parley.dynamodb import (
     UpdateItem,
     is_valid_key,
     retry_unknown,
-)
-from parley.errors import BLOCKED, NO_SUCH_USER, Refused, StoreUnavailable
-from parley.ids import EVENT, Ids
-from parley.model import AccountState, Invitation, Role
-from parley.store.dynamodb.accounts import REVISION, account_state
-from parley.store.dynamodb.consents import (
-    BLOCKED_SINCE,
-    newcomers,
-    relation_key,
 )
 from parley.store.dynamodb.schema import CHAT_INVITATIONS, INVITATIONS, MEMBERSHIPS, RELATIONS, USERS
 from parley.store.rules import expired_invitations

@@ -12,10 +12,10 @@ from typing import cast
 
 from msgspec import Struct
 
-from parley.dynamodb import Dynamo, Item, Value, map_concurrently, number
 from parley.model import ChatType, Relation, Role
 from parley.store.dynamodb.chat_state import IS_BLOCKED
 from parley.store.dynamodb.consents import COUNT, SINCE
+from parley.store.dynamodb.driver import Dynamo, Item, Value, map_concurrently, number
 from parley.store.dynamodb.relations import blocks_between
 from parley.store.dynamodb.scans import chat_pages, is_lasting, member_pages, table_pages, text_of
 from parley.store.dynamodb.schema import (

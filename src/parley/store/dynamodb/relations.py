@@ -16,19 +16,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, cast
 
 from parley.clock import Clock
-from parley.dynamodb import (
-    Action,
-    ConditionCheck,
-    Delete,
-    Dynamo,
-    Item,
-    TransactionCanceled,
-    UpdateItem,
-    is_valid_key,
-    map_concurrently,
-    number,
-    retry_unknown,
-)
 from parley.errors import NO_SUCH_USER, Refused, StoreUnavailable
 from parley.ids import EVENT, Ids
 from parley.model import RelatedUser, Relation, Relationship, User, Visibility
@@ -40,6 +27,19 @@ from parley.store.dynamodb.consents import (
     COUNT,
     SINCE,
     relation_key,
+)
+from parley.store.dynamodb.driver import (
+    Action,
+    ConditionCheck,
+    Delete,
+    Dynamo,
+    Item,
+    TransactionCanceled,
+    UpdateItem,
+    is_valid_key,
+    map_concurrently,
+    number,
+    retry_unknown,
 )
 from parley.store.dynamodb.schema import (
     CHATS,

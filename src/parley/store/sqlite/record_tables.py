@@ -7,13 +7,11 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from parley.core.deliveries import Lane
 from parley.model import AccountDeletion, Invitation
-from parley.store.amendments import AmendmentNote
-from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
     KeptCursor,
-    KeptMark,
     KeptMember,
     KeptPerson,
     KeptRelation,
@@ -111,10 +109,6 @@ TABLES: dict[type[Record], TableOfRecords] = {
     ),
     KeptCursor: TableOfRecords(name="user_device_cursors", key=("user_id", "device_id", "chat_id")),
     KeptRelation: TableOfRecords(name="relations", key=("user_id", "other_id")),
-    KeptMark: TableOfRecords(name="message_marks", key=("chat_id", "target", "name")),
-    AmendmentNote: TableOfRecords(
-        name="amendments", key=("chat_id", "client_id"), renamed={"client_key": "client_id"}
-    ),
     Invitation: TableOfRecords(name="invitations", key=("user_id", "chat_id")),
     AccountDeletion: TableOfRecords(name="account_deletions", key=("user_id",)),
     Lane: TableOfRecords(name="lanes", key=("chat_id", "recipient")),
