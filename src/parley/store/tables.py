@@ -30,6 +30,7 @@ from parley.model import (
     ExternalId,
     Link,
     MessageReport,
+    PageSession,
     PersonDevices,
 )
 from parley.wire.limits import IDEMPOTENCY_DAYS
@@ -373,6 +374,13 @@ LOG_HASHES = RecordTable(
 CHAT_SETTINGS = RecordTable(
     "chat_settings", ChatSettings, lambda one: alone(one.chat_id), says="what operators decided for a chat"
 )
+PAGE_SESSIONS = RecordTable(
+    "page_sessions",
+    PageSession,
+    lambda one: alone(one.session_id),
+    says="what sessions of pages in a browser have beside their rows",
+    expires_ms=lambda one: one.expires_at_ms,
+)
 SERVER_KEYS = RecordTable("server_keys", KeptKey, lambda one: listed(one.name), says="secrets of the server")
 TABLES: tuple[RecordTable[Any], ...] = (
     LINKS,
@@ -398,6 +406,7 @@ TABLES: tuple[RecordTable[Any], ...] = (
     AMENDMENTS,
     LOG_HASHES,
     CHAT_SETTINGS,
+    PAGE_SESSIONS,
     SERVER_KEYS,
 )
 """In the order in which they are copied."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from parley.clock import from_iso, iso
 from parley.core.deliveries import DeadLetter, LetterStatus, Selection
 from parley.delivery.admin import DISCARD, READ, REPLAY, told, webhook_info
-from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, Refused
+from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, PASSWORD_NEEDED, Refused
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
 from parley.wire import bodies, limits
@@ -103,7 +103,7 @@ async def replay_dead_letters(call: Call) -> Answer:
     "Give dead letters up",
     {200: bodies.DeadLetterJob},
     body=bodies.DiscardOrder,
-    refusals=(FORBIDDEN,),
+    refusals=(FORBIDDEN, PASSWORD_NEEDED),
     needs="operator",
 )
 async def discard_dead_letters(call: Call) -> Answer:
@@ -113,6 +113,8 @@ async def discard_dead_letters(call: Call) -> Answer:
     admin = call.services.deliveries
     if order.dry_run:
         return 200, bodies.DeadLetterJob(await admin.matching(selection, DISCARD), None)
+    if order.ids is None:
+        call.check_recent_password()
     return 200, bodies.DeadLetterJob(*await admin.discard(call.acting, selection, order.reason))
 
 
