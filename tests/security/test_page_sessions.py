@@ -279,8 +279,7 @@ async def test_a_session_has_few_tokens_at_once(place: Place) -> None:
 
 @pytest.mark.parametrize("part", range(3))
 async def test_a_guessed_cookie_ends_nothing(place: Place, part: int) -> None:
-    """Ids of sessions are no secrets: whoever knows one can neither use nor end it. Without the last part the
-    cookie is a copy."""
+    """Who knows the id of a session can neither use nor end it; with all but the last part it is a copy."""
     async with place.serving() as served:
         browser, _ = await signed_in(served)
         parts = browser.cookies[HOST_COOKIE].split(".")
@@ -509,7 +508,7 @@ async def test_the_console_signs_in_at_its_own_listener(place: Place) -> None:
 
 
 async def test_a_token_of_an_operator_does_not_operate_from_a_page_of_an_exposed_server(place: Place) -> None:
-    """A browser says that a page asks. Commands and programs are no pages, and go on as before."""
+    """A browser says that a page asks; commands and programs are no pages, and go on as before."""
     async with place.serving(ON_PUBLIC_NAME) as served:
         root = await served.operator("root")
         assert (await served.as_(root).get("/v1/admin/users")).status == 200

@@ -37,6 +37,7 @@ export type RefusalCode =
   | "duplicate_id"
   | "username_taken"
   | "idempotency_conflict"
+  | "preview_outdated"
   | "out_of_turn"
   | "ahead_of_log"
   | "too_large"
@@ -513,6 +514,8 @@ export interface DiscardOrder {
   readonly filter?: DeadLetterFilter | null;
   /** Only say how many match. */
   readonly dry_run?: boolean;
+  /** Of a preview; instead of `ids` and `filter`. */
+  readonly token?: string | null;
 }
 
 /** What your system says of a person; what is left out stays as it is. A username cannot be changed. */
@@ -795,6 +798,14 @@ export interface PasswordReset {
   readonly password: string;
 }
 
+/** Which dead letters to look at: by id, or by a filter. */
+export interface PreviewOrder {
+  /** Exactly these. */
+  readonly ids?: readonly string[] | null;
+  /** All that match; instead of `ids`. */
+  readonly filter?: DeadLetterFilter | null;
+}
+
 /**
  * What to change in your profile and settings; a field that is null or left out stays as it is.
  * `do_not_disturb` alone: null ends it.
@@ -842,7 +853,15 @@ export interface QuietHoursChange {
   readonly timezone: string;
 }
 
-/** Which dead letters to replay: by id, or by a filter. */
+/** Restore a lost counter. `seal_holes`: numbers whose entry is lost become voids, too. */
+export interface RecoveryOrder {
+  /** Only say what would be written; the default. */
+  readonly dry_run?: boolean;
+  /** Whether numbers whose entry is lost become voids, too. */
+  readonly seal_holes?: boolean;
+}
+
+/** Which dead letters to replay: by id, by a filter, or by the token of a preview. */
 export interface ReplayOrder {
   /** Exactly these. */
   readonly ids?: readonly string[] | null;
@@ -850,6 +869,8 @@ export interface ReplayOrder {
   readonly filter?: DeadLetterFilter | null;
   /** Only say how many match. */
   readonly dry_run?: boolean;
+  /** Of a preview; instead of `ids` and `filter`. */
+  readonly token?: string | null;
 }
 
 /** What came of a report, in a word or two such as `dismissed`, and what other operators should know. */
@@ -1320,6 +1341,20 @@ export interface DeadLetterPage {
   readonly records: readonly DeadLetterInfo[];
   /** The `before` of the next page; null on the last one. */
   readonly next: string | null;
+}
+
+/** What a replay or a discard with this token concerns, and nothing newer. */
+export interface DeadLetterPreview {
+  /** How many match, and can still be replayed or discarded. */
+  readonly matched: number;
+  /** For `replay` and `discard`; no secret. */
+  readonly token: string;
+  /** When it was looked. */
+  readonly as_of: string;
+  /** Of how many chats they are. */
+  readonly chats: number;
+  /** When the oldest became a dead letter; null if none matches. */
+  readonly oldest: string | null;
 }
 
 /** How far a job is. */
@@ -2209,6 +2244,24 @@ export interface Receipts {
   readonly read: readonly SeenBy[];
 }
 
+/** What a recovery found, and what it wrote or would write. */
+export interface RecoveryReport {
+  /** The chat. */
+  readonly chat_id: string;
+  /** `fine`, `missing`, `recovered`, `inconsistent` or `failed`. */
+  readonly status: string;
+  /** Whether it was written. */
+  readonly applied: boolean;
+  /** The highest number in each table; null where there is none. */
+  readonly found: Readonly<Record<string, number | null>>;
+  /** What the counter is, or would be; null if nothing can be done. */
+  readonly counter: number | null;
+  /** Numbers that become void. */
+  readonly voids: readonly VoidRange[];
+  /** What is wrong, and what to do about it. */
+  readonly problems: readonly string[];
+}
+
 /** A contact of yours, or a person you have blocked. */
 export interface Related {
   /** The person. */
@@ -2575,6 +2628,14 @@ export interface UserSessionList {
 export interface VapidPublicKey {
   /** For `PushManager.subscribe`. */
   readonly public_key: string;
+}
+
+/** Numbers that become void: from the first to the last. */
+export interface VoidRange {
+  /** The first of them. */
+  readonly first: number;
+  /** The last of them. */
+  readonly last: number;
 }
 
 /** The secret is shown only now. */
@@ -3187,6 +3248,14 @@ export interface Routes {
     answers: { 200: DeadLetterStory };
     keyed: false;
   };
+  /** What a replay or a discard would concern. */
+  "POST /v1/admin/dlq/preview": {
+    path: NoParameters;
+    query: NoParameters;
+    body: PreviewOrder;
+    answers: { 200: DeadLetterPreview };
+    keyed: false;
+  };
   /** Replay dead letters. */
   "POST /v1/admin/dlq/replay": {
     path: NoParameters;
@@ -3313,6 +3382,14 @@ export interface Routes {
     query: { around?: string; limit?: number; reveal?: string };
     body: undefined;
     answers: { 200: LogLines };
+    keyed: false;
+  };
+  /** Restore the lost counter of a chat. */
+  "POST /v1/admin/chats/{chat_id}/recover": {
+    path: { chat_id: string };
+    query: NoParameters;
+    body: RecoveryOrder;
+    answers: { 200: RecoveryReport };
     keyed: false;
   };
   /** What became of a message. */

@@ -51,9 +51,9 @@ from parley.errors import (
     Refused,
     StoreError,
 )
-from parley.model import Appended, ChatType, Draft, JobScope, Target
+from parley.model import Appended, ChatSettings, ChatType, Draft, JobScope, Target
 from parley.records.amendments import Amendments
-from parley.records.chat_settings import Retentions
+from parley.records.chat_settings import SettingsOfChats
 from parley.sending.amended_log import AmendedLog
 from parley.sending.sender import Sender
 from parley.store.ports import Directory, Log
@@ -120,7 +120,7 @@ class MessageActions:
         directory: Directory,
         sender: Sender,
         amendments: Amendments,
-        retentions: Retentions,
+        settings: SettingsOfChats,
         bodies: Bodies,
         clock: Clock,
         window_seconds: int = 0,
@@ -133,7 +133,7 @@ class MessageActions:
         self._directory = directory
         self._sender = sender
         self._amendments = amendments
-        self._retentions = retentions
+        self._settings = settings
         self._bodies = bodies
         self._clock = clock
         self._window_seconds = window_seconds
@@ -191,27 +191,28 @@ class MessageActions:
         chat = await self._directory.chat(chat_id) if entry is not None else None
         if entry is None or chat is None:
             return None
-        is_held = False
-        if draft.kind in (EDIT, DELETE):
-            is_held = (await self._retentions.of([chat_id]))[chat_id].is_held
+        (settings,) = await self._settings.of([chat_id]) if draft.kind in (EDIT, DELETE) else [None]
         return Target(
             sequence=entry.sequence,
             sender_id=entry.sender_id,
             is_group=chat.chat_type is ChatType.GROUP,
             is_deleted=entry.deleted is True,
-            is_held=is_held,
-            is_too_old=draft.kind == EDIT and await self._is_too_old(entry),
+            is_held=settings is not None and settings.is_held,
+            is_too_old=draft.kind == EDIT and settings is not None and self._is_too_old(entry, settings),
             has_room=draft.kind != REACTION or await self._has_room(entry, draft.content),
         )
 
-    async def _is_too_old(self, entry: Entry) -> bool:
+    def _is_too_old(self, entry: Entry, settings: ChatSettings) -> bool:
         age_ms = self._clock() - from_iso(entry.created_at)
-        return 0 < await self.edit_window(entry.chat_id) * MS_PER_SECOND < age_ms
+        return 0 < self._window_of(settings) * MS_PER_SECOND < age_ms
 
     async def edit_window(self, chat_id: str) -> int:
         """How many seconds a message of this chat may be edited; 0: for ever."""
-        marks = await self._amendments.marks(chat_id, marking.THE_CHAT)
-        own = marking.window_in(marks)
+        (settings,) = await self._settings.of([chat_id])
+        return self._window_of(settings)
+
+    def _window_of(self, settings: ChatSettings) -> int:
+        own = settings.edit_window_seconds
         return self._window_seconds if own is None else own
 
     async def _has_room(self, entry: Entry, reaction: str) -> bool:
@@ -263,7 +264,7 @@ class MessageActions:
             mark = marking.reaction_mark(chat_id, target, entry.sender_id, entry.reaction, at, is_on=is_on)
             await self._amendments.mark([mark])
         elif entry.kind == CHAT and (window := edit_window_in(entry.content)) is not None:
-            await self._amendments.mark([marking.window_mark(chat_id, window.edit_window_seconds, at)])
+            await self._settings.note_edit_window(chat_id, window.edit_window_seconds, at)
         elif entry.kind == MESSAGE and entry.reply_to:
             await self._amendments.mark([marking.reply_mark(chat_id, target, at, at)])
 

@@ -14,10 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from parley.core.deliveries import DeadLetter, Lane, LetterStatus, pending_line, queue_line
+from parley.core.marks import THE_CHAT, MessageMark
 from parley.core.push_devices import PushOutcome, RungThrough
 from parley.model import (
     AccountDeletion,
     ChatMember,
+    ChatSettings,
     Invitation,
     Notify,
     QuietHours,
@@ -152,6 +154,35 @@ def lines_of(letter: DeadLetter) -> list[tuple[RecordTable[Any], Any]]:
     if letter.is_queued:
         lines.append((QUEUED_LETTERS, queue_line(letter, since_ms)))
     return lines
+
+
+WINDOW = "window"
+"""What the name of a mark began with that said how long messages of a chat may be edited."""
+
+
+class WindowsOfChats:
+    """Edit windows, which earlier versions kept as marks of the chat itself: its settings have them now."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, MessageMark] = {}
+
+    def takes(self, mark: MessageMark) -> bool:
+        """Whether it is such a mark. It is remembered, if it is the newest of its chat."""
+        if mark.target != THE_CHAT or mark.parts[0] != WINDOW:
+            return False
+        known = self._newest.get(mark.chat_id)
+        if known is None or known.sequence < mark.sequence:
+            self._newest[mark.chat_id] = mark
+        return True
+
+    def settings(self, settings: ChatSettings) -> ChatSettings | None:
+        """With the window of the chat; None if all is as usual."""
+        mark = self._newest.get(settings.chat_id)
+        if mark is not None:
+            seconds = int(mark.parts[1]) if mark.parts[1] else None
+            changed = {"edit_window_seconds": seconds, "edit_window_at": mark.sequence}
+            settings = msgspec.structs.replace(settings, **changed)
+        return None if settings == ChatSettings(chat_id=settings.chat_id) else settings
 
 
 COPY_MARK = "copy"

@@ -372,7 +372,10 @@ LOG_HASHES = RecordTable(
     is_fresh=False,
 )
 CHAT_SETTINGS = RecordTable(
-    "chat_settings", ChatSettings, lambda one: alone(one.chat_id), says="what operators decided for a chat"
+    "chat_settings",
+    ChatSettings,
+    lambda one: alone(one.chat_id),
+    says="what was decided for a chat, and no send looks at",
 )
 PAGE_SESSIONS = RecordTable(
     "page_sessions",

@@ -292,6 +292,8 @@ def delivery_calls() -> list[Call]:
         Call("GET", dlq, query={"after": "2026-01-01T00:00:00Z", "recipient": "wh_1"}),
         Call("GET", f"{dlq}/{{dlq_id}}"),
         Call("GET", f"{dlq}/jobs/{{job_id}}"),
+        Call("POST", f"{dlq}/preview", {"filter": {"chat_id": "none"}}),
+        Call("POST", "/v1/admin/chats/{chat_id}/recover", {"dry_run": True, "seal_holes": False}),
         Call("POST", f"{dlq}/replay", {"filter": {"chat_id": "none"}, "dry_run": True}),
         Call("POST", f"{dlq}/replay", {"ids": []}, 202),
         Call("POST", f"{dlq}/discard", {"ids": [], "reason": "none"}),
