@@ -12,6 +12,7 @@ export type RefusalCode =
   | "unknown_type"
   | "unauthenticated"
   | "forbidden"
+  | "password_needed"
   | "not_a_member"
   | "blocked"
   | "account_disabled"
@@ -503,6 +504,12 @@ export interface DeadLetterFilter {
   readonly before?: string | null;
 }
 
+/** Why an operator deletes something, for the audit log. */
+export interface DeletionReason {
+  /** Why, for the audit log; 1 to 1,000 characters. */
+  readonly reason: string;
+}
+
 /** Which dead letters to give up, and why. */
 export interface DiscardOrder {
   /** Why, for the record; 1 to 200 characters. */
@@ -529,10 +536,12 @@ export interface ExternalUser {
   readonly is_bot?: boolean | null;
 }
 
-/** How rings of a chat are fanned out; null: by its size. */
+/** What operators change of a chat. `fanout`: how its rings are fanned out; null: by its size. */
 export interface FanoutChange {
   /** The strategy; null: by the size of the chat. */
-  readonly fanout: Fanout | null;
+  readonly fanout?: Fanout | null;
+  /** A new title of a group. */
+  readonly title?: string;
 }
 
 /** What to post to the chat of an incoming webhook. */
@@ -677,6 +686,20 @@ export interface NewMessage {
   readonly attachments?: readonly string[];
 }
 
+/** A person signs in on a page. `read_only`: from this session of the console nothing can be changed. */
+export interface NewPageSession {
+  /** 1 to 64 of `a-z 0-9 . _ -`, with a letter or a digit. */
+  readonly username: string;
+  /** At most 1,024 characters; the server may ask for more than 1. */
+  readonly password: string;
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** What people call the device; at most 200 characters. */
+  readonly device_name?: string;
+  /** Whether nothing can be changed from this session of the console. */
+  readonly read_only?: boolean;
+}
+
 /** A change of your password. */
 export interface NewPassword {
   /** The password until now. */
@@ -753,6 +776,19 @@ export interface NewWebhook {
 /** Your password, if you have one here. */
 export interface OwnDeletion {
   /** Yours; empty if you have none here. */
+  readonly password?: string;
+}
+
+/**
+ * A page asks for the next token. `key`: what the sign-in to the console answered. `active`: whether a person
+ * was at the page since the last time. `password`: yours, where something asks for it again.
+ */
+export interface PageRefresh {
+  /** What the sign-in to the console answered; empty for the chat. */
+  readonly key?: string;
+  /** Whether a person was at the page since the last time. */
+  readonly active?: boolean;
+  /** Yours, where something asks for it again; empty otherwise. */
   readonly password?: string;
 }
 
@@ -1080,6 +1116,14 @@ export interface ChatCheck {
   readonly breaches: readonly InvariantBreach[];
   /** How many more there are. */
   readonly breaches_not_listed: number;
+}
+
+/** A chat that a job deletes. */
+export interface ChatDeletion {
+  /** The chat. */
+  readonly chat_id: string;
+  /** The job that does it. */
+  readonly job_id: string;
 }
 
 /** What was found in a chat, the newest first. `next`: the `before` of the next page; null at the end. */
@@ -1810,6 +1854,8 @@ export interface Me {
   readonly do_not_disturb: QuietHours | null;
   /** Whether this is a program: it has no unread count, and nothing rings for it. */
   readonly is_bot: boolean;
+  /** Whether the person may use these routes. */
+  readonly is_operator: boolean;
 }
 
 /** How far one member is in a chat. Times say when the position last rose: None at position 0. */
@@ -2038,6 +2084,26 @@ export interface OwnDeleted {
   readonly user_id: string;
   /** The job that removes what you wrote; null without one. */
   readonly job_id: string | null;
+}
+
+/** A token for the memory of a page; the cookie is in a header. `key`: for the console's tab alone. */
+export interface PageSessionGranted {
+  /** For `Authorization`, and for `hello`. */
+  readonly access_token: string;
+  /** For how many seconds the token is good. */
+  readonly expires_in: number;
+  /** The person. */
+  readonly user_id: string;
+  /** The session. */
+  readonly session_id: string;
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** When the session is over if the page is not used. */
+  readonly expires_at: string;
+  /** Whether nothing can be changed from this session of the console. */
+  readonly read_only: boolean;
+  /** Of the console, once: a `refresh` needs it. Keep it in the tab alone. */
+  readonly key?: string;
 }
 
 /** The other person of a direct chat. */
@@ -2686,6 +2752,14 @@ export interface Routes {
     answers: { 200: SessionList };
     keyed: false;
   };
+  /** Sign out. */
+  "DELETE /v1/sessions/current": {
+    path: NoParameters;
+    query: NoParameters;
+    body: undefined;
+    answers: { 204: undefined };
+    keyed: false;
+  };
   /** Revoke a session. */
   "DELETE /v1/sessions/{session_id}": {
     path: { session_id: string };
@@ -2715,6 +2789,30 @@ export interface Routes {
     path: NoParameters;
     query: NoParameters;
     body: NewPassword;
+    answers: { 204: undefined };
+    keyed: false;
+  };
+  /** Sign in on a page. */
+  "POST /v1/web/session": {
+    path: NoParameters;
+    query: { page?: "chat" | "console" };
+    body: NewPageSession;
+    answers: { 201: PageSessionGranted };
+    keyed: false;
+  };
+  /** The next token of a page. */
+  "POST /v1/web/session/refresh": {
+    path: NoParameters;
+    query: { page?: "chat" | "console" };
+    body: PageRefresh;
+    answers: { 200: PageSessionGranted };
+    keyed: false;
+  };
+  /** Sign out on a page. */
+  "DELETE /v1/web/session": {
+    path: NoParameters;
+    query: { page?: "chat" | "console" };
+    body: undefined;
     answers: { 204: undefined };
     keyed: false;
   };
@@ -3278,7 +3376,7 @@ export interface Routes {
     answers: { 200: ChatOverview };
     keyed: false;
   };
-  /** Choose how rings of a chat are fanned out. */
+  /** Rename a chat, or choose how its rings are fanned out. */
   "PATCH /v1/admin/chats/{chat_id}": {
     path: { chat_id: string };
     query: NoParameters;
@@ -3300,6 +3398,22 @@ export interface Routes {
     query: { around?: string; limit?: number; reveal?: string };
     body: undefined;
     answers: { 200: LogLines };
+    keyed: false;
+  };
+  /** Delete a message of a chat. */
+  "DELETE /v1/admin/chats/{chat_id}/messages/{message_id}": {
+    path: { chat_id: string; message_id: string };
+    query: NoParameters;
+    body: DeletionReason;
+    answers: { 204: undefined };
+    keyed: false;
+  };
+  /** Delete a chat. */
+  "DELETE /v1/admin/chats/{chat_id}": {
+    path: { chat_id: string };
+    query: NoParameters;
+    body: DeletionReason;
+    answers: { 202: ChatDeletion };
     keyed: false;
   };
   /** Restore the lost counter of a chat. */

@@ -407,6 +407,7 @@ class Me(Struct):
     who_may_add: Privacy = Privacy.EVERYONE
     do_not_disturb: QuietHours | None = None
     is_bot: bool = False
+    is_operator: bool = False
 
 
 class QuietHoursChange(RequestBody, rename={"starts": "from", "ends": "to"}):
@@ -577,9 +578,10 @@ class ChatChange(RequestBody):
 
 
 class FanoutChange(RequestBody):
-    """How rings of a chat are fanned out; null: by its size."""
+    """What operators change of a chat. `fanout`: how its rings are fanned out; null: by its size."""
 
-    fanout: Fanout | None
+    fanout: Fanout | UnsetType | None = UNSET
+    title: Title | UnsetType = UNSET
 
 
 class FanoutInfo(Struct):
