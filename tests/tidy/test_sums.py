@@ -13,7 +13,7 @@ METHODS_MAX = 113
 MAY_BE_LEFT_OUT = {"Outbox", "Feed", "Allocator"}
 """Some engine that is there has none of its own: no port is optional that every engine has."""
 GLOSSARY_WORDS_MAX = 154
-LINES_IN_RESERVE = 100
+LINES_IN_RESERVE = 1_000
 """A sum that is lower than its limit by more than this has become smaller: lower the limit, too."""
 
 
