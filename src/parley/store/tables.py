@@ -30,6 +30,7 @@ from parley.model import (
     ExternalId,
     Link,
     MessageReport,
+    PageSession,
     PersonDevices,
 )
 from parley.wire.limits import IDEMPOTENCY_DAYS
@@ -149,14 +150,14 @@ class RecordTable(Generic[R]):
         return self.encode(self._decode(stored)) == self.encode(record)
 
 
-class KeptKey(Struct, frozen=True, kw_only=True):
+class ServerKey(Struct, frozen=True, kw_only=True):
     """A key of the server, or the mark of a copy."""
 
     name: str
     value: str
 
 
-class KeptErasure(Struct, frozen=True, kw_only=True):
+class PendingErasure(Struct, frozen=True, kw_only=True):
     """A person whose bodies are still to be removed."""
 
     user_id: str
@@ -286,7 +287,7 @@ AUDIT = RecordTable(
 )
 ERASURES = RecordTable(
     "erasures",
-    KeptErasure,
+    PendingErasure,
     lambda one: listed(one.user_id),
     says="people whose bodies are to be removed from every log",
 )
@@ -376,7 +377,16 @@ CHAT_SETTINGS = RecordTable(
     lambda one: alone(one.chat_id),
     says="what was decided for a chat, and no send looks at",
 )
-SERVER_KEYS = RecordTable("server_keys", KeptKey, lambda one: listed(one.name), says="secrets of the server")
+PAGE_SESSIONS = RecordTable(
+    "page_sessions",
+    PageSession,
+    lambda one: alone(one.session_id),
+    says="what sessions of pages in a browser have beside their rows",
+    expires_ms=lambda one: one.expires_at_ms,
+)
+SERVER_KEYS = RecordTable(
+    "server_keys", ServerKey, lambda one: listed(one.name), says="secrets of the server"
+)
 TABLES: tuple[RecordTable[Any], ...] = (
     LINKS,
     REPORTS,
@@ -401,6 +411,7 @@ TABLES: tuple[RecordTable[Any], ...] = (
     AMENDMENTS,
     LOG_HASHES,
     CHAT_SETTINGS,
+    PAGE_SESSIONS,
     SERVER_KEYS,
 )
 """In the order in which they are copied."""

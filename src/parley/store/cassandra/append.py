@@ -47,7 +47,7 @@ MESSAGES_PER_BATCH_MAX = 100
 BATCH_BYTES_MAX = 512 * KIB
 """Of the contents of a batch: Cassandra warns of large ones, and refuses very large ones. One always fits."""
 
-KeptAppend = ChatAppend[StoredKey]
+CassandraAppend = ChatAppend[StoredKey]
 
 
 class AppendPlan(Struct):
@@ -104,7 +104,7 @@ class AppendPlanner:
         self._random_bits = random_bits
 
     async def plan(
-        self, append: KeptAppend, state: CassandraChatState, *, in_bucket: bool
+        self, append: CassandraAppend, state: CassandraChatState, *, in_bucket: bool
     ) -> AppendPlan | None:
         """Decide about the next drafts, until a batch is full or a change wants its own.
 
@@ -150,7 +150,7 @@ class AppendPlanner:
         await self.answer(append, state, answered)
         return plan
 
-    async def _look_up(self, append: KeptAppend, state: CassandraChatState) -> LookedUpIds:
+    async def _look_up(self, append: CassandraAppend, state: CassandraChatState) -> LookedUpIds:
         """The ids of the next drafts and of their predecessors, in one read."""
         asked: set[bytes] = set()
         for index in islice(append.todo, MESSAGES_PER_BATCH_MAX):
@@ -162,7 +162,7 @@ class AppendPlanner:
 
     async def _decide(
         self,
-        append: KeptAppend,
+        append: CassandraAppend,
         state: CassandraChatState,
         plan: AppendPlan,
         looked: LookedUpIds,
@@ -229,7 +229,7 @@ class AppendPlanner:
         invited_as = invitation.role if invitation is not None else None
         return replace(person.facts, chat_members=state.members, invited_as=invited_as), person
 
-    async def answer(self, append: KeptAppend, state: CassandraChatState, indices: list[int]) -> None:
+    async def answer(self, append: CassandraAppend, state: CassandraChatState, indices: list[int]) -> None:
         """Answer drafts with their originals."""
         for index in indices:
             draft = append.drafts[index]
@@ -245,7 +245,7 @@ class AppendPlanner:
         return entry_of(draft, key.sequence, state.epoch, key.message_id, iso(self.clock()))
 
     def place(
-        self, append: KeptAppend, state: CassandraChatState, indices: list[int], numbers: list[int]
+        self, append: CassandraAppend, state: CassandraChatState, indices: list[int], numbers: list[int]
     ) -> list[Placed]:
         """Give drafts their positions and everything that travels with them."""
         now_ms = self.clock()
@@ -307,7 +307,7 @@ def _change_facts(draft: Draft, state: CassandraChatState, people: KnownPeople) 
     )
 
 
-def _people(append: KeptAppend) -> set[str]:
+def _people(append: CassandraAppend) -> set[str]:
     """Whose roles the next drafts ask for."""
     people: set[str] = set()
     for index in append.todo:
