@@ -16,7 +16,7 @@ const CORPUS = [
   "https://a.example/'><script>window.hacked=1</script>",
   "data:text/html,<script>window.hacked=1</script>",
   "{{constructor.constructor('window.hacked=1')()}}",
-  "${window.hacked=1}",
+  `$${"{window.hacked=1}"}`,
   "<iframe srcdoc='<script>parent.hacked=1</script>'>",
   "<a href=javascript:window.hacked=1>x</a>",
   "<style>*{background:url(https://evil.example)}</style>",
@@ -64,9 +64,7 @@ async function nothingRan(page: Page, reports: readonly string[]): Promise<void>
 }
 
 test("messages, names, titles, reactions, files and searches are text", async () => {
-  const reports: string[] = [];
   const page = await world.page();
-  reports.push(...watched(page));
   const seen = watched(page);
   await world.server.call(eve.token, "PATCH", "/v1/me", {
     display_name: CORPUS[0],
@@ -101,7 +99,15 @@ test("messages, names, titles, reactions, files and searches are text", async ()
   await page.getByRole("dialog", { name: "Search" }).getByRole("searchbox").fill("script");
   await page.getByRole("list", { name: "Results" }).getByRole("button").first().waitFor();
   await nothingRan(page, seen);
-  expect(reports).toEqual([]);
+});
+
+test("the cookie alone opens nothing, and no other site can use it", async () => {
+  const page = await world.signedIn(ada);
+  const cookies = await page.context().cookies();
+  expect(cookies.map(({ httpOnly, sameSite }) => [httpOnly, sameSite])).toEqual([[true, "Strict"]]);
+  expect(await page.evaluate(() => document.cookie)).toBe("");
+  const alone = await page.evaluate(async () => (await fetch("/v1/me")).status);
+  expect(alone).toBe(401);
 });
 
 test("no secret that lasts is where a script can read it", async () => {

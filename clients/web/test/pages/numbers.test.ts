@@ -40,7 +40,7 @@ async function heapMb(cdp: CDPSession): Promise<number> {
 }
 
 test("the first visit is small, and asks little", async () => {
-  const page = await world.page();
+  const page = await (await world.browser.newContext()).newPage();
   const cdp = await page.context().newCDPSession(page);
   await cdp.send("Network.enable");
   let bytes = 0;
@@ -55,7 +55,8 @@ test("the first visit is small, and asks little", async () => {
     asked.add(path);
     bytes += encodedDataLength;
   });
-  await page.reload({ waitUntil: "networkidle" });
+  await page.goto(world.address, { waitUntil: "networkidle" });
+  await page.context().close();
   process.stdout.write(`first visit: ${(bytes / 1024).toFixed(1)} KB, ${asked.size} files\n`);
   expect(asked.size).toBeLessThanOrEqual(REQUESTS_MAX);
   expect(bytes).toBeLessThan(FIRST_LOAD_BYTES_MAX);
