@@ -11,8 +11,6 @@ from msgspec.structs import replace
 from parley import ids
 from parley.model import (
     AccountDeletion,
-    Invitation,
-    Relation,
     StoredEntry,
 )
 from parley.store.amendments import AmendmentNote, MessageMark
@@ -23,7 +21,6 @@ from parley.store.records import (
     KeptMark,
     KeptMember,
     KeptPerson,
-    KeptRelation,
     KeptSession,
     KeptState,
     Record,
@@ -104,20 +101,6 @@ def _people(tables: Tables) -> Iterable[Record]:
         yield KeptPerson(
             user=user,
             password_hash=tables.passwords[user_id],
-            contact_count=len(tables.held(user_id, Relation.CONTACT)),
-            block_count=len(tables.held(user_id, Relation.BLOCK)),
-        )
-
-
-def _relations(tables: Tables) -> Iterable[Record]:
-    for user_id, other_id in sorted(
-        {(who, other) for (who, _), held in tables.relations.items() for other in held}
-    ):
-        yield KeptRelation(
-            user_id=user_id,
-            other_id=other_id,
-            contact_since=tables.held(user_id, Relation.CONTACT).get(other_id),
-            blocked_since=tables.held(user_id, Relation.BLOCK).get(other_id),
         )
 
 
@@ -134,9 +117,8 @@ def _chats(tables: Tables) -> Iterable[Record]:
 
 def _members(tables: Tables) -> Iterable[Record]:
     for row in tables.chats.values():
-        for user_id, member in row.members.items():
-            is_blocked = row.is_direct and tables.is_blocked(row, user_id)
-            yield KeptMember(chat_id=row.chat.chat_id, member=member, is_blocked=is_blocked)
+        for member in row.members.values():
+            yield KeptMember(chat_id=row.chat.chat_id, member=member)
 
 
 def _states(tables: Tables) -> Iterable[Record]:
@@ -168,7 +150,6 @@ def _marks(tables: Tables) -> Iterable[Record]:
 
 READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     KeptPerson: _people,
-    KeptRelation: _relations,
     AccountDeletion: lambda tables: [AccountDeletion(*one) for one in tables.deletions.items()],
     KeptSession: lambda tables: [
         KeptSession(session=session, token_hash=token) for token, session in tables.sessions.items()
@@ -179,7 +160,6 @@ READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     KeptCursor: _cursors,
     KeptMark: _marks,
     AmendmentNote: lambda tables: tables.amendments.values(),
-    Invitation: lambda tables: tables.invitations.values(),
     Lane: lambda tables: tables.lanes.values(),
 }
 
@@ -191,11 +171,6 @@ def put(tables: Tables, record: Record) -> None:
     match record:
         case KeptPerson(user=user):
             tables.users[user.user_id], tables.passwords[user.user_id] = user, record.password_hash
-        case KeptRelation(user_id=user_id, other_id=other_id):
-            sinces = {Relation.CONTACT: record.contact_since, Relation.BLOCK: record.blocked_since}
-            for relation, since in sinces.items():
-                if since is not None:
-                    tables.relations.setdefault((user_id, relation), {})[other_id] = since
         case KeptSession(session=session, token_hash=token_hash):
             tables.sessions[token_hash] = session
         case KeptChat(chat=chat):
@@ -222,8 +197,6 @@ def put(tables: Tables, record: Record) -> None:
             tables.message_marks[chat_id, target, name] = mark
         case AmendmentNote():
             tables.amendments[record.chat_id, record.client_key] = record
-        case Invitation():
-            tables.invitations[record.user_id, record.chat_id] = record
         case AccountDeletion():
             tables.deletions[record.user_id] = record.since_ms
         case Lane():

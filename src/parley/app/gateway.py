@@ -75,7 +75,7 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         client_ids=ClientIds(secret, store.log, app.clock),
         reader=app.reader,
         message_actions=app.message_actions,
-        search=SearchService(app.search.searches, store.directory, store.relations),
+        search=SearchService(app.search.searches, store.directory, kinds.relations),
         presence=social.presence,
         receipts=social.receipts,
         contacts=social.contacts,

@@ -179,9 +179,9 @@ class App:
         return amended_log(self.store)
 
     def _make_invitations(self) -> InvitationService:
-        store, signals = self.store, self.ephemeral.signals
+        kinds, signals, directory = self.kinds, self.ephemeral.signals, self.store.directory
         return InvitationService(
-            self.membership, store.directory, store.invitations, store.relations, signals, self.clock
+            self.membership, directory, kinds.invitations, kinds.relations, signals, self.clock
         )
 
     def _make_deletions(self) -> AccountDeletions:
@@ -189,8 +189,8 @@ class App:
         return AccountDeletions(
             admin=store.account_admin,
             directory=store.directory,
-            relations=store.relations,
-            invitations=store.invitations,
+            relations=self.kinds.relations,
+            invitations=self.kinds.invitations,
             membership=self.membership,
             clock=self.clock,
             forget_devices=partial(forget_devices, self.kinds.push.devices),
@@ -231,7 +231,7 @@ class App:
             accounts=store.accounts,
             cursors=store.cursors,
             overviews=store.overviews,
-            relations=store.relations,
+            relations=self.kinds.relations,
             member_states=store.member_states,
             ephemeral=self.ephemeral,
             audience=subscribers,

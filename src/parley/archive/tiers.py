@@ -44,14 +44,12 @@ from parley.store.ports import (
     Directory,
     Engine,
     Feed,
-    Invitations,
     Log,
     LogHashes,
     MemberStates,
     Outbox,
     Overviews,
     Records,
-    Relations,
 )
 from parley.store.rows import Finding
 from parley.store.subscriptions import Subscriptions
@@ -288,14 +286,6 @@ class TieredEngine:
     @property
     def records(self) -> Records:
         return self._engine.records
-
-    @property
-    def relations(self) -> Relations:
-        return self._engine.relations
-
-    @property
-    def invitations(self) -> Invitations:
-        return self._engine.invitations
 
     @property
     def member_states(self) -> MemberStates:

@@ -7,8 +7,9 @@ from html import escape
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from parley.model import AccountDeletion, AuditRecord, Invitation, Kind
+from parley.model import AccountDeletion, AuditRecord, Contact, Invitation, Kind, PersonConsent
 from parley.store.amendments import SEPARATOR
 from parley.store.delivery.rows import DeadLetter, Lane
 from parley.store.maintenance import Transfer
@@ -20,7 +21,6 @@ from parley.store.records import (
     KeptMark,
     KeptMember,
     KeptPerson,
-    KeptRelation,
     KeptSession,
     KeptState,
     Record,
@@ -123,10 +123,13 @@ async def about_person(transfer: Transfer, user_id: str) -> AsyncIterator[dict[s
 
 
 def _apart(records: Iterable[Record]) -> Iterator[Record]:
-    """The devices of a person share a record: each is told by itself."""
+    """The devices of a person share a record, and so do their invitations: each is told by itself."""
     for record in records:
         if isinstance(record, PersonPushDevices):
             yield from record.devices
+        elif isinstance(record, PersonConsent):
+            yield from record.invitations
+            yield replace(record, invitations=())
         else:
             yield record
 
@@ -137,7 +140,7 @@ def _concerns(record: Record, user_id: str) -> bool:
             return who.user_id == user_id
         case KeptState() | KeptCursor() | PushDevice() | PushOutcome() | RungThrough() | AccountDeletion():
             return record.user_id == user_id
-        case KeptRelation():
+        case PersonConsent() | Contact():
             return record.user_id == user_id  # who else lists them is the others' secret
         case Invitation():
             return user_id in (record.user_id, record.invited_by)

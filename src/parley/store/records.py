@@ -6,7 +6,7 @@ A record holds what was stored, and what some engines keep beside it because the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, TypeVar, cast, get_origin, get_type_hints
 
@@ -16,8 +16,11 @@ from msgspec import Struct
 from parley.model import (
     AccountDeletion,
     ChatMember,
+    Contact,
     Invitation,
+    InvitedPerson,
     Notify,
+    PersonConsent,
     QuietHours,
     Session,
     StoredChat,
@@ -28,9 +31,12 @@ from parley.store.delivery.rows import DeadLetter, Lane, LetterStatus, pending_l
 from parley.store.push.rows import PushOutcome, RungThrough
 from parley.store.tables import (
     ANSWERS,
+    CONSENTS,
+    CONTACTS,
     DEVICE_LISTS,
     ERASURE_REPORTS,
     FAILING_RECIPIENTS,
+    INVITED_PEOPLE,
     LINKS,
     PENDING_LETTERS,
     QUEUED_LETTERS,
@@ -43,8 +49,6 @@ from parley.store.tables import (
 class KeptPerson(Struct, frozen=True, kw_only=True):
     user: User
     password_hash: str
-    contact_count: int
-    block_count: int
 
 
 class KeptSession(Struct, frozen=True, kw_only=True):
@@ -65,11 +69,8 @@ class KeptChat(Struct, frozen=True, kw_only=True):
 
 
 class KeptMember(Struct, frozen=True, kw_only=True):
-    """`is_blocked`: the other person of a direct chat has blocked this one."""
-
     chat_id: str
     member: ChatMember
-    is_blocked: bool
 
 
 class KeptState(Struct, frozen=True, kw_only=True):
@@ -100,13 +101,6 @@ class KeptCursor(Struct, frozen=True, kw_only=True):
     last_acked_sequence: int
 
 
-class KeptRelation(Struct, frozen=True, kw_only=True):
-    user_id: str
-    other_id: str
-    contact_since: str | None
-    blocked_since: str | None
-
-
 class KeptMark(Struct, frozen=True, kw_only=True):
     """What an entry says about an earlier message of its chat: see `MessageMark`."""
 
@@ -121,7 +115,6 @@ Record = Struct
 """What a copy carries over: one of `RECORDS`."""
 RECORDS: tuple[type[Any], ...] = (
     KeptPerson,
-    KeptRelation,
     AccountDeletion,
     KeptSession,
     KeptChat,
@@ -130,7 +123,6 @@ RECORDS: tuple[type[Any], ...] = (
     KeptCursor,
     KeptMark,
     AmendmentNote,
-    Invitation,
     Lane,
     *TABLE_OF,
 )
@@ -165,6 +157,30 @@ def lines_of(letter: DeadLetter) -> list[tuple[RecordTable[Any], Any]]:
     if letter.is_queued:
         lines.append((QUEUED_LETTERS, queue_line(letter, since_ms)))
     return lines
+
+
+def said_by(
+    user_id: str, relations: Iterable[Mapping[str, Any]], invitations: Iterable[Mapping[str, Any]]
+) -> list[tuple[RecordTable[Any], Any]]:
+    """What earlier versions kept of a person as relations and invitations, each a row of its own."""
+    rows, found = list(relations), [record_of(Invitation, row) for row in invitations]
+    contacts = [
+        Contact(user_id=user_id, other_id=row["other_id"], since=row["contact_since"])
+        for row in rows
+        if row.get("contact_since")
+    ]
+    said = PersonConsent(
+        user_id=user_id,
+        blocks={row["other_id"]: row["blocked_since"] for row in rows if row.get("blocked_since")},
+        invitations=tuple(sorted(found, key=lambda one: one.chat_id)),
+        contacts=len(contacts),
+    )
+    lines = [InvitedPerson(chat_id=one.chat_id, user_id=user_id, invited_at=one.invited_at) for one in found]
+    return [
+        *((CONTACTS, one) for one in contacts),
+        *((INVITED_PEOPLE, line) for line in lines),
+        (CONSENTS, said),
+    ]
 
 
 COPY_MARK = "copy"

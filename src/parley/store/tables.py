@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from parley.clock import MS_PER_DAY
+from parley.clock import MS_PER_DAY, from_iso
 from parley.core.attachments import Attachment, AttachmentLine
 from parley.core.recipient_health import RecipientHealth
 from parley.model import (
@@ -22,15 +22,18 @@ from parley.model import (
     ApiToken,
     AuditRecord,
     ChatSettings,
+    Contact,
     ErasureReport,
     ExternalId,
+    InvitedPerson,
     Link,
     MessageReport,
+    PersonConsent,
     PersonDevices,
 )
 from parley.store.delivery.rows import DeadLetter, PendingLetter, QueuedLetter, Webhook, shard_of
 from parley.store.push.rows import OUTCOME_DAYS, PersonPushDevices, PushOutcome, RungThrough
-from parley.wire.limits import IDEMPOTENCY_DAYS
+from parley.wire.limits import IDEMPOTENCY_DAYS, INVITATION_DAYS
 
 R = TypeVar("R", bound=Struct)
 
@@ -328,6 +331,22 @@ PUSH_RUNG = RecordTable(
 CHAT_SETTINGS = RecordTable(
     "chat_settings", ChatSettings, lambda one: alone(one.chat_id), says="what operators decided for a chat"
 )
+CONSENTS = RecordTable(
+    "consents",
+    PersonConsent,
+    lambda one: alone(one.user_id),
+    says="whom each person has blocked, and who has invited them",
+)
+CONTACTS = RecordTable(
+    "contacts", Contact, lambda one: (one.user_id, one.other_id), says="whom each person has as a contact"
+)
+INVITED_PEOPLE = RecordTable(
+    "invited_people",
+    InvitedPerson,
+    lambda one: (one.chat_id, one.user_id),
+    says="who may have an invitation to a chat",
+    expires_ms=lambda one: from_iso(one.invited_at) + INVITATION_DAYS * MS_PER_DAY,
+)
 SERVER_KEYS = RecordTable("server_keys", KeptKey, lambda one: listed(one.name), says="secrets of the server")
 TABLES: tuple[RecordTable[Any], ...] = (
     LINKS,
@@ -350,6 +369,9 @@ TABLES: tuple[RecordTable[Any], ...] = (
     PUSH_OUTCOMES,
     PUSH_RUNG,
     CHAT_SETTINGS,
+    CONSENTS,
+    CONTACTS,
+    INVITED_PEOPLE,
     SERVER_KEYS,
 )
 """In the order in which they are copied."""

@@ -7,10 +7,11 @@ condition, reads the account and is refused.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from msgspec.structs import replace
 
 from parley.clock import Clock
-from parley.concurrency import map_concurrently
 from parley.errors import LAST_OPERATOR, NO_SUCH_USER, Refused
 from parley.model import AccountDeletion, AccountState, User, UserPage
 from parley.store.cassandra.accounts import (
@@ -19,10 +20,7 @@ from parley.store.cassandra.accounts import (
     StoredAccount,
     session_in,
 )
-from parley.store.cassandra.chat_state import CassandraChatStates
 from parley.store.cassandra.client import Cassandra, is_key
-from parley.store.cassandra.consents import Consents
-from parley.store.cassandra.relations import ChatIdsOf
 from parley.store.cassandra.schema import (
     CHATS,
     DELETIONS,
@@ -36,7 +34,6 @@ from parley.store.cassandra.users import user_in
 from parley.store.rows import StoreCounts
 from parley.store.rules import USERS_LOOKED_AT_MAX, emptied, folded, is_found_by
 
-FENCES_AT_ONCE_MAX = 16
 USERS_PER_PAGE = 1_000
 
 REMOVE_OPERATOR = f"DELETE FROM {OPERATORS} WHERE list = '{ONE_LIST}' AND user_id = ? IF EXISTS"
@@ -54,18 +51,14 @@ class CassandraAccountAdmin:
     def __init__(
         self,
         cassandra: Cassandra,
-        states: CassandraChatStates,
         accounts: CassandraAccounts,
-        consents: Consents,
         clock: Clock,
-        chat_ids_of: ChatIdsOf,
+        fence: Callable[[str], Awaitable[None]],
     ) -> None:
         self._cassandra = cassandra
-        self._states = states
         self._accounts = accounts
-        self._consents = consents
         self._clock = clock
-        self._chat_ids_of = chat_ids_of
+        self._fence = fence
 
     async def find_users(self, query: str, after: str, limit: int) -> UserPage:
         wanted, found, looked_at = folded(query), list[User](), 0
@@ -96,7 +89,7 @@ class CassandraAccountAdmin:
         if state is AccountState.ACTIVE and user.is_operator:
             await self._cassandra.cas((ADD_OPERATOR, (user_id,)))
         if state is not AccountState.ACTIVE:
-            await self._end_what_is_under_way(user_id)
+            await self._fence(user_id)
         return await self._user(user_id)
 
     async def delete_user(self, user_id: str, witness_id: str, now_ms: int) -> User:
@@ -111,7 +104,7 @@ class CassandraAccountAdmin:
         if noted is not None and noted["username"]:
             await self._cassandra.cas((FREE_NAME, (noted["username"], user_id)))
             await self._cassandra.cas((TAKE_EMPTY_NAME, (emptied(user).username, user_id)))
-        await self._end_what_is_under_way(user_id)
+        await self._fence(user_id)
         return await self._user(user_id)
 
     async def _user(self, user_id: str) -> User:
@@ -137,14 +130,6 @@ class CassandraAccountAdmin:
         cas = await self._cassandra.resolve(lambda: self._cassandra.cas(*batch), is_done)
         if not cas.is_applied and not await is_done():
             raise Refused(LAST_OPERATOR)
-
-    async def _end_what_is_under_way(self, user_id: str) -> None:
-        await self._consents.move(user_id)
-        await map_concurrently(
-            lambda chat_id: self._states.fence(chat_id, self._consents.make_revision()),
-            await self._chat_ids_of(user_id),
-            FENCES_AT_ONCE_MAX,
-        )
 
     # Deletions, counts and sessions
 

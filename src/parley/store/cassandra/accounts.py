@@ -91,6 +91,11 @@ class CassandraAccounts:
         account = await self.account(user_id)
         return None if account is None else account.user
 
+    async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
+        asked = [user_id for user_id in dict.fromkeys(user_ids) if is_key(user_id)]
+        rows = await self._cassandra.rows_of(READ_USER, [(user_id,) for user_id in asked])
+        return {row["user_id"]: user_in(row) for row in rows if row["record"] is not None}
+
     async def account(self, user_id: str) -> StoredAccount | None:
         row = await self._cassandra.row(READ_USER, user_id) if is_key(user_id) else None
         if row is None or row["record"] is None:

@@ -25,7 +25,6 @@ from parley.store.cassandra.deliveries import CassandraLanes
 from parley.store.cassandra.diagnosis import diagnose
 from parley.store.cassandra.directory import CassandraDirectory
 from parley.store.cassandra.inspection import CassandraInspection
-from parley.store.cassandra.invitations import CassandraInvitations
 from parley.store.cassandra.listing import CassandraListing
 from parley.store.cassandra.log import CassandraLog
 from parley.store.cassandra.log_hashes import CassandraLogHashes
@@ -36,7 +35,6 @@ from parley.store.cassandra.overview import CassandraOverviews
 from parley.store.cassandra.prefixes import CassandraPrefixes
 from parley.store.cassandra.record_rows import RecordRows
 from parley.store.cassandra.records import CassandraRecords
-from parley.store.cassandra.relations import CassandraRelations
 from parley.store.cassandra.repairs import CassandraRepairs
 from parley.store.cassandra.schema import BUCKET_POSITIONS, check_tables, create_tables
 from parley.store.cassandra.transfer import CassandraTransfer
@@ -95,10 +93,10 @@ class CassandraStore:
         self.available = True
         self._replication = replication
         self._is_connected = False
-        self._states = states = CassandraChatStates(cassandra, allocator is None, bucket_positions)
-        consents = Consents(cassandra, states, lambda: ids.next(EVENT, clock()))
-        self.invitations = CassandraInvitations(cassandra, clock, consents)
-        planner = AppendPlanner(states, consents, self.invitations, clock, random_bits)
+        self.records = records = CassandraRecords(cassandra, clock, self._connect)
+        self._states = states = CassandraChatStates(cassandra, records, allocator is None, bucket_positions)
+        consents = Consents(cassandra, states, records, lambda: ids.next(EVENT, clock()))
+        planner = AppendPlanner(states, consents, clock, random_bits)
         prefixes = CassandraPrefixes(states, clock, metrics, seal_after_ms)
         self.outbox = CassandraOutbox(states, self._heads, clock, ids)
         batches = ChatBatches(planner, self.outbox if publishes else None)
@@ -113,15 +111,10 @@ class CassandraStore:
             )
         self.log = CassandraLog(planner, appends, prefixes, metrics)
         self.log_hashes = CassandraLogHashes(cassandra)
-        self.directory = CassandraDirectory(cassandra, states, consents, allocator, chance)
+        self.directory = CassandraDirectory(cassandra, states, records, consents, allocator, chance)
         self.accounts = CassandraAccounts(cassandra, consents)
-        chat_ids_of = self.directory.chat_ids_of
-        self.account_admin = CassandraAccountAdmin(
-            cassandra, states, self.accounts, consents, clock, chat_ids_of
-        )
-        self.relations = CassandraRelations(cassandra, states, consents, chat_ids_of)
+        self.account_admin = CassandraAccountAdmin(cassandra, self.accounts, clock, self.directory.fence)
         self.member_states = CassandraMemberStates(cassandra)
-        self.records = CassandraRecords(cassandra, clock, self._connect)
         self.cursors = CassandraCursors(cassandra)
         self.lanes = CassandraLanes(cassandra)
         self.overviews = CassandraOverviews(cassandra, planner.rows, self.log.heads, self.cursors)

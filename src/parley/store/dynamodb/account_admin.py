@@ -38,11 +38,9 @@ from parley.store.dynamodb.accounts import (
     account_attributes,
     user_in,
 )
-from parley.store.dynamodb.chat_state import DynamoChatStates, fence
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
     CHATS,
-    COUNTERS,
     DELETIONS,
     SESSIONS,
     USER_SESSIONS,
@@ -54,7 +52,6 @@ from parley.store.rows import StoreCounts
 from parley.store.rules import USERS_LOOKED_AT_MAX, emptied, folded, is_found_by
 
 ATTEMPTS_MAX = 10
-FENCES_AT_ONCE_MAX = 16
 ENDED_AT_ONCE_MAX = 8
 USERS_PER_SCAN = 1_000
 SET_STATE = f"SET account_state = :state ADD {REVISION} :one"
@@ -66,20 +63,17 @@ SET_ACCOUNT = (
     f" REMOVE last_seen ADD {REVISION} :one"
 )
 
-ChatIdsOf = Callable[[str], Awaitable[list[str]]]
+Fence = Callable[[str], Awaitable[None]]
 
 
 class DynamoAccountAdmin:
-    """`states`: what this node remembers of chats. `chat_ids_of`: every chat that a person is in."""
+    """`fence`: see `Directory`."""
 
-    def __init__(
-        self, dynamo: Dynamo, states: DynamoChatStates, clock: Clock, make_ids: Ids, chat_ids_of: ChatIdsOf
-    ) -> None:
+    def __init__(self, dynamo: Dynamo, clock: Clock, make_ids: Ids, fence: Fence) -> None:
         self._dynamo = dynamo
-        self._states = states
         self._clock = clock
         self._ids = make_ids
-        self._chat_ids_of = chat_ids_of
+        self._fence = fence
 
     # People
 
@@ -111,7 +105,7 @@ class DynamoAccountAdmin:
                 actions += await self._check_operators(user, witness_id)
             if await self._transact(actions):
                 if state is not AccountState.ACTIVE:
-                    await self._fence_chats(user_id)
+                    await self._fence(user_id)
                 return await self._user(user_id)
         raise StoreUnavailable("this account is being written to by too many at once")
 
@@ -121,7 +115,7 @@ class DynamoAccountAdmin:
             if user.state is AccountState.DELETED or await self._transact(
                 [*_empty(user, now_ms), *await self._check_operators(user, witness_id)]
             ):
-                await self._fence_chats(user_id)
+                await self._fence(user_id)
                 return await self._user(user_id)
         raise StoreUnavailable("this account is being written to by too many at once")
 
@@ -151,24 +145,6 @@ class DynamoAccountAdmin:
         except TransactionCanceled:
             return False
         return True
-
-    # Appends under way
-
-    async def _fence_chats(self, user_id: str) -> None:
-        chat_ids = await self._chat_ids_of(user_id)
-        await map_concurrently(self._fence, chat_ids, FENCES_AT_ONCE_MAX)
-
-    async def _fence(self, chat_id: str) -> None:
-        key: Item = {"chat_id": chat_id}
-        for _ in range(ATTEMPTS_MAX):
-            counter = await self._dynamo.get(COUNTERS, key)
-            revision = self._ids.next(EVENT, self._clock())
-            if await self._transact(fence(chat_id, revision, counter)):
-                self._states.doubt(chat_id)
-                return
-            if await self._dynamo.get(CHATS, key) is None:
-                return
-        raise StoreUnavailable("a chat of this person is being written to by too many at once")
 
     # Deletions and sessions
 

@@ -26,7 +26,6 @@ from parley.store.sqlite.diagnosis import diagnose
 from parley.store.sqlite.directory import SqliteDirectory
 from parley.store.sqlite.feed import SqliteFeed
 from parley.store.sqlite.inspection import SqliteInspection
-from parley.store.sqlite.invitations import SqliteInvitations
 from parley.store.sqlite.listing import SqliteListing
 from parley.store.sqlite.log import SqliteLog
 from parley.store.sqlite.log_hashes import SqliteLogHashes
@@ -34,7 +33,6 @@ from parley.store.sqlite.member_states import SqliteMemberStates
 from parley.store.sqlite.overview import SqliteOverviews
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.records import SqliteRecords
-from parley.store.sqlite.relations import SqliteRelations
 from parley.store.sqlite.repairs import SqliteRepairs
 from parley.store.sqlite.transfer import SqliteTransfer
 from parley.store.sqlite.writer import Reach, Writer
@@ -87,14 +85,12 @@ class SqliteStore:
         self.writer.on_undo(states.forget_touched)
         self.log = SqliteLog(reads, self.writer, states, clock, ids, metrics, sequencing, reach, hold)
         self.log_hashes = SqliteLogHashes(reads, self.writer)
-        self.directory = SqliteDirectory(reads, self.writer)
+        self.directory = SqliteDirectory(reads, self.writer, states)
         self.accounts = SqliteAccounts(reads, self.writer)
         self.account_admin = SqliteAccountAdmin(reads, self.writer, states)
         self.records = SqliteRecords(reads, self.writer, folder)
         self.cursors = SqliteCursors(reads, self.writer)
         self.overviews = SqliteOverviews(reads)
-        self.relations = SqliteRelations(reads, self.writer, states)
-        self.invitations = SqliteInvitations(reads, self.writer, clock)
         self.member_states = SqliteMemberStates(reads, self.writer)
         self.lanes = SqliteLanes(reads, self.writer)
         self.cold_tier = SqliteColdTier(reads, self.writer, states, self.database, clock)
