@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from parley.clock import Clock
+from parley.records.amendments import Amendments
 from parley.records.attachments import Attachments
 from parley.records.audit import AuditLog
 from parley.records.book import Book
@@ -11,6 +12,7 @@ from parley.records.consent import Consents
 from parley.records.deliveries import DeliveryRecords
 from parley.records.erasures import Erasures
 from parley.records.invitations import Invitations
+from parley.records.log_hashes import LogHashes
 from parley.records.push import PushRecords
 from parley.records.relations import Relations
 from parley.records.server_keys import ServerKeys
@@ -38,6 +40,8 @@ class Kinds:
         self.api_tokens = ApiTokens(records)
         self.external_ids = ExternalIds(records)
         self.audit = AuditLog(records)
+        self.amendments = Amendments(records)
+        self.log_hashes = LogHashes(records)
         self.erasures = Erasures(records)
         self.retentions = Retentions(records)
         self.attachments = Attachments(records, clock)

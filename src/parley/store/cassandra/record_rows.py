@@ -22,10 +22,8 @@ from parley.model import (
     Notify,
     Role,
 )
-from parley.store.amendments import AmendmentNote, MessageMark
 from parley.store.cassandra.account_admin import NOTE_DELETION
 from parley.store.cassandra.accounts import ADD_OPERATOR, CassandraAccounts, session_in, time_of
-from parley.store.cassandra.amendments import CassandraAmendments, note_in
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, HINT, READ_CHAT, READ_FENCE
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.consents import Consents
@@ -36,7 +34,6 @@ from parley.store.cassandra.effects import PUT_MEMBER, chat_in
 from parley.store.cassandra.member_states import READ_STATE
 from parley.store.cassandra.member_states import SET as SET_SETTINGS
 from parley.store.cassandra.schema import (
-    AMENDMENTS,
     CHATS,
     DELETIONS,
     DELIVERY,
@@ -45,7 +42,6 @@ from parley.store.cassandra.schema import (
     LANES,
     LOG,
     MEMBERSHIPS,
-    MESSAGE_MARKS,
     SESSIONS,
     USERNAMES,
     USERS,
@@ -55,7 +51,6 @@ from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
     KeptCursor,
-    KeptMark,
     KeptMember,
     KeptPerson,
     KeptSession,
@@ -103,7 +98,6 @@ class RecordRows:
         self._accounts = accounts
         self._consents = consents
         self._lanes = lanes
-        self._amendments = CassandraAmendments(self._states)
         self._clock = clock
         self._readers: dict[type[Record], tuple[str, Reader]] = {
             KeptPerson: (USERS, self._people),
@@ -113,8 +107,6 @@ class RecordRows:
             KeptState: (DELIVERY, _each(_state)),
             KeptCursor: (DEVICES, _each(_cursor)),
             AccountDeletion: (DELETIONS, _each(lambda row: AccountDeletion(row["user_id"], row["since_ms"]))),
-            KeptMark: (MESSAGE_MARKS, _each(_mark)),
-            AmendmentNote: (AMENDMENTS, _each(note_in)),
         }
 
     # Reading
@@ -211,11 +203,6 @@ class RecordRows:
             case KeptCursor():
                 place = {"user_id": record.user_id, "device_id": record.device_id, "chat_id": record.chat_id}
                 await self._replace(DEVICES, place, {"last_acked_sequence": record.last_acked_sequence})
-            case KeptMark(chat_id=chat_id):
-                mark = MessageMark(record.target, record.name, record.sequence, record.is_on)
-                await self._amendments.mark(chat_id, [mark])
-            case AmendmentNote():
-                await self._amendments.begin(record)
             case AccountDeletion():
                 await self._cassandra.write(NOTE_DELETION, record.user_id, record.since_ms, "")
             case Lane():
@@ -385,14 +372,4 @@ def _cursor(row: Row) -> Record | None:
         device_id=row["device_id"],
         chat_id=row["chat_id"],
         last_acked_sequence=row["last_acked_sequence"],
-    )
-
-
-def _mark(row: Row) -> Record:
-    return KeptMark(
-        chat_id=row["chat_id"],
-        target=row["target"],
-        name=row["name"],
-        sequence=row["sequence"],
-        is_on=row["is_on"],
     )

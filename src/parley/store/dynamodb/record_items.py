@@ -15,17 +15,14 @@ from parley.model import (
     AccountState,
     Notify,
 )
-from parley.store.amendments import AmendmentNote
 from parley.store.delivery.rows import Lane
 from parley.store.dynamodb.accounts import REVISION, session_in, session_item, user_in, user_item
-from parley.store.dynamodb.amendments import mark_in, note_in, note_item
 from parley.store.dynamodb.consents import IS_UNASKED
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.directory import chat_in, chat_item, counter_item, member_in
 from parley.store.dynamodb.lanes import lane_in, lane_key
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
-    AMENDMENTS,
     CHATS,
     COUNTERS,
     DELETIONS,
@@ -33,20 +30,16 @@ from parley.store.dynamodb.schema import (
     DEVICES,
     LANES,
     MEMBERSHIPS,
-    MESSAGE_MARKS,
     SESSIONS,
     USER_SESSIONS,
     USERNAMES,
     USERS,
     device_key,
-    mark_place,
-    marked_at,
 )
 from parley.store.dynamodb.schema import DIRECT_CHATS as DIRECT
 from parley.store.records import (
     KeptChat,
     KeptCursor,
-    KeptMark,
     KeptMember,
     KeptPerson,
     KeptSession,
@@ -150,11 +143,6 @@ class RecordItems:
                 at: Item = {"last_acked_sequence": record.last_acked_sequence}
                 named: Item = {"device_id": device_id, "chat_id": chat_id}
                 return [(DEVICES, device_key(user_id, device_id, chat_id) | named | at)]
-            case KeptMark(chat_id=chat_id, target=target, name=name):
-                mark: Item = {"sequence": record.sequence, "is_on": record.is_on}
-                return [(MESSAGE_MARKS, {"place": mark_place(chat_id, target), "name": name} | mark)]
-            case AmendmentNote():
-                return [(AMENDMENTS, note_item(record))]
             case AccountDeletion():
                 return [(DELETIONS, {"user_id": record.user_id, "since_ms": record.since_ms})]
             case Lane():
@@ -248,14 +236,6 @@ def _state(item: Item) -> list[Record]:
     return [replace(state, is_unasked=state.is_unasked and not state.has_left)]
 
 
-def _mark(item: Item) -> list[Record]:
-    chat_id, target = marked_at(cast(str, item["place"]))
-    mark = mark_in(item, target)
-    return [
-        KeptMark(chat_id=chat_id, target=target, name=mark.name, sequence=mark.sequence, is_on=mark.is_on)
-    ]
-
-
 def _deletion(item: Item) -> list[Record]:
     return [AccountDeletion(cast(str, item["user_id"]), number(item, "since_ms"))]
 
@@ -272,8 +252,6 @@ READERS: dict[type[Record], tuple[str, Callable[[Item], list[Record]]]] = {
     KeptMember: (MEMBERSHIPS, _member),
     KeptState: (DELIVERY, _state),
     KeptCursor: (DEVICES, lambda item: [record_of(KeptCursor, item)]),
-    KeptMark: (MESSAGE_MARKS, _mark),
-    AmendmentNote: (AMENDMENTS, lambda item: [note_in(item)]),
     Lane: (LANES, lambda item: [lane_in(item)]),
 }
 """The table of each kind, and what its items hold."""

@@ -14,11 +14,13 @@ import apsw
 from msgspec import Struct, field
 
 from parley.core.attachments import line_of
+from parley.core.log_hash import StoredHash
 from parley.model import ChatSettings
 from parley.store.push.rows import GIVEN, PersonPushDevices, PushDevice, PushOutcome
 from parley.store.records import BOOKS, lines_of, record_of, rung_by, said_by
 from parley.store.sqlite.record_rows import load
 from parley.store.tables import (
+    AMENDMENTS,
     API_TOKENS,
     ATTACHMENT_LINES,
     ATTACHMENTS,
@@ -27,6 +29,8 @@ from parley.store.tables import (
     DEAD_LETTERS,
     ERASURES,
     EXTERNAL_IDS,
+    LOG_HASHES,
+    MESSAGE_MARKS,
     PUSH_DEVICES,
     PUSH_OUTCOMES,
     PUSH_RUNG,
@@ -53,6 +57,8 @@ MOVED = (
     MovedTable("server_keys", SERVER_KEYS),
     MovedTable("attachments", ATTACHMENTS),
     MovedTable("dead_letters", DEAD_LETTERS),
+    MovedTable("message_marks", MESSAGE_MARKS),
+    MovedTable("amendments", AMENDMENTS, {"client_id": "client_key"}),
 )
 
 
@@ -70,11 +76,21 @@ def move_to_records(connection: apsw.Connection) -> None:
         if moved.table is DEAD_LETTERS:
             for table, line in [both for letter in records for both in lines_of(letter)]:
                 load(connection, table, [line])
+    move_hashes(connection)
     move_push(connection)
     move_settings(connection)
     move_consents(connection)
     for name in ("books", *(moved.name for moved in MOVED)):
         connection.execute(f"DROP TABLE {name}")
+
+
+def move_hashes(connection: apsw.Connection) -> None:
+    """They named chats by numbers."""
+    sql = "SELECT chat_id, log_hashes.epoch, sequence, log_hash FROM log_hashes JOIN chats USING (chat_no)"
+    names = ("chat_id", "epoch", "sequence", "value")
+    rows = connection.execute(sql).fetchall()
+    load(connection, LOG_HASHES, [record_of(StoredHash, dict(zip(names, row, strict=True))) for row in rows])
+    connection.execute("DROP TABLE log_hashes")
 
 
 def move_push(connection: apsw.Connection) -> None:

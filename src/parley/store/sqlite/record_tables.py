@@ -8,12 +8,10 @@ from typing import Any
 from msgspec import Struct, field
 
 from parley.model import AccountDeletion
-from parley.store.amendments import AmendmentNote
 from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
     KeptCursor,
-    KeptMark,
     KeptMember,
     KeptPerson,
     KeptSession,
@@ -96,10 +94,6 @@ TABLES: dict[type[Record], TableOfRecords] = {
         last_change=True,
     ),
     KeptCursor: TableOfRecords(name="user_device_cursors", key=("user_id", "device_id", "chat_id")),
-    KeptMark: TableOfRecords(name="message_marks", key=("chat_id", "target", "name")),
-    AmendmentNote: TableOfRecords(
-        name="amendments", key=("chat_id", "client_id"), renamed={"client_key": "client_id"}
-    ),
     AccountDeletion: TableOfRecords(name="account_deletions", key=("user_id",)),
     Lane: TableOfRecords(name="lanes", key=("chat_id", "recipient")),
 }
