@@ -657,7 +657,7 @@ class InvitedPerson(Struct, frozen=True, kw_only=True):
 
     chat_id: str
     user_id: str
-    invited_at: str
+    at_ms: int
 
 
 class MemberCursor(Struct, frozen=True):

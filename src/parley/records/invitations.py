@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from parley.clock import Clock
+from parley.clock import Clock, from_iso
 from parley.concurrency import map_concurrently
 from parley.core.consent import TOO_MANY_INVITED, ConsentFacts
 from parley.core.permissions import ALREADY_MEMBER
@@ -63,7 +63,7 @@ class Invitations:
         user_id, chat_id = invitation.user_id, invitation.chat_id
         await self._check(user_id, chat_id)
         self._with(invitation, await self._consents.of_one(user_id))
-        line = InvitedPerson(chat_id=chat_id, user_id=user_id, invited_at=invitation.invited_at)
+        line = InvitedPerson(chat_id=chat_id, user_id=user_id, at_ms=from_iso(invitation.invited_at))
         await self._records.commit(INVITED_PEOPLE, [PutRecord(line)])
         before, after = await self._consents.change(user_id, lambda said: self._with(invitation, said))
         await self._directory.fence(user_id, [])

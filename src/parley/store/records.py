@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast, get_origin, get_type_hints
 import msgspec
 from msgspec import Struct
 
+from parley.clock import from_iso
 from parley.model import (
     AccountDeletion,
     ChatMember,
@@ -162,7 +163,9 @@ def said_by(
         invitations=tuple(sorted(found, key=lambda one: one.chat_id)),
         contacts=len(contacts),
     )
-    lines = [InvitedPerson(chat_id=one.chat_id, user_id=user_id, invited_at=one.invited_at) for one in found]
+    lines = [
+        InvitedPerson(chat_id=one.chat_id, user_id=user_id, at_ms=from_iso(one.invited_at)) for one in found
+    ]
     return [
         *((CONTACTS, one) for one in contacts),
         *((INVITED_PEOPLE, line) for line in lines),

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from parley.clock import MS_PER_DAY, from_iso
+from parley.clock import MS_PER_DAY
 from parley.core.attachments import Attachment, AttachmentLine
 from parley.core.log_hash import StoredHash
 from parley.core.marks import AmendmentNote, MessageMark
@@ -390,7 +390,7 @@ INVITED_PEOPLE = RecordTable(
     InvitedPerson,
     lambda one: (one.chat_id, one.user_id),
     says="who may have an invitation to a chat",
-    expires_ms=lambda one: from_iso(one.invited_at) + INVITATION_DAYS * MS_PER_DAY,
+    expires_ms=lambda one: one.at_ms + INVITATION_DAYS * MS_PER_DAY,
 )
 SERVER_KEYS = RecordTable("server_keys", KeptKey, lambda one: listed(one.name), says="secrets of the server")
 TABLES: tuple[RecordTable[Any], ...] = (

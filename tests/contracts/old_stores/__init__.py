@@ -19,7 +19,7 @@ from parley.core.attachments import AttachmentLine
 from parley.core.log_hash import StoredHash
 from parley.dynamodb import Dynamo
 from parley.migration.copies import StoreCopy
-from parley.model import Appended
+from parley.model import Appended, InvitedPerson
 from parley.store.cassandra.connection import CassandraConnection
 from parley.store.delivery.rows import PendingLetter, QueuedLetter
 from parley.store.push.rows import RungThrough
@@ -34,7 +34,7 @@ HASHES = 2
 """In each of them."""
 UNUSED_ID = "11111111-1111-4111-8111-111111111111"
 FOLDER = Path(__file__).parent
-DERIVED = {AttachmentLine, PendingLetter, QueuedLetter, RungThrough, StoredHash}
+DERIVED = {InvitedPerson, AttachmentLine, PendingLetter, QueuedLetter, RungThrough, StoredHash}
 """Kinds that no copy had: what follows from others, and finds them."""
 KIND_OF_BOOK = {
     "links": "Link",
@@ -68,6 +68,23 @@ def what_it_held(name: str) -> OldStore:
         if any(value not in (None, False) for value in decided.values()):
             settings = {"chat_id": chat["chat"]["chat_id"]} | {k: v for k, v in decided.items() if v}
             found.setdefault("ChatSettings", []).append(settings)
+    for person in found["KeptPerson"]:
+        del person["contact_count"], person["block_count"]
+    for member in found["KeptMember"]:
+        del member["is_blocked"]
+    of_person: dict[str, dict[str, Any]] = {}
+    for relation in found.pop("KeptRelation"):
+        said = of_person.setdefault(relation["user_id"], {"user_id": relation["user_id"]})
+        if relation["blocked_since"]:
+            said.setdefault("blocks", {})[relation["other_id"]] = relation["blocked_since"]
+        if relation["contact_since"]:
+            said["contacts"] = said.get("contacts", 0) + 1
+            contact = {"user_id": relation["user_id"], "other_id": relation["other_id"]}
+            found.setdefault("Contact", []).append(contact | {"since": relation["contact_since"]})
+    for invitation in found.pop("Invitation"):
+        said = of_person.setdefault(invitation["user_id"], {"user_id": invitation["user_id"]})
+        said.setdefault("invitations", []).append(invitation)
+    found["PersonConsent"] = list(of_person.values())
     return OldStore(people, chats, found)
 
 
