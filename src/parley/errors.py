@@ -92,6 +92,11 @@ IDEMPOTENCY_CONFLICT = Refusal(
     "this Idempotency-Key was used for another request; make a new key for each",
     status=409,
 )
+PREVIEW_OUTDATED = Refusal(
+    "preview_outdated",
+    "other dead letters match now than in the preview; nothing was changed, look again",
+    status=409,
+)
 OUT_OF_TURN = Refusal(
     "out_of_turn",
     "the message named in after_client_message_id is not stored; resend in order",

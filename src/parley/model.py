@@ -602,15 +602,19 @@ class StoredChat(Struct, frozen=True):
 
 
 class ChatSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What operators decided for a chat. `fanout`: None if its size decides.
+    """What was decided for a chat, and no send looks at. `fanout`: None if its size decides.
 
     `retention_days` overrides the server's, 0 keeps for ever. `is_held`: under a legal hold.
+    `edit_window_seconds`: how long messages may be edited; None if the server says it. The entry at
+    `edit_window_at` said so last.
     """
 
     chat_id: str
     fanout: Fanout | None = None
     retention_days: int | None = None
     is_held: bool = False
+    edit_window_seconds: int | None = None
+    edit_window_at: int = 0
 
 
 class ChatMember(Struct, frozen=True):

@@ -7,7 +7,9 @@ from msgspec.structs import replace
 
 from parley import ids
 from parley.clock import MS_PER_DAY, iso
+from parley.core.deliveries import DeadLetter, DeliveryEvent, LaneClaim, Selection, Webhook
 from parley.core.marks import AmendmentNote
+from parley.core.push_devices import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.model import (
     AccountState,
     Action,
@@ -24,8 +26,6 @@ from parley.model import (
     Scope,
     Session,
 )
-from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LaneClaim, Selection, Webhook
-from parley.store.push.rows import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.store.rows import ChatRetention
 from parley.store.tables import TABLES, RecordTable
 from tests.contracts.acting import (

@@ -7,9 +7,9 @@ from random import Random
 
 import pytest
 
-from parley.dynamodb import Fault
 from parley.errors import OutcomeUnknown, Refused, StoreError
 from parley.model import ChatType, Draft, Relation
+from parley.store.dynamodb.driver import Fault
 from parley.store.shared import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import (
     RandomFaults,

@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 
-from parley.dynamodb import Fault
 from parley.errors import Refused
 from parley.model import Action, ChatType, Privacy, Relation
 from parley.store.dynamodb.directory import MEMBERS_AT_ONCE_MAX
+from parley.store.dynamodb.driver import Fault
 from parley.store.shared import SEAL_AFTER_MS
 from parley.testing.dynamodb_faults import conflict, timeout_done
 from tests.contracts.acting import add_contact, add_group, add_people, block, change, outcome, stored, told

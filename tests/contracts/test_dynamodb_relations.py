@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from parley.clock import iso
-from parley.dynamodb import Fault, Item
 from parley.errors import Refused
 from parley.model import Privacy, ReadReceipts, Relation
+from parley.store.dynamodb.driver import Fault, Item
 from parley.store.rules import RELATIONS_MAX
 from parley.testing.dynamodb_faults import conflict, throttle, timeout_done, timeout_not_done
 from tests.contracts.acting import add_contact, add_direct, add_group, add_people, block

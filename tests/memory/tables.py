@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from parley.core.deliveries import Lane
 from parley.core.permissions import NO_USER, JoinFacts
 from parley.model import (
     AccountState,
@@ -20,7 +21,6 @@ from parley.model import (
     User,
 )
 from parley.store.consent import has_blocked, join_facts, uninvited
-from parley.store.delivery.rows import Lane
 from parley.store.rows import ArchiveMark
 from parley.store.tables import CONSENTS, CONTACTS, INVITED_PEOPLE, alone
 from parley.wire.frames import Entry

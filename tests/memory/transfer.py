@@ -9,11 +9,11 @@ import msgspec
 from msgspec.structs import replace
 
 from parley import ids
+from parley.core.deliveries import Lane
 from parley.model import (
     AccountDeletion,
     StoredEntry,
 )
-from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
     KeptCursor,

@@ -31,7 +31,7 @@ from parley.model import (
     User,
 )
 from parley.records.amendments import Amendments
-from parley.records.chat_settings import Retentions
+from parley.records.chat_settings import SettingsOfChats
 from parley.sending.answers import Done
 from parley.sending.message_actions import MessageActions
 from parley.store.ports import Log
@@ -205,7 +205,7 @@ class ModelServer:
             directory=directory,
             sender=self._teller,
             amendments=Amendments(records),
-            retentions=Retentions(MemoryRecords(self.tables)),
+            settings=SettingsOfChats(MemoryRecords(self.tables)),
             bodies=bodies,
             clock=clock,
         )

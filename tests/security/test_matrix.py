@@ -20,7 +20,13 @@ from tests.integration.gateway.serving import Place, Served, message, new_id
 from tests.integration.gateway.uploading import Sharing
 
 NAMES = [f"{route.method} {route.path}" for route in ROUTES]
-PUBLIC = {"POST /v1/accounts", "POST /v1/sessions", "POST /v1/hooks/{token}", "POST /v1/password-reset"}
+PUBLIC = {
+    "GET /v1/server",
+    "POST /v1/accounts",
+    "POST /v1/sessions",
+    "POST /v1/hooks/{token}",
+    "POST /v1/password-reset",
+}
 """Without a token in a header."""
 OK = "ok"
 NEW_TOKEN_CODES = range(4_100, 4_200)
@@ -70,6 +76,7 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/chats/{chat_id}/search": CHAT,
     "GET /v1/search": OWN,
     "GET /v1/chats/{chat_id}/messages": CHAT,
+    "POST /v1/chats/{chat_id}/messages/lookup": CHAT,
     "GET /v1/chats/{chat_id}/messages/{message_id}": CHAT,
     "GET /v1/chats/{chat_id}/messages/{sequence}/receipts": CHAT,
     "GET /v1/chats/{chat_id}/receipts": CHAT,
@@ -90,6 +97,7 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/admin/messages/{message_id}/timeline": OPERATOR,
     "GET /v1/admin/dlq": OPERATOR,
     "GET /v1/admin/dlq/{dlq_id}": OPERATOR,
+    "POST /v1/admin/dlq/preview": OPERATOR,
     "POST /v1/admin/dlq/replay": OPERATOR,
     "POST /v1/admin/dlq/discard": OPERATOR,
     "GET /v1/admin/dlq/jobs/{job_id}": OPERATOR,
@@ -103,6 +111,10 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/push/vapid": OWN,
     "GET /v1/admin/chats/{chat_id}": OPERATOR,
     "PATCH /v1/admin/chats/{chat_id}": OPERATOR,
+    "GET /v1/admin/chats": OPERATOR,
+    "GET /v1/admin/chats/{chat_id}/members": OPERATOR,
+    "GET /v1/admin/chats/{chat_id}/log": OPERATOR,
+    "POST /v1/admin/chats/{chat_id}/recover": OPERATOR,
     "GET /v1/admin/chats/{chat_id}/check": OPERATOR,
     "GET /v1/admin/chats/{chat_id}/retention": OPERATOR,
     "PUT /v1/admin/chats/{chat_id}/retention": OPERATOR,
@@ -197,9 +209,12 @@ class World:
             "NewMember": {"user_id": ann},
             "MemberChange": {"role": "owner"},
             "NewMessage": message("spam"),
+            "MessageLookup": {"message_ids": list(self.message_ids.values())},
             "NewAttachment": {"name": "spam", "size": 1},
             "PasswordReset": {"password": "mine from now on"},
             "ReplayOrder": {"filter": {}},
+            "PreviewOrder": {"filter": {}},
+            "RecoveryOrder": {"dry_run": False},
             "DiscardOrder": {"filter": {}, "reason": "mine"},
             "NewWebhook": {"url": "https://example.com/", "events": ["message.created"]},
             "NewPushDevice": {"provider": "webhook", "token": "https://example.com/"},

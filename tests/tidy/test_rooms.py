@@ -30,7 +30,11 @@ BREACHES = [
         "Use cases await ports and never see a driver",
     ),
     ("jobs/breach.py", "parley.ephemeral.local", PORTS_ONLY),
-    ("dynamodb/breach.py", "parley.store.ports", "The client of DynamoDB knows nothing of chats"),
+    (
+        "store/dynamodb/driver/breach.py",
+        "parley.store.ports",
+        "The client of DynamoDB knows nothing of chats",
+    ),
     (
         "delivery/worker.py",
         "parley.delivery.webhooks",

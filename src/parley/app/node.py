@@ -486,7 +486,7 @@ class App:
             directory=self.store.directory,
             sender=self.sender,
             amendments=self.kinds.amendments,
-            retentions=self.kinds.retentions,
+            settings=self.kinds.chat_settings,
             bodies=make_entry_writer(self.store, self.config, self.clock, self.metrics, self.environment),
             clock=self.clock,
             window_seconds=self.config.messages.edit_window_seconds,

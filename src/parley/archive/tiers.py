@@ -30,7 +30,6 @@ from parley.model import (
 )
 from parley.objects.ports import ObjectMissing, Objects
 from parley.store.check import ArchivedRows
-from parley.store.delivery.ports import Lanes
 from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
 from parley.store.paging import Row, fitting, page_of
 from parley.store.ports import (
@@ -43,6 +42,7 @@ from parley.store.ports import (
     Engine,
     Entries,
     Feed,
+    Lanes,
     Log,
     MemberStates,
     Outbox,

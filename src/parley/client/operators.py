@@ -6,15 +6,18 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from parley.model import ChatType, ReportStatus
+from parley.wire.bodies import DeadLetterJob
 from parley.wire.identity_bodies import ApiTokenInfo, ApiTokenList
 from parley.wire.limits import PAGE_ENTRIES_MAX
 from parley.wire.operator_bodies import (
     ChatOverview,
+    DeadLetterPreview,
     ListedChatInfo,
     ListedChatPage,
     LogLines,
     MemberPosition,
     MemberPositionPage,
+    RecoveryReport,
 )
 from parley.wire.people_bodies import (
     DeletedUser,
@@ -96,6 +99,29 @@ class OperatorsApi:
         given = {"around": around, "limit": limit, "reveal": reveal or None}
         params = {name: str(value) for name, value in given.items() if value is not None}
         return await self._api.call("GET", f"{_chat(chat_id)}/log", LogLines, params=params)
+
+    async def recover_chat(
+        self, chat_id: str, *, dry_run: bool = True, seal_holes: bool = False
+    ) -> RecoveryReport:
+        """Restore its lost counter; a dry run only says what it would write."""
+        body: dict[str, object] = {"dry_run": dry_run, "seal_holes": seal_holes}
+        return await self._api.call("POST", f"{_chat(chat_id)}/recover", RecoveryReport, body)
+
+    # Dead letters
+
+    async def preview_dead_letters(self, **conditions: str) -> DeadLetterPreview:
+        """Which dead letters match: `error`, `topic`, `chat_id`, `recipient`, `after`, `before`."""
+        body: dict[str, object] = {"filter": conditions}
+        return await self._api.call("POST", "admin/dlq/preview", DeadLetterPreview, body)
+
+    async def replay_dead_letters(self, preview: DeadLetterPreview) -> DeadLetterJob:
+        """Deliver those of a preview again, and no newer one."""
+        return await self._api.call("POST", "admin/dlq/replay", DeadLetterJob, {"token": preview.token})
+
+    async def discard_dead_letters(self, preview: DeadLetterPreview, reason: str) -> DeadLetterJob:
+        """Give those of a preview up for good, and no newer one."""
+        body: dict[str, object] = {"token": preview.token, "reason": reason}
+        return await self._api.call("POST", "admin/dlq/discard", DeadLetterJob, body)
 
     # Links
 

@@ -50,6 +50,7 @@ MEDIA_TYPE = "application/json"
 NO_BODY = RequestBody | None
 BEARER = "bearer "
 REASON_CHARS_MAX = 500
+FLAGS = {"true": True, "false": False}
 PARAMETERS_SHOWN = 10
 PARAMETER_CHARS_SHOWN = 64
 FORWARDING_HEADERS = frozenset({"forwarded", "via", "x-real-ip"})
@@ -97,11 +98,27 @@ class Call:
     def path(self, name: str) -> str:
         return self.request.match_info[name]
 
+    @property
+    def host(self) -> str:
+        """The name of this server in the request, without a port."""
+        return self.request.url.host or ""
+
     def text(self, name: str, default: str = "") -> str:
         return self.request.query.get(name, default)
 
     def number(self, name: str, default: int) -> int:
         return check_sequence(self.text(name), name, default)
+
+    def listed(self, name: str) -> list[str]:
+        """What is separated by commas, or given by a parameter that is repeated."""
+        return [one for one in ",".join(self.request.query.getall(name, [])).split(",") if one]
+
+    def flag(self, name: str) -> bool:
+        """Whether a parameter says so; refused if it says neither."""
+        text = self.text(name, "false")
+        if text not in FLAGS:
+            raise Refused(BAD_REQUEST.because(f"{name} must be true or false"))
+        return FLAGS[text]
 
     def limit(self, default: int, most: int) -> int:
         """A limit that is too high is lowered, one that is too low is refused."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any
+from types import UnionType
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Struct
@@ -100,7 +101,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     @property
     def shows_secret(self) -> bool:
         """Whether an answer has a token or a secret, which the server does not keep."""
-        kinds = [kind for kind in self.answers.values() if kind is not None]
+        kinds = [one for kind in self.answers.values() if kind is not None for one in alternatives(kind)]
         return any(one.name in SECRETS for kind in kinds for one in msgspec.structs.fields(kind))
 
     @property
@@ -118,6 +119,11 @@ class Operation(Struct, frozen=True, kw_only=True):
         if self.is_keyed and not self.shows_secret:
             found.append(IDEMPOTENCY_CONFLICT)
         return found
+
+
+def alternatives(kind: Any) -> tuple[Any, ...]:
+    """The types of which a body is one."""
+    return get_args(kind) if isinstance(kind, UnionType) else (kind,)
 
 
 class Route(Operation, frozen=True, kw_only=True):

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from parley.core.deliveries import DeadLetter, Lane
 from parley.core.marks import SEPARATOR, MessageMark
+from parley.core.push_devices import PersonPushDevices, PushDevice, PushOutcome, RungThrough
 from parley.model import AccountDeletion, AuditRecord, Contact, Invitation, Kind, PersonConsent
-from parley.store.delivery.rows import DeadLetter, Lane
 from parley.store.maintenance import Transfer
 from parley.store.ports import Log
-from parley.store.push.rows import PersonPushDevices, PushDevice, PushOutcome, RungThrough
 from parley.store.records import (
     RECORDS,
     KeptCursor,

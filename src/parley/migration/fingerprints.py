@@ -8,10 +8,10 @@ import msgspec
 from msgspec import Struct
 
 from parley.clock import MS_PER_DAY
+from parley.core.deliveries import LETTER_DAYS, DeadLetter
 from parley.core.log_hash import after_entry, after_void, empty_log
+from parley.core.push_devices import OUTCOME_DAYS, PushOutcome
 from parley.model import StoredEntry
-from parley.store.delivery.rows import LETTER_DAYS, DeadLetter
-from parley.store.push.rows import OUTCOME_DAYS, PushOutcome
 from parley.store.records import COPY_MARK, Record
 from parley.store.tables import TABLE_OF, KeptKey
 from parley.wire.codec import decode_entry

@@ -26,6 +26,7 @@ from parley.core.notifications import (
     preview_of,
     wanted,
 )
+from parley.core.push_devices import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.ports import Delivery
 from parley.ephemeral.ports import Registry
@@ -44,7 +45,6 @@ from parley.push.unconfirmed import Unconfirmed
 from parley.records.consent import Consents
 from parley.records.push import PushRecords
 from parley.store.ports import Store
-from parley.store.push.rows import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.telemetry import Metrics
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry

@@ -7,7 +7,7 @@ from parley.records.amendments import Amendments
 from parley.records.attachments import Attachments
 from parley.records.audit import AuditLog
 from parley.records.book import Book
-from parley.records.chat_settings import Retentions
+from parley.records.chat_settings import Retentions, SettingsOfChats
 from parley.records.consent import Consents
 from parley.records.deliveries import DeliveryRecords
 from parley.records.erasures import Erasures
@@ -43,6 +43,7 @@ class Kinds:
         self.amendments = Amendments(records)
         self.log_hashes = LogHashes(records)
         self.erasures = Erasures(records)
+        self.chat_settings = SettingsOfChats(records)
         self.retentions = Retentions(records)
         self.attachments = Attachments(records, clock)
         self.server_keys = ServerKeys(records)

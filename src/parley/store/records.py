@@ -14,9 +14,13 @@ import msgspec
 from msgspec import Struct
 
 from parley.clock import from_iso
+from parley.core.deliveries import DeadLetter, Lane, LetterStatus, pending_line, queue_line
+from parley.core.marks import THE_CHAT, MessageMark
+from parley.core.push_devices import PushOutcome, RungThrough
 from parley.model import (
     AccountDeletion,
     ChatMember,
+    ChatSettings,
     Contact,
     Invitation,
     InvitedPerson,
@@ -27,8 +31,6 @@ from parley.model import (
     StoredChat,
     User,
 )
-from parley.store.delivery.rows import DeadLetter, Lane, LetterStatus, pending_line, queue_line
-from parley.store.push.rows import PushOutcome, RungThrough
 from parley.store.tables import (
     ANSWERS,
     CONSENTS,
@@ -171,6 +173,35 @@ def said_by(
         *((INVITED_PEOPLE, line) for line in lines),
         (CONSENTS, said),
     ]
+
+
+WINDOW = "window"
+"""What the name of a mark began with that said how long messages of a chat may be edited."""
+
+
+class WindowsOfChats:
+    """Edit windows, which earlier versions kept as marks of the chat itself: its settings have them now."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, MessageMark] = {}
+
+    def takes(self, mark: MessageMark) -> bool:
+        """Whether it is such a mark. It is remembered, if it is the newest of its chat."""
+        if mark.target != THE_CHAT or mark.parts[0] != WINDOW:
+            return False
+        known = self._newest.get(mark.chat_id)
+        if known is None or known.sequence < mark.sequence:
+            self._newest[mark.chat_id] = mark
+        return True
+
+    def settings(self, settings: ChatSettings) -> ChatSettings | None:
+        """With the window of the chat; None if all is as usual."""
+        mark = self._newest.get(settings.chat_id)
+        if mark is not None:
+            seconds = int(mark.parts[1]) if mark.parts[1] else None
+            changed = {"edit_window_seconds": seconds, "edit_window_at": mark.sequence}
+            settings = msgspec.structs.replace(settings, **changed)
+        return None if settings == ChatSettings(chat_id=settings.chat_id) else settings
 
 
 COPY_MARK = "copy"

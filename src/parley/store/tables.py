@@ -16,8 +16,10 @@ from msgspec.structs import replace
 
 from parley.clock import MS_PER_DAY
 from parley.core.attachments import Attachment, AttachmentLine
+from parley.core.deliveries import DeadLetter, PendingLetter, QueuedLetter, Webhook, shard_of
 from parley.core.log_hash import StoredHash
 from parley.core.marks import AmendmentNote, MessageMark
+from parley.core.push_devices import OUTCOME_DAYS, PersonPushDevices, PushOutcome, RungThrough
 from parley.core.recipient_health import RecipientHealth
 from parley.model import (
     AnsweredRequest,
@@ -33,8 +35,6 @@ from parley.model import (
     PersonConsent,
     PersonDevices,
 )
-from parley.store.delivery.rows import DeadLetter, PendingLetter, QueuedLetter, Webhook, shard_of
-from parley.store.push.rows import OUTCOME_DAYS, PersonPushDevices, PushOutcome, RungThrough
 from parley.wire.limits import IDEMPOTENCY_DAYS, INVITATION_DAYS
 
 R = TypeVar("R", bound=Struct)
@@ -374,7 +374,10 @@ LOG_HASHES = RecordTable(
     is_fresh=False,
 )
 CHAT_SETTINGS = RecordTable(
-    "chat_settings", ChatSettings, lambda one: alone(one.chat_id), says="what operators decided for a chat"
+    "chat_settings",
+    ChatSettings,
+    lambda one: alone(one.chat_id),
+    says="what was decided for a chat, and no send looks at",
 )
 CONSENTS = RecordTable(
     "consents",

@@ -322,11 +322,12 @@ class DeadLetterFilter(RequestBody):
 
 
 class ReplayOrder(RequestBody):
-    """Which dead letters to replay: by id, or by a filter."""
+    """Which dead letters to replay: by id, by a filter, or by the token of a preview."""
 
     ids: list[str] | None = None
     filter: DeadLetterFilter | None = None
     dry_run: bool = False
+    token: str | None = None
 
 
 class DiscardOrder(RequestBody):
@@ -336,6 +337,7 @@ class DiscardOrder(RequestBody):
     ids: list[str] | None = None
     filter: DeadLetterFilter | None = None
     dry_run: bool = False
+    token: str | None = None
 
 
 class DeadLetterJob(Struct):

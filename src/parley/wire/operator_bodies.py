@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType
 
 from parley.model import AccountState, ChatType, ReadReceipts, Role
-from parley.wire.bodies import FanoutInfo
+from parley.wire.bodies import DeadLetterFilter, FanoutInfo
+from parley.wire.request_body import RequestBody
 
 
 class PersonOfChat(Struct):
@@ -121,3 +122,46 @@ class LogLines(Struct):
     to_sequence: int
     entries: list[LogLine]
     voids: list[int]
+
+
+class RecoveryOrder(RequestBody):
+    """Restore a lost counter. `seal_holes`: numbers whose entry is lost become voids, too."""
+
+    dry_run: bool = True
+    seal_holes: bool = False
+
+
+class VoidRange(Struct):
+    """Numbers that become void: from the first to the last."""
+
+    first: int
+    last: int
+
+
+class RecoveryReport(Struct):
+    """What a recovery found, and what it wrote or would write."""
+
+    chat_id: str
+    status: str
+    applied: bool
+    found: dict[str, int | None]
+    counter: int | None
+    voids: list[VoidRange]
+    problems: list[str]
+
+
+class PreviewOrder(RequestBody):
+    """Which dead letters to look at: by id, or by a filter."""
+
+    ids: list[str] | None = None
+    filter: DeadLetterFilter | None = None
+
+
+class DeadLetterPreview(Struct):
+    """What a replay or a discard with this token concerns, and nothing newer."""
+
+    matched: int
+    token: str
+    as_of: str
+    chats: int
+    oldest: str | None

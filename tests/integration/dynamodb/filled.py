@@ -9,11 +9,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from parley import ids
 from parley.clock import Clock, from_iso
-from parley.dynamodb import Dynamo, Item, RequestRejected
 from parley.model import Invitation, Relation, Role, Session
 from parley.records.kinds import Kinds
-from parley.sequencing.dynamodb import DynamoAllocator
 from parley.store.check import check as check_store
+from parley.store.dynamodb.allocator import DynamoAllocator
+from parley.store.dynamodb.driver import Dynamo, Item, RequestRejected
 from parley.store.dynamodb.entries import put_void
 from parley.store.dynamodb.schema import TABLES, Table, create_tables
 from parley.store.dynamodb.store import DynamoStore

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
-from parley.dynamodb import Dynamo
 from parley.model import Action, Change, ChatType, Draft, Kind, Session, StoredChat, User
+from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.schema import create_tables
 from parley.store.dynamodb.store import DynamoStore
 from parley.testing.dynamodb_faults import RandomFaults

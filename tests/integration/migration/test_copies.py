@@ -19,7 +19,6 @@ from parley.bodies.writer import Choice, EntryWriter
 from parley.clock import wall_clock
 from parley.config import Config
 from parley.core import log_hash
-from parley.dynamodb import to_item
 from parley.errors import StoreBusy
 from parley.ids import Ids
 from parley.migration import copies
@@ -27,6 +26,7 @@ from parley.migration.copies import CopyDiffers, CopyRefused, CopyReport, StoreC
 from parley.migration.fingerprints import Fingerprint, counts_as_content
 from parley.migration.stores import CopySide, copy_store
 from parley.model import Action, Appended, Kind, ReadReceipts, StoredEntry
+from parley.store.dynamodb.driver import to_item
 from parley.store.folder import DATABASE_NAME, lock_folder
 from parley.store.maintenance import Transfer
 from parley.store.records import COPY_MARK, RECORDS, Record, is_unfinished

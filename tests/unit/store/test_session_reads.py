@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from parley.dynamodb import Item
 from parley.errors import StoreUnavailable
+from parley.store.dynamodb.driver import Item
 from parley.store.dynamodb.session_reads import SESSIONS_PER_READ_MAX, SessionReads
 from tests.harness.clock import VirtualClock, run_virtual
 

@@ -16,12 +16,14 @@ from parley.gateway.api import (
     push,
     reports,
     search,
+    server_info,
     servers,
     timeline,
     tokens,
 )
 
 ROUTES = [
+    *server_info.routes.declared,
     *accounts.routes.declared,
     *people.routes.declared,
     *chats.routes.declared,

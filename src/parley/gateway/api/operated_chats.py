@@ -8,12 +8,21 @@ from msgspec import UNSET
 
 from parley.chats.operated_chats import ChatState, MemberProgress
 from parley.clock import iso
-from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, TOO_LARGE, Refused
+from parley.errors import (
+    BAD_REQUEST,
+    FORBIDDEN,
+    NOT_FOUND,
+    TOO_LARGE,
+    InconsistentCounterError,
+    Refused,
+)
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
 from parley.ids import MESSAGE
 from parley.model import AccountState, ChatType, Page, User
 from parley.push.fanout_admin import FanoutView
+from parley.store.ports import Engine
+from parley.store.recovery import ImplausibleNumber, Recovery, how_to_go_on, recover
 from parley.wire import bodies, limits
 from parley.wire import operator_bodies as operator
 from parley.wire.codec import decode_entry
@@ -165,6 +174,55 @@ async def show_log(call: Call) -> Answer:
     async with services.user_admin.audited(call.acting, READ, chat_id, detail):
         page = await services.operated_chats.log(chat_id, None if around == -1 else around, limit)
     return 200, _lines(page, is_revealed=True)
+
+
+@routes.route(
+    "POST",
+    f"{CHAT}/recover",
+    "Restore the lost counter of a chat",
+    {200: operator.RecoveryReport},
+    body=operator.RecoveryOrder,
+    refusals=(FORBIDDEN, NOT_FOUND),
+    needs="operator",
+    cost=LIST_COST,
+)
+async def recover_chat(call: Call) -> Answer:
+    """As `parley recover CHAT` does it, beside the server that runs: the chat continues after the highest
+    number in any table. Without `dry_run: false` it only says what it would write. An existing counter is
+    never overwritten: one that is behind its log is `inconsistent`, and `problems` says what to do.
+    """
+    order, chat_id, services = await call.body(operator.RecoveryOrder), call.path("chat_id"), call.services
+    await services.operated_chats.chat(chat_id)
+    detail = f"dry_run={order.dry_run} seal_holes={order.seal_holes}"
+
+    async def restore(engine: Engine) -> operator.RecoveryReport:
+        try:
+            return _recovered(
+                await recover(engine, chat_id, apply=not order.dry_run, seal_holes=order.seal_holes)
+            )
+        except InconsistentCounterError as error:
+            return _not_recovered(chat_id, "inconsistent", [str(error), how_to_go_on(engine, chat_id)])
+        except ImplausibleNumber as error:
+            return _not_recovered(chat_id, "failed", [str(error)])
+
+    async with services.user_admin.audited(call.acting, "chat.recover", chat_id, detail):
+        return 200, await services.beside.ask(restore)
+
+
+def _recovered(done: Recovery) -> operator.RecoveryReport:
+    return operator.RecoveryReport(
+        chat_id=done.traces.chat_id,
+        status=done.status,
+        applied=done.applied,
+        found=done.found,
+        counter=done.counter,
+        voids=[operator.VoidRange(first, last) for first, last in done.voids],
+        problems=[breach.says for breach in done.breaches],
+    )
+
+
+def _not_recovered(chat_id: str, status: str, problems: list[str]) -> operator.RecoveryReport:
+    return operator.RecoveryReport(chat_id, status, False, {}, None, [], problems)
 
 
 async def _overview(call: Call, state: ChatState, fanout: FanoutView) -> operator.ChatOverview:

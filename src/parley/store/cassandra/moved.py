@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
+from parley.core.push_devices import GIVEN, PersonPushDevices, PushDevice
 from parley.model import ChatSettings, Fanout
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.records import CassandraRecords
 from parley.store.cassandra.schema import CHATS, SCHEMA, Report, table_names
-from parley.store.push.rows import GIVEN, PersonPushDevices, PushDevice
-from parley.store.records import BOOKS, lines_of, rung_by, said_by
+from parley.store.records import BOOKS, WindowsOfChats, lines_of, rung_by, said_by
 from parley.store.tables import (
     AMENDMENTS,
     API_TOKENS,
@@ -91,15 +91,24 @@ def _outcome(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
             yield PUSH_RUNG, rung_by(outcome)
 
 
-def _settings(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
-    settings = ChatSettings(
-        chat_id=row["chat_id"],
-        fanout=Fanout(row["fanout"]) if row["fanout"] else None,
-        retention_days=row["retention_days"],
-        is_held=bool(row["is_held"]),
-    )
-    if row["record"] is not None and settings != ChatSettings(chat_id=settings.chat_id):
-        yield CHAT_SETTINGS, settings
+def _mark(windows: WindowsOfChats) -> Read:
+    read = _fields(MESSAGE_MARKS)
+    return lambda row: [(table, mark) for table, mark in read(row) if not windows.takes(mark)]
+
+
+def _settings(windows: WindowsOfChats) -> Read:
+    def read(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
+        settings = windows.settings(
+            ChatSettings(
+                chat_id=row["chat_id"],
+                fanout=Fanout(row["fanout"]) if row["fanout"] else None,
+                retention_days=row["retention_days"],
+                is_held=bool(row["is_held"]),
+            )
+        )
+        return [(CHAT_SETTINGS, settings)] if row["record"] is not None and settings is not None else []
+
+    return read
 
 
 def _server_key(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
@@ -120,10 +129,8 @@ MOVED: dict[str, Read] = {
     "attachment_lists": _attachment_line,
     "push_devices": _devices,
     "push_outcomes": _outcome,
-    "message_marks": _fields(MESSAGE_MARKS),
     "amendments": _fields(AMENDMENTS),
     "log_hashes": _fields(LOG_HASHES, value="log_hash"),
-    CHATS: _settings,
     SCHEMA: _server_key,
 }
 
@@ -164,7 +171,9 @@ async def move_to_records(records: CassandraRecords, version: int, report: Repor
         return
     cassandra = records.cassandra
     there = await table_names(cassandra)
-    for name, read in MOVED.items():
+    windows = WindowsOfChats()
+    moves = MOVED | {"message_marks": _mark(windows), CHATS: _settings(windows)}
+    for name, read in moves.items():
         if name not in there:
             continue
         moved = 0
@@ -179,6 +188,6 @@ async def move_to_records(records: CassandraRecords, version: int, report: Repor
         report(f"{cassandra.keyspace}.{name}: {moved} records moved")
     if RELATIONS in there:
         await _move_consents(records, report)
-    names = (*MOVED, RELATIONS, "chat_invitations")
+    names = (*moves, RELATIONS, "chat_invitations")
     old = ", ".join(f"{cassandra.keyspace}.{name}" for name in names if name not in (CHATS, SCHEMA))
     report(f"no longer read, to be dropped when all is well: {old}")

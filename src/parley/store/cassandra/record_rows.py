@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.concurrency import map_concurrently
+from parley.core.deliveries import Lane
 from parley.errors import StoreUnavailable
 from parley.model import (
     AccountDeletion,
@@ -47,7 +48,6 @@ from parley.store.cassandra.schema import (
     USERS,
 )
 from parley.store.cassandra.users import encode_user, user_in
-from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
     KeptCursor,

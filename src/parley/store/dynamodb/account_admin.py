@@ -12,7 +12,19 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from parley.clock import Clock
-from parley.dynamodb import (
+from parley.errors import LAST_OPERATOR, NO_SUCH_USER, Refused, StoreUnavailable
+from parley.ids import EVENT, Ids
+from parley.model import AccountDeletion, AccountState, User, UserPage
+from parley.store.dynamodb.accounts import (
+    ACTIVE,
+    DELETED,
+    IS_ACTIVE,
+    IS_NOT_DELETED,
+    REVISION,
+    account_attributes,
+    user_in,
+)
+from parley.store.dynamodb.driver import (
     Action,
     ConditionCheck,
     Delete,
@@ -25,18 +37,6 @@ from parley.dynamodb import (
     map_concurrently,
     number,
     retry_unknown,
-)
-from parley.errors import LAST_OPERATOR, NO_SUCH_USER, Refused, StoreUnavailable
-from parley.ids import EVENT, Ids
-from parley.model import AccountDeletion, AccountState, User, UserPage
-from parley.store.dynamodb.accounts import (
-    ACTIVE,
-    DELETED,
-    IS_ACTIVE,
-    IS_NOT_DELETED,
-    REVISION,
-    account_attributes,
-    user_in,
 )
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (

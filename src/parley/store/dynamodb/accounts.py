@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import cast
 
 from parley.clock import Clock
-from parley.dynamodb import (
+from parley.errors import OutcomeUnknown
+from parley.ids import EVENT, Ids
+from parley.model import AccountState, Privacy, Session, User
+from parley.store.dynamodb.driver import (
     Action,
     ConditionFailed,
     Delete,
@@ -19,9 +22,6 @@ from parley.dynamodb import (
     number,
     retry_unknown,
 )
-from parley.errors import OutcomeUnknown
-from parley.ids import EVENT, Ids
-from parley.model import AccountState, Privacy, Session, User
 from parley.store.dynamodb.schema import SESSIONS, USER_SESSIONS, USERNAMES, USERS
 from parley.store.dynamodb.session_reads import SessionReads
 from parley.store.rows import quiet_hours, quiet_text

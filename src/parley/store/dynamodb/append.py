@@ -31,7 +31,6 @@ from parley.core.append import (
     decide_append,
     stored_by,
 )
-from parley.dynamodb import Action, CancellationReason, Dynamo, Item, Put, TransactionCanceled
 from parley.errors import OutcomeUnknown, Refusal, StoreError, StoreUnavailable
 from parley.model import Draft, Role
 from parley.store.chat_append import ChatAppend, Placed, Twin
@@ -51,6 +50,7 @@ from parley.store.dynamodb.chat_state import (
     KnownMembers,
 )
 from parley.store.dynamodb.consents import DynamoConsents
+from parley.store.dynamodb.driver import Action, CancellationReason, Dynamo, Item, Put, TransactionCanceled
 from parley.store.dynamodb.entries import FAILED, original_in, put_key, sequence_of, whole_entry
 from parley.store.dynamodb.keys import IdempotencyKeys
 from parley.store.dynamodb.schema import MESSAGES

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from parley.core.append import ChangeFacts, JoinFacts
 from parley.core.permissions import NO_USER
-from parley.dynamodb import Action, Delete, Item, Put, UpdateItem
 from parley.model import Action as ChangeAction
 from parley.model import Change, Draft, Role
 from parley.store.dynamodb.chat_state import DynamoChatState, KnownMembers
 from parley.store.dynamodb.consents import IS_UNASKED, DynamoConsents, end_invitation, still_says
+from parley.store.dynamodb.driver import Action, Delete, Item, Put, UpdateItem
 from parley.store.dynamodb.schema import CHATS, DELIVERY, MEMBERSHIPS
 
 

@@ -12,15 +12,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import NamedTuple, cast
 
-from parley.dynamodb import (
-    Action,
-    ConditionCheck,
-    Dynamo,
-    Item,
-    UpdateItem,
-    is_valid_key,
-    number,
-)
 from parley.errors import (
     COUNTER_INCONSISTENT,
     COUNTER_MISSING,
@@ -39,6 +30,15 @@ from parley.store.dynamodb.bundles import (
     bundle_across,
     last_position,
     positions_in,
+)
+from parley.store.dynamodb.driver import (
+    Action,
+    ConditionCheck,
+    Dynamo,
+    Item,
+    UpdateItem,
+    is_valid_key,
+    number,
 )
 from parley.store.dynamodb.records import DynamoRecords
 from parley.store.dynamodb.schema import CHATS, COUNTERS, MEMBERSHIPS, MESSAGES, USERS

@@ -14,9 +14,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from parley.dynamodb import Action, ConditionCheck, Delete, Dynamo, Item, UpdateItem, is_valid_key
 from parley.store.consent import Newcomer, newcomers, uninvited
 from parley.store.dynamodb.accounts import REVISION, user_in
+from parley.store.dynamodb.driver import (
+    Action,
+    ConditionCheck,
+    Delete,
+    Dynamo,
+    Item,
+    UpdateItem,
+    is_valid_key,
+)
 from parley.store.dynamodb.records import DynamoRecords, place_of, put_over
 from parley.store.dynamodb.schema import DELIVERY, USERS, records_of
 from parley.store.tables import CONSENTS, INVITED_PEOPLE

@@ -16,18 +16,6 @@ import structlog
 
 from parley.clock import Clock
 from parley.core.permissions import NO_USER, decide_creation
-from parley.dynamodb import (
-    Action,
-    ConditionFailed,
-    Dynamo,
-    Item,
-    Put,
-    TransactionCanceled,
-    is_valid_key,
-    map_concurrently,
-    number,
-    retry_unknown,
-)
 from parley.errors import (
     BLOCKED,
     OutcomeUnknown,
@@ -45,6 +33,18 @@ from parley.store.dynamodb.consents import (
     DynamoConsents,
     DynamoNewcomer,
     still_says,
+)
+from parley.store.dynamodb.driver import (
+    Action,
+    ConditionFailed,
+    Dynamo,
+    Item,
+    Put,
+    TransactionCanceled,
+    is_valid_key,
+    map_concurrently,
+    number,
+    retry_unknown,
 )
 from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS, USERS
 from parley.store.ports import Allocator

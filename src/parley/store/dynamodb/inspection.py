@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from parley import ids
 from parley.clock import MS_PER_DAY, Clock, from_iso
-from parley.dynamodb import Dynamo, Item, is_valid_key, number
 from parley.errors import ConfigError
 from parley.model import ChatType
 from parley.store.dynamodb.bundles import (
@@ -26,6 +25,7 @@ from parley.store.dynamodb.bundles import (
     unbundled,
 )
 from parley.store.dynamodb.counters import Counters
+from parley.store.dynamodb.driver import Dynamo, Item, is_valid_key, number
 from parley.store.dynamodb.entries import KEY_DAYS, VOID, entry_in, key_of
 from parley.store.dynamodb.entry_changes import mark_in
 from parley.store.dynamodb.references import ReferenceCheck

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import cast
 
 from parley.clock import Clock
-from parley.dynamodb import Dynamo, Item, is_valid_key, map_concurrently, number
 from parley.model import ChatType
 from parley.store.dynamodb.accounts import account_state
 from parley.store.dynamodb.counters import Counters
+from parley.store.dynamodb.driver import Dynamo, Item, is_valid_key, map_concurrently, number
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
     CHATS,

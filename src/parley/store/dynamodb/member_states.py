@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from parley.dynamodb import ConditionFailed, Dynamo, Item, is_valid_key, number, retry_unknown
 from parley.model import MemberCursor, MemberSettings, Notify
+from parley.store.dynamodb.driver import ConditionFailed, Dynamo, Item, is_valid_key, number, retry_unknown
 from parley.store.dynamodb.schema import CHATS, DELIVERY, DEVICES, MEMBERSHIPS
 
 

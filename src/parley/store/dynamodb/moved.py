@@ -13,15 +13,16 @@ from typing import Any, cast
 import msgspec
 
 from parley.clock import MS_PER_DAY, MS_PER_SECOND
-from parley.dynamodb import ConditionFailed, Dynamo, Item, number, retry_unknown
+from parley.core.deliveries import DeadLetter
+from parley.core.marks import MessageMark
+from parley.core.push_devices import OUTCOME_DAYS, RungThrough
 from parley.model import ChatSettings
-from parley.store.delivery.rows import DeadLetter
 from parley.store.dynamodb.consents import MOVE_CONSENT
+from parley.store.dynamodb.driver import ConditionFailed, Dynamo, Item, number, retry_unknown
 from parley.store.dynamodb.records import load
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, SCHEMA, SEPARATOR, USERS, Report, has_table
-from parley.store.push.rows import OUTCOME_DAYS, RungThrough
-from parley.store.records import BOOKS, lines_of, record_of, said_by
+from parley.store.records import BOOKS, WindowsOfChats, lines_of, record_of, said_by
 from parley.store.tables import (
     AMENDMENTS,
     API_TOKENS,
@@ -109,15 +110,22 @@ def _outcome(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
         yield PUSH_OUTCOMES, record_of(PUSH_OUTCOMES.kind, item | whose)
 
 
-def _settings(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
-    settings = record_of(ChatSettings, {name: item[name] for name in SETTINGS if item.get(name) is not None})
-    if settings != ChatSettings(chat_id=settings.chat_id):
-        yield CHAT_SETTINGS, settings
+def _mark(windows: WindowsOfChats) -> Read:
+    def read(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+        chat_id, _, target = cast(str, item["place"]).partition(SEPARATOR)
+        mark = record_of(MessageMark, item | {"chat_id": chat_id, "target": int(target)})
+        return [] if windows.takes(mark) else [(MESSAGE_MARKS, mark)]
+
+    return read
 
 
-def _mark(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
-    chat_id, _, target = cast(str, item["place"]).partition(SEPARATOR)
-    yield MESSAGE_MARKS, record_of(MESSAGE_MARKS.kind, item | {"chat_id": chat_id, "target": int(target)})
+def _settings(windows: WindowsOfChats) -> Read:
+    def read(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+        stored = {name: item[name] for name in SETTINGS if item.get(name) is not None}
+        settings = windows.settings(record_of(ChatSettings, stored))
+        return [] if settings is None else [(CHAT_SETTINGS, settings)]
+
+    return read
 
 
 def _hash(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
@@ -142,10 +150,8 @@ MOVED: dict[str, Read] = {
     "attachment_lists": _each(ATTACHMENT_LINES),
     "push_devices": _devices,
     "push_outcomes": _outcome,
-    "message_marks": _mark,
     "amendments": _each(AMENDMENTS),
     "log_hashes": _hash,
-    CHATS: _settings,
     SCHEMA: _server_key,
 }
 
@@ -186,7 +192,9 @@ async def move_to_records(dynamo: Dynamo, version: int, report: Report) -> None:
     """From the tables of that version."""
     if version >= FIRST_WITH_RECORDS:
         return
-    for name, read in MOVED.items():
+    windows = WindowsOfChats()
+    moves = MOVED | {"message_marks": _mark(windows), CHATS: _settings(windows)}
+    for name, read in moves.items():
         if not await has_table(dynamo, name):
             continue
         moved = 0
@@ -200,5 +208,5 @@ async def move_to_records(dynamo: Dynamo, version: int, report: Report) -> None:
                 moved += len(records)
         report(f"{dynamo.table(name)}: {moved} records moved")
     await _move_consents(dynamo, report)
-    old = ", ".join(dynamo.table(name) for name in (*MOVED, *OF_PEOPLE) if name not in (CHATS, SCHEMA))
+    old = ", ".join(dynamo.table(name) for name in (*moves, *OF_PEOPLE) if name not in (CHATS, SCHEMA))
     report(f"no longer read, to be deleted when all is well: {old}")

@@ -8,18 +8,18 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from parley.clock import MS_PER_SECOND, Clock, from_iso
-from parley.dynamodb import Dynamo, Item, Value, map_concurrently, number, retry_unknown
+from parley.core.deliveries import Lane
 from parley.ids import EVENT, Ids
 from parley.model import (
     AccountDeletion,
     AccountState,
     Notify,
 )
-from parley.store.delivery.rows import Lane
 from parley.store.dynamodb.accounts import REVISION, session_in, session_item, user_in, user_item
 from parley.store.dynamodb.consents import IS_UNASKED
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.directory import chat_in, chat_item, counter_item, member_in
+from parley.store.dynamodb.driver import Dynamo, Item, Value, map_concurrently, number, retry_unknown
 from parley.store.dynamodb.lanes import lane_in, lane_key
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (

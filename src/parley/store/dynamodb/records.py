@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import cast
 
 from parley.clock import MS_PER_SECOND, Clock
-from parley.dynamodb import (
+from parley.errors import OutcomeUnknown, StoreUnavailable
+from parley.ids import EVENT, Ids
+from parley.store.dynamodb.driver import (
     Action,
     ConditionCheck,
     ConditionFailed,
@@ -19,8 +21,6 @@ from parley.dynamodb import (
     number,
     retry_unknown,
 )
-from parley.errors import OutcomeUnknown, StoreUnavailable
-from parley.ids import EVENT, Ids
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import NUMBER, PARTITION, PLACE, RECORD, TTL, records_of
 from parley.store.tables import (

@@ -11,8 +11,8 @@ from typing import cast
 
 from msgspec import Struct
 
-from parley.dynamodb import Dynamo, Item, Value, map_concurrently, number
 from parley.model import Role
+from parley.store.dynamodb.driver import Dynamo, Item, Value, map_concurrently, number
 from parley.store.dynamodb.scans import chat_pages, is_lasting, member_pages, table_pages, text_of
 from parley.store.dynamodb.schema import (
     CHATS,

@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from parley.dynamodb import ConditionFailed, Dynamo, Item, RequestRejected
 from parley.errors import ConfigError, StoreError, StoreUnavailable
+from parley.store.dynamodb.driver import ConditionFailed, Dynamo, Item, RequestRejected
 from parley.store.tables import TABLES as RECORD_TABLES
 from parley.store.tables import R, RecordTable
 

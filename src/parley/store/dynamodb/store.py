@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 
 from parley.clock import Clock
 from parley.core.jobs import Job
-from parley.dynamodb import Dynamo
 from parley.ids import Ids
 from parley.model import Head
 from parley.store.copy_mark import check_copied
@@ -21,6 +20,7 @@ from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.cursors import DynamoCursors
 from parley.store.dynamodb.diagnosis import diagnose
 from parley.store.dynamodb.directory import DynamoDirectory
+from parley.store.dynamodb.driver import Dynamo
 from parley.store.dynamodb.entry_changes import DynamoEntries
 from parley.store.dynamodb.inspection import DynamoInspection
 from parley.store.dynamodb.keys import IdempotencyKeys

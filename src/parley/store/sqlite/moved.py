@@ -15,9 +15,9 @@ from msgspec import Struct, field
 
 from parley.core.attachments import line_of
 from parley.core.log_hash import StoredHash
+from parley.core.push_devices import GIVEN, PersonPushDevices, PushDevice, PushOutcome
 from parley.model import ChatSettings
-from parley.store.push.rows import GIVEN, PersonPushDevices, PushDevice, PushOutcome
-from parley.store.records import BOOKS, lines_of, record_of, rung_by, said_by
+from parley.store.records import BOOKS, WindowsOfChats, lines_of, record_of, rung_by, said_by
 from parley.store.sqlite.record_rows import load
 from parley.store.tables import (
     AMENDMENTS,
@@ -67,8 +67,11 @@ def move_to_records(connection: apsw.Connection) -> None:
     for book, table in BOOKS.items():
         rows = connection.execute("SELECT record FROM books WHERE book = ?", (book,)).fetchall()
         load(connection, table, [table.decode(str(record)) for (record,) in rows])
+    windows = WindowsOfChats()
     for moved in MOVED:
         records = [record_of(moved.table.kind, columns) for columns in rows_of(connection, moved)]
+        if moved.table is MESSAGE_MARKS:
+            records = [mark for mark in records if not windows.takes(mark)]
         load(connection, moved.table, records)
         if moved.table is ATTACHMENTS:
             lines = [line_of(name, file, file.since_ms) for file in records for name in file.lists]
@@ -78,7 +81,7 @@ def move_to_records(connection: apsw.Connection) -> None:
                 load(connection, table, [line])
     move_hashes(connection)
     move_push(connection)
-    move_settings(connection)
+    move_settings(connection, windows)
     move_consents(connection)
     for name in ("books", *(moved.name for moved in MOVED)):
         connection.execute(f"DROP TABLE {name}")
@@ -110,17 +113,16 @@ def move_push(connection: apsw.Connection) -> None:
         connection.execute(f"DROP TABLE {name}")
 
 
-def move_settings(connection: apsw.Connection) -> None:
-    """The strategy of a chat, and how long it is kept, become one record."""
+def move_settings(connection: apsw.Connection, windows: WindowsOfChats) -> None:
+    """The strategy of a chat, how long it is kept and its messages may be edited become one record."""
     sql = (
         "SELECT chat_id, fanout, retention_days, coalesce(is_held, 0) FROM chats"
         " LEFT JOIN chat_fanouts USING (chat_id) LEFT JOIN chat_archives USING (chat_id)"
-        " WHERE fanout IS NOT NULL OR retention_days IS NOT NULL OR is_held"
     )
     names = ("chat_id", "fanout", "retention_days", "is_held")
     rows = connection.execute(sql).fetchall()
-    found = [record_of(ChatSettings, dict(zip(names, row, strict=True))) for row in rows]
-    load(connection, CHAT_SETTINGS, found)
+    found = [windows.settings(record_of(ChatSettings, dict(zip(names, row, strict=True)))) for row in rows]
+    load(connection, CHAT_SETTINGS, [settings for settings in found if settings is not None])
     connection.execute("DROP TABLE chat_fanouts")
     for name in ("retention_days", "is_held"):
         connection.execute(f"ALTER TABLE chat_archives DROP COLUMN {name}")

@@ -7,8 +7,8 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from parley.core.deliveries import Lane
 from parley.model import AccountDeletion
-from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
     KeptCursor,

@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from parley.core.backoff import backoff
-from parley.dynamodb.items import Item, from_item
 from parley.errors import OutcomeUnknown, StoreError, StoreUnavailable
+from parley.store.dynamodb.driver.items import Item, from_item
 
 BACKOFF_BASE_SECONDS = 0.02
 BACKOFF_SECONDS_MAX = 1.0

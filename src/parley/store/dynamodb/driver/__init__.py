@@ -23,8 +23,13 @@ Items are plain dictionaries of text, whole numbers, bytes, booleans and None.
 from __future__ import annotations
 
 from parley.concurrency import map_concurrently
-from parley.dynamodb.auth import Credentials, FindCredentials, credentials_from, fixed_credentials
-from parley.dynamodb.client import (
+from parley.store.dynamodb.driver.auth import (
+    Credentials,
+    FindCredentials,
+    credentials_from,
+    fixed_credentials,
+)
+from parley.store.dynamodb.driver.client import (
     ACTIONS_MAX,
     ANSWER_SECONDS_MAX,
     BATCH_GET_MAX,
@@ -39,7 +44,7 @@ from parley.dynamodb.client import (
     Send,
     retry_unknown,
 )
-from parley.dynamodb.items import (
+from parley.store.dynamodb.driver.items import (
     Action,
     ConditionCheck,
     Delete,
@@ -53,7 +58,7 @@ from parley.dynamodb.items import (
     number,
     to_item,
 )
-from parley.dynamodb.responses import (
+from parley.store.dynamodb.driver.responses import (
     CancellationReason,
     ConditionFailed,
     RequestRejected,

@@ -1,4 +1,4 @@
-"""The rows of push, the same on every engine."""
+"""What is kept of push: devices, and what became of rings. Pure."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import structlog
 
 from parley.clock import Clock, iso
 from parley.core.log_limits import LineLimit
-from parley.dynamodb import CONNECTIONS_MAX, ConditionFailed, Dynamo, Item, backoff_seconds
 from parley.errors import CounterMissingError, InconsistentCounterError, OutcomeUnknown, StoreUnavailable
+from parley.store.dynamodb.driver import CONNECTIONS_MAX, ConditionFailed, Dynamo, Item, backoff_seconds
 from parley.store.dynamodb.schema import COUNTERS
 
 DEADLINE_SECONDS = 2.5

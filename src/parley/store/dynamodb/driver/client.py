@@ -24,7 +24,8 @@ from yarl import URL
 from parley import __version__
 from parley.clock import Clock, wall_clock
 from parley.concurrency import map_concurrently
-from parley.dynamodb.auth import (
+from parley.errors import ConfigError, OutcomeUnknown, StoreUnavailable
+from parley.store.dynamodb.driver.auth import (
     RENEW_SECONDS,
     Credentials,
     FindCredentials,
@@ -32,7 +33,7 @@ from parley.dynamodb.auth import (
     credentials_from,
     find_region,
 )
-from parley.dynamodb.items import (
+from parley.store.dynamodb.driver.items import (
     Action,
     Item,
     ItemPage,
@@ -42,7 +43,7 @@ from parley.dynamodb.items import (
     with_condition,
     with_expression,
 )
-from parley.dynamodb.responses import (
+from parley.store.dynamodb.driver.responses import (
     WRITES,
     RequestRejected,
     Response,
@@ -51,7 +52,6 @@ from parley.dynamodb.responses import (
     lost,
     unreachable,
 )
-from parley.errors import ConfigError, OutcomeUnknown, StoreUnavailable
 from parley.telemetry import Metrics
 
 ACTIONS_MAX = 100

@@ -1,4 +1,4 @@
-"""The rows of deliveries, the same on every engine."""
+"""What is kept of deliveries to others: lanes, dead letters, webhooks. Pure."""
 
 from __future__ import annotations
 
