@@ -109,6 +109,22 @@ async def test_a_withdrawn_invitation_is_not_accepted_from_another_node(mode: st
         assert await one.directory.role(chat, one.ann) is None
 
 
+async def test_a_first_block_counts_although_its_node_died() -> None:
+    """It was stored and not answered: whoever decides about an addition then reads it."""
+    async with held("atomic") as (one, two):
+        (eve,) = await add_people(one, "eve")
+        chat = await add_group(two, eve)
+        one.faults.now = saying = Held(SAY, "records_consents")
+        blocking = asyncio.create_task(block(one, one.ann, eve))
+        await saying.reached.wait()
+        one.faults.now = dying = Held("UpdateItem")
+        saying.release()
+        await dying.reached.wait()
+        assert await adding(two, chat, eve, one.ann) == "blocked"
+        blocking.cancel()
+        await asyncio.gather(blocking, return_exceptions=True)
+
+
 async def test_an_invitation_on_its_way_meets_the_block() -> None:
     """An invitation that was ready before the block and arrives after its answer is refused."""
     async with held("atomic") as (one, two):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from parley.errors import StoreUnavailable
 from parley.model import PersonConsent
-from parley.store.ports import Records
+from parley.store.ports import Directory, Records
 from parley.store.tables import CONSENTS, PutRecord, RecordChange, RemoveRecord, alone, askable
 
 ATTEMPTS_MAX = 30
@@ -15,8 +15,9 @@ Change = Callable[[PersonConsent], PersonConsent]
 
 
 class Consents:
-    def __init__(self, records: Records) -> None:
+    def __init__(self, records: Records, directory: Directory) -> None:
         self._records = records
+        self._directory = directory
 
     async def of(self, user_ids: Sequence[str]) -> dict[str, PersonConsent]:
         """Of those of these people who have said anything."""
@@ -30,6 +31,7 @@ class Consents:
         """Write what `change` makes of it, durably. Returns it before and after.
 
         Whoever calls this then calls `Directory.fence`: what was decided by the old one may be under way.
+        Before the first that a person says, it is called here: engines ask nothing of who was never fenced.
         """
         nothing = PersonConsent(user_id=user_id)
         for _ in range(ATTEMPTS_MAX):
@@ -41,6 +43,8 @@ class Consents:
             write: RecordChange[PersonConsent] = PutRecord(after, before=stored)
             if after == nothing and stored is not None:
                 write = RemoveRecord(alone(user_id), before=stored)
+            if stored is None:
+                await self._directory.fence(user_id, [])
             if await self._records.commit(CONSENTS, [write]):
                 return before, after
         raise StoreUnavailable("this person is being written to by too many at once")

@@ -35,7 +35,7 @@ class Invitations:
         self._directory = directory
         self._accounts = accounts
         self._clock = clock
-        self._consents = Consents(records)
+        self._consents = Consents(records, directory)
 
     async def consents(self, actor_id: str, user_ids: Sequence[str]) -> dict[str, ConsentFacts]:
         """For each of these who exists, what decides whether this person may add them."""

@@ -49,6 +49,6 @@ class Kinds:
         self.server_keys = ServerKeys(records)
         self.deliveries = DeliveryRecords(engine, clock)
         self.push = PushRecords(records)
-        self.consents = Consents(records)
+        self.consents = Consents(records, engine.directory)
         self.relations = Relations(records, engine.directory, engine.accounts, clock)
         self.invitations = Invitations(records, engine.directory, engine.accounts, clock)

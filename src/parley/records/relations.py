@@ -43,7 +43,7 @@ class Relations:
         self._directory = directory
         self._accounts = accounts
         self._clock = clock
-        self._consents = Consents(records)
+        self._consents = Consents(records, directory)
 
     # Writing
 

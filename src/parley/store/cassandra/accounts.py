@@ -19,7 +19,7 @@ from parley.model import AccountState, Session, User
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, READ_USER
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Row
-from parley.store.cassandra.consents import Consents
+from parley.store.cassandra.consents import CassandraConsents
 from parley.store.cassandra.schema import ONE_LIST, OPERATORS, SESSIONS, USER_SESSIONS, USERNAMES, USERS
 from parley.store.cassandra.users import encode_user, user_in
 from parley.wire.limits import SESSION_DAYS
@@ -56,7 +56,7 @@ class StoredAccount(NamedTuple):
 
 
 class CassandraAccounts:
-    def __init__(self, cassandra: Cassandra, consents: Consents) -> None:
+    def __init__(self, cassandra: Cassandra, consents: CassandraConsents) -> None:
         self._cassandra = cassandra
         self._consents = consents
 

@@ -30,7 +30,7 @@ from parley.core.permissions import NO_USER, joins_alone
 from parley.errors import Refusal
 from parley.model import AccountState, Action, Draft, Role
 from parley.store.cassandra.chat_state import CassandraChatState, CassandraChatStates, KnownPeople
-from parley.store.cassandra.consents import Consents, Joiner
+from parley.store.cassandra.consents import CassandraConsents, Joiner
 from parley.store.cassandra.effects import Effects, JoinedMember
 from parley.store.cassandra.log_rows import LogRows, StoredKey
 from parley.store.chat_append import ChatAppend, Placed, Twin
@@ -89,7 +89,7 @@ class AppendPlanner:
     def __init__(
         self,
         states: CassandraChatStates,
-        consents: Consents,
+        consents: CassandraConsents,
         clock: Clock,
         random_bits: Callable[[int], int],
     ) -> None:

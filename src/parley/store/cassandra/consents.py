@@ -39,7 +39,7 @@ PUT_JOINING = (
 Joiner = Newcomer["str | None"]
 
 
-class Consents:
+class CassandraConsents:
     """`make_revision`: one that no other write has."""
 
     def __init__(

@@ -16,7 +16,7 @@ from parley.model import ChatMember, ChatType, Role, StoredChat
 from parley.store.cassandra.chat_state import READ_CHAT, READ_DIRECT, READ_FENCE, CassandraChatStates
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Row
-from parley.store.cassandra.consents import PEOPLE_AT_ONCE_MAX, READ_PLACES, Consents, Joiner
+from parley.store.cassandra.consents import PEOPLE_AT_ONCE_MAX, READ_PLACES, CassandraConsents, Joiner
 from parley.store.cassandra.effects import Effects, JoinedMember, chat_in, encode_effects
 from parley.store.cassandra.schema import DIRECT_CHATS, LOG, MEMBERSHIPS
 from parley.store.consent import has_blocked
@@ -48,7 +48,7 @@ class CassandraDirectory:
         cassandra: Cassandra,
         states: CassandraChatStates,
         records: Records,
-        consents: Consents,
+        consents: CassandraConsents,
         allocator: Allocator | None,
         random: Callable[[], float],
     ) -> None:

@@ -27,7 +27,7 @@ from parley.store.cassandra.account_admin import NOTE_DELETION
 from parley.store.cassandra.accounts import ADD_OPERATOR, CassandraAccounts, session_in, time_of
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, HINT, READ_CHAT, READ_FENCE
 from parley.store.cassandra.connection import Row
-from parley.store.cassandra.consents import Consents
+from parley.store.cassandra.consents import CassandraConsents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.cursors import RAISE_ACKED, RAISE_READ, SET_SEEN
 from parley.store.cassandra.deliveries import CassandraLanes
@@ -88,7 +88,7 @@ class RecordRows:
         self,
         counters: LogCounters,
         accounts: CassandraAccounts,
-        consents: Consents,
+        consents: CassandraConsents,
         lanes: CassandraLanes,
         clock: Clock,
     ) -> None:

@@ -16,7 +16,7 @@ from parley.store.cassandra.atomic import CassandraAtomicAppends
 from parley.store.cassandra.batches import ChatBatches
 from parley.store.cassandra.chat_state import CassandraChatStates
 from parley.store.cassandra.client import Cassandra
-from parley.store.cassandra.consents import Consents
+from parley.store.cassandra.consents import CassandraConsents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.cursors import CassandraCursors
 from parley.store.cassandra.deliveries import CassandraLanes
@@ -93,7 +93,7 @@ class CassandraStore:
         self._is_connected = False
         self.records = records = CassandraRecords(cassandra, clock, self._connect)
         self._states = states = CassandraChatStates(cassandra, records, allocator is None, bucket_positions)
-        consents = Consents(cassandra, states, records, lambda: ids.next(EVENT, clock()))
+        consents = CassandraConsents(cassandra, states, records, lambda: ids.next(EVENT, clock()))
         planner = AppendPlanner(states, consents, clock, random_bits)
         prefixes = CassandraPrefixes(states, clock, metrics, seal_after_ms)
         self.outbox = CassandraOutbox(states, self._heads, clock, ids)
