@@ -46,6 +46,14 @@ const proxy = { "/v1": { target: SERVER, ws: true } };
 export default defineConfig({
   ...shared,
   plugins: [theme()],
+  build: {
+    ...shared.build,
+    rolldownOptions: {
+      input: { index: "index.html", sw: "src/sw.ts" },
+      preserveEntrySignatures: "allow-extension",
+      output: { entryFileNames: (chunk) => (chunk.name === "sw" ? "sw.js" : "assets/[name]-[hash].js") },
+    },
+  },
   define: { __VERSION__: JSON.stringify(process.env.npm_package_version) },
   css: { modules: { generateScopedName: "[local]_[hash:base64:5]" } },
   server: { proxy },

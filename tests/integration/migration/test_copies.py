@@ -188,7 +188,7 @@ async def test_sqlite_to_dynamodb_to_cassandra_to_sqlite_is_an_equal_store(tmp_p
     assert {json.loads(entry.content)["action"] for entry in changes} == {action.value for action in Action}
     assert {entry.kind for entry in entries} == {kind.value for kind in Kind}
     assert [entry.content for entry in entries if entry.deleted is True] == ["", ""]
-    assert (reports[0].rules, reports[0].holds, reports[0].records["KeptMark"]) == (1, 1, 4)
+    assert (reports[0].rules, reports[0].holds, reports[0].records["MessageMark"]) == (1, 1, 4)
     assert (reports[0].voids, len(entries)) == (1, reports[0].entries)
     hashes = Fingerprint()
     for _, _, value in logs[0].values():

@@ -60,6 +60,7 @@ export class Conversation {
       unsent: this.chat.unsent,
       userId: this.app.person.userId,
       dividerAfter: this.dividerAfter.value,
+      from: window.from,
       isAtEnd: window.isAtEnd,
       statusOf: (entry) => this.chat.status(entry),
     });
@@ -123,7 +124,7 @@ export class Conversation {
     this.#divide();
     this.chat.open().catch((error) => this.#refused(error));
     void this.loadInfo();
-    await this.#show(at);
+    await this.#show(at ?? this.#firstUnread());
     if (at !== null) this.want(at);
   }
 
@@ -188,6 +189,12 @@ export class Conversation {
     }
   }
 
+  /** Where reading goes on, if that is not near the end. */
+  #firstUnread(): number | null {
+    const { unread, head, readUpTo } = this.chat;
+    return unread > 0 && head !== undefined && head - readUpTo > WINDOW_ENTRIES / 2 ? readUpTo + 1 : null;
+  }
+
   /** Fix the divider, once the server has said how far the person has read. */
   #divide(): void {
     if (this.#isDivided || this.chat.head === undefined) return;
@@ -231,6 +238,19 @@ export class Conversation {
     if (shown) return shown.entry.sequence;
     const found = await this.chat.message(messageId).catch(() => null);
     return found?.entry.sequence ?? null;
+  }
+
+  /** The first position that is not older than this: halves the log until it is found. */
+  async firstSince(at: number): Promise<number> {
+    let [low, high] = [1, this.chat.head ?? this.info.value?.head ?? 1];
+    while (low < high) {
+      const middle = Math.floor((low + high) / 2);
+      const { entries } = await this.chat.history({ before: middle + 1, limit: 1 });
+      const entry = entries.at(-1);
+      if (entry && Date.parse(entry.created_at) >= at) high = middle;
+      else low = middle + 1;
+    }
+    return low;
   }
 
   /** Where a picture can be read from, for a while: the address is signed. */

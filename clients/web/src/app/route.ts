@@ -2,9 +2,15 @@
 
 import { signal } from "@preact/signals";
 
+export interface ChatRoute {
+  readonly page: "chat";
+  readonly chatId: string;
+  readonly at: number | null;
+}
+
 export type Route =
   | { readonly page: "chats" }
-  | { readonly page: "chat"; readonly chatId: string; readonly at: number | null }
+  | ChatRoute
   | { readonly page: "settings" }
   | { readonly page: "invitations" }
   | { readonly page: "contacts" }

@@ -43,6 +43,8 @@ export interface RowsOf {
   readonly userId: string;
   /** The divider is before the first message of others behind this; null: nowhere. */
   readonly dividerAfter: number | null;
+  /** The first position of the window: a divider before it is not shown. */
+  readonly from: number;
   /** Whether the window reaches to the end: only there is what waits shown. */
   readonly isAtEnd: boolean;
   statusOf(entry: Entry): MessageStatus;
@@ -121,7 +123,7 @@ function entryOf({ message }: Sending, userId: string): Entry {
 }
 
 function placed(rows: readonly (Draftless | Omit<EventRow, "day" | "isFirstUnread">)[], of: RowsOf): Row[] {
-  let isDivided = of.dividerAfter === null;
+  let isDivided = of.dividerAfter === null || of.dividerAfter + 1 < of.from;
   return rows.map((row, index) => {
     const [before, after] = [rows[index - 1], rows[index + 1]];
     const day = before && dayKey(before.at) === dayKey(row.at) ? null : row.at;

@@ -16,6 +16,7 @@ import {
   signIn,
   signOut,
 } from "./session.js";
+import { worker } from "./worker.js";
 
 /** Everything that a signed-in page has. */
 export interface App {
@@ -91,6 +92,20 @@ async function open(person: Person): Promise<void> {
   isSignedIn.value = true;
   await chats.load();
   void loadProfile();
+  void serveShell(client);
+}
+
+/** The page can be opened without a network, and notifications lead to their chat. */
+async function serveShell(client: Client): Promise<void> {
+  const registration = await worker().catch(() => null);
+  if (!registration) return;
+  navigator.serviceWorker.addEventListener("message", ({ data }) => {
+    if (data?.type === "open" && typeof data.address === "string") go(data.address.slice(1));
+  });
+  client.on("unread", ({ chatId }) => {
+    if (chatId && client.chat(chatId).unread === 0)
+      registration.active?.postMessage({ type: "read", chatId });
+  });
 }
 
 export async function loadProfile(): Promise<void> {

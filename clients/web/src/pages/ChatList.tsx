@@ -1,6 +1,6 @@
 /** The chats of the person, newest first. */
 
-import { type Signal, useComputed, useSignal } from "@preact/signals";
+import { type Signal, useSignal } from "@preact/signals";
 import type { HTMLAttributes } from "preact";
 import { forwardRef, memo } from "preact/compat";
 import { useEffect, useRef } from "preact/hooks";
@@ -15,8 +15,9 @@ import { plainName } from "../text/parse.js";
 import { Avatar, Button, IconButton } from "../ui/controls.js";
 import controls from "../ui/controls.module.css";
 import { Icon } from "../ui/Icon.js";
+import { useLater } from "../ui/later.js";
 import c from "./ChatList.module.css";
-import { NewChat } from "./NewChat.js";
+import { panel } from "./panels.js";
 
 type Filter = "all" | "unread" | "mentions";
 
@@ -29,24 +30,13 @@ export function ChatList() {
   const query = useSignal("");
   const filter = useSignal<Filter>("all");
   const isMaking = useSignal(false);
+  const NewChat = useLater(isMaking.value ? loadNewChat : null);
   live.watch("unread");
-  const shown = useComputed(() => {
-    const wanted = query.value.trim().toLocaleLowerCase();
-    return chats.sorted.value.filter(
-      (row) =>
-        matches(chats.titleOf(row.chatId), wanted) &&
-        passes(row, filter.value, client.chat(row.chatId).unread),
-    );
-  });
-  // A computed value does not see counts that change: they are read again with each of them.
-  const rows =
-    filter.value === "all"
-      ? shown.value
-      : chats.sorted.value.filter(
-          (row) =>
-            matches(chats.titleOf(row.chatId), query.value.trim().toLocaleLowerCase()) &&
-            passes(row, filter.value, client.chat(row.chatId).unread),
-        );
+  const wanted = query.value.trim().toLocaleLowerCase();
+  const rows = chats.sorted.value.filter(
+    (row) =>
+      matches(chats.titleOf(row.chatId), wanted) && passes(row, filter.value, client.chat(row.chatId).unread),
+  );
   return (
     <>
       <Head
@@ -56,6 +46,7 @@ export function ChatList() {
         query={query}
         filter={filter}
       />
+      <Invited />
       <List
         rows={rows}
         query={query.value}
@@ -63,7 +54,7 @@ export function ChatList() {
           isMaking.value = true;
         }}
       />
-      {isMaking.value && (
+      {NewChat && (
         <NewChat
           onClose={() => {
             isMaking.value = false;
@@ -74,11 +65,47 @@ export function ChatList() {
   );
 }
 
+const searchMessages = (query: string) => {
+  panel.value = { shown: "search", chatId: null, query: query.trim() };
+};
+const loadNewChat = () => import("./NewChat.js");
+
 const matches = (title: string, wanted: string) => !wanted || title.toLocaleLowerCase().includes(wanted);
 
 function passes(row: ChatRow, filter: Filter, unread: number): boolean {
   if (filter === "unread") return unread > 0;
   return filter === "all" || row.unreadMentions > 0;
+}
+
+/** How many chats wait for an answer. */
+function Invited() {
+  const { client, live } = useApp();
+  live.watch("invitations");
+  const count = useSignal(0);
+  useEffect(() => {
+    const load = () => {
+      if (!client.isOnline) return;
+      client.invitations.all().then(
+        (all) => {
+          count.value = all.length;
+        },
+        () => {},
+      );
+    };
+    load();
+    const offs = [client.on("invitations", load), client.on("connection", load)];
+    return () => {
+      for (const off of offs) off();
+    };
+  }, [client]);
+  if (count.value === 0) return null;
+  const name = s.invitationsButton(count.value);
+  return (
+    <button type="button" class={c.invited} onClick={() => go(hrefOf.page("invitations"))}>
+      <Icon name="mail" />
+      {name}
+    </button>
+  );
 }
 
 type HeadProps = { onNew: () => void; query: Signal<string>; filter: Signal<Filter> };
@@ -115,6 +142,7 @@ function Head({ onNew, query, filter }: HeadProps) {
           }}
           onKeyDown={(event) => {
             if (event.key === "Escape") query.value = "";
+            if (event.key === "Enter" && query.value.trim()) searchMessages(query.value);
           }}
         />
       </div>
@@ -159,6 +187,12 @@ function List({ rows, query, onNew }: { rows: readonly ChatRow[]; query: string;
   if (rows.length === 0 && !query && chats.rows.value.size === 0) return <Empty onNew={onNew} />;
   return (
     <div ref={scroller} class={c.scroller}>
+      {query.trim() && (
+        <button type="button" class={c.invited} onClick={() => searchMessages(query)}>
+          <Icon name="search" />
+          {s.searchEverywhere(query.trim())}
+        </button>
+      )}
       {rows.length === 0 && <p class={c.none}>{query ? s.noMatch(query) : s.nothingHere}</p>}
       <Virtualizer data={rows} scrollRef={scroller} itemSize={ROW_HEIGHT} as={ListBox} item="li">
         {(row) => <ChatLink key={row.chatId} row={row} isOpen={row.chatId === open} />}
@@ -195,7 +229,9 @@ const ChatLink = memo(function ChatLink({ row, isOpen }: { row: ChatRow; isOpen:
       <Avatar id={row.peerId ?? row.chatId} name={title} isGroup={row.type === "group"} />
       <span class={c.middle} id={`about-${row.chatId}`}>
         <span class={c.line}>
-          <bdi class={c.title}>{title}</bdi>
+          <span class={c.title}>
+            <bdi>{title}</bdi>
+          </span>
           {chat.muted && <Icon name="bellOff" size={14} />}
           <time class={c.time}>{row.last ? listTime(row.at) : ""}</time>
         </span>
@@ -238,9 +274,9 @@ function LastLine({ row, ownId }: { row: ChatRow; ownId: string }) {
   const sender = isOwn ? s.you : plainName(people.name(last.sender_id)).split(" ")[0];
   const text = lineOf(last, people).slice(0, LINE_CHARS_MAX).replaceAll("\n", " ");
   return (
-    <span class={c.last} dir="auto">
+    <span class={c.last}>
       {(hasSender || (isOwn && last.kind === "message")) && <span class={c.sender}>{sender}: </span>}
-      {text}
+      <bdi>{text}</bdi>
     </span>
   );
 }

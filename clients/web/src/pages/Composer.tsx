@@ -13,8 +13,9 @@ import { plainName } from "../text/parse.js";
 import { Alert, IconButton } from "../ui/controls.js";
 import controls from "../ui/controls.module.css";
 import { Icon } from "../ui/Icon.js";
+import { useLater } from "../ui/later.js";
 import c from "./Composer.module.css";
-import { EmojiDialog } from "./EmojiDialog.js";
+import { loadEmoji } from "./dialogs.js";
 import { completed, type MentionState, Mentions, mentionAt, mentionsIn } from "./Mentions.js";
 import { UploadList } from "./UploadList.js";
 
@@ -33,6 +34,7 @@ export function Composer({ conversation }: { conversation: Conversation }) {
   const picker = useRef<HTMLInputElement>(null);
   const uploads = useMemo(() => new Uploads(chat), [chat]);
   const wait = useSlowMode(conversation);
+  const EmojiDialog = useLater(isChoosing.value ? loadEmoji : null);
   const { editing, replyTo } = writing.value;
   const draft = useDraft(conversation, text);
 
@@ -228,7 +230,7 @@ export function Composer({ conversation }: { conversation: Conversation }) {
           {s.slowMode(wait.value)}
         </div>
       )}
-      {isChoosing.value && (
+      {EmojiDialog && (
         <EmojiDialog
           onClose={() => {
             isChoosing.value = false;

@@ -18,8 +18,14 @@ export function ConnectionStatus() {
     const timer = setTimeout(() => {
       isNew.value = false;
     }, CONNECTING_MS);
-    return () => clearTimeout(timer);
-  }, []);
+    const off = client.on("connection", () => {
+      if (client.isOnline) isNew.value = false;
+    });
+    return () => {
+      clearTimeout(timer);
+      off();
+    };
+  }, [client]);
   const [state, text] = stateOf(client.isOnline, isNew.value && navigator.onLine, chats.catchingUp.value);
   return (
     <div role="status" aria-label={s.connection} data-state={state} class={c.status}>

@@ -8,9 +8,10 @@ import { useApp } from "../app/state.js";
 import { listTime } from "../app/time.js";
 import { s } from "../strings.en.js";
 import { plainName } from "../text/parse.js";
-import { Avatar } from "../ui/controls.js";
+import { Avatar, IconButton } from "../ui/controls.js";
 import controls from "../ui/controls.module.css";
 import { Icon } from "../ui/Icon.js";
+import { useLater } from "../ui/later.js";
 import { Composer } from "./Composer.js";
 import c from "./ConversationPage.module.css";
 import { DialogOf, type Shown } from "./dialogs.js";
@@ -18,6 +19,7 @@ import frame from "./Frame.module.css";
 import { ActionsContext } from "./Message.js";
 import { MessageList } from "./MessageList.js";
 import { Actions } from "./messageActions.js";
+import { hasDetails, panel } from "./panels.js";
 
 export function ConversationPage({ conversation }: { conversation: Conversation }) {
   const shown = useSignal<Shown | null>(null);
@@ -25,6 +27,7 @@ export function ConversationPage({ conversation }: { conversation: Conversation 
   const actions = new Actions(conversation, (next) => {
     shown.value = next;
   });
+  const DetailsPanel = useLater(hasDetails.value ? loadDetails : null);
   const isGone = trouble.value === "not_a_member" || trouble.value === "not_found";
   return (
     <ActionsContext.Provider value={actions}>
@@ -39,9 +42,19 @@ export function ConversationPage({ conversation }: { conversation: Conversation 
         {isGone ? <p class={c.closed}>{s.notMember}</p> : <Composer conversation={conversation} />}
         <DialogOf shown={shown} conversation={conversation} />
       </main>
+      {DetailsPanel && (
+        <DetailsPanel
+          conversation={conversation}
+          onClose={() => {
+            hasDetails.value = false;
+          }}
+        />
+      )}
     </ActionsContext.Provider>
   );
 }
+
+const loadDetails = () => import("./Details.js");
 
 function Header({ conversation }: { conversation: Conversation }) {
   const { chats } = useApp();
@@ -62,6 +75,21 @@ function Header({ conversation }: { conversation: Conversation }) {
         </h1>
         <Under conversation={conversation} peerId={row?.peerId ?? null} isGroup={isGroup} />
       </div>
+      <IconButton
+        icon="search"
+        name={s.searchTitle}
+        onClick={() => {
+          panel.value = { shown: "search", chatId };
+        }}
+      />
+      <IconButton
+        icon="info"
+        name={s.details}
+        aria-expanded={hasDetails.value}
+        onClick={() => {
+          hasDetails.value = !hasDetails.value;
+        }}
+      />
     </header>
   );
 }

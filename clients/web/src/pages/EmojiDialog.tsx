@@ -10,7 +10,7 @@ import c from "./EmojiDialog.module.css";
 
 export const QUICK = ["👍", "❤️", "😂", "😮", "😢", "🙏", "🎉", "👀"];
 
-export function EmojiDialog({
+export default function EmojiDialog({
   onChoose,
   onClose,
 }: {

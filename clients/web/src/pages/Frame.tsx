@@ -2,16 +2,19 @@
 
 import { useSignal } from "@preact/signals";
 import type { ComponentType } from "preact";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { Conversation } from "../app/conversation.js";
-import { route } from "../app/route.js";
+import { listen } from "../app/keyboard.js";
+import { type ChatRoute, route } from "../app/route.js";
 import { type App, app, useApp } from "../app/state.js";
 import { s } from "../strings.en.js";
 import { Icon } from "../ui/Icon.js";
+import { useLater } from "../ui/later.js";
 import { ChatList } from "./ChatList.js";
 import { ConnectionStatus, StorageAlert } from "./Connection.js";
 import { ConversationPage } from "./ConversationPage.js";
 import c from "./Frame.module.css";
+import { hasDetails, panel } from "./panels.js";
 
 export function Frame() {
   if (!app.value) return null;
@@ -22,6 +25,24 @@ function SignedIn({ app: opened }: { app: App }) {
   const at = route.value;
   const hasMain = at.page !== "chats";
   useTitle();
+  useEffect(
+    () =>
+      listen({
+        switchChat: () => {
+          panel.value = { shown: "switch" };
+        },
+        search: () => {
+          panel.value = { shown: "search", chatId: at.page === "chat" ? at.chatId : null };
+        },
+        shortcuts: () => {
+          panel.value = { shown: "shortcuts" };
+        },
+        details: () => {
+          hasDetails.value = !hasDetails.value;
+        },
+      }),
+    [at],
+  );
   return (
     <div class={`${c.frame} ${hasMain ? c.hasMain : ""}`}>
       <StorageAlert />
@@ -30,6 +51,7 @@ function SignedIn({ app: opened }: { app: App }) {
         <ConnectionStatus />
       </nav>
       <Main app={opened} />
+      <Panel />
     </div>
   );
 }
@@ -38,9 +60,13 @@ function Main({ app: opened }: { app: App }) {
   const at = route.value;
   switch (at.page) {
     case "chat":
-      return <OneChat key={at.chatId} app={opened} chatId={at.chatId} at={at.at} />;
+      return <OneChat key={at.chatId} app={opened} place={at} />;
     case "settings":
       return <Later load={loadSettings} />;
+    case "invitations":
+    case "contacts":
+    case "blocked":
+      return <Later load={loadLists} />;
     default:
       return (
         <main class={c.main}>
@@ -50,35 +76,55 @@ function Main({ app: opened }: { app: App }) {
   }
 }
 
+const loadLists = () => import("./Lists.js");
 const loadSettings = () => import("./Settings.js");
 
 /** A page of a chunk of its own. */
 function Later({ load }: { load: () => Promise<{ default: ComponentType }> }) {
-  const loaded = useSignal<ComponentType | null>(null);
-  useEffect(() => {
-    void load().then((chunk) => {
-      loaded.value = chunk.default;
-    });
-  }, [load]);
-  const Page = loaded.value;
+  const Page = useLater(load);
   return Page ? <Page /> : <main class={c.main} aria-busy="true" />;
 }
 
 /** The chat of the address, for as long as it is that one. */
-function OneChat({ app: opened, chatId, at }: { app: App; chatId: string; at: number | null }) {
+function OneChat({ app: opened, place }: { app: App; place: ChatRoute }) {
   const conversation = useSignal<Conversation | null>(null);
+  const opening = useRef<ChatRoute | null>(null);
+  const { chatId } = place;
   useEffect(() => {
     const next = new Conversation(opened, chatId);
     conversation.value = next;
-    void next.open(at);
+    opening.current = place;
+    void next.open(place.at);
     return () => next.close();
   }, [opened, chatId]);
   useEffect(() => {
-    if (at !== null && conversation.value) void conversation.value.jump(at);
-  }, [at]);
+    // The same place again is another wish to see it.
+    if (place !== opening.current && place.at !== null) void conversation.value?.jump(place.at);
+  }, [place]);
   if (!conversation.value) return <main class={c.main} />;
   return <ConversationPage conversation={conversation.value} />;
 }
+
+/** What is over the page: the search, the switch, the keys. */
+function Panel() {
+  const now = panel.value;
+  const close = () => {
+    panel.value = null;
+  };
+  const SearchDialog = useLater(now?.shown === "search" ? loadSearch : null);
+  const SwitchDialog = useLater(now?.shown === "switch" ? loadSwitch : null);
+  const ShortcutsDialog = useLater(now?.shown === "shortcuts" ? loadShortcuts : null);
+  if (now?.shown === "search" && SearchDialog) {
+    return <SearchDialog chatId={now.chatId} query={now.query ?? ""} onClose={close} />;
+  }
+  if (now?.shown === "switch" && SwitchDialog) return <SwitchDialog onClose={close} />;
+  if (now?.shown === "shortcuts" && ShortcutsDialog) return <ShortcutsDialog onClose={close} />;
+  return null;
+}
+
+const loadSearch = () => import("./Search.js");
+const loadSwitch = () => import("./QuickSwitch.js");
+const loadShortcuts = () => import("./Shortcuts.js");
 
 function Nothing() {
   return (

@@ -94,15 +94,15 @@ export const MessageItem = memo(function MessageItem({ row, isMarked, isFocusabl
           </div>
           {row.reactions.length > 0 && <Reactions entry={entry} reactions={row.reactions} />}
           {row.status === "failed" && <Failed row={row} />}
+          {isStored && (isNear.value || menu.value) && (
+            <Toolbar
+              entry={entry}
+              onMenu={(place) => {
+                menu.value = place;
+              }}
+            />
+          )}
         </div>
-        {isStored && (isNear.value || menu.value) && (
-          <Toolbar
-            entry={entry}
-            onMenu={(place) => {
-              menu.value = place;
-            }}
-          />
-        )}
         {menu.value && (
           <Menu
             name={s.messageActions}

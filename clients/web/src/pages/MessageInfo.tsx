@@ -21,7 +21,7 @@ interface Line {
 
 type InfoProps = { entry: Entry; conversation: Conversation; onClose: () => void };
 
-export function MessageInfo({ entry, conversation, onClose }: InfoProps) {
+export default function MessageInfo({ entry, conversation, onClose }: InfoProps) {
   const { people, live, client, person } = useApp();
   const steps = useSignal<readonly JournalStep[]>([]);
   const receipts = useSignal<Receipts | null>(null);

@@ -73,6 +73,12 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
     if (isStuck.current || (isNew && isOwnNews)) toEnd();
   }, [rows]);
 
+  // What was just shown may end before the screen does.
+  useEffect(() => {
+    const frame = requestAnimationFrame(look);
+    return () => cancelAnimationFrame(frame);
+  }, [rows]);
+
   useSignalEffect(() => {
     const wanted = conversation.wanted.value;
     const shown = conversation.rows.value;
@@ -124,6 +130,7 @@ export function MessageList({ conversation }: { conversation: Conversation }) {
           bufferSize={BUFFER_PIXELS}
           onScroll={look}
           onScrollEnd={look}
+          onResize={() => isStuck.current && toEnd()}
         >
           {(row) => (
             <div key={row.key} role="none" class={c.row}>

@@ -13,7 +13,7 @@ import { Dialog } from "../ui/Dialog.js";
 import c from "./NewChat.module.css";
 import { reasonOf } from "./SignIn.js";
 
-export function NewChat({ onClose }: { onClose: () => void }) {
+export default function NewChat({ onClose }: { onClose: () => void }) {
   const { client, people, person } = useApp();
   const username = useSignal("");
   const title = useSignal("");

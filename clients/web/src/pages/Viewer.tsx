@@ -12,7 +12,7 @@ import c from "./Viewer.module.css";
 
 type ViewerProps = { file: AttachedFile; conversation: Conversation; onClose: () => void };
 
-export function Viewer({ file, conversation, onClose }: ViewerProps) {
+export default function Viewer({ file, conversation, onClose }: ViewerProps) {
   const shown = useSignal(file);
   const address = useSignal("");
   const isLarge = useSignal(false);

@@ -7,10 +7,8 @@ import { s } from "../strings.en.js";
 import { Alert, Button, Field } from "../ui/controls.js";
 import controls from "../ui/controls.module.css";
 import { Dialog, Question } from "../ui/Dialog.js";
-import { EmojiDialog } from "./EmojiDialog.js";
-import { MessageInfo } from "./MessageInfo.js";
+import { useLater } from "../ui/later.js";
 import { reasonOf } from "./SignIn.js";
-import { Viewer } from "./Viewer.js";
 
 export type Shown = { readonly entry: Entry } & (
   | { readonly dialog: "delete" | "report" | "info" | "react" }
@@ -21,6 +19,9 @@ type DialogOfProps = { shown: Signal<Shown | null>; conversation: Conversation }
 
 export function DialogOf({ shown, conversation }: DialogOfProps) {
   const now = shown.value;
+  const MessageInfo = useLater(now?.dialog === "info" ? loadInfo : null);
+  const Viewer = useLater(now?.dialog === "image" ? loadViewer : null);
+  const EmojiDialog = useLater(now?.dialog === "react" ? loadEmoji : null);
   const close = () => {
     shown.value = null;
   };
@@ -43,21 +44,27 @@ export function DialogOf({ shown, conversation }: DialogOfProps) {
     case "report":
       return <ReportQuestion entry={entry} conversation={conversation} onClose={close} />;
     case "info":
-      return <MessageInfo entry={entry} conversation={conversation} onClose={close} />;
+      return MessageInfo && <MessageInfo entry={entry} conversation={conversation} onClose={close} />;
     case "image":
-      return <Viewer file={now.file} conversation={conversation} onClose={close} />;
+      return Viewer && <Viewer file={now.file} conversation={conversation} onClose={close} />;
     case "react":
       return (
-        <EmojiDialog
-          onClose={close}
-          onChoose={(emoji) => {
-            conversation.chat.react(entry.message_id, emoji);
-            close();
-          }}
-        />
+        EmojiDialog && (
+          <EmojiDialog
+            onClose={close}
+            onChoose={(emoji) => {
+              conversation.chat.react(entry.message_id, emoji);
+              close();
+            }}
+          />
+        )
       );
   }
 }
+
+const loadInfo = () => import("./MessageInfo.js");
+const loadViewer = () => import("./Viewer.js");
+export const loadEmoji = () => import("./EmojiDialog.js");
 
 type ReportProps = { entry: Entry; conversation: Conversation; onClose: () => void };
 

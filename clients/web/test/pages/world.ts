@@ -13,7 +13,6 @@ import {
   chromium,
   type Page,
 } from "playwright-core";
-import { type PreviewServer, preview } from "vite";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 const READY = /^parley ready on (\S+)/;
@@ -55,10 +54,14 @@ export class Server {
     });
   }
 
+  get isRunning(): boolean {
+    return this.#process?.exitCode === null && this.#process.signalCode === null;
+  }
+
   /** As a crash: nothing is flushed, nobody is told. */
   async kill(): Promise<void> {
     const gone = this.#process;
-    if (!gone || gone.exitCode !== null) return;
+    if (!gone || gone.exitCode !== null || gone.signalCode !== null) return;
     const ended = new Promise((resolve) => gone.once("exit", resolve));
     gone.kill("SIGKILL");
     await ended;
@@ -126,34 +129,27 @@ export interface Said {
 /** A server, its pages, and a browser, for the tests of one file. */
 export class World {
   readonly server: Server;
-  readonly #pages: PreviewServer;
   readonly browser: Browser;
-  readonly address: string;
   readonly #contexts: BrowserContext[] = [];
 
-  private constructor(server: Server, pages: PreviewServer, browser: Browser) {
+  private constructor(server: Server, browser: Browser) {
     this.server = server;
-    this.#pages = pages;
     this.browser = browser;
-    this.address = pages.resolvedUrls?.local[0]?.replace(/\/$/, "") ?? "";
+  }
+
+  get address(): string {
+    return this.server.url;
   }
 
   static async open(environment: Record<string, string> = {}): Promise<World> {
     const server = new Server(environment);
     await server.start();
-    const proxy = { "/v1": { target: server.url, ws: true } };
-    const pages = await preview({
-      root: ROOT,
-      logLevel: "silent",
-      preview: { port: await freePort(), host: "127.0.0.1", proxy },
-    });
     const browser = await chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
-    return new World(server, pages, browser);
+    return new World(server, browser);
   }
 
   async close(): Promise<void> {
     await this.browser.close();
-    await new Promise((resolve) => this.#pages.httpServer.close(resolve));
     await this.server.stop();
   }
 
@@ -177,6 +173,7 @@ export class World {
   /** The browsers of one test. */
   async leave(): Promise<void> {
     await Promise.all(this.#contexts.splice(0).map((context) => context.close()));
+    if (!this.server.isRunning) await this.server.start();
   }
 }
 

@@ -104,9 +104,9 @@ async function main(): Promise<void> {
       () => message(page, "See you all on Saturday").getAttribute("data-status"),
       (status) => status === "sent" || status === "delivered",
     );
-    await message(page, "Will do tomorrow").hover();
+    await message(page, "Will do tomorrow").first().hover();
     await shoot(page, "conversation");
-    await message(page, "I have twine!").hover();
+    await message(page, "I have twine!").first().hover();
     await page.getByRole("button", { name: "More" }).click();
     await shoot(page, "menu");
     await page.getByRole("menuitem", { name: "Reply" }).click();

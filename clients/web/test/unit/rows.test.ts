@@ -41,7 +41,7 @@ function rows(entries: readonly Entry[], more: Partial<RowsOf> = {}): Row[] {
   const messages: MessageState[] = entries
     .filter(({ kind }) => kind === "message")
     .map((one) => ({ entry: one, replies: new Set(), reactions: [] }));
-  const of = { entries, messages, unsent: [], userId: "ada", dividerAfter: null, isAtEnd: true };
+  const of = { entries, messages, unsent: [], userId: "ada", dividerAfter: null, from: 1, isAtEnd: true };
   return rowsOf({ ...of, statusOf: () => "read", ...more });
 }
 
@@ -71,6 +71,11 @@ test("the divider is before the first unread message of somebody else", () => {
     dividerAfter: 1,
   });
   expect(shown.map(({ isFirstUnread }) => isFirstUnread)).toEqual([false, false, true, false]);
+});
+
+test("a divider that is before the window is not shown in it", () => {
+  const shown = rows([entry(5, "ben"), entry(6, "ben")], { dividerAfter: 2, from: 5 });
+  expect(shown.some(({ isFirstUnread }) => isFirstUnread)).toBe(false);
 });
 
 test("a message that waits is at the end, and is one with its entry once that is there", () => {
