@@ -208,6 +208,8 @@ class Draft(Struct, kw_only=True, gc=False):
     """What is known about the message in `target_id` or `reply_to`; None: there is none in this chat."""
     files: tuple[AttachedFile, ...] = ()
     """What is known about each of them; fewer than `attachments`: not all may be used."""
+    by_operator: bool = False
+    """An operator does it in the sender's name: what the sender may do does not matter."""
 
     @property
     def is_about_another(self) -> bool:

@@ -503,6 +503,12 @@ export interface DeadLetterFilter {
   readonly before?: string | null;
 }
 
+/** Why an operator deletes something, for the audit log. */
+export interface DeletionReason {
+  /** Why, for the audit log; 1 to 1,000 characters. */
+  readonly reason: string;
+}
+
 /** Which dead letters to give up, and why. */
 export interface DiscardOrder {
   /** Why, for the record; 1 to 200 characters. */
@@ -529,10 +535,12 @@ export interface ExternalUser {
   readonly is_bot?: boolean | null;
 }
 
-/** How rings of a chat are fanned out; null: by its size. */
+/** What operators change of a chat. `fanout`: how its rings are fanned out; null: by its size. */
 export interface FanoutChange {
   /** The strategy; null: by the size of the chat. */
-  readonly fanout: Fanout | null;
+  readonly fanout?: Fanout | null;
+  /** A new title of a group. */
+  readonly title?: string;
 }
 
 /** What to post to the chat of an incoming webhook. */
@@ -1080,6 +1088,14 @@ export interface ChatCheck {
   readonly breaches: readonly InvariantBreach[];
   /** How many more there are. */
   readonly breaches_not_listed: number;
+}
+
+/** A chat that a job deletes. */
+export interface ChatDeletion {
+  /** The chat. */
+  readonly chat_id: string;
+  /** The job that does it. */
+  readonly job_id: string;
 }
 
 /** What was found in a chat, the newest first. `next`: the `before` of the next page; null at the end. */
@@ -3278,7 +3294,7 @@ export interface Routes {
     answers: { 200: ChatOverview };
     keyed: false;
   };
-  /** Choose how rings of a chat are fanned out. */
+  /** Rename a chat, or choose how its rings are fanned out. */
   "PATCH /v1/admin/chats/{chat_id}": {
     path: { chat_id: string };
     query: NoParameters;
@@ -3300,6 +3316,22 @@ export interface Routes {
     query: { around?: string; limit?: number; reveal?: string };
     body: undefined;
     answers: { 200: LogLines };
+    keyed: false;
+  };
+  /** Delete a message of a chat. */
+  "DELETE /v1/admin/chats/{chat_id}/messages/{message_id}": {
+    path: { chat_id: string; message_id: string };
+    query: NoParameters;
+    body: DeletionReason;
+    answers: { 204: undefined };
+    keyed: false;
+  };
+  /** Delete a chat. */
+  "DELETE /v1/admin/chats/{chat_id}": {
+    path: { chat_id: string };
+    query: NoParameters;
+    body: DeletionReason;
+    answers: { 202: ChatDeletion };
     keyed: false;
   };
   /** Restore the lost counter of a chat. */

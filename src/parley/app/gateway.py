@@ -11,7 +11,6 @@ from parley.accounts.user_admin import UserAdmin
 from parley.app.deliveries import make_delivery_admin
 from parley.app.engines import make_engine
 from parley.app.timeline import make_timeline
-from parley.chats.chat_admin import ChatAdmin
 from parley.chats.operated_chats import OperatedChats
 from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
 from parley.gateway.chat_check import ChatChecker
@@ -68,7 +67,7 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         api_tokens=app.identities.api_tokens,
         external_people=app.identities.external_people,
         user_admin=user_admin,
-        chat_admin=ChatAdmin(app.membership, app.invitations, store.directory, store.accounts),
+        chat_admin=app.chat_admin,
         deliveries=make_delivery_admin(app.config, store, kinds, user_admin.audited, app.clock, app.ids),
         push=app.push.registrations,
         fanouts=FanoutAdmin(store.directory, kinds.push.fanouts, app.push.sizes, user_admin.audited),

@@ -27,6 +27,7 @@ from parley.app.push import Push
 from parley.app.search import Search
 from parley.audit import AuditTrail
 from parley.bodies.erasures import BodyAdmin
+from parley.chats.chat_admin import ChatAdmin
 from parley.chats.invitations import InvitationService
 from parley.chats.log_hasher import LogHasher
 from parley.chats.membership import Membership
@@ -165,6 +166,7 @@ class App:
         self.deletions = self._make_deletions()
         self.invitations = self._make_invitations()
         self.reports = self._make_reports()
+        self.chat_admin = self._make_chat_admin()
         self.body_admin = self._make_body_admin()
         self.push = self._make_push()
         self.rates = SharedRates(ephemeral, clock)
@@ -456,6 +458,18 @@ class App:
             jobs.append(self.certificate.job)
         return jobs
 
+    def _make_chat_admin(self) -> ChatAdmin:
+        store = self.store
+        return ChatAdmin(
+            membership=self.membership,
+            invitations=self.invitations,
+            directory=store.directory,
+            accounts=store.accounts,
+            waiting=store.invitations,
+            actions=self.message_actions,
+            random_bytes=secrets.token_bytes,
+        )
+
     def _make_body_admin(self) -> BodyAdmin:
         def retention() -> Retention:
             from parley.app.archive import make_retention
@@ -473,6 +487,7 @@ class App:
             reports=self.kinds.erasure_reports,
             clock=self.clock,
             forget_cursors=store.member_states.forget_cursors,
+            empty_chat=self.chat_admin.empty,
             forget_devices=partial(forget_devices, self.kinds.push.devices),
             forget_reasons=self.reports.forget_reasons,
             fault_point=faults.fault_point_from(self.environment),

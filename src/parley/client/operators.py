@@ -10,6 +10,7 @@ from parley.wire.bodies import DeadLetterJob
 from parley.wire.identity_bodies import ApiTokenInfo, ApiTokenList
 from parley.wire.limits import PAGE_ENTRIES_MAX
 from parley.wire.operator_bodies import (
+    ChatDeletion,
     ChatOverview,
     DeadLetterPreview,
     ListedChatInfo,
@@ -54,13 +55,21 @@ class OperatorsApi:
                 return found
             params["after"] = page.next
 
+    async def disable_user(self, user_id: str) -> UserInfo:
+        """Nothing of theirs is stored any more, and their sessions end."""
+        return await self._api.call("POST", f"{_user(user_id)}/disable", UserInfo)
+
+    async def enable_user(self, user_id: str) -> UserInfo:
+        """They may log in again."""
+        return await self._api.call("POST", f"{_user(user_id)}/enable", UserInfo)
+
     async def delete_user(self, user_id: str, *, erase: bool = False) -> DeletedUser:
         """Delete an account for good; `erase` also removes what the person wrote."""
         params = {"erase": "bodies"} if erase else None
         return await self._api.call("DELETE", _user(user_id), DeletedUser, params=params)
 
     async def erasure(self, user_id: str) -> ErasureInfo:
-        """What the erasure of a person has removed so far."""
+        """What the erasure of a person, or the deletion of a chat, has removed so far."""
         return await self._api.call("GET", f"admin/erasures/{quote(user_id, safe='')}", ErasureInfo)
 
     # Chats
@@ -99,6 +108,24 @@ class OperatorsApi:
         given = {"around": around, "limit": limit, "reveal": reveal or None}
         params = {name: str(value) for name, value in given.items() if value is not None}
         return await self._api.call("GET", f"{_chat(chat_id)}/log", LogLines, params=params)
+
+    async def rename_chat(self, chat_id: str, title: str) -> None:
+        """Give a group another title."""
+        await self._api.call("PATCH", _chat(chat_id), object, {"title": title})
+
+    async def remove_member(self, chat_id: str, user_id: str) -> None:
+        """Take a person out of a group."""
+        path = f"{_chat(chat_id)}/members/{quote(user_id, safe='')}"
+        await self._api.call("DELETE", path, object)
+
+    async def delete_message(self, chat_id: str, message_id: str, reason: str) -> None:
+        """Nobody reads it again, also in a direct chat. The reason is recorded."""
+        path = f"{_chat(chat_id)}/messages/{quote(message_id, safe='')}"
+        await self._api.call("DELETE", path, object, {"reason": reason})
+
+    async def delete_chat(self, chat_id: str, reason: str) -> ChatDeletion:
+        """Take everybody out of it and remove every body; `erasure(chat_id)` says how far that is."""
+        return await self._api.call("DELETE", _chat(chat_id), ChatDeletion, {"reason": reason})
 
     async def recover_chat(
         self, chat_id: str, *, dry_run: bool = True, seal_holes: bool = False

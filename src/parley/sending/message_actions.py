@@ -353,6 +353,10 @@ class MessageActions:
         replies = sum(mark.parts[0] == marking.REPLY for mark in marks)
         return MessageNow(entry, counted(by_reaction), replies)
 
+    async def find(self, chat_id: str, message_id: str) -> Entry | None:
+        """A message of a chat as it is now, for operators."""
+        return await self._find(chat_id, message_id)
+
     # After a crash
 
     @property

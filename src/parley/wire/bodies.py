@@ -577,9 +577,10 @@ class ChatChange(RequestBody):
 
 
 class FanoutChange(RequestBody):
-    """How rings of a chat are fanned out; null: by its size."""
+    """What operators change of a chat. `fanout`: how its rings are fanned out; null: by its size."""
 
-    fanout: Fanout | None
+    fanout: Fanout | UnsetType | None = UNSET
+    title: Title | UnsetType = UNSET
 
 
 class FanoutInfo(Struct):

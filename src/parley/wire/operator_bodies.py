@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from msgspec import UNSET, Struct, UnsetType
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from parley.model import AccountState, ChatType, ReadReceipts, Role
+from parley.wire import limits
 from parley.wire.bodies import DeadLetterFilter, FanoutInfo
 from parley.wire.request_body import RequestBody
+
+ActionReason = Annotated[str, Meta(min_length=1, max_length=limits.REPORT_REASON_CHARS_MAX)]
 
 
 class PersonOfChat(Struct):
@@ -122,6 +127,19 @@ class LogLines(Struct):
     to_sequence: int
     entries: list[LogLine]
     voids: list[int]
+
+
+class DeletionReason(RequestBody):
+    """Why an operator deletes something, for the audit log."""
+
+    reason: ActionReason
+
+
+class ChatDeletion(Struct):
+    """A chat that a job deletes."""
+
+    chat_id: str
+    job_id: str
 
 
 class RecoveryOrder(RequestBody):

@@ -223,7 +223,8 @@ def people_calls(given: dict[str, str]) -> list[tuple[Call, dict[str, str]]]:
         Call("GET", "/link/{file}"),
     ]
     erasure = Call("GET", "/v1/admin/erasures/{user_id}"), {**given, "user_id": "user_gone"}
-    return [*((call, given) for call in found), erasure]
+    gone = Call("DELETE", "/v1/admin/chats/{chat_id}", {"reason": "a report"}, 404), {"chat_id": "chat_gone"}
+    return [*((call, given) for call in found), erasure, gone]
 
 
 async def with_deliveries(served: Served) -> dict[str, str]:
@@ -281,6 +282,7 @@ def delivery_calls() -> list[Call]:
         Call("GET", "/v1/admin/chats", query={"q": "g", "type": "group", "after": "", "limit": 1}),
         Call("GET", "/v1/admin/chats/{chat_id}/members", query={"after": "", "limit": 1}),
         Call("GET", "/v1/admin/chats/{chat_id}/log", query={"around": "1", "limit": 1, "reveal": "a report"}),
+        Call("DELETE", "/v1/admin/chats/{chat_id}/messages/{message_id}", {"reason": "a report"}, 204),
         Call("GET", "/v1/admin/webhooks"),
         Call("POST", "/v1/admin/webhooks", hook, 201),
         Call("DELETE", "/v1/admin/webhooks/{webhook_id}", status=204),

@@ -338,7 +338,7 @@ async def archived(config: Config, erase: str = "") -> None:
         assert done.failed == {}
         assert done.trimmed > 0
         if erase:
-            report = await make_retention(engine, config, wall_clock, metrics, {}).erase_person(erase)
+            report = await make_retention(engine, config, wall_clock, metrics, {}).erase(erase)
             assert report.cold > 0
     finally:
         await engine.close()

@@ -23,7 +23,9 @@ LEAVE_STATE = (
 )
 
 
-def change_facts(execute: Execute, change: Change, state: SqliteChatState) -> ChangeFacts:
+def change_facts(
+    execute: Execute, change: Change, state: SqliteChatState, *, by_operator: bool
+) -> ChangeFacts:
     """What a change depends on, as of the open transaction."""
     target = state.sender(execute, change.user_id) if change.user_id else None
     is_deleted = target is not None and target.facts.account is AccountState.DELETED
@@ -31,7 +33,7 @@ def change_facts(execute: Execute, change: Change, state: SqliteChatState) -> Ch
         chat_type=state.chat_type,
         open_to_join=state.open_to_join,
         owners=_count(execute, "chat_id = ? AND role = 'owner'", state.chat_id),
-        members=_count(execute, "chat_id = ?", state.chat_id) if is_deleted else 0,
+        members=_count(execute, "chat_id = ?", state.chat_id) if is_deleted or by_operator else 0,
         target=target.facts.role if target else None,
         is_target_deleted=is_deleted,
     )
