@@ -465,7 +465,7 @@ class App:
             invitations=self.invitations,
             directory=store.directory,
             accounts=store.accounts,
-            waiting=store.invitations,
+            waiting=self.kinds.invitations,
             actions=self.message_actions,
             random_bytes=secrets.token_bytes,
         )
