@@ -32,6 +32,7 @@ from parley.model import (
     InvitedPerson,
     Link,
     MessageReport,
+    PageSession,
     PersonConsent,
     PersonDevices,
 )
@@ -395,6 +396,13 @@ INVITED_PEOPLE = RecordTable(
     says="who may have an invitation to a chat",
     expires_ms=lambda one: one.at_ms + INVITATION_DAYS * MS_PER_DAY,
 )
+PAGE_SESSIONS = RecordTable(
+    "page_sessions",
+    PageSession,
+    lambda one: alone(one.session_id),
+    says="what sessions of pages in a browser have beside their rows",
+    expires_ms=lambda one: one.expires_at_ms,
+)
 SERVER_KEYS = RecordTable("server_keys", KeptKey, lambda one: listed(one.name), says="secrets of the server")
 TABLES: tuple[RecordTable[Any], ...] = (
     LINKS,
@@ -423,6 +431,7 @@ TABLES: tuple[RecordTable[Any], ...] = (
     CONSENTS,
     CONTACTS,
     INVITED_PEOPLE,
+    PAGE_SESSIONS,
     SERVER_KEYS,
 )
 """In the order in which they are copied."""

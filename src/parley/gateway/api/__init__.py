@@ -12,6 +12,7 @@ from parley.gateway.api import (
     links,
     messages,
     operated_chats,
+    page_sessions,
     people,
     push,
     reports,
@@ -25,6 +26,7 @@ from parley.gateway.api import (
 ROUTES = [
     *server_info.routes.declared,
     *accounts.routes.declared,
+    *page_sessions.routes.declared,
     *people.routes.declared,
     *chats.routes.declared,
     *invitations.routes.declared,
