@@ -6,7 +6,7 @@ import pytest
 
 from parley.clock import iso
 from parley.errors import Refused
-from parley.model import Privacy, ReadReceipts, Relation
+from parley.model import MemberSettings, Privacy, ReadReceipts, Relation
 from parley.store.dynamodb.driver import Fault, Item
 from parley.store.rules import RELATIONS_MAX
 from parley.testing.dynamodb_faults import conflict, throttle, timeout_done, timeout_not_done
@@ -150,10 +150,8 @@ async def test_who_cannot_exist_is_related_to_nobody(odd: str) -> None:
             assert await store.relations.related(odd, relation, "", 10) == []
         assert set(await store.relations.relationships(odd, [ann, odd])) == {ann}
         assert (await store.relations.visibility([odd]), await store.relations.profiles([odd])) == ({}, {})
-        assert (await store.member_states.cursors(odd), await store.member_states.muted_until(odd, odd)) == (
-            [],
-            None,
-        )
+        assert await store.member_states.cursors(odd) == []
+        assert await store.member_states.settings(odd, [odd]) == {odd: MemberSettings()}
         await store.member_states.mute(odd, odd, None)
         await store.cursors.forget_device(odd, "phone")
         store.cursors.note_seen(odd, store.clock())

@@ -24,7 +24,7 @@ from parley.store.records import (
     KeptState,
     Record,
 )
-from parley.store.tables import KeptErasure
+from parley.store.tables import PendingErasure
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX
@@ -110,7 +110,7 @@ async def about_person(transfer: Transfer, user_id: str) -> AsyncIterator[dict[s
         async for records in transfer.records(kind):
             for record in _apart(records):
                 if _concerns(record, user_id):
-                    yield {"record": type(record).__name__, **_without_secrets(msgspec.to_builtins(record))}
+                    yield {"record": name_in_export(record), **_without_secrets(msgspec.to_builtins(record))}
                     if isinstance(record, KeptState):
                         chats.append(record.chat_id)
     for chat_id in chats:
@@ -119,6 +119,14 @@ async def about_person(transfer: Transfer, user_id: str) -> AsyncIterator[dict[s
                 entry = decode_entry(position.wire) if position.wire is not None else None
                 if entry is not None and (entry.sender_id == user_id or user_id in (entry.mentions or ())):
                     yield {"record": "Entry", **msgspec.to_builtins(entry)}
+
+
+EXPORTED_AS = {MessageMark: "KeptMark", PendingErasure: "KeptErasure"}
+"""What lines of an export call records whose types have another name now."""
+
+
+def name_in_export(record: Record) -> str:
+    return EXPORTED_AS.get(type(record), type(record).__name__)
 
 
 def _apart(records: Iterable[Record]) -> Iterator[Record]:
@@ -143,7 +151,7 @@ def _concerns(record: Record, user_id: str) -> bool:
             return record.user_id == user_id  # who else lists them is the others' secret
         case Invitation():
             return user_id in (record.user_id, record.invited_by)
-        case KeptErasure():
+        case PendingErasure():
             return record.user_id == user_id
         case MessageMark():
             return user_id in record.name.split(SEPARATOR)

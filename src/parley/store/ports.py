@@ -384,16 +384,15 @@ class MemberStates(Protocol):
         """Durable before it returns; the chat counts as changed for this person. None: not muted."""
         ...
 
-    async def muted_until(self, user_id: str, chat_id: str) -> str | None:
-        """The time that `mute` set last; None while they are out of the chat, until they are back in it."""
-        ...
-
     async def set_notify(self, user_id: str, chat_id: str, notify: Notify) -> None:
         """Durable before it returns. Nothing happens if the person is not in the chat."""
         ...
 
     async def settings(self, chat_id: str, user_ids: Sequence[str]) -> dict[str, MemberSettings]:
-        """The settings and positions of these people in a chat; of people without any, the defaults."""
+        """The settings and positions of these people in a chat; of people without any, the defaults.
+
+        Those that were set last, and the defaults while they are out of the chat.
+        """
         ...
 
     async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:

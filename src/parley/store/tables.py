@@ -153,14 +153,14 @@ class RecordTable(Generic[R]):
         return self.encode(self._decode(stored)) == self.encode(record)
 
 
-class KeptKey(Struct, frozen=True, kw_only=True):
+class ServerKey(Struct, frozen=True, kw_only=True):
     """A key of the server, or the mark of a copy."""
 
     name: str
     value: str
 
 
-class KeptErasure(Struct, frozen=True, kw_only=True):
+class PendingErasure(Struct, frozen=True, kw_only=True):
     """A person whose bodies are still to be removed."""
 
     user_id: str
@@ -290,7 +290,7 @@ AUDIT = RecordTable(
 )
 ERASURES = RecordTable(
     "erasures",
-    KeptErasure,
+    PendingErasure,
     lambda one: listed(one.user_id),
     says="people whose bodies are to be removed from every log",
 )
@@ -403,7 +403,9 @@ PAGE_SESSIONS = RecordTable(
     says="what sessions of pages in a browser have beside their rows",
     expires_ms=lambda one: one.expires_at_ms,
 )
-SERVER_KEYS = RecordTable("server_keys", KeptKey, lambda one: listed(one.name), says="secrets of the server")
+SERVER_KEYS = RecordTable(
+    "server_keys", ServerKey, lambda one: listed(one.name), says="secrets of the server"
+)
 TABLES: tuple[RecordTable[Any], ...] = (
     LINKS,
     REPORTS,

@@ -168,6 +168,7 @@ class TimelineService:
     ) -> list[RecipientFacts]:
         user_ids = [cursor.user_id for cursor in cursors]
         related = await self._relations.relationships(message.sender_id, user_ids, acquainted=True)
+        settings = await self._store.member_states.settings(message.chat_id, user_ids)
         room = asyncio.Semaphore(RECIPIENTS_AT_ONCE_MAX)
 
         async def facts_of(cursor: MemberCursor) -> RecipientFacts:
@@ -181,9 +182,7 @@ class TimelineService:
                     read_up_to=cursor.read_up_to,
                     read_ms=_ms(cursor.read_at),
                     devices=await self._devices(cursor.user_id, message.chat_id),
-                    muted_until_ms=_ms(
-                        await self._store.member_states.muted_until(cursor.user_id, message.chat_id)
-                    ),
+                    muted_until_ms=_ms(settings[cursor.user_id].muted_until),
                     has_blocked=relationship is not None and relationship.has_blocked,
                     state=relationship.user.state if relationship is not None else AccountState.DELETED,
                 )

@@ -45,7 +45,7 @@ MESSAGES_PER_BATCH_MAX = 100
 BATCH_BYTES_MAX = 512 * KIB
 """Of the contents of a batch: Cassandra warns of large ones, and refuses very large ones. One always fits."""
 
-KeptAppend = ChatAppend[StoredKey]
+CassandraAppend = ChatAppend[StoredKey]
 
 
 class AppendPlan(Struct):
@@ -100,7 +100,7 @@ class AppendPlanner:
         self._random_bits = random_bits
 
     async def plan(
-        self, append: KeptAppend, state: CassandraChatState, *, in_bucket: bool
+        self, append: CassandraAppend, state: CassandraChatState, *, in_bucket: bool
     ) -> AppendPlan | None:
         """Decide about the next drafts, until a batch is full or a change wants its own.
 
@@ -146,7 +146,7 @@ class AppendPlanner:
         await self.answer(append, state, answered)
         return plan
 
-    async def _look_up(self, append: KeptAppend, state: CassandraChatState) -> LookedUpIds:
+    async def _look_up(self, append: CassandraAppend, state: CassandraChatState) -> LookedUpIds:
         """The ids of the next drafts and of their predecessors, in one read."""
         asked: set[bytes] = set()
         for index in islice(append.todo, MESSAGES_PER_BATCH_MAX):
@@ -158,7 +158,7 @@ class AppendPlanner:
 
     async def _decide(
         self,
-        append: KeptAppend,
+        append: CassandraAppend,
         state: CassandraChatState,
         plan: AppendPlan,
         looked: LookedUpIds,
@@ -223,7 +223,7 @@ class AppendPlanner:
             return NO_USER, None
         return person.facts_in(state.chat_id, state.members, self.clock()), person
 
-    async def answer(self, append: KeptAppend, state: CassandraChatState, indices: list[int]) -> None:
+    async def answer(self, append: CassandraAppend, state: CassandraChatState, indices: list[int]) -> None:
         """Answer drafts with their originals."""
         for index in indices:
             draft = append.drafts[index]
@@ -239,7 +239,7 @@ class AppendPlanner:
         return entry_of(draft, key.sequence, state.epoch, key.message_id, iso(self.clock()))
 
     def place(
-        self, append: KeptAppend, state: CassandraChatState, indices: list[int], numbers: list[int]
+        self, append: CassandraAppend, state: CassandraChatState, indices: list[int], numbers: list[int]
     ) -> list[Placed]:
         """Give drafts their positions and everything that travels with them."""
         now_ms = self.clock()
@@ -301,7 +301,7 @@ def _change_facts(draft: Draft, state: CassandraChatState, people: KnownPeople) 
     )
 
 
-def _people(append: KeptAppend) -> set[str]:
+def _people(append: CassandraAppend) -> set[str]:
     """Whose roles the next drafts ask for."""
     people: set[str] = set()
     for index in append.todo:

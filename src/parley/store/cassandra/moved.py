@@ -34,8 +34,8 @@ from parley.store.tables import (
     PUSH_RUNG,
     SERVER_KEYS,
     WEBHOOKS,
-    KeptKey,
     RecordTable,
+    ServerKey,
 )
 
 FIRST_WITH_RECORDS = 4
@@ -114,7 +114,7 @@ def _settings(windows: WindowsOfChats) -> Read:
 def _server_key(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
     name: str = row["name"]
     if name.startswith(KEY_PREFIX) and row["value"] is not None:
-        yield SERVER_KEYS, KeptKey(name=name.removeprefix(KEY_PREFIX), value=row["value"])
+        yield SERVER_KEYS, ServerKey(name=name.removeprefix(KEY_PREFIX), value=row["value"])
 
 
 MOVED: dict[str, Read] = {

@@ -40,8 +40,8 @@ from parley.store.tables import (
     PUSH_RUNG,
     SERVER_KEYS,
     WEBHOOKS,
-    KeptKey,
     RecordTable,
+    ServerKey,
 )
 
 FIRST_WITH_RECORDS = 14
@@ -135,7 +135,7 @@ def _hash(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
 def _server_key(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
     name = cast(str, item["name"])
     if name.startswith(KEY_PREFIX):
-        yield SERVER_KEYS, KeptKey(name=name.removeprefix(KEY_PREFIX), value=cast(str, item["value"]))
+        yield SERVER_KEYS, ServerKey(name=name.removeprefix(KEY_PREFIX), value=cast(str, item["value"]))
 
 
 MOVED: dict[str, Read] = {
