@@ -48,9 +48,9 @@ function SignedIn({ app: opened }: { app: App }) {
       <StorageAlert />
       <nav class={c.chats} aria-label={s.chats}>
         <ChatList />
-        <ConnectionStatus />
       </nav>
       <Main app={opened} />
+      <ConnectionStatus />
       <Panel />
     </div>
   );
