@@ -11,7 +11,7 @@ import { s } from "../strings.en.js";
 import { Icon } from "../ui/Icon.js";
 import { useLater } from "../ui/later.js";
 import { ChatList } from "./ChatList.js";
-import { ConnectionStatus, StorageAlert } from "./Connection.js";
+import { ConnectionStatus, StorageAlert, Update } from "./Connection.js";
 import { ConversationPage } from "./ConversationPage.js";
 import c from "./Frame.module.css";
 import { hasDetails, panel } from "./panels.js";
@@ -51,6 +51,7 @@ function SignedIn({ app: opened }: { app: App }) {
       </nav>
       <Main app={opened} />
       <ConnectionStatus />
+      <Update />
       <Panel />
     </div>
   );
