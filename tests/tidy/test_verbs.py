@@ -17,6 +17,7 @@ VERBS = {
     "up",
     "down",
     "docs",
+    "screenshots",
 }
 
 
