@@ -435,6 +435,42 @@ class Session(Struct, frozen=True):
     """A hash of the address that logged in; empty if none is known."""
 
 
+class PageKind(StrEnum):
+    """Which page in a browser a session belongs to."""
+
+    CHAT = "chat"
+    CONSOLE = "console"
+
+
+class PageToken(Struct, frozen=True):
+    """A token of a page, by its hash."""
+
+    hash: str
+    ends_at_ms: int
+
+
+class PageSession(Struct, frozen=True, kw_only=True):
+    """What a session of a page has beside its row; all secrets by their hashes.
+
+    `family`: of the part that all cookies of the session share. `current`, `before`: of the last two cookies;
+    the last was made of the one before and `salt`. `key`: of what the page of a console keeps.
+    """
+
+    session_id: str
+    user_id: str
+    kind: PageKind
+    family: str
+    current: str
+    before: str = ""
+    salt: str = ""
+    key: str = ""
+    tokens: tuple[PageToken, ...] = ()
+    password_at_ms: int
+    active_at_ms: int
+    expires_at_ms: int
+    is_read_only: bool = False
+
+
 class Scope(StrEnum):
     """What an API token may be used for."""
 

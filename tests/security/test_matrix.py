@@ -24,6 +24,9 @@ PUBLIC = {
     "GET /v1/server",
     "POST /v1/accounts",
     "POST /v1/sessions",
+    "POST /v1/web/session",
+    "POST /v1/web/session/refresh",
+    "DELETE /v1/web/session",
     "POST /v1/hooks/{token}",
     "POST /v1/password-reset",
 }
@@ -39,6 +42,7 @@ CHAT = ("not_a_member", "not_a_member", OK)
 
 HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/sessions": OWN,
+    "DELETE /v1/sessions/current": OWN,
     "DELETE /v1/sessions/{session_id}": ("not_found", "not_found", "not_found"),
     "GET /v1/devices": OWN,
     "DELETE /v1/devices/{device_id}": ("not_found", "not_found", "not_found"),
@@ -145,6 +149,8 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "POST /v1/admin/reports/{report_id}/resolve": OPERATOR,
 }
 """What a stranger, a removed member and a blocked person get, asking for what is Ann's."""
+SIGN_OUT = "DELETE /v1/sessions/current"
+"""Asked for last: the caller's token is over then."""
 CALLERS = ("stranger", "removed", "blocked")
 
 FRAMES: dict[str, tuple[str, str, str]] = {
@@ -317,8 +323,9 @@ async def test_a_caller_gets_from_routes_what_the_matrix_says(caller: str, place
         found = {
             name: await world.ask(client, route, caller)
             for name, route in zip(NAMES, ROUTES, strict=True)
-            if name not in PUBLIC
+            if name not in PUBLIC | {SIGN_OUT}
         }
+        found[SIGN_OUT] = await world.ask(client, ROUTES[NAMES.index(SIGN_OUT)], caller)
         column = CALLERS.index(caller)
         assert found == {name: codes[column] for name, codes in HTTP.items()}
         assert (await served.as_(world.people["ann"]).get("/v1/me")).status == 200

@@ -12,6 +12,7 @@ export type RefusalCode =
   | "unknown_type"
   | "unauthenticated"
   | "forbidden"
+  | "password_needed"
   | "not_a_member"
   | "blocked"
   | "account_disabled"
@@ -685,6 +686,20 @@ export interface NewMessage {
   readonly attachments?: readonly string[];
 }
 
+/** A person signs in on a page. `read_only`: from this session of the console nothing can be changed. */
+export interface NewPageSession {
+  /** 1 to 64 of `a-z 0-9 . _ -`, with a letter or a digit. */
+  readonly username: string;
+  /** At most 1,024 characters; the server may ask for more than 1. */
+  readonly password: string;
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** What people call the device; at most 200 characters. */
+  readonly device_name?: string;
+  /** Whether nothing can be changed from this session of the console. */
+  readonly read_only?: boolean;
+}
+
 /** A change of your password. */
 export interface NewPassword {
   /** The password until now. */
@@ -761,6 +776,19 @@ export interface NewWebhook {
 /** Your password, if you have one here. */
 export interface OwnDeletion {
   /** Yours; empty if you have none here. */
+  readonly password?: string;
+}
+
+/**
+ * A page asks for the next token. `key`: what the sign-in to the console answered. `active`: whether a person
+ * was at the page since the last time. `password`: yours, where something asks for it again.
+ */
+export interface PageRefresh {
+  /** What the sign-in to the console answered; empty for the chat. */
+  readonly key?: string;
+  /** Whether a person was at the page since the last time. */
+  readonly active?: boolean;
+  /** Yours, where something asks for it again; empty otherwise. */
   readonly password?: string;
 }
 
@@ -1826,6 +1854,8 @@ export interface Me {
   readonly do_not_disturb: QuietHours | null;
   /** Whether this is a program: it has no unread count, and nothing rings for it. */
   readonly is_bot: boolean;
+  /** Whether the person may use these routes. */
+  readonly is_operator: boolean;
 }
 
 /** How far one member is in a chat. Times say when the position last rose: None at position 0. */
@@ -2054,6 +2084,26 @@ export interface OwnDeleted {
   readonly user_id: string;
   /** The job that removes what you wrote; null without one. */
   readonly job_id: string | null;
+}
+
+/** A token for the memory of a page; the cookie is in a header. `key`: for the console's tab alone. */
+export interface PageSessionGranted {
+  /** For `Authorization`, and for `hello`. */
+  readonly access_token: string;
+  /** For how many seconds the token is good. */
+  readonly expires_in: number;
+  /** The person. */
+  readonly user_id: string;
+  /** The session. */
+  readonly session_id: string;
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** When the session is over if the page is not used. */
+  readonly expires_at: string;
+  /** Whether nothing can be changed from this session of the console. */
+  readonly read_only: boolean;
+  /** Of the console, once: a `refresh` needs it. Keep it in the tab alone. */
+  readonly key?: string;
 }
 
 /** The other person of a direct chat. */
@@ -2762,6 +2812,14 @@ export interface Routes {
     answers: { 200: SessionList };
     keyed: false;
   };
+  /** Sign out. */
+  "DELETE /v1/sessions/current": {
+    path: NoParameters;
+    query: NoParameters;
+    body: undefined;
+    answers: { 204: undefined };
+    keyed: false;
+  };
   /** Revoke a session. */
   "DELETE /v1/sessions/{session_id}": {
     path: { session_id: string };
@@ -2791,6 +2849,30 @@ export interface Routes {
     path: NoParameters;
     query: NoParameters;
     body: NewPassword;
+    answers: { 204: undefined };
+    keyed: false;
+  };
+  /** Sign in on a page. */
+  "POST /v1/web/session": {
+    path: NoParameters;
+    query: { page?: "chat" | "console" };
+    body: NewPageSession;
+    answers: { 201: PageSessionGranted };
+    keyed: false;
+  };
+  /** The next token of a page. */
+  "POST /v1/web/session/refresh": {
+    path: NoParameters;
+    query: { page?: "chat" | "console" };
+    body: PageRefresh;
+    answers: { 200: PageSessionGranted };
+    keyed: false;
+  };
+  /** Sign out on a page. */
+  "DELETE /v1/web/session": {
+    path: NoParameters;
+    query: { page?: "chat" | "console" };
+    body: undefined;
     answers: { 204: undefined };
     keyed: false;
   };

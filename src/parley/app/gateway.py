@@ -65,6 +65,7 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         random_bytes=secrets.token_bytes,
         accounts=app.accounts,
         sign_in=app.identities.sign_in,
+        pages=app.identities.pages,
         api_tokens=app.identities.api_tokens,
         external_people=app.identities.external_people,
         user_admin=user_admin,

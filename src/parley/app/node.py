@@ -447,7 +447,10 @@ class App:
             if self.files is not None:
                 jobs.append(self.files.removal.job)
         if "delivery" in self.config.cluster.roles:
-            jobs += [expired_sessions(self.store.account_admin, self.clock), self.answered_requests.job]
+            jobs += [
+                expired_sessions(self.store.account_admin, self.store.records, self.clock),
+                self.answered_requests.job,
+            ]
             if self.deliveries is not None:
                 jobs += self.deliveries.jobs
         if "push" in self.config.cluster.roles:

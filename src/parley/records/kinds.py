@@ -20,6 +20,7 @@ from parley.store.tables import (
     ERASURE_REPORTS,
     FAILING_RECIPIENTS,
     LINKS,
+    PAGE_SESSIONS,
     REPORTS,
     alone,
 )
@@ -34,6 +35,7 @@ class Kinds:
         self.erasure_reports = Book(records, ERASURE_REPORTS)
         self.failing_recipients = Book(records, FAILING_RECIPIENTS)
         self.device_lists = Book(records, DEVICE_LISTS, at=alone)
+        self.page_sessions = Book(records, PAGE_SESSIONS, at=alone)
         self.api_tokens = ApiTokens(records)
         self.external_ids = ExternalIds(records)
         self.audit = AuditLog(records)

@@ -30,6 +30,7 @@ from parley.model import (
     ExternalId,
     Link,
     MessageReport,
+    PageSession,
     PersonDevices,
 )
 from parley.wire.limits import IDEMPOTENCY_DAYS
@@ -376,6 +377,13 @@ CHAT_SETTINGS = RecordTable(
     lambda one: alone(one.chat_id),
     says="what was decided for a chat, and no send looks at",
 )
+PAGE_SESSIONS = RecordTable(
+    "page_sessions",
+    PageSession,
+    lambda one: alone(one.session_id),
+    says="what sessions of pages in a browser have beside their rows",
+    expires_ms=lambda one: one.expires_at_ms,
+)
 SERVER_KEYS = RecordTable("server_keys", KeptKey, lambda one: listed(one.name), says="secrets of the server")
 TABLES: tuple[RecordTable[Any], ...] = (
     LINKS,
@@ -401,6 +409,7 @@ TABLES: tuple[RecordTable[Any], ...] = (
     AMENDMENTS,
     LOG_HASHES,
     CHAT_SETTINGS,
+    PAGE_SESSIONS,
     SERVER_KEYS,
 )
 """In the order in which they are copied."""

@@ -13,6 +13,7 @@ from parley.gateway.api import (
     messages,
     operated_chats,
     operated_people,
+    page_sessions,
     people,
     push,
     reports,
@@ -26,6 +27,7 @@ from parley.gateway.api import (
 ROUTES = [
     *server_info.routes.declared,
     *accounts.routes.declared,
+    *page_sessions.routes.declared,
     *people.routes.declared,
     *chats.routes.declared,
     *invitations.routes.declared,
