@@ -7,11 +7,12 @@ from html import escape
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from parley.core.deliveries import DeadLetter, Lane
 from parley.core.marks import SEPARATOR, MessageMark
 from parley.core.push_devices import PersonPushDevices, PushDevice, PushOutcome, RungThrough
-from parley.model import AccountDeletion, AuditRecord, Invitation, Kind
+from parley.model import AccountDeletion, AuditRecord, Contact, Invitation, Kind, PersonConsent
 from parley.store.maintenance import Transfer
 from parley.store.ports import Log
 from parley.store.records import (
@@ -19,7 +20,6 @@ from parley.store.records import (
     KeptCursor,
     KeptMember,
     KeptPerson,
-    KeptRelation,
     KeptSession,
     KeptState,
     Record,
@@ -130,10 +130,13 @@ def name_in_export(record: Record) -> str:
 
 
 def _apart(records: Iterable[Record]) -> Iterator[Record]:
-    """The devices of a person share a record: each is told by itself."""
+    """The devices of a person share a record, and so do their invitations: each is told by itself."""
     for record in records:
         if isinstance(record, PersonPushDevices):
             yield from record.devices
+        elif isinstance(record, PersonConsent):
+            yield from record.invitations
+            yield replace(record, invitations=())
         else:
             yield record
 
@@ -144,7 +147,7 @@ def _concerns(record: Record, user_id: str) -> bool:
             return who.user_id == user_id
         case KeptState() | KeptCursor() | PushDevice() | PushOutcome() | RungThrough() | AccountDeletion():
             return record.user_id == user_id
-        case KeptRelation():
+        case PersonConsent() | Contact():
             return record.user_id == user_id  # who else lists them is the others' secret
         case Invitation():
             return user_id in (record.user_id, record.invited_by)

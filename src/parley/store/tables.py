@@ -26,14 +26,17 @@ from parley.model import (
     ApiToken,
     AuditRecord,
     ChatSettings,
+    Contact,
     ErasureReport,
     ExternalId,
+    InvitedPerson,
     Link,
     MessageReport,
     PageSession,
+    PersonConsent,
     PersonDevices,
 )
-from parley.wire.limits import IDEMPOTENCY_DAYS
+from parley.wire.limits import IDEMPOTENCY_DAYS, INVITATION_DAYS
 
 R = TypeVar("R", bound=Struct)
 
@@ -377,6 +380,22 @@ CHAT_SETTINGS = RecordTable(
     lambda one: alone(one.chat_id),
     says="what was decided for a chat, and no send looks at",
 )
+CONSENTS = RecordTable(
+    "consents",
+    PersonConsent,
+    lambda one: alone(one.user_id),
+    says="whom each person has blocked, and who has invited them",
+)
+CONTACTS = RecordTable(
+    "contacts", Contact, lambda one: (one.user_id, one.other_id), says="whom each person has as a contact"
+)
+INVITED_PEOPLE = RecordTable(
+    "invited_people",
+    InvitedPerson,
+    lambda one: (one.chat_id, one.user_id),
+    says="who may have an invitation to a chat",
+    expires_ms=lambda one: one.at_ms + INVITATION_DAYS * MS_PER_DAY,
+)
 PAGE_SESSIONS = RecordTable(
     "page_sessions",
     PageSession,
@@ -411,6 +430,9 @@ TABLES: tuple[RecordTable[Any], ...] = (
     AMENDMENTS,
     LOG_HASHES,
     CHAT_SETTINGS,
+    CONSENTS,
+    CONTACTS,
+    INVITED_PEOPLE,
     PAGE_SESSIONS,
     SERVER_KEYS,
 )

@@ -26,6 +26,7 @@ from parley.core.timeline import (
 )
 from parley.errors import NOT_FOUND, Refused
 from parley.model import AccountState, Action, MemberCursor
+from parley.records.relations import Relations
 from parley.store.ports import Outbox, Store
 from parley.wire.codec import decode_entry
 
@@ -83,12 +84,14 @@ class TimelineService:
     def __init__(
         self,
         store: Store,
+        relations: Relations,
         outbox: Outbox | None,
         traces: Iterable[TraceSource],
         sources: Iterable[StepSource],
         clock: Clock,
     ) -> None:
         self._store = store
+        self._relations = relations
         self._outbox = outbox
         self._traces = list(traces)
         self._sources = list(sources)
@@ -164,7 +167,7 @@ class TimelineService:
         self, message: ExplainedMessage, cursors: Sequence[MemberCursor]
     ) -> list[RecipientFacts]:
         user_ids = [cursor.user_id for cursor in cursors]
-        related = await self._store.relations.relationships(message.sender_id, user_ids, acquainted=True)
+        related = await self._relations.relationships(message.sender_id, user_ids, acquainted=True)
         settings = await self._store.member_states.settings(message.chat_id, user_ids)
         room = asyncio.Semaphore(RECIPIENTS_AT_ONCE_MAX)
 

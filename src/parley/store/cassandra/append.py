@@ -12,7 +12,6 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from parley.clock import Clock, iso
 from parley.core.append import (
@@ -31,9 +30,8 @@ from parley.core.permissions import NO_USER, joins_alone
 from parley.errors import Refusal
 from parley.model import AccountState, Action, Draft, Role
 from parley.store.cassandra.chat_state import CassandraChatState, CassandraChatStates, KnownPeople
-from parley.store.cassandra.consents import Consents, Joiner
+from parley.store.cassandra.consents import CassandraConsents, Joiner
 from parley.store.cassandra.effects import Effects, JoinedMember
-from parley.store.cassandra.invitations import CassandraInvitations
 from parley.store.cassandra.log_rows import LogRows, StoredKey
 from parley.store.chat_append import ChatAppend, Placed, Twin
 from parley.store.entries import CHANCE_BITS, entry_of, message_id
@@ -91,8 +89,7 @@ class AppendPlanner:
     def __init__(
         self,
         states: CassandraChatStates,
-        consents: Consents,
-        invitations: CassandraInvitations,
+        consents: CassandraConsents,
         clock: Clock,
         random_bits: Callable[[int], int],
     ) -> None:
@@ -100,7 +97,6 @@ class AppendPlanner:
         self.consents = consents
         self.rows = LogRows(states)
         self.clock = clock
-        self._invitations = invitations
         self._random_bits = random_bits
 
     async def plan(
@@ -225,9 +221,7 @@ class AppendPlanner:
         person = (await self.consents.newcomers(draft.sender_id, [user_id])).get(user_id)
         if person is None:
             return NO_USER, None
-        invitation = await self._invitations.invitation(user_id, state.chat_id)
-        invited_as = invitation.role if invitation is not None else None
-        return replace(person.facts, chat_members=state.members, invited_as=invited_as), person
+        return person.facts_in(state.chat_id, state.members, self.clock()), person
 
     async def answer(self, append: CassandraAppend, state: CassandraChatState, indices: list[int]) -> None:
         """Answer drafts with their originals."""
