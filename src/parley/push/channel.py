@@ -43,6 +43,7 @@ from parley.push.ports import (
 )
 from parley.push.registrations import is_signed_in_elsewhere
 from parley.push.unconfirmed import Unconfirmed
+from parley.records.consent import Consents
 from parley.records.push import PushRecords
 from parley.store.ports import Store
 from parley.telemetry import Metrics
@@ -84,6 +85,7 @@ class PushChannel:
         *,
         store: Store,
         push: PushRecords,
+        consents: Consents,
         registry: Registry,
         providers: Mapping[Provider, PushProvider],
         sizes: FanoutSizes,
@@ -93,6 +95,7 @@ class PushChannel:
     ) -> None:
         self._store = store
         self._push = push
+        self._consents = consents
         self._registry = registry
         self._providers = providers
         self._sizes = sizes
@@ -283,8 +286,8 @@ class PushChannel:
         return decide_ring(entry, facts)
 
     async def _has_blocked(self, user_id: str, sender_id: str) -> bool:
-        found = await self._store.relations.visibility([user_id])
-        return user_id in found and sender_id in found[user_id].blocked
+        said = await self._consents.of_one(user_id)
+        return sender_id in said.blocks
 
     # What it says
 
