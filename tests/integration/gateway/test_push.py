@@ -5,6 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from parley.ephemeral.attention import people_there
+from parley.ephemeral.ports import Registry
+from parley.gateway import device_leases
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
 from tests.integration.gateway.test_deliveries import ALLOW as ALLOW_WEBHOOKS
 from tests.integration.gateway.test_deliveries import dead, is_signed
