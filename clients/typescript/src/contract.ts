@@ -260,6 +260,13 @@ export interface TypingStop {
   readonly chat_id: string;
 }
 
+/** Whether somebody looks at this client. After two minutes of not, it does not keep a ring back. */
+export interface Attention {
+  readonly type: "attention";
+  readonly id?: number | null;
+  readonly looking: boolean;
+}
+
 /** The people whose presence this connection gets from now on; it replaces an earlier subscription. */
 export interface PresenceSubscribe {
   readonly type: "presence_subscribe";
@@ -296,6 +303,7 @@ export type ClientFrame =
   | ReadReceipt
   | TypingStart
   | TypingStop
+  | Attention
   | PresenceSubscribe
   | PresenceQuery
   | Heartbeat;
@@ -2768,6 +2776,7 @@ export const REQUEST_FIELDS: Readonly<Record<ClientFrame["type"], Readonly<Recor
   read_receipt: { id: null, chat_id: "", conversation_id: "", conv_id: "", read_up_to: undefined, read_at: null },
   typing_start: { id: null, chat_id: "", conversation_id: "", conv_id: "" },
   typing_stop: { id: null, chat_id: "", conversation_id: "", conv_id: "" },
+  attention: { id: null, looking: undefined },
   presence_subscribe: { id: null, user_ids: undefined },
   presence_query: { id: null, user_ids: undefined },
   heartbeat: { id: null },
