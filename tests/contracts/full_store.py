@@ -255,8 +255,8 @@ def _sample(found: msgspec.inspect.Type, number: int) -> Any:
             return _sample(next(known), number)
         case msgspec.inspect.VarTupleType(item_type=item) | msgspec.inspect.ListType(item_type=item):
             return [_sample(item, number)]
-        case msgspec.inspect.DictType():
-            return {"phone": number}
+        case msgspec.inspect.DictType(value_type=value):
+            return {"phone": _sample(value, number)}
         case msgspec.inspect.IntType():
             return number
         case msgspec.inspect.BoolType():

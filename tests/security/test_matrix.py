@@ -24,6 +24,9 @@ PUBLIC = {
     "GET /v1/server",
     "POST /v1/accounts",
     "POST /v1/sessions",
+    "POST /v1/web/session",
+    "POST /v1/web/session/refresh",
+    "DELETE /v1/web/session",
     "POST /v1/hooks/{token}",
     "POST /v1/password-reset",
 }
@@ -39,6 +42,7 @@ CHAT = ("not_a_member", "not_a_member", OK)
 
 HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/sessions": OWN,
+    "DELETE /v1/sessions/current": OWN,
     "DELETE /v1/sessions/{session_id}": ("not_found", "not_found", "not_found"),
     "GET /v1/devices": OWN,
     "DELETE /v1/devices/{device_id}": ("not_found", "not_found", "not_found"),
@@ -124,6 +128,9 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "POST /v1/admin/tokens": OPERATOR,
     "DELETE /v1/admin/tokens/{token_id}": OPERATOR,
     "PUT /v1/admin/users/{user_id}": OPERATOR,
+    "GET /v1/admin/users/{user_id}": OPERATOR,
+    "PUT /v1/admin/users/{user_id}/operator": OPERATOR,
+    "DELETE /v1/admin/users/{user_id}/operator": OPERATOR,
     "POST /v1/admin/users/{user_id}/tokens": OPERATOR,
     "POST /v1/admin/chats": OPERATOR,
     "PUT /v1/admin/chats/{chat_id}/members/{user_id}": OPERATOR,
@@ -142,6 +149,8 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "POST /v1/admin/reports/{report_id}/resolve": OPERATOR,
 }
 """What a stranger, a removed member and a blocked person get, asking for what is Ann's."""
+SIGN_OUT = "DELETE /v1/sessions/current"
+"""Asked for last: the caller's token is over then."""
 CALLERS = ("stranger", "removed", "blocked")
 
 FRAMES: dict[str, tuple[str, str, str]] = {
@@ -159,6 +168,7 @@ FRAMES: dict[str, tuple[str, str, str]] = {
     "read_receipt": ("not_a_member", "not_a_member", OK),
     "typing_start": ("not_a_member", "not_a_member", OK),
     "typing_stop": ("not_a_member", "not_a_member", OK),
+    "attention": OWN,
     "presence_subscribe": OWN,
     "presence_query": OWN,
     "heartbeat": OWN,
@@ -268,6 +278,7 @@ class World:
             "read_receipt": {"chat_id": chat, "read_up_to": 1},
             "typing_start": {"chat_id": chat},
             "typing_stop": {"chat_id": chat},
+            "attention": {"looking": False},
             "presence_subscribe": {"user_ids": [ann.user_id]},
             "presence_query": {"user_ids": [ann.user_id]},
             "heartbeat": {},
@@ -314,8 +325,9 @@ async def test_a_caller_gets_from_routes_what_the_matrix_says(caller: str, place
         found = {
             name: await world.ask(client, route, caller)
             for name, route in zip(NAMES, ROUTES, strict=True)
-            if name not in PUBLIC
+            if name not in PUBLIC | {SIGN_OUT}
         }
+        found[SIGN_OUT] = await world.ask(client, ROUTES[NAMES.index(SIGN_OUT)], caller)
         column = CALLERS.index(caller)
         assert found == {name: codes[column] for name, codes in HTTP.items()}
         assert (await served.as_(world.people["ann"]).get("/v1/me")).status == 200

@@ -12,6 +12,7 @@ from tests.harness.clock import VirtualClock, run_virtual
 from tests.harness.jobs import supervised
 from tests.integration.gateway.serving import Place, assert_refused
 from tests.memory.people import MemoryAccountAdmin
+from tests.memory.records import MemoryRecords
 from tests.memory.tables import Tables
 
 
@@ -46,7 +47,9 @@ def test_expired_sessions_do_not_pile_up() -> None:
 
     async def scenario(clock: VirtualClock) -> None:
         tables = Tables()
-        async with supervised(clock, expired_sessions(MemoryAccountAdmin(tables), clock)):
+        async with supervised(
+            clock, expired_sessions(MemoryAccountAdmin(tables), MemoryRecords(tables), clock)
+        ):
             for wait_seconds in (EXPIRED_FIRST_SECONDS, EXPIRED_SECONDS):
                 tables.sessions[b"old"] = session(clock() - 1)
                 tables.sessions[b"new"] = session(clock() + MS_PER_DAY)

@@ -12,6 +12,7 @@ export type RefusalCode =
   | "unknown_type"
   | "unauthenticated"
   | "forbidden"
+  | "password_needed"
   | "not_a_member"
   | "blocked"
   | "account_disabled"
@@ -259,6 +260,13 @@ export interface TypingStop {
   readonly chat_id: string;
 }
 
+/** Whether somebody looks at this client. After two minutes of not, it does not keep a ring back. */
+export interface Attention {
+  readonly type: "attention";
+  readonly id?: number | null;
+  readonly looking: boolean;
+}
+
 /** The people whose presence this connection gets from now on; it replaces an earlier subscription. */
 export interface PresenceSubscribe {
   readonly type: "presence_subscribe";
@@ -295,6 +303,7 @@ export type ClientFrame =
   | ReadReceipt
   | TypingStart
   | TypingStop
+  | Attention
   | PresenceSubscribe
   | PresenceQuery
   | Heartbeat;
@@ -685,6 +694,20 @@ export interface NewMessage {
   readonly attachments?: readonly string[];
 }
 
+/** A person signs in on a page. `read_only`: from this session of the console nothing can be changed. */
+export interface NewPageSession {
+  /** 1 to 64 of `a-z 0-9 . _ -`, with a letter or a digit. */
+  readonly username: string;
+  /** At most 1,024 characters; the server may ask for more than 1. */
+  readonly password: string;
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** What people call the device; at most 200 characters. */
+  readonly device_name?: string;
+  /** Whether nothing can be changed from this session of the console. */
+  readonly read_only?: boolean;
+}
+
 /** A change of your password. */
 export interface NewPassword {
   /** The password until now. */
@@ -761,6 +784,19 @@ export interface NewWebhook {
 /** Your password, if you have one here. */
 export interface OwnDeletion {
   /** Yours; empty if you have none here. */
+  readonly password?: string;
+}
+
+/**
+ * A page asks for the next token. `key`: what the sign-in to the console answered. `active`: whether a person
+ * was at the page since the last time. `password`: yours, where something asks for it again.
+ */
+export interface PageRefresh {
+  /** What the sign-in to the console answered; empty for the chat. */
+  readonly key?: string;
+  /** Whether a person was at the page since the last time. */
+  readonly active?: boolean;
+  /** Yours, where something asks for it again; empty otherwise. */
   readonly password?: string;
 }
 
@@ -1826,6 +1862,8 @@ export interface Me {
   readonly do_not_disturb: QuietHours | null;
   /** Whether this is a program: it has no unread count, and nothing rings for it. */
   readonly is_bot: boolean;
+  /** Whether the person may use these routes. */
+  readonly is_operator: boolean;
 }
 
 /** How far one member is in a chat. Times say when the position last rose: None at position 0. */
@@ -2056,6 +2094,26 @@ export interface OwnDeleted {
   readonly job_id: string | null;
 }
 
+/** A token for the memory of a page; the cookie is in a header. `key`: for the console's tab alone. */
+export interface PageSessionGranted {
+  /** For `Authorization`, and for `hello`. */
+  readonly access_token: string;
+  /** For how many seconds the token is good. */
+  readonly expires_in: number;
+  /** The person. */
+  readonly user_id: string;
+  /** The session. */
+  readonly session_id: string;
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** When the session is over if the page is not used. */
+  readonly expires_at: string;
+  /** Whether nothing can be changed from this session of the console. */
+  readonly read_only: boolean;
+  /** Of the console, once: a `refresh` needs it. Keep it in the tab alone. */
+  readonly key?: string;
+}
+
 /** The other person of a direct chat. */
 export interface Peer {
   /** The person. */
@@ -2070,6 +2128,66 @@ export interface Peer {
   readonly last_seen: string | null;
   /** Whether this is a program: it has no unread count, and nothing rings for it. */
   readonly is_bot?: boolean;
+}
+
+/** A chat of a person, and how far they are in it. */
+export interface PersonChat {
+  /** The chat. */
+  readonly chat_id: string;
+  /** A direct chat has two people and no title. */
+  readonly type: ChatType;
+  /** 1 to 200 characters; null in a direct chat. */
+  readonly title: string | null;
+  /** The person's role. */
+  readonly role: Role | null;
+  /** The position of the last entry; 0 in an empty log. */
+  readonly head: number;
+  /** How far the member has received. */
+  readonly delivered_up_to: number;
+  /** How far the member has read. */
+  readonly read_up_to: number;
+}
+
+/** A device of a person that the server knows. */
+export interface PersonDevice {
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** When it was last used, right to a day. */
+  readonly last_used_at: string;
+}
+
+/** A person with their chats, devices and sessions. `chats`: the newest of `chat_count`. */
+export interface PersonInfo {
+  /** The person. */
+  readonly user_id: string;
+  /** 1 to 64 of `a-z 0-9 . _ -`, with a letter or a digit. */
+  readonly username: string;
+  /** What people call the person; 1 to 200 characters. */
+  readonly display_name: string;
+  /** What the account may do. */
+  readonly state: AccountState;
+  /** Whether the person may use these routes. */
+  readonly is_operator: boolean;
+  /** When, by the server's clock. */
+  readonly created_at: string;
+  /** When the person was last online; null if never, "unavailable" if you may not see it. */
+  readonly last_seen: string | null;
+  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  readonly is_bot: boolean;
+  /** Who the person is in your own system; null for nobody. */
+  readonly external_id: string | null;
+  /** A few words of the person; at most 1,000 characters. */
+  readonly about: string;
+  /** The newest 100 chats that the person is in. */
+  readonly chats: readonly PersonChat[];
+  /** In how many chats the person is. */
+  readonly chat_count: number;
+  /** Those that the server knows, the last used first. */
+  readonly devices: readonly PersonDevice[];
+  /** Those that ring, without their tokens. */
+  readonly push_devices: readonly PushDeviceInfo[];
+  /** The last used first. */
+  readonly sessions: readonly UserSession[];
 }
 
 /** One of the two people of a direct chat. */
@@ -2658,6 +2776,7 @@ export const REQUEST_FIELDS: Readonly<Record<ClientFrame["type"], Readonly<Recor
   read_receipt: { id: null, chat_id: "", conversation_id: "", conv_id: "", read_up_to: undefined, read_at: null },
   typing_start: { id: null, chat_id: "", conversation_id: "", conv_id: "" },
   typing_stop: { id: null, chat_id: "", conversation_id: "", conv_id: "" },
+  attention: { id: null, looking: undefined },
   presence_subscribe: { id: null, user_ids: undefined },
   presence_query: { id: null, user_ids: undefined },
   heartbeat: { id: null },
@@ -2702,6 +2821,14 @@ export interface Routes {
     answers: { 200: SessionList };
     keyed: false;
   };
+  /** Sign out. */
+  "DELETE /v1/sessions/current": {
+    path: NoParameters;
+    query: NoParameters;
+    body: undefined;
+    answers: { 204: undefined };
+    keyed: false;
+  };
   /** Revoke a session. */
   "DELETE /v1/sessions/{session_id}": {
     path: { session_id: string };
@@ -2731,6 +2858,30 @@ export interface Routes {
     path: NoParameters;
     query: NoParameters;
     body: NewPassword;
+    answers: { 204: undefined };
+    keyed: false;
+  };
+  /** Sign in on a page. */
+  "POST /v1/web/session": {
+    path: NoParameters;
+    query: { page?: "chat" | "console" };
+    body: NewPageSession;
+    answers: { 201: PageSessionGranted };
+    keyed: false;
+  };
+  /** The next token of a page. */
+  "POST /v1/web/session/refresh": {
+    path: NoParameters;
+    query: { page?: "chat" | "console" };
+    body: PageRefresh;
+    answers: { 200: PageSessionGranted };
+    keyed: false;
+  };
+  /** Sign out on a page. */
+  "DELETE /v1/web/session": {
+    path: NoParameters;
+    query: { page?: "chat" | "console" };
+    body: undefined;
     answers: { 204: undefined };
     keyed: false;
   };
@@ -3041,7 +3192,7 @@ export interface Routes {
   /** Find people. */
   "GET /v1/admin/users": {
     path: NoParameters;
-    query: { q?: string; after?: string; limit?: number };
+    query: { q?: string; after?: string; limit?: number; state?: string; operator?: string; bot?: string };
     body: undefined;
     answers: { 200: UserInfoPage };
     keyed: false;
@@ -3121,7 +3272,7 @@ export interface Routes {
   /** What operators did, newest first. */
   "GET /v1/admin/audit": {
     path: NoParameters;
-    query: { before?: string; limit?: number };
+    query: { actor?: string; action?: string; target?: string; since?: string; until?: string; before?: string; limit?: number };
     body: undefined;
     answers: { 200: AuditList };
     keyed: false;
@@ -3340,6 +3491,30 @@ export interface Routes {
     query: NoParameters;
     body: RecoveryOrder;
     answers: { 200: RecoveryReport };
+    keyed: false;
+  };
+  /** A person with their chats, devices and sessions. */
+  "GET /v1/admin/users/{user_id}": {
+    path: { user_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: PersonInfo };
+    keyed: false;
+  };
+  /** Make a person an operator. */
+  "PUT /v1/admin/users/{user_id}/operator": {
+    path: { user_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: UserInfo };
+    keyed: false;
+  };
+  /** Let a person be no operator any more. */
+  "DELETE /v1/admin/users/{user_id}/operator": {
+    path: { user_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: UserInfo };
     keyed: false;
   };
   /** What became of a message. */

@@ -10,7 +10,8 @@ from parley.config import Config
 from parley.core.jobs import Job
 from parley.ids import Ids
 from parley.model import JobScope, Persisted
-from parley.store.ports import AccountAdmin, Engine, Log
+from parley.store.ports import AccountAdmin, Engine, Log, Records
+from parley.store.tables import PAGE_SESSIONS
 from parley.telemetry import Metrics
 from parley.testing import faults
 
@@ -93,12 +94,17 @@ def sealing(log: Log, publish: Callable[[list[Persisted]], None]) -> Job:
     )
 
 
-def expired_sessions(admin: AccountAdmin, clock: Clock) -> Job:
+def expired_sessions(admin: AccountAdmin, records: Records, clock: Clock) -> Job:
     """Delete sessions that were not used for 30 days."""
+
+    async def run() -> None:
+        await admin.end_expired_sessions(clock())
+        await records.expire(PAGE_SESSIONS, clock())
+
     return Job(
         name="expired_sessions",
         does="deletes sessions that were long unused; their tokens are refused anyway",
-        run=lambda: admin.end_expired_sessions(clock()),
+        run=run,
         interval_seconds=EXPIRED_SECONDS,
         timeout_seconds=EXPIRED_SECONDS_MAX,
         first_seconds=EXPIRED_FIRST_SECONDS,

@@ -12,11 +12,14 @@ from aiohttp import web
 from parley.accounts.access import Access
 from parley.audit import OperatorCall
 from parley.chats.reader import check_sequence
+from parley.clock import MS_PER_SECOND
+from parley.config import Config
 from parley.core.client_address import client_address
 from parley.core.idempotency import check_key, id_of
 from parley.errors import (
     BAD_REQUEST,
     FORBIDDEN,
+    PASSWORD_NEEDED,
     RATE_LIMITED,
     REQUEST_TIMEOUT,
     TOO_LARGE,
@@ -50,6 +53,15 @@ MEDIA_TYPE = "application/json"
 NO_BODY = RequestBody | None
 BEARER = "bearer "
 REASON_CHARS_MAX = 500
+PASSWORD_SECONDS_MAX = 15 * 60
+"""So recent must a password be for what cannot be undone."""
+LOOKING = frozenset(("GET", "HEAD"))
+FROM_A_PAGE = frozenset(("Origin", "Sec-Fetch-Site"))
+IS_APART = web.AppKey("is_apart", bool)
+"""Of the application that serves the console's own listener."""
+CONSOLE_ALONE = FORBIDDEN.because("from a page only the console may do this: sign in there")
+NO_OPERATOR = FORBIDDEN.because("this needs an operator's token")
+READ_ONLY = FORBIDDEN.because("this console may only look")
 FLAGS = {"true": True, "false": False}
 PARAMETERS_SHOWN = 10
 PARAMETER_CHARS_SHOWN = 64
@@ -60,12 +72,16 @@ FORWARDING_PREFIX = "x-forwarded-"
 class Call:
     """A request with its session, ready for a handler, and the time that is left to answer it."""
 
-    __slots__ = ("_answer_by", "_raw", "_seconds_max", "access", "record", "request", "services")
+    __slots__ = (
+        "_answer_by", "_raw", "_seconds_max", "access", "headers", "record", "request", "services",
+    )  # fmt: skip
 
     def __init__(self, request: web.Request, services: ApiServices, seconds_max: float) -> None:
         self.request = request
         self.services = services
         self.access: Access | None = None
+        self.headers: dict[str, str] = {}
+        """Of the answer, beside those of every answer."""
         self.record: AnsweredRequest | None = None
         """Of a request with an `Idempotency-Key` that is carried out now."""
         self._raw: bytes | None = None
@@ -102,6 +118,19 @@ class Call:
     def host(self) -> str:
         """The name of this server in the request, without a port."""
         return self.request.url.host or ""
+
+    @property
+    def has_console(self) -> bool:
+        return has_console(self.request, self.services.config)
+
+    def check_recent_password(self) -> None:
+        """Refused if a page of the console asks, and the person proved long ago who they are."""
+        access = self.access
+        if access is None or access.page is None:
+            return
+        age_ms = self.services.clock() - access.password_at_ms
+        if age_ms > PASSWORD_SECONDS_MAX * MS_PER_SECOND:
+            raise Refused(PASSWORD_NEEDED)
 
     def text(self, name: str, default: str = "") -> str:
         return self.request.query.get(name, default)
@@ -253,14 +282,31 @@ async def authenticate(request: web.Request, services: ApiServices) -> Access:
     return await services.sign_in.authenticate(header[len(BEARER) :].strip())
 
 
-async def check_operator(access: Access, services: ApiServices) -> None:
-    """A program needs the scope `admin`, which operators alone hand out; a person must be an operator."""
+def has_console(request: web.Request, config: Config) -> bool:
+    """Whether the console is served where this request came to."""
+    return request.app.get(IS_APART, False) or config.serves_console(request.url.host or "")
+
+
+async def check_operator(access: Access, request: web.Request, services: ApiServices) -> None:
+    """A program needs the scope `admin`, which operators alone hand out; a person must be an operator.
+
+    From a page only the console may operate: what runs in another page, wherever it comes from, may not.
+    """
     if access.scopes is not None:
         _check(access.refusal(Scope.ADMIN))
         return
-    is_operator = access.may_operate and (await services.accounts.user(access.session.user_id)).is_operator
-    if not is_operator:
-        raise Refused(FORBIDDEN.because("this needs an operator's token"))
+    if not access.may_operate or (access.page is None and _is_from_exposed_page(request, services)):
+        raise Refused(CONSOLE_ALONE if access.page is not None or access.may_operate else NO_OPERATOR)
+    is_changing = request.method not in LOOKING
+    if access.page and is_changing and (access.is_read_only or services.config.console.read_only):
+        raise Refused(READ_ONLY)
+    if not (await services.accounts.user(access.session.user_id)).is_operator:
+        raise Refused(NO_OPERATOR)
+
+
+def _is_from_exposed_page(request: web.Request, services: ApiServices) -> bool:
+    """Whether a script in a browser asks, on a server that others reach. Browsers say so; programs do not."""
+    return services.config.is_exposed and not FROM_A_PAGE.isdisjoint(request.headers)
 
 
 def check_scope(access: Access, scope: Scope, chat_id: str | None) -> None:

@@ -20,6 +20,7 @@ from parley.errors import (
     IDEMPOTENCY_CONFLICT,
     INTERNAL,
     OUTCOME_UNKNOWN,
+    PASSWORD_NEEDED,
     RATE_LIMITED,
     REQUEST_TIMEOUT,
     SHUTTING_DOWN,
@@ -129,12 +130,14 @@ def alternatives(kind: Any) -> tuple[Any, ...]:
 class Route(Operation, frozen=True, kw_only=True):
     """An operation with its handler. `hashes`: it waits for its turn to hash a password. `scope`: what an API
     token must have for it; None where no token is asked for. `without_store`: operators whom the store has
-    lately confirmed are answered while it does not answer."""
+    lately confirmed are answered while it does not answer. `needs_password`: it cannot be undone, so the
+    console asks for the operator's password if the last time was long ago."""
 
     handler: Handler
     hashes: bool = False
     scope: Scope | None = None
     without_store: bool = False
+    needs_password: bool = False
 
 
 class Routes:
@@ -161,6 +164,7 @@ class Routes:
         cost: int = 1,
         scope: Scope | None = None,
         without_store: bool = False,
+        needs_password: bool = False,
     ) -> Callable[[Handler], Handler]:
         """Declare the route of the handler below. One for a token names a scope; an operator's: `admin`."""
         if needs == "operator":
@@ -181,13 +185,14 @@ class Routes:
                 path_parameters=path_parameters,
                 query=query,
                 headers=headers,
-                refusals=refusals,
+                refusals=(*refusals, PASSWORD_NEEDED) if needs_password else refusals,
                 needs=needs,
                 cost=cost,
                 handler=handler,
                 hashes=hashes,
                 scope=scope,
                 without_store=without_store,
+                needs_password=needs_password,
             )
             self.declared.append(declared)
             return handler
@@ -234,7 +239,7 @@ PATH_PARAMETERS = {
     )
 }
 CREATED = frozenset((201, 202))
-SECRETS = frozenset(("secret", "token"))
+SECRETS = frozenset(("access_token", "secret", "token"))
 """Fields of answers that are shown once."""
 IDEMPOTENCY_KEY = Annotated[str, Meta(min_length=1, max_length=limits.IDEMPOTENCY_KEY_CHARS_MAX)]
 MESSAGE_KEY = Parameter(

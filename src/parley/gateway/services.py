@@ -12,6 +12,7 @@ from parley.accounts.api_tokens import ApiTokenService
 from parley.accounts.external_people import ExternalPeople
 from parley.accounts.known_devices import KnownDevices
 from parley.accounts.links import LinkService
+from parley.accounts.page_sessions import PageSessions
 from parley.accounts.sign_in import SignIn
 from parley.accounts.user_admin import UserAdmin
 from parley.bodies.erasures import BodyAdmin
@@ -31,6 +32,7 @@ from parley.gateway.client_ids import ClientIds
 from parley.gateway.device_leases import DeviceLeases
 from parley.gateway.engine_beside import EngineBeside
 from parley.gateway.hub import Hub
+from parley.gateway.operated_people import OperatedPeople
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
 from parley.gateway.shared_rates import SharedRates
@@ -62,6 +64,7 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     random_bytes: Callable[[int], bytes]
     accounts: AccountManager
     sign_in: SignIn
+    pages: PageSessions
     api_tokens: ApiTokenService
     external_people: ExternalPeople
     user_admin: UserAdmin
@@ -81,6 +84,7 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     push: PushRegistrations
     fanouts: FanoutAdmin
     operated_chats: OperatedChats
+    operated_people: OperatedPeople
     chat_finder: ChatFinder
     beside: EngineBeside
     rates: SharedRates

@@ -407,6 +407,7 @@ class Me(Struct):
     who_may_add: Privacy = Privacy.EVERYONE
     do_not_disturb: QuietHours | None = None
     is_bot: bool = False
+    is_operator: bool = False
 
 
 class QuietHoursChange(RequestBody, rename={"starts": "from", "ends": "to"}):

@@ -14,10 +14,11 @@ from parley.gateway import web_pages
 from parley.model import Scope
 from parley.wire.limits import ATTACHMENT_PART_BYTES
 from tests.contracts.test_dead_letters import letter
-from tests.harness.clients import Answer, HttpClient, Person
+from tests.harness.clients import PASSWORD, Answer, HttpClient, Person
 from tests.integration.gateway.built_pages import PAGES, SCRIPT, build_pages
 from tests.integration.gateway.serving import Place, Served, message
 from tests.integration.gateway.uploading import Sharing
+from tests.security.browsers import Browser
 
 
 class Call(NamedTuple):
@@ -153,7 +154,28 @@ async def test_every_operation_takes_and_answers_what_the_document_says(
         for call, given in people_calls(await with_people(served, ann)):
             await check(call, **given)
         await check_transfers(document, Sharing(served, ann, group))
+        await check_pages(document, served)
         assert document.operations == set(), "not called"
+
+
+async def check_pages(document: Document, served: Served) -> None:
+    """What pages of a browser ask with a cookie, and a sign-out."""
+    await served.people("page")
+    browser = Browser(served)
+    session, out = "/v1/web/session", "/v1/sessions/current"
+    body = {"username": "page", "password": PASSWORD, "device_id": "web"}
+    for call in (
+        Call("POST", session, body, 201),
+        Call("POST", f"{session}/refresh", {"active": True}),
+        Call("DELETE", session, status=204),
+    ):
+        answer = await browser.ask(call.method, call.path, call.body)
+        document.check_request(call)
+        document.check_answer(call, answer)
+        document.operations.discard((call.method, call.path))
+    other = served.as_(await served.http.login("page", "pad"))
+    document.check_answer(Call("DELETE", out, status=204), await other.delete(out))
+    document.operations.discard(("DELETE", out))
 
 
 async def check_transfers(document: Document, ann: Sharing) -> None:
@@ -283,6 +305,10 @@ def delivery_calls() -> list[Call]:
         Call("GET", "/v1/admin/chats/{chat_id}/members", query={"after": "", "limit": 1}),
         Call("GET", "/v1/admin/chats/{chat_id}/log", query={"around": "1", "limit": 1, "reveal": "a report"}),
         Call("DELETE", "/v1/admin/chats/{chat_id}/messages/{message_id}", {"reason": "a report"}, 204),
+        Call("GET", "/v1/admin/users", query={"state": "active", "operator": "false", "bot": "true"}),
+        Call("GET", "/v1/admin/users/{user_id}"),
+        Call("PUT", "/v1/admin/users/{user_id}/operator", status=404),
+        Call("DELETE", "/v1/admin/users/{user_id}/operator", status=404),
         Call("GET", "/v1/admin/webhooks"),
         Call("POST", "/v1/admin/webhooks", hook, 201),
         Call("DELETE", "/v1/admin/webhooks/{webhook_id}", status=204),

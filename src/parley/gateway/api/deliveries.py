@@ -5,7 +5,7 @@ from __future__ import annotations
 from parley.clock import from_iso, iso
 from parley.core.deliveries import DeadLetter, LetterStatus, Selection
 from parley.delivery.admin import DISCARD, READ, REPLAY, Chosen, told, webhook_info
-from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, PREVIEW_OUTDATED, Refused
+from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, PASSWORD_NEEDED, PREVIEW_OUTDATED, Refused
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Parameter, Routes, limit_parameter
 from parley.wire import bodies, limits, operator_bodies
@@ -132,7 +132,7 @@ async def replay_dead_letters(call: Call) -> Answer:
     "Give dead letters up",
     {200: bodies.DeadLetterJob},
     body=bodies.DiscardOrder,
-    refusals=(FORBIDDEN, PREVIEW_OUTDATED),
+    refusals=(FORBIDDEN, PREVIEW_OUTDATED, PASSWORD_NEEDED),
     needs="operator",
 )
 async def discard_dead_letters(call: Call) -> Answer:
@@ -141,6 +141,8 @@ async def discard_dead_letters(call: Call) -> Answer:
     """
     order = await call.body(bodies.DiscardOrder)
     admin = call.services.deliveries
+    if order.ids is None and not order.dry_run:
+        call.check_recent_password()
     if order.token is not None:
         chosen = await _previewed(call, order)
         return 200, bodies.DeadLetterJob(*await admin.discard(call.acting, chosen, order.reason))

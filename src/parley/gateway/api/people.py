@@ -86,6 +86,7 @@ def _me(user: User) -> bodies.Me:
         who_may_add=user.who_may_add,
         do_not_disturb=user.do_not_disturb,
         is_bot=user.is_bot,
+        is_operator=user.is_operator,
     )
 
 

@@ -30,7 +30,7 @@ async def show_server(call: Call) -> Answer:
         attachments=services.files is not None,
         previews=services.files is not None,
         jwt=config.auth_jwt.is_set,
-        console=config.serves_console(call.host),
+        console=call.has_console,
     )
     info = ServerInfo(
         name=config.server.name,
