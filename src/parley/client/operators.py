@@ -194,7 +194,7 @@ class OperatorsApi:
         return await self._api.call("GET", "admin/series", Series, params=params)
 
     async def connections(self, user_id: str = "") -> list[ConnectionInfo]:
-        """The open WebSockets of the node that answers."""
+        """The open connections of the node that answers."""
         found: list[ConnectionInfo] = []
         params = {"user_id": user_id, "limit": str(PAGE_ENTRIES_MAX)}
         while True:

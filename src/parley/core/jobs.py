@@ -89,7 +89,7 @@ RUNS_KEPT = 20
 """Runs of a job that its node remembers."""
 
 
-class JobRun(Struct, frozen=True):
+class EndedRun(Struct, frozen=True):
     """One run that has ended."""
 
     started_ms: int | None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from parley import __version__
 from parley.clock import iso
-from parley.core.jobs import JobRecord, JobRun
+from parley.core.jobs import EndedRun, JobRecord
 from parley.ephemeral.ports import Node
 from parley.errors import BAD_REQUEST, FORBIDDEN, NOT_FOUND, Refused, StoreError
 from parley.gateway import fields
@@ -235,7 +235,7 @@ async def while_there(count: Callable[[], Awaitable[int]]) -> int | None:
         return None
 
 
-def _job(record: JobRecord, now_ms: int, last_runs: list[JobRun]) -> bodies.JobInfo:
+def _job(record: JobRecord, now_ms: int, last_runs: list[EndedRun]) -> bodies.JobInfo:
     return bodies.JobInfo(
         name=record.name,
         scope=record.scope,
