@@ -672,6 +672,36 @@ class Invitation(Struct, frozen=True):
     invited_at: str
 
 
+class PersonConsent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whom a person has blocked, and who has invited them: what they say to being put into a chat.
+
+    `blocks`: since when, by the other's id. `invitations`: in the order of the chats' ids; those that have
+    expired may be among them. `contacts`: how many they have, which last changed at `contacts_at_ms`.
+    """
+
+    user_id: str
+    blocks: dict[str, str] = {}
+    invitations: tuple[Invitation, ...] = ()
+    contacts: int = 0
+    contacts_at_ms: int = 0
+
+
+class Contact(Struct, frozen=True, kw_only=True):
+    """A person has another one as a contact."""
+
+    user_id: str
+    other_id: str
+    since: str
+
+
+class InvitedPerson(Struct, frozen=True, kw_only=True):
+    """A person may have an invitation to a chat: `PersonConsent` says whether they have."""
+
+    chat_id: str
+    user_id: str
+    at_ms: int
+
+
 class MemberCursor(Struct, frozen=True):
     """How far one member is in a chat. Times say when the position last rose: None at position 0."""
 

@@ -19,8 +19,10 @@ import apsw
 from parley.ids import Ids
 from parley.records.attachments import Attachments
 from parley.records.deliveries import DeliveryRecords
+from parley.records.invitations import Invitations
 from parley.records.kinds import Kinds
 from parley.records.push import PushRecords
+from parley.records.relations import Relations
 from parley.store import ports
 from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite.store import SqliteStore
@@ -62,6 +64,16 @@ class OpenStore(ports.Store, Protocol):
     @property
     def records(self) -> ports.Records:
         """The tables of records."""
+        ...
+
+    @property
+    def relations(self) -> Relations:
+        """The contacts and blocks of people."""
+        ...
+
+    @property
+    def invitations(self) -> Invitations:
+        """Who was invited to chats."""
         ...
 
     @property

@@ -9,8 +9,10 @@ from typing import Any, cast
 
 from parley.records.attachments import Attachments
 from parley.records.deliveries import DeliveryRecords
+from parley.records.invitations import Invitations
 from parley.records.kinds import Kinds
 from parley.records.push import PushRecords
+from parley.records.relations import Relations
 from parley.store.check import check
 from parley.store.invariants import Findings
 from parley.store.ports import (
@@ -19,12 +21,10 @@ from parley.store.ports import (
     Cursors,
     Directory,
     Engine,
-    Invitations,
     Log,
     MemberStates,
     Overviews,
     Records,
-    Relations,
     Store,
 )
 from parley.store.recovery import recover
@@ -101,11 +101,11 @@ class PortsOfStore(ABC):
 
     @property
     def relations(self) -> Relations:
-        return self.store.relations
+        return self.kinds.relations
 
     @property
     def invitations(self) -> Invitations:
-        return self.store.invitations
+        return self.kinds.invitations
 
     @property
     def deliveries(self) -> DeliveryRecords:

@@ -21,8 +21,6 @@ from tests.memory.people import (
     MemoryAccountAdmin,
     MemoryAccounts,
     MemoryDirectory,
-    MemoryInvitations,
-    MemoryRelations,
 )
 from tests.memory.records import MemoryRecords
 from tests.memory.tables import Tables
@@ -67,9 +65,7 @@ class MemoryStore:
     ) -> None:
         self.accounts = MemoryAccounts(tables)
         self.account_admin = MemoryAccountAdmin(tables)
-        self.relations = MemoryRelations(tables)
         self.directory = MemoryDirectory(tables)
-        self.invitations = MemoryInvitations(tables, clock)
         self.member_states = MemoryMemberStates(tables)
         self.records = MemoryRecords(tables)
         self.cursors = MemoryCursors(tables)

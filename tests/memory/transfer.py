@@ -12,8 +12,6 @@ from parley import ids
 from parley.core.deliveries import Lane
 from parley.model import (
     AccountDeletion,
-    Invitation,
-    Relation,
     StoredEntry,
 )
 from parley.store.records import (
@@ -21,7 +19,6 @@ from parley.store.records import (
     KeptCursor,
     KeptMember,
     KeptPerson,
-    KeptRelation,
     KeptSession,
     KeptState,
     Record,
@@ -102,20 +99,6 @@ def _people(tables: Tables) -> Iterable[Record]:
         yield KeptPerson(
             user=user,
             password_hash=tables.passwords[user_id],
-            contact_count=len(tables.held(user_id, Relation.CONTACT)),
-            block_count=len(tables.held(user_id, Relation.BLOCK)),
-        )
-
-
-def _relations(tables: Tables) -> Iterable[Record]:
-    for user_id, other_id in sorted(
-        {(who, other) for (who, _), held in tables.relations.items() for other in held}
-    ):
-        yield KeptRelation(
-            user_id=user_id,
-            other_id=other_id,
-            contact_since=tables.held(user_id, Relation.CONTACT).get(other_id),
-            blocked_since=tables.held(user_id, Relation.BLOCK).get(other_id),
         )
 
 
@@ -132,9 +115,8 @@ def _chats(tables: Tables) -> Iterable[Record]:
 
 def _members(tables: Tables) -> Iterable[Record]:
     for row in tables.chats.values():
-        for user_id, member in row.members.items():
-            is_blocked = row.is_direct and tables.is_blocked(row, user_id)
-            yield KeptMember(chat_id=row.chat.chat_id, member=member, is_blocked=is_blocked)
+        for member in row.members.values():
+            yield KeptMember(chat_id=row.chat.chat_id, member=member)
 
 
 def _states(tables: Tables) -> Iterable[Record]:
@@ -161,7 +143,6 @@ def _cursors(tables: Tables) -> Iterable[Record]:
 
 READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     KeptPerson: _people,
-    KeptRelation: _relations,
     AccountDeletion: lambda tables: [AccountDeletion(*one) for one in tables.deletions.items()],
     KeptSession: lambda tables: [
         KeptSession(session=session, token_hash=token) for token, session in tables.sessions.items()
@@ -170,7 +151,6 @@ READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     KeptMember: _members,
     KeptState: _states,
     KeptCursor: _cursors,
-    Invitation: lambda tables: tables.invitations.values(),
     Lane: lambda tables: tables.lanes.values(),
 }
 
@@ -182,11 +162,6 @@ def put(tables: Tables, record: Record) -> None:
     match record:
         case KeptPerson(user=user):
             tables.users[user.user_id], tables.passwords[user.user_id] = user, record.password_hash
-        case KeptRelation(user_id=user_id, other_id=other_id):
-            sinces = {Relation.CONTACT: record.contact_since, Relation.BLOCK: record.blocked_since}
-            for relation, since in sinces.items():
-                if since is not None:
-                    tables.relations.setdefault((user_id, relation), {})[other_id] = since
         case KeptSession(session=session, token_hash=token_hash):
             tables.sessions[token_hash] = session
         case KeptChat(chat=chat):
@@ -208,8 +183,6 @@ def put(tables: Tables, record: Record) -> None:
                 tables.chats[chat_id].unasked.add(user_id)
         case KeptCursor():
             tables.devices[record.user_id, record.device_id, record.chat_id] = record.last_acked_sequence
-        case Invitation():
-            tables.invitations[record.user_id, record.chat_id] = record
         case AccountDeletion():
             tables.deletions[record.user_id] = record.since_ms
         case Lane():

@@ -18,6 +18,7 @@ from parley.gateway.chat_finder import ChatFinder
 from parley.gateway.client_ids import ClientIds, ServerSecret
 from parley.gateway.connection import Connection
 from parley.gateway.engine_beside import EngineBeside
+from parley.gateway.operated_people import OperatedPeople
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
 from parley.gateway.repeated_requests import RepeatedRequests
@@ -73,6 +74,14 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         push=app.push.registrations,
         fanouts=FanoutAdmin(store.directory, kinds.push.fanouts, app.push.sizes, user_admin.audited),
         operated_chats=_make_operated_chats(app, beside),
+        operated_people=OperatedPeople(
+            accounts=store.accounts,
+            directory=store.directory,
+            member_states=store.member_states,
+            log=app.log,
+            device_lists=kinds.device_lists,
+            push=app.push.registrations,
+        ),
         chat_finder=ChatFinder(beside, store.directory),
         beside=beside,
         membership=app.membership,
@@ -82,7 +91,7 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         client_ids=ClientIds(secret, store.log, app.clock),
         reader=app.reader,
         message_actions=app.message_actions,
-        search=SearchService(app.search.searches, store.directory, store.relations),
+        search=SearchService(app.search.searches, store.directory, kinds.relations),
         presence=social.presence,
         receipts=social.receipts,
         contacts=social.contacts,
@@ -107,7 +116,7 @@ def _make_operated_chats(app: App, beside: EngineBeside) -> OperatedChats:
         log=app.log,
         directory=store.directory,
         member_states=store.member_states,
-        relations=store.relations,
+        relations=app.kinds.relations,
         cursors=store.cursors,
         device_lists=app.kinds.device_lists,
         retentions=app.kinds.retentions,

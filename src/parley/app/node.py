@@ -181,9 +181,9 @@ class App:
         return amended_log(self.store)
 
     def _make_invitations(self) -> InvitationService:
-        store, signals = self.store, self.ephemeral.signals
+        kinds, signals, directory = self.kinds, self.ephemeral.signals, self.store.directory
         return InvitationService(
-            self.membership, store.directory, store.invitations, store.relations, signals, self.clock
+            self.membership, directory, kinds.invitations, kinds.relations, signals, self.clock
         )
 
     def _make_deletions(self) -> AccountDeletions:
@@ -191,8 +191,8 @@ class App:
         return AccountDeletions(
             admin=store.account_admin,
             directory=store.directory,
-            relations=store.relations,
-            invitations=store.invitations,
+            relations=self.kinds.relations,
+            invitations=self.kinds.invitations,
             membership=self.membership,
             clock=self.clock,
             forget_devices=partial(forget_devices, self.kinds.push.devices),
@@ -233,7 +233,7 @@ class App:
             accounts=store.accounts,
             cursors=store.cursors,
             overviews=store.overviews,
-            relations=store.relations,
+            relations=self.kinds.relations,
             member_states=store.member_states,
             ephemeral=self.ephemeral,
             audience=subscribers,
@@ -468,7 +468,7 @@ class App:
             invitations=self.invitations,
             directory=store.directory,
             accounts=store.accounts,
-            waiting=store.invitations,
+            waiting=self.kinds.invitations,
             actions=self.message_actions,
             random_bytes=secrets.token_bytes,
         )

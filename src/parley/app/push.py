@@ -67,6 +67,7 @@ class Push:
         self.channel = channel = PushChannel(
             store=store,
             push=kinds.push,
+            consents=kinds.consents,
             registry=registry,
             providers=providers,
             sizes=sizes,

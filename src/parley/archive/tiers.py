@@ -42,14 +42,12 @@ from parley.store.ports import (
     Engine,
     Entries,
     Feed,
-    Invitations,
     Lanes,
     Log,
     MemberStates,
     Outbox,
     Overviews,
     Records,
-    Relations,
 )
 from parley.store.rows import Finding
 from parley.store.subscriptions import Subscriptions
@@ -283,14 +281,6 @@ class TieredEngine:
     @property
     def records(self) -> Records:
         return self._engine.records
-
-    @property
-    def relations(self) -> Relations:
-        return self._engine.relations
-
-    @property
-    def invitations(self) -> Invitations:
-        return self._engine.invitations
 
     @property
     def member_states(self) -> MemberStates:

@@ -7,11 +7,12 @@ from html import escape
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from parley.core.deliveries import DeadLetter, Lane
 from parley.core.marks import SEPARATOR, MessageMark
 from parley.core.push_devices import PersonPushDevices, PushDevice, PushOutcome, RungThrough
-from parley.model import AccountDeletion, AuditRecord, Invitation, Kind
+from parley.model import AccountDeletion, AuditRecord, Contact, Invitation, Kind, PersonConsent
 from parley.store.maintenance import Transfer
 from parley.store.ports import Log
 from parley.store.records import (
@@ -19,12 +20,11 @@ from parley.store.records import (
     KeptCursor,
     KeptMember,
     KeptPerson,
-    KeptRelation,
     KeptSession,
     KeptState,
     Record,
 )
-from parley.store.tables import KeptErasure
+from parley.store.tables import PendingErasure
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX
@@ -110,7 +110,7 @@ async def about_person(transfer: Transfer, user_id: str) -> AsyncIterator[dict[s
         async for records in transfer.records(kind):
             for record in _apart(records):
                 if _concerns(record, user_id):
-                    yield {"record": type(record).__name__, **_without_secrets(msgspec.to_builtins(record))}
+                    yield {"record": name_in_export(record), **_without_secrets(msgspec.to_builtins(record))}
                     if isinstance(record, KeptState):
                         chats.append(record.chat_id)
     for chat_id in chats:
@@ -121,11 +121,22 @@ async def about_person(transfer: Transfer, user_id: str) -> AsyncIterator[dict[s
                     yield {"record": "Entry", **msgspec.to_builtins(entry)}
 
 
+EXPORTED_AS = {MessageMark: "KeptMark", PendingErasure: "KeptErasure"}
+"""What lines of an export call records whose types have another name now."""
+
+
+def name_in_export(record: Record) -> str:
+    return EXPORTED_AS.get(type(record), type(record).__name__)
+
+
 def _apart(records: Iterable[Record]) -> Iterator[Record]:
-    """The devices of a person share a record: each is told by itself."""
+    """The devices of a person share a record, and so do their invitations: each is told by itself."""
     for record in records:
         if isinstance(record, PersonPushDevices):
             yield from record.devices
+        elif isinstance(record, PersonConsent):
+            yield from record.invitations
+            yield replace(record, invitations=())
         else:
             yield record
 
@@ -136,11 +147,11 @@ def _concerns(record: Record, user_id: str) -> bool:
             return who.user_id == user_id
         case KeptState() | KeptCursor() | PushDevice() | PushOutcome() | RungThrough() | AccountDeletion():
             return record.user_id == user_id
-        case KeptRelation():
+        case PersonConsent() | Contact():
             return record.user_id == user_id  # who else lists them is the others' secret
         case Invitation():
             return user_id in (record.user_id, record.invited_by)
-        case KeptErasure():
+        case PendingErasure():
             return record.user_id == user_id
         case MessageMark():
             return user_id in record.name.split(SEPARATOR)

@@ -17,7 +17,8 @@ from parley.people.presence import PresenceService
 from parley.people.presence_publisher import TellSome
 from parley.people.receipts import ReceiptService
 from parley.people.typing import TypingService
-from parley.store.ports import Accounts, Cursors, Directory, Log, MemberStates, Overviews, Relations
+from parley.records.relations import Relations
+from parley.store.ports import Accounts, Cursors, Directory, Log, MemberStates, Overviews
 from parley.telemetry import Metrics
 
 

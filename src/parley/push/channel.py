@@ -29,6 +29,7 @@ from parley.core.notifications import (
 from parley.core.push_devices import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.core.retry import DeliveryFailure, Fault
 from parley.delivery.ports import Delivery
+from parley.ephemeral.attention import people_there
 from parley.ephemeral.ports import Registry
 from parley.model import AccountState, Fanout, Kind, Persisted, QuietHours, User
 from parley.people.caches import ReadCache
@@ -42,6 +43,7 @@ from parley.push.ports import (
 )
 from parley.push.registrations import is_signed_in_elsewhere
 from parley.push.unconfirmed import Unconfirmed
+from parley.records.consent import Consents
 from parley.records.push import PushRecords
 from parley.store.ports import Store
 from parley.telemetry import Metrics
@@ -83,6 +85,7 @@ class PushChannel:
         *,
         store: Store,
         push: PushRecords,
+        consents: Consents,
         registry: Registry,
         providers: Mapping[Provider, PushProvider],
         sizes: FanoutSizes,
@@ -92,6 +95,7 @@ class PushChannel:
     ) -> None:
         self._store = store
         self._push = push
+        self._consents = consents
         self._registry = registry
         self._providers = providers
         self._sizes = sizes
@@ -151,8 +155,8 @@ class PushChannel:
         ]
 
     async def _away(self, user_ids: list[str]) -> list[str]:
-        presences = await self._registry.presences(user_ids) if user_ids else []
-        return [presence.user_id for presence in presences if not presence.is_online]
+        there = await people_there(self._registry, user_ids)
+        return [user_id for user_id in user_ids if user_id not in there]
 
     async def strategy(self, chat_id: str) -> Fanout:
         """Of a chat now, by its size or by choice."""
@@ -259,7 +263,7 @@ class PushChannel:
         store, user_id, now_ms = self._store, device.user_id, self._clock()
         settings = (await store.member_states.settings(entry.chat_id, [user_id]))[user_id]
         sessions = await store.accounts.sessions(user_id)
-        (presence,) = await self._registry.presences([user_id])
+        there = await people_there(self._registry, [user_id])
         quiet = user.do_not_disturb if user is not None else None
         facts = RingFacts(
             user_id=user_id,
@@ -268,7 +272,7 @@ class PushChannel:
             is_bot=user is not None and user.is_bot,
             settings=settings,
             has_blocked_sender=await self._has_blocked(user_id, entry.sender_id),
-            is_active=presence.is_online,
+            is_active=bool(there),
             is_logged_in=is_signed_in_elsewhere(user)
             or any(
                 session.device_id == device.device_id and session.expires_at_ms > now_ms
@@ -282,8 +286,8 @@ class PushChannel:
         return decide_ring(entry, facts)
 
     async def _has_blocked(self, user_id: str, sender_id: str) -> bool:
-        found = await self._store.relations.visibility([user_id])
-        return user_id in found and sender_id in found[user_id].blocked
+        said = await self._consents.of_one(user_id)
+        return sender_id in said.blocks
 
     # What it says
 

@@ -8,10 +8,13 @@ from parley.records.attachments import Attachments
 from parley.records.audit import AuditLog
 from parley.records.book import Book
 from parley.records.chat_settings import Retentions, SettingsOfChats
+from parley.records.consent import Consents
 from parley.records.deliveries import DeliveryRecords
 from parley.records.erasures import Erasures
+from parley.records.invitations import Invitations
 from parley.records.log_hashes import LogHashes
 from parley.records.push import PushRecords
+from parley.records.relations import Relations
 from parley.records.server_keys import ServerKeys
 from parley.records.tokens import ApiTokens, ExternalIds
 from parley.store.ports import Engine
@@ -48,3 +51,6 @@ class Kinds:
         self.server_keys = ServerKeys(records)
         self.deliveries = DeliveryRecords(engine, clock)
         self.push = PushRecords(records)
+        self.consents = Consents(records, engine.directory)
+        self.relations = Relations(records, engine.directory, engine.accounts, clock)
+        self.invitations = Invitations(records, engine.directory, engine.accounts, clock)

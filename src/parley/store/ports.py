@@ -14,7 +14,6 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from parley.core.consent import ConsentFacts
 from parley.core.deliveries import Lane, LaneClaim
 from parley.core.jobs import Job
 from parley.model import (
@@ -25,22 +24,17 @@ from parley.model import (
     CursorMove,
     Draft,
     Head,
-    Invitation,
     MemberCursor,
     MemberSettings,
     Notify,
     OverviewPage,
     Page,
     Persisted,
-    RelatedUser,
-    Relation,
-    Relationship,
     Role,
     Session,
     StoredChat,
     User,
     UserPage,
-    Visibility,
 )
 from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
 from parley.store.rows import ArchiveMark, Finding, StoreCounts
@@ -202,8 +196,15 @@ class Directory(Protocol):
         """How many members a chat has."""
         ...
 
-    async def chat_ids_of(self, user_id: str) -> list[str]:
-        """Every chat that a person is a member of, read strongly."""
+    async def chat_ids_of(self, user_id: str, *, unasked: bool = False) -> list[str]:
+        """Every chat that a person is a member of, read strongly.
+
+        `unasked`: only those that somebody put them into who was not their contact.
+        """
+        ...
+
+    async def sharing_chats(self, user_id: str, others: Sequence[str]) -> set[str]:
+        """Those of these other people who are in a chat with this person, read strongly."""
         ...
 
     async def fence(self, user_id: str, chat_ids: Sequence[str] | None = None) -> None:
@@ -272,7 +273,15 @@ class Records(Protocol):
         ...
 
 
-class Accounts(Protocol):
+class Profiles(Protocol):
+    """Many people at once. Read strongly."""
+
+    async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
+        """The profiles of these people, for those who exist, in the order in which they are asked for."""
+        ...
+
+
+class Accounts(Profiles, Protocol):
     """People and the sessions of their devices."""
 
     async def add_user(self, user: User, password_hash: str) -> bool:
@@ -364,80 +373,6 @@ class AccountAdmin(Protocol):
         ...
 
 
-class Relations(Protocol):
-    """The contacts and blocks of people. Read strongly."""
-
-    async def set_relation(
-        self, user_id: str, other_id: str, relation: Relation, since: str | None
-    ) -> str | None:
-        """Set the relation since then; `since=None` ends it. Idempotent: returns since when it holds.
-
-        Durable before it returns. From then on a blocked person can neither create the direct chat of the two
-        nor append to it (`BLOCKED`), not even by an append that has begun. Refused: unknown users, too many.
-        """
-        ...
-
-    async def related(
-        self, user_id: str, relation: Relation, after_user_id: str, limit: int
-    ) -> list[RelatedUser]:
-        """The people whom a person lists like this, in the order of their ids, after this one."""
-        ...
-
-    async def relationships(
-        self, viewer_id: str, user_ids: Sequence[str], acquainted: bool = False
-    ) -> dict[str, Relationship]:
-        """How these people and the viewer are related, for those who exist.
-
-        `acquainted`: the caller knows that they share a chat, so the engine need not check. The viewer may be
-        among them.
-        """
-        ...
-
-    async def visibility(self, user_ids: Sequence[str]) -> dict[str, Visibility]:
-        """What others may see of these people, for those who exist."""
-        ...
-
-    async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
-        """The profiles of these people, for those who exist."""
-        ...
-
-
-class Invitations(Protocol):
-    """Who consents to being added to a chat, and who was invited to one instead. Read strongly.
-
-    An invitation waits for 30 days (`INVITATION_DAYS`); then it is as if it had never been.
-    """
-
-    async def consents(self, actor_id: str, user_ids: Sequence[str]) -> dict[str, ConsentFacts]:
-        """For each of these who exists, what decides whether this person may add them."""
-        ...
-
-    async def invite(self, invitation: Invitation) -> list[str]:
-        """Durable before it returns. Another invitation of the person to the chat is replaced.
-
-        Refused: a person who does not exist, is a member, or has blocked the inviter, not even by an
-        invitation that has begun; and more than `INVITATIONS_PER_INVITER_MAX` of one inviter to the person.
-        If more than `INVITATIONS_MAX` wait for the person, the oldest end: returns the chats of these.
-        """
-        ...
-
-    async def invitation(self, user_id: str, chat_id: str) -> Invitation | None:
-        """The pending invitation of a person to a chat."""
-        ...
-
-    async def of_user(self, user_id: str, after_chat_id: str, limit: int) -> list[Invitation]:
-        """A person's pending invitations, in the order of the chats' ids, after one."""
-        ...
-
-    async def of_chat(self, chat_id: str, after_user_id: str, limit: int) -> list[Invitation]:
-        """A chat's pending invitations, in the order of the people's ids, after one."""
-        ...
-
-    async def end(self, user_id: str, chat_id: str) -> bool:
-        """The invitation is over, durably: it can no longer be accepted. False if there was none."""
-        ...
-
-
 class MemberStates(Protocol):
     """The state of members in a chat, read strongly. Notes that are not durable yet are not included."""
 
@@ -449,16 +384,15 @@ class MemberStates(Protocol):
         """Durable before it returns; the chat counts as changed for this person. None: not muted."""
         ...
 
-    async def muted_until(self, user_id: str, chat_id: str) -> str | None:
-        """The time that `mute` set last; None while they are out of the chat, until they are back in it."""
-        ...
-
     async def set_notify(self, user_id: str, chat_id: str, notify: Notify) -> None:
         """Durable before it returns. Nothing happens if the person is not in the chat."""
         ...
 
     async def settings(self, chat_id: str, user_ids: Sequence[str]) -> dict[str, MemberSettings]:
-        """The settings and positions of these people in a chat; of people without any, the defaults."""
+        """The settings and positions of these people in a chat; of people without any, the defaults.
+
+        Those that were set last, and the defaults while they are out of the chat.
+        """
         ...
 
     async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
@@ -671,16 +605,6 @@ class Store(Protocol):
     @property
     def account_admin(self) -> AccountAdmin:
         """See `AccountAdmin`."""
-        ...
-
-    @property
-    def relations(self) -> Relations:
-        """See `Relations`."""
-        ...
-
-    @property
-    def invitations(self) -> Invitations:
-        """See `Invitations`."""
         ...
 
     @property

@@ -6,13 +6,14 @@ A record holds what was stored, and what some engines keep beside it because the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, TypeVar, cast, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
+from parley.clock import from_iso
 from parley.core.deliveries import DeadLetter, Lane, LetterStatus, pending_line, queue_line
 from parley.core.marks import THE_CHAT, MessageMark
 from parley.core.push_devices import PushOutcome, RungThrough
@@ -20,8 +21,11 @@ from parley.model import (
     AccountDeletion,
     ChatMember,
     ChatSettings,
+    Contact,
     Invitation,
+    InvitedPerson,
     Notify,
+    PersonConsent,
     QuietHours,
     Session,
     StoredChat,
@@ -29,9 +33,12 @@ from parley.model import (
 )
 from parley.store.tables import (
     ANSWERS,
+    CONSENTS,
+    CONTACTS,
     DEVICE_LISTS,
     ERASURE_REPORTS,
     FAILING_RECIPIENTS,
+    INVITED_PEOPLE,
     LINKS,
     PENDING_LETTERS,
     QUEUED_LETTERS,
@@ -44,8 +51,6 @@ from parley.store.tables import (
 class KeptPerson(Struct, frozen=True, kw_only=True):
     user: User
     password_hash: str
-    contact_count: int
-    block_count: int
 
 
 class KeptSession(Struct, frozen=True, kw_only=True):
@@ -66,11 +71,8 @@ class KeptChat(Struct, frozen=True, kw_only=True):
 
 
 class KeptMember(Struct, frozen=True, kw_only=True):
-    """`is_blocked`: the other person of a direct chat has blocked this one."""
-
     chat_id: str
     member: ChatMember
-    is_blocked: bool
 
 
 class KeptState(Struct, frozen=True, kw_only=True):
@@ -101,25 +103,16 @@ class KeptCursor(Struct, frozen=True, kw_only=True):
     last_acked_sequence: int
 
 
-class KeptRelation(Struct, frozen=True, kw_only=True):
-    user_id: str
-    other_id: str
-    contact_since: str | None
-    blocked_since: str | None
-
-
 Record = Struct
 """What a copy carries over: one of `RECORDS`."""
 RECORDS: tuple[type[Any], ...] = (
     KeptPerson,
-    KeptRelation,
     AccountDeletion,
     KeptSession,
     KeptChat,
     KeptMember,
     KeptState,
     KeptCursor,
-    Invitation,
     Lane,
     *TABLE_OF,
 )
@@ -154,6 +147,32 @@ def lines_of(letter: DeadLetter) -> list[tuple[RecordTable[Any], Any]]:
     if letter.is_queued:
         lines.append((QUEUED_LETTERS, queue_line(letter, since_ms)))
     return lines
+
+
+def said_by(
+    user_id: str, relations: Iterable[Mapping[str, Any]], invitations: Iterable[Mapping[str, Any]]
+) -> list[tuple[RecordTable[Any], Any]]:
+    """What earlier versions kept of a person as relations and invitations, each a row of its own."""
+    rows, found = list(relations), [record_of(Invitation, row) for row in invitations]
+    contacts = [
+        Contact(user_id=user_id, other_id=row["other_id"], since=row["contact_since"])
+        for row in rows
+        if row.get("contact_since")
+    ]
+    said = PersonConsent(
+        user_id=user_id,
+        blocks={row["other_id"]: row["blocked_since"] for row in rows if row.get("blocked_since")},
+        invitations=tuple(sorted(found, key=lambda one: one.chat_id)),
+        contacts=len(contacts),
+    )
+    lines = [
+        InvitedPerson(chat_id=one.chat_id, user_id=user_id, at_ms=from_iso(one.invited_at)) for one in found
+    ]
+    return [
+        *((CONTACTS, one) for one in contacts),
+        *((INVITED_PEOPLE, line) for line in lines),
+        (CONSENTS, said),
+    ]
 
 
 WINDOW = "window"

@@ -26,14 +26,17 @@ from parley.model import (
     ApiToken,
     AuditRecord,
     ChatSettings,
+    Contact,
     ErasureReport,
     ExternalId,
+    InvitedPerson,
     Link,
     MessageReport,
     PageSession,
+    PersonConsent,
     PersonDevices,
 )
-from parley.wire.limits import IDEMPOTENCY_DAYS
+from parley.wire.limits import IDEMPOTENCY_DAYS, INVITATION_DAYS
 
 R = TypeVar("R", bound=Struct)
 
@@ -150,14 +153,14 @@ class RecordTable(Generic[R]):
         return self.encode(self._decode(stored)) == self.encode(record)
 
 
-class KeptKey(Struct, frozen=True, kw_only=True):
+class ServerKey(Struct, frozen=True, kw_only=True):
     """A key of the server, or the mark of a copy."""
 
     name: str
     value: str
 
 
-class KeptErasure(Struct, frozen=True, kw_only=True):
+class PendingErasure(Struct, frozen=True, kw_only=True):
     """A person whose bodies are still to be removed."""
 
     user_id: str
@@ -287,7 +290,7 @@ AUDIT = RecordTable(
 )
 ERASURES = RecordTable(
     "erasures",
-    KeptErasure,
+    PendingErasure,
     lambda one: listed(one.user_id),
     says="people whose bodies are to be removed from every log",
 )
@@ -377,6 +380,22 @@ CHAT_SETTINGS = RecordTable(
     lambda one: alone(one.chat_id),
     says="what was decided for a chat, and no send looks at",
 )
+CONSENTS = RecordTable(
+    "consents",
+    PersonConsent,
+    lambda one: alone(one.user_id),
+    says="whom each person has blocked, and who has invited them",
+)
+CONTACTS = RecordTable(
+    "contacts", Contact, lambda one: (one.user_id, one.other_id), says="whom each person has as a contact"
+)
+INVITED_PEOPLE = RecordTable(
+    "invited_people",
+    InvitedPerson,
+    lambda one: (one.chat_id, one.user_id),
+    says="who may have an invitation to a chat",
+    expires_ms=lambda one: one.at_ms + INVITATION_DAYS * MS_PER_DAY,
+)
 PAGE_SESSIONS = RecordTable(
     "page_sessions",
     PageSession,
@@ -384,7 +403,9 @@ PAGE_SESSIONS = RecordTable(
     says="what sessions of pages in a browser have beside their rows",
     expires_ms=lambda one: one.expires_at_ms,
 )
-SERVER_KEYS = RecordTable("server_keys", KeptKey, lambda one: listed(one.name), says="secrets of the server")
+SERVER_KEYS = RecordTable(
+    "server_keys", ServerKey, lambda one: listed(one.name), says="secrets of the server"
+)
 TABLES: tuple[RecordTable[Any], ...] = (
     LINKS,
     REPORTS,
@@ -409,6 +430,9 @@ TABLES: tuple[RecordTable[Any], ...] = (
     AMENDMENTS,
     LOG_HASHES,
     CHAT_SETTINGS,
+    CONSENTS,
+    CONTACTS,
+    INVITED_PEOPLE,
     PAGE_SESSIONS,
     SERVER_KEYS,
 )

@@ -20,7 +20,7 @@ from parley.core.deliveries import PendingLetter, QueuedLetter
 from parley.core.log_hash import StoredHash
 from parley.core.push_devices import RungThrough
 from parley.migration.copies import StoreCopy
-from parley.model import Appended
+from parley.model import Appended, InvitedPerson
 from parley.store.cassandra.connection import CassandraConnection
 from parley.store.dynamodb.driver import Dynamo
 from parley.store.records import RECORDS
@@ -37,8 +37,10 @@ WINDOWS = ((60, 2), (3_600, 3))
 files do not have."""
 UNUSED_ID = "11111111-1111-4111-8111-111111111111"
 FOLDER = Path(__file__).parent
-DERIVED = {AttachmentLine, PendingLetter, QueuedLetter, RungThrough, StoredHash}
+DERIVED = {InvitedPerson, AttachmentLine, PendingLetter, QueuedLetter, RungThrough, StoredHash}
 """Kinds that no copy had: what follows from others, and finds them."""
+RENAMED = {"KeptMark": "MessageMark", "KeptErasure": "PendingErasure", "KeptKey": "ServerKey"}
+"""What kinds are called now."""
 KIND_OF_BOOK = {
     "links": "Link",
     "reports": "MessageReport",
@@ -64,7 +66,8 @@ def what_it_held(name: str, *, has_marks: bool = True) -> OldStore:
     people, chats = found.pop("people"), found.pop("chats")
     for kept in found.pop("KeptRecord"):
         found.setdefault(KIND_OF_BOOK[kept["book"]], []).append(msgspec.json.decode(kept["record"]))
-    found["MessageMark"] = found.pop("KeptMark")
+    for before, after in RENAMED.items():
+        found[after] = found.pop(before)
     for user_id, devices in groupby(found.pop("PushDevice"), key=itemgetter("user_id")):
         found.setdefault("PersonPushDevices", []).append({"user_id": user_id, "devices": list(devices)})
     for chat in found["KeptChat"]:
@@ -72,6 +75,23 @@ def what_it_held(name: str, *, has_marks: bool = True) -> OldStore:
         if any(value not in (None, False) for value in decided.values()):
             settings = {"chat_id": chat["chat"]["chat_id"]} | {k: v for k, v in decided.items() if v}
             found.setdefault("ChatSettings", []).append(settings)
+    for person in found["KeptPerson"]:
+        del person["contact_count"], person["block_count"]
+    for member in found["KeptMember"]:
+        del member["is_blocked"]
+    of_person: dict[str, dict[str, Any]] = {}
+    for relation in found.pop("KeptRelation"):
+        said = of_person.setdefault(relation["user_id"], {"user_id": relation["user_id"]})
+        if relation["blocked_since"]:
+            said.setdefault("blocks", {})[relation["other_id"]] = relation["blocked_since"]
+        if relation["contact_since"]:
+            said["contacts"] = said.get("contacts", 0) + 1
+            contact = {"user_id": relation["user_id"], "other_id": relation["other_id"]}
+            found.setdefault("Contact", []).append(contact | {"since": relation["contact_since"]})
+    for invitation in found.pop("Invitation"):
+        said = of_person.setdefault(invitation["user_id"], {"user_id": invitation["user_id"]})
+        said.setdefault("invitations", []).append(invitation)
+    found["PersonConsent"] = list(of_person.values())
     if has_marks:
         decided = found.setdefault("ChatSettings", [])
         group = next((one for one in decided if one["chat_id"] == chats["group"]), None)

@@ -83,6 +83,7 @@ class PushWorld:
         self.channel = PushChannel(
             store=self.store,
             push=self.kinds.push,
+            consents=self.kinds.consents,
             registry=self.registry,
             providers={Provider.FCM: self.provider},
             sizes=self._sizes,

@@ -19,7 +19,7 @@ from parley.model import AccountState, Session, User
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, READ_USER
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Row
-from parley.store.cassandra.consents import Consents
+from parley.store.cassandra.consents import CassandraConsents
 from parley.store.cassandra.schema import ONE_LIST, OPERATORS, SESSIONS, USER_SESSIONS, USERNAMES, USERS
 from parley.store.cassandra.users import encode_user, user_in
 from parley.wire.limits import SESSION_DAYS
@@ -56,7 +56,7 @@ class StoredAccount(NamedTuple):
 
 
 class CassandraAccounts:
-    def __init__(self, cassandra: Cassandra, consents: Consents) -> None:
+    def __init__(self, cassandra: Cassandra, consents: CassandraConsents) -> None:
         self._cassandra = cassandra
         self._consents = consents
 
@@ -90,6 +90,11 @@ class CassandraAccounts:
     async def user(self, user_id: str) -> User | None:
         account = await self.account(user_id)
         return None if account is None else account.user
+
+    async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
+        asked = [user_id for user_id in dict.fromkeys(user_ids) if is_key(user_id)]
+        rows = await self._cassandra.rows_of(READ_USER, [(user_id,) for user_id in asked])
+        return {row["user_id"]: user_in(row) for row in rows if row["record"] is not None}
 
     async def account(self, user_id: str) -> StoredAccount | None:
         row = await self._cassandra.row(READ_USER, user_id) if is_key(user_id) else None

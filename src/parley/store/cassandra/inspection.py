@@ -15,7 +15,7 @@ import msgspec
 from parley import ids
 from parley.errors import ConfigError
 from parley.model import ChatType, Role
-from parley.store.cassandra.chat_state import READ_CHAT, READ_KEYS, READ_USER
+from parley.store.cassandra.chat_state import READ_CHAT, READ_DIRECT, READ_KEYS, READ_USER
 from parley.store.cassandra.client import is_key
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.counters import LogCounters
@@ -24,7 +24,6 @@ from parley.store.cassandra.effects import chat_in
 from parley.store.cassandra.entry_changes import mark_in
 from parley.store.cassandra.log_rows import READ_CLOSED_KEY, VOID, LogRows
 from parley.store.cassandra.member_states import READ_STATE
-from parley.store.cassandra.relations import READ_DIRECT
 from parley.store.cassandra.schema import CHATS, DELIVERY, DEVICES, DIRECT_CHATS, MEMBERSHIPS, USERNAMES
 from parley.store.cassandra.users import user_in
 from parley.store.invariants import Breach, StoreUnreadable

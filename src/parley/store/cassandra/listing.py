@@ -9,14 +9,14 @@ from parley.clock import Clock
 from parley.concurrency import map_concurrently
 from parley.model import StoredChat
 from parley.store.cassandra.accounts import READ_NAME, session_in
-from parley.store.cassandra.chat_state import READ_CHAT, READ_USER
+from parley.store.cassandra.chat_state import READ_CHAT, READ_DIRECT, READ_USER
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Row
+from parley.store.cassandra.consents import READ_PLACES
 from parley.store.cassandra.counters import LogCounters
-from parley.store.cassandra.directory import READ_CHATS_OF, READ_MEMBERS
+from parley.store.cassandra.directory import READ_MEMBERS
 from parley.store.cassandra.effects import chat_in
 from parley.store.cassandra.member_states import READ_STATE
-from parley.store.cassandra.relations import READ_DIRECT
 from parley.store.cassandra.schema import CHATS, DELIVERY, SESSIONS, USERS
 from parley.store.cassandra.users import user_in
 from parley.store.rows import ListedChat, ListedMember, ListedUser
@@ -82,7 +82,7 @@ class CassandraListing:
         if of_user_id is None:
             pages = self._cassandra.pages(f"SELECT * FROM {CHATS}")
             return await self._listed([row async for rows in pages for row in rows])
-        own = await self._cassandra.rows(READ_CHATS_OF, of_user_id) if is_key(of_user_id) else []
+        own = await self._cassandra.rows(READ_PLACES, of_user_id) if is_key(of_user_id) else []
         chat_ids = [(row["chat_id"],) for row in own if row["has_left"] is False]
         return await self._listed(await self._cassandra.rows_of(READ_CHAT, chat_ids))
 

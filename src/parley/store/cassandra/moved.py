@@ -16,7 +16,7 @@ from parley.model import ChatSettings, Fanout
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.records import CassandraRecords
 from parley.store.cassandra.schema import CHATS, SCHEMA, Report, table_names
-from parley.store.records import BOOKS, WindowsOfChats, lines_of, rung_by
+from parley.store.records import BOOKS, WindowsOfChats, lines_of, rung_by, said_by
 from parley.store.tables import (
     AMENDMENTS,
     API_TOKENS,
@@ -34,8 +34,8 @@ from parley.store.tables import (
     PUSH_RUNG,
     SERVER_KEYS,
     WEBHOOKS,
-    KeptKey,
     RecordTable,
+    ServerKey,
 )
 
 FIRST_WITH_RECORDS = 4
@@ -114,7 +114,7 @@ def _settings(windows: WindowsOfChats) -> Read:
 def _server_key(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
     name: str = row["name"]
     if name.startswith(KEY_PREFIX) and row["value"] is not None:
-        yield SERVER_KEYS, KeptKey(name=name.removeprefix(KEY_PREFIX), value=row["value"])
+        yield SERVER_KEYS, ServerKey(name=name.removeprefix(KEY_PREFIX), value=row["value"])
 
 
 MOVED: dict[str, Read] = {
@@ -133,6 +133,36 @@ MOVED: dict[str, Read] = {
     "log_hashes": _fields(LOG_HASHES, value="log_hash"),
     SCHEMA: _server_key,
 }
+
+
+RELATIONS = "relations"
+"""The rows of a person: their contacts, blocks and invitations, each of a kind."""
+READ_PEOPLE = f"SELECT DISTINCT user_id FROM {RELATIONS}"
+READ_RELATIONS = f"SELECT kind, other_id, record FROM {RELATIONS} WHERE user_id = ?"
+
+
+async def _move_consents(records: CassandraRecords, report: Report) -> None:
+    moved = 0
+    async for people in records.cassandra.pages(READ_PEOPLE):
+        for person in people:
+            user_id, by_kind = person["user_id"], dict[str, list[Row]]()
+            for row in await records.cassandra.rows(READ_RELATIONS, user_id):
+                if row["kind"] is not None:
+                    by_kind.setdefault(row["kind"], []).append(row)
+            relations = [
+                {"other_id": row["other_id"], f"{name}_since": row["record"]}
+                for kind, name in (("contact", "contact"), ("block", "blocked"))
+                for row in by_kind.get(kind, [])
+            ]
+            invitations = [
+                msgspec.json.decode(row["record"], type=dict[str, Any])
+                for row in by_kind.get("invitation", [])
+            ]
+            if relations or invitations:
+                for table, record in said_by(user_id, relations, invitations):
+                    await records.put_all(table, [record])
+                    moved += 1
+    report(f"{records.cassandra.keyspace}.{RELATIONS}: {moved} records moved")
 
 
 async def move_to_records(records: CassandraRecords, version: int, report: Report) -> None:
@@ -156,5 +186,8 @@ async def move_to_records(records: CassandraRecords, version: int, report: Repor
                 await records.put_all(table, found)
                 moved += len(found)
         report(f"{cassandra.keyspace}.{name}: {moved} records moved")
-    old = ", ".join(f"{cassandra.keyspace}.{name}" for name in moves if name not in (CHATS, SCHEMA))
+    if RELATIONS in there:
+        await _move_consents(records, report)
+    names = (*moves, RELATIONS, "chat_invitations")
+    old = ", ".join(f"{cassandra.keyspace}.{name}" for name in names if name not in (CHATS, SCHEMA))
     report(f"no longer read, to be dropped when all is well: {old}")

@@ -91,6 +91,12 @@ class DynamoAccounts:
     async def _user_item(self, user_id: str) -> Item | None:
         return await self._dynamo.get(USERS, {"user_id": user_id}) if is_valid_key(user_id) else None
 
+    async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
+        asked = [user_id for user_id in dict.fromkeys(user_ids) if is_valid_key(user_id)]
+        items = await self._dynamo.batch_get(USERS, [{"user_id": user_id} for user_id in asked])
+        found = {cast(str, item["user_id"]): item for item in items}
+        return {user_id: user_in(found[user_id]) for user_id in asked if user_id in found}
+
     async def user_by_name(self, username: str) -> tuple[User, str] | None:
         user_id = await self._user_id_of(username)
         item = await self._user_item(user_id) if user_id is not None else None

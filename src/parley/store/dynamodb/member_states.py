@@ -78,12 +78,6 @@ class DynamoMemberStates:
         found = {cast(str, row["user_id"]): _settings(row) for row in rows if not row.get("has_left")}
         return {user_id: found.get(user_id, MemberSettings()) for user_id in user_ids}
 
-    async def muted_until(self, user_id: str, chat_id: str) -> str | None:
-        if not is_valid_key(user_id, chat_id):
-            return None
-        row = await self._dynamo.get(DELIVERY, {"user_id": user_id, "chat_id": chat_id}) or {}
-        return None if row.get("has_left") else cast("str | None", row.get("muted_until"))
-
     async def forget_cursors(self, user_id: str, *, dry: bool = False) -> int:
         if not is_valid_key(user_id):
             return 0

@@ -6,6 +6,7 @@ written last. The old tables stay, and nothing reads them any more.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
@@ -16,11 +17,12 @@ from parley.core.deliveries import DeadLetter
 from parley.core.marks import MessageMark
 from parley.core.push_devices import OUTCOME_DAYS, RungThrough
 from parley.model import ChatSettings
-from parley.store.dynamodb.driver import Dynamo, Item, number
+from parley.store.dynamodb.consents import MOVE_CONSENT
+from parley.store.dynamodb.driver import ConditionFailed, Dynamo, Item, number, retry_unknown
 from parley.store.dynamodb.records import load
 from parley.store.dynamodb.scans import table_pages
-from parley.store.dynamodb.schema import CHATS, SCHEMA, SEPARATOR, Report, has_table
-from parley.store.records import BOOKS, WindowsOfChats, lines_of, record_of
+from parley.store.dynamodb.schema import CHATS, SCHEMA, SEPARATOR, USERS, Report, has_table
+from parley.store.records import BOOKS, WindowsOfChats, lines_of, record_of, said_by
 from parley.store.tables import (
     AMENDMENTS,
     API_TOKENS,
@@ -38,8 +40,8 @@ from parley.store.tables import (
     PUSH_RUNG,
     SERVER_KEYS,
     WEBHOOKS,
-    KeptKey,
     RecordTable,
+    ServerKey,
 )
 
 FIRST_WITH_RECORDS = 14
@@ -133,7 +135,7 @@ def _hash(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
 def _server_key(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
     name = cast(str, item["name"])
     if name.startswith(KEY_PREFIX):
-        yield SERVER_KEYS, KeptKey(name=name.removeprefix(KEY_PREFIX), value=cast(str, item["value"]))
+        yield SERVER_KEYS, ServerKey(name=name.removeprefix(KEY_PREFIX), value=cast(str, item["value"]))
 
 
 MOVED: dict[str, Read] = {
@@ -152,6 +154,38 @@ MOVED: dict[str, Read] = {
     "log_hashes": _hash,
     SCHEMA: _server_key,
 }
+
+
+OF_PEOPLE = ("relations", "invitations", "chat_invitations")
+"""Tables of which all that is about one person becomes a record. The last repeats the one before."""
+
+
+async def _move_consents(dynamo: Dynamo, report: Report) -> None:
+    there = [name for name in OF_PEOPLE[:2] if await has_table(dynamo, name)]
+    for name in there:
+        moved, last = 0, ""
+        async for items in table_pages(dynamo, name):
+            for user_id in dict.fromkeys(cast(str, item["user_id"]) for item in items):
+                if user_id != last:  # the items of a person follow each other
+                    moved += await _move_consent(dynamo, user_id, there)
+                last = user_id
+        report(f"{dynamo.table(name)}: {moved} records moved")
+
+
+async def _move_consent(dynamo: Dynamo, user_id: str, there: list[str]) -> int:
+    """All that a person has said; only who has a revision is asked for it."""
+    found = {name: await dynamo.query_all(name, "user_id = :user", {":user": user_id}) for name in there}
+    relations, invitations = [found.get(name, []) for name in OF_PEOPLE[:2]]
+    with contextlib.suppress(ConditionFailed):  # there is no such person any more
+        await retry_unknown(
+            lambda: dynamo.update(
+                USERS, {"user_id": user_id}, MOVE_CONSENT, {":one": 1}, condition="attribute_exists(user_id)"
+            )
+        )
+    records = said_by(user_id, relations, invitations)
+    for table, record in records:
+        await load(dynamo, table, [record])
+    return len(records)
 
 
 async def move_to_records(dynamo: Dynamo, version: int, report: Report) -> None:
@@ -173,5 +207,6 @@ async def move_to_records(dynamo: Dynamo, version: int, report: Report) -> None:
                 await load(dynamo, table, records)
                 moved += len(records)
         report(f"{dynamo.table(name)}: {moved} records moved")
-    old = ", ".join(dynamo.table(name) for name in moves if name not in (CHATS, SCHEMA))
+    await _move_consents(dynamo, report)
+    old = ", ".join(dynamo.table(name) for name in (*moves, *OF_PEOPLE) if name not in (CHATS, SCHEMA))
     report(f"no longer read, to be deleted when all is well: {old}")

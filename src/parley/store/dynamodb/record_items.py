@@ -13,30 +13,23 @@ from parley.ids import EVENT, Ids
 from parley.model import (
     AccountDeletion,
     AccountState,
-    Invitation,
     Notify,
-    Relation,
 )
-from parley.store.dynamodb.accounts import session_in, session_item, user_in, user_item
-from parley.store.dynamodb.chat_state import IS_BLOCKED
-from parley.store.dynamodb.consents import COUNT, IS_UNASKED
+from parley.store.dynamodb.accounts import REVISION, session_in, session_item, user_in, user_item
+from parley.store.dynamodb.consents import IS_UNASKED
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.directory import chat_in, chat_item, counter_item, member_in
 from parley.store.dynamodb.driver import Dynamo, Item, Value, map_concurrently, number, retry_unknown
-from parley.store.dynamodb.invitations import invitation_in, invitation_item
 from parley.store.dynamodb.lanes import lane_in, lane_key
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
-    CHAT_INVITATIONS,
     CHATS,
     COUNTERS,
     DELETIONS,
     DELIVERY,
     DEVICES,
-    INVITATIONS,
     LANES,
     MEMBERSHIPS,
-    RELATIONS,
     SESSIONS,
     USER_SESSIONS,
     USERNAMES,
@@ -49,7 +42,6 @@ from parley.store.records import (
     KeptCursor,
     KeptMember,
     KeptPerson,
-    KeptRelation,
     KeptSession,
     KeptState,
     Record,
@@ -151,10 +143,6 @@ class RecordItems:
                 at: Item = {"last_acked_sequence": record.last_acked_sequence}
                 named: Item = {"device_id": device_id, "chat_id": chat_id}
                 return [(DEVICES, device_key(user_id, device_id, chat_id) | named | at)]
-            case KeptRelation():
-                return [(RELATIONS, _present(columns_of(record)))]
-            case Invitation():
-                return [(table, invitation_item(record)) for table in (INVITATIONS, CHAT_INVITATIONS)]
             case AccountDeletion():
                 return [(DELETIONS, {"user_id": record.user_id, "since_ms": record.since_ms})]
             case Lane():
@@ -195,21 +183,17 @@ def _present(fields: Mapping[str, Value]) -> Item:
 
 def _person_items(record: KeptPerson) -> Items:
     user = record.user
-    counts: Item = {
-        COUNT[Relation.CONTACT]: record.contact_count,
-        COUNT[Relation.BLOCK]: record.block_count,
-    }
+    spoken: Item = {REVISION: 1}  # what they have said is copied, too
     state: Item = {"account_state": user.state.value} if user.state is not AccountState.ACTIVE else {}
     return [
-        (USERS, user_item(user, record.password_hash) | counts | state),
+        (USERS, user_item(user, record.password_hash) | spoken | state),
         (USERNAMES, {"username": user.username, "user_id": user.user_id}),
     ]
 
 
 def _member_item(record: KeptMember) -> Item:
     member = record.member
-    mark: Item = {IS_BLOCKED: True} if record.is_blocked else {}
-    return mark | {
+    return {
         "chat_id": record.chat_id,
         "user_id": member.user_id,
         "role": member.role.value,
@@ -226,8 +210,6 @@ def _person(item: Item) -> list[Record]:
         KeptPerson(
             user=user_in(item),
             password_hash=cast(str, item["password_hash"]),
-            contact_count=number(item, COUNT[Relation.CONTACT]),
-            block_count=number(item, COUNT[Relation.BLOCK]),
         )
     ]
 
@@ -237,9 +219,7 @@ def _session(item: Item) -> list[Record]:
 
 
 def _member(item: Item) -> list[Record]:
-    is_blocked = bool(item.get(IS_BLOCKED))
-    chat_id = cast(str, item["chat_id"])
-    return [KeptMember(chat_id=chat_id, member=member_in(item), is_blocked=is_blocked)]
+    return [KeptMember(chat_id=cast(str, item["chat_id"]), member=member_in(item))]
 
 
 def _state(item: Item) -> list[Record]:
@@ -266,14 +246,12 @@ def _no_records(item: Item) -> list[Record]:
 
 READERS: dict[type[Record], tuple[str, Callable[[Item], list[Record]]]] = {
     KeptPerson: (USERS, _person),
-    KeptRelation: (RELATIONS, lambda item: [record_of(KeptRelation, item)]),
     AccountDeletion: (DELETIONS, _deletion),
     KeptSession: (SESSIONS, _session),
     KeptChat: (CHATS, _no_records),
     KeptMember: (MEMBERSHIPS, _member),
     KeptState: (DELIVERY, _state),
     KeptCursor: (DEVICES, lambda item: [record_of(KeptCursor, item)]),
-    Invitation: (INVITATIONS, lambda item: [invitation_in(item)]),
     Lane: (LANES, lambda item: [lane_in(item)]),
 }
 """The table of each kind, and what its items hold."""

@@ -68,7 +68,7 @@ class DynamoRecords:
         return [_decoded(table, found[key]) if key in found else None for key in keys]
 
     async def _items(self, table: RecordTable[R], keys: Sequence[Key]) -> dict[Key, Item]:
-        name, wanted = records_of(table), [_place(key) for key in dict.fromkeys(keys)]
+        name, wanted = records_of(table), [place_of(key) for key in dict.fromkeys(keys)]
         if len(wanted) == 1:
             item = await self._dynamo.get(name, wanted[0])
             items = [] if item is None else [item]
@@ -182,7 +182,7 @@ class DynamoRecords:
             await retry_unknown(
                 lambda: self._dynamo.update(
                     records_of(table),
-                    _place(key),
+                    place_of(key),
                     RAISE,
                     {":number": number},
                     condition=IS_LOWER,
@@ -208,12 +208,17 @@ async def load(dynamo: Dynamo, table: RecordTable[R], records: Sequence[R]) -> N
         await retry_unknown(lambda: dynamo.batch_put(records_of(table), items))
 
 
-def _place(key: Key) -> Item:
+def put_over(table: RecordTable[R], record: R, before: R) -> Action:
+    """For a transaction of the engine: a record takes the place of another one, which must be there."""
+    return _action(table, PutRecord(record, before=before), table.encode(before).decode())
+
+
+def place_of(key: Key) -> Item:
     return {PARTITION: key[0], PLACE: key[1]}
 
 
 def _item(table: RecordTable[R], record: R) -> Item:
-    item = _place(table.key(record)) | {RECORD: table.encode(record).decode()}
+    item = place_of(table.key(record)) | {RECORD: table.encode(record).decode()}
     if raised := table.number(record):
         item[NUMBER] = raised
     if table.expires_ms is not None:
@@ -241,14 +246,14 @@ def _highest(table: RecordTable[R], change: RecordChange[R]) -> Action:
     name, values = records_of(table), Item({":number": table.number(record)})
     if isinstance(change, PutRecord):
         return Put(name, _item(table, change.record), IS_HIGHEST, values, {"#number": NUMBER})
-    return Delete(name, _place(key_of(table, change)), IS_UP_TO, values, {"#number": NUMBER})
+    return Delete(name, place_of(key_of(table, change)), IS_UP_TO, values, {"#number": NUMBER})
 
 
 def _action(table: RecordTable[R], change: RecordChange[R], expected: str | None) -> Action:
     """A record whose number rises meanwhile keeps it: only the attribute with its JSON is written."""
     condition, values = (IS_NEW, Item()) if expected is None else (IS_SAME, Item({":before": expected}))
     names: dict[str, str] | None = NAMES
-    name, key = records_of(table), _place(key_of(table, change))
+    name, key = records_of(table), place_of(key_of(table, change))
     if isinstance(change, CheckRecord):
         return ConditionCheck(name, key, condition, values, names)
     is_met_always = isinstance(change.before, Whatever)

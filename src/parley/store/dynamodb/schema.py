@@ -126,14 +126,8 @@ SESSIONS = _define(Table("sessions", "token_hash", hash_kind="B"))
 """Sessions by the hash of their token."""
 USER_SESSIONS = _define(Table("user_sessions", "user_id", "session_id"))
 """The sessions of a person."""
-RELATIONS = _define(Table("relations", "user_id", "other_id"))
-"""The contacts and blocks of a person."""
 DELETIONS = _define(Table("account_deletions", "user_id"))
 """Deleted accounts that may still be in chats and lists."""
-INVITATIONS = _define(Table("invitations", "user_id", "chat_id"))
-"""Who was invited to a chat."""
-CHAT_INVITATIONS = _define(Table("chat_invitations", "chat_id", "user_id"))
-"""The same by chat."""
 LANES = _define(Table("lanes", "shard_no", "lane", hash_kind="N"))
 """Which recipients are not up to date; `lane` is recipient and chat."""
 IMPORTED_IDS = _define(Table("imported_ids", "message_id"))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from parley.model import AccountState, Privacy, Session, User
 from parley.store.rows import quiet_hours, quiet_text
@@ -22,6 +25,13 @@ SESSION = (
 )
 
 
+PEOPLE_PER_SLICE = 32
+"""So many are read without giving way to others: less than half a millisecond."""
+PROFILES = (  # CROSS JOIN: SQLite must start with these ids, not scan all users
+    f"SELECT {USER_COLUMNS} FROM json_each(?1) AS wanted CROSS JOIN users ON users.user_id = wanted.value"
+)
+
+
 class SqliteAccounts:
     def __init__(self, reads: Reads, writer: Writer) -> None:
         self._reads = reads
@@ -33,6 +43,15 @@ class SqliteAccounts:
     async def user(self, user_id: str) -> User | None:
         row = self._reads.row(f"{USER} WHERE user_id = ?", (user_id,))
         return user_of(row) if row else None
+
+    async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
+        found: dict[str, User] = {}
+        for start in range(0, len(user_ids), PEOPLE_PER_SLICE):
+            if start:
+                await asyncio.sleep(0)
+            rows = self._reads.rows(PROFILES, (json_ids(user_ids[start : start + PEOPLE_PER_SLICE]),))
+            found |= {user.user_id: user for user in map(user_of, rows)}
+        return found
 
     async def user_by_name(self, username: str) -> tuple[User, str] | None:
         row = self._reads.row(f"{USER} WHERE username = ?", (username,))
@@ -140,6 +159,12 @@ def user_of(row: Row) -> User:
         bool(is_bot),
         external_id,
     )
+
+
+def json_ids(user_ids: Iterable[str]) -> str:
+    """The ids without duplicates, as a JSON list. SQLite would cut an id at a NUL; no existing id has one."""
+    wanted = [user_id for user_id in dict.fromkeys(user_ids) if "\0" not in user_id]
+    return msgspec.json.encode(wanted).decode()
 
 
 def _add_user(transaction: Transaction, user: User, password_hash: str) -> bool:

@@ -95,11 +95,7 @@ REFERENCES = [
     ("delivery_state", "chat_id", "chat_id", "chats", "chat_id"),
     ("open_allocations", "chat_no", "chat_no", "chats", "chat_no"),
     ("sessions", "session_id", "user_id", "users", "user_id"),
-    ("relations", "user_id", "user_id", "users", "user_id"),
-    ("relations", "other_id", "other_id", "users", "user_id"),
     ("account_deletions", "user_id", "user_id", "users", "user_id"),
-    ("invitations", "user_id", "user_id", "users", "user_id"),
-    ("invitations", "chat_id", "chat_id", "chats", "chat_id"),
     ("chat_archives", "chat_id", "chat_id", "chats", "chat_id"),
 ]
 """A table, an expression that names its rows, a column, and the table and column that it refers to."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import apsw
@@ -16,7 +17,7 @@ from parley.core.attachments import line_of
 from parley.core.log_hash import StoredHash
 from parley.core.push_devices import GIVEN, PersonPushDevices, PushDevice, PushOutcome
 from parley.model import ChatSettings
-from parley.store.records import BOOKS, WindowsOfChats, lines_of, record_of, rung_by
+from parley.store.records import BOOKS, WindowsOfChats, lines_of, record_of, rung_by, said_by
 from parley.store.sqlite.record_rows import load
 from parley.store.tables import (
     AMENDMENTS,
@@ -81,6 +82,7 @@ def move_to_records(connection: apsw.Connection) -> None:
     move_hashes(connection)
     move_push(connection)
     move_settings(connection, windows)
+    move_consents(connection)
     for name in ("books", *(moved.name for moved in MOVED)):
         connection.execute(f"DROP TABLE {name}")
 
@@ -126,10 +128,33 @@ def move_settings(connection: apsw.Connection, windows: WindowsOfChats) -> None:
         connection.execute(f"ALTER TABLE chat_archives DROP COLUMN {name}")
 
 
+def move_consents(connection: apsw.Connection) -> None:
+    """The blocks of a person and the invitations that wait for them become one record."""
+    relations, invitations = (
+        {
+            user_id: list(rows)
+            for user_id, rows in groupby(
+                sorted(_dicts(connection, name), key=itemgetter("user_id")), key=itemgetter("user_id")
+            )
+        }
+        for name in ("relations", "invitations")
+    )
+    for user_id in sorted(relations.keys() | invitations.keys()):
+        for table, record in said_by(user_id, relations.get(user_id, []), invitations.get(user_id, [])):
+            load(connection, table, [record])
+    for name in ("relations", "invitations"):
+        connection.execute(f"DROP TABLE {name}")
+
+
 def rows_of(connection: apsw.Connection, moved: MovedTable) -> Iterator[dict[str, Any]]:
     """Each row, by the names of the fields."""
-    cursor = connection.execute(f"SELECT * FROM {moved.name}")
+    for row in _dicts(connection, moved.name):
+        yield {moved.renamed.get(name, name): value for name, value in row.items()}
+
+
+def _dicts(connection: apsw.Connection, table: str) -> Iterator[dict[str, Any]]:
+    cursor = connection.execute(f"SELECT * FROM {table}")
     names: list[str] = []
     for row in cursor:
-        names = names or [moved.renamed.get(name, name) for name, _ in cursor.get_description()]
+        names = names or [name for name, _ in cursor.get_description()]
         yield dict(zip(names, row, strict=True))
