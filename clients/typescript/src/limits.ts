@@ -21,6 +21,7 @@ export const RECEIPT_MEMBERS_MAX = 100;
 export const TYPING_MEMBERS_MAX = 100;
 export const TYPING_EVERY_SECONDS = 3;
 export const TYPING_SHOWN_SECONDS = 5;
+export const ATTENTION_SECONDS = 120;
 export const PAGE_ENTRIES_DEFAULT = 100;
 export const PAGE_ENTRIES_MAX = 1000;
 export const PAGE_BYTES_MAX = 1_048_576;

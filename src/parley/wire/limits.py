@@ -32,6 +32,8 @@ TYPING_MEMBERS_MAX = 100
 """In a larger chat typing is not shown."""
 TYPING_EVERY_SECONDS = 3
 TYPING_SHOWN_SECONDS = 5
+ATTENTION_SECONDS = 120
+"""After so long a client that nobody looks at keeps no ring back."""
 
 PAGE_ENTRIES_DEFAULT = 100
 PAGE_ENTRIES_MAX = 1_000
