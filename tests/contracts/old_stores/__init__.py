@@ -64,7 +64,12 @@ def what_it_held(name: str, *, has_marks: bool = True) -> OldStore:
     people, chats = found.pop("people"), found.pop("chats")
     for kept in found.pop("KeptRecord"):
         found.setdefault(KIND_OF_BOOK[kept["book"]], []).append(msgspec.json.decode(kept["record"]))
-    found["MessageMark"] = found.pop("KeptMark")
+    for now, then in (
+        ("MessageMark", "KeptMark"),
+        ("PendingErasure", "KeptErasure"),
+        ("ServerKey", "KeptKey"),
+    ):
+        found[now] = found.pop(then)
     for user_id, devices in groupby(found.pop("PushDevice"), key=itemgetter("user_id")):
         found.setdefault("PersonPushDevices", []).append({"user_id": user_id, "devices": list(devices)})
     for chat in found["KeptChat"]:
