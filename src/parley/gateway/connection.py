@@ -239,7 +239,7 @@ class Connection:
                     work, self._work = self._work, None
                     await turns.metered(share, work)
                     del work  # an idle connection holds nothing of its last frame
-                if share.spent > SLICE_SECONDS:
+                if share.spent > SLICE_SECONDS and self._protocol.transport is not None:
                     await turns.give_way(share)
             await self._end_with_peer(reader.queue.error)
         finally:
