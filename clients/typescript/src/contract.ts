@@ -2144,6 +2144,8 @@ export interface OverviewChat {
   readonly peer?: Peer | null;
   /** The last entry of the log; null in an empty one. */
   readonly last_entry?: Entry | null;
+  /** How many of the unread messages mention you, of the newest 200; left out of a brief overview. */
+  readonly unread_mentions?: number;
 }
 
 /** Your account is deleted. `job_id`: the job that removes what you wrote; null without one. */

@@ -360,6 +360,9 @@ FIELDS = {
     "left": Field("True in a chat that you have left; absent else."),
     "last_acked_sequence": Field("How far this device has acknowledged.", 40),
     "unread": Field("How many messages of others you have not read.", 7),
+    "unread_mentions": Field(
+        "How many of the unread messages mention you, of the newest 200; left out of a brief overview.", 1
+    ),
     "unread_more": Field("Whether there may be more than `unread`.", False),
     "peer": Field("The other person of a direct chat; null in a group."),
     "last_entry": Field("The last entry of the log; null in an empty one."),
