@@ -260,6 +260,13 @@ export interface TypingStop {
   readonly chat_id: string;
 }
 
+/** Whether somebody looks at this client. After two minutes of not, it does not keep a ring back. */
+export interface Attention {
+  readonly type: "attention";
+  readonly id?: number | null;
+  readonly looking: boolean;
+}
+
 /** The people whose presence this connection gets from now on; it replaces an earlier subscription. */
 export interface PresenceSubscribe {
   readonly type: "presence_subscribe";
@@ -296,6 +303,7 @@ export type ClientFrame =
   | ReadReceipt
   | TypingStart
   | TypingStop
+  | Attention
   | PresenceSubscribe
   | PresenceQuery
   | Heartbeat;
@@ -900,6 +908,12 @@ export interface RetentionChange {
   readonly is_held?: boolean;
 }
 
+/** Pause a webhook, or let it go on. */
+export interface WebhookChange {
+  /** Whether nothing is sent to it. */
+  readonly paused: boolean;
+}
+
 /** An account that was created. */
 export interface Account {
   /** The person. */
@@ -1273,6 +1287,38 @@ export interface ChatOverview {
   readonly edit_window_seconds: number;
 }
 
+/** An open WebSocket of the node that answers. */
+export interface ConnectionInfo {
+  /** The connection. */
+  readonly connection_id: string;
+  /** The person. */
+  readonly user_id: string;
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** The session. */
+  readonly session_id: string;
+  /** `json` or `msgpack`. */
+  readonly codec: string;
+  /** Whether it is sent new entries. */
+  readonly live: boolean;
+  /** In how many chats it hears. */
+  readonly chats: number;
+  /** When a frame of it came last. */
+  readonly heard_from_at: string;
+  /** What waits to be sent to it. */
+  readonly waiting_bytes: number;
+}
+
+/** The connections of one node; `next` is the `after` of the next page, null on the last one. */
+export interface ConnectionList {
+  /** The node. */
+  readonly node_id: string;
+  /** Those of this page, by their ids. */
+  readonly connections: readonly ConnectionInfo[];
+  /** The `after` of the next page; null on the last one. */
+  readonly next: string | null;
+}
+
 /** A page of your contacts; `next_after` is the `after` of the next page, null on the last one. */
 export interface ContactList {
   /** Your contacts. */
@@ -1574,6 +1620,14 @@ export interface ErasureInfo {
   readonly reports: number;
 }
 
+/** What erasures have removed; `next` is the `before` of the next page, null on the last one. */
+export interface ErasureList {
+  /** Of people and of chats. */
+  readonly erasures: readonly ErasureInfo[];
+  /** The `before` of the next page; null on the last one. */
+  readonly next: string | null;
+}
+
 /** The account of a person of your system, and whether it is new. */
 export interface ExternalUserPut {
   /** The person. */
@@ -1692,12 +1746,26 @@ export interface JobInfo {
   readonly failures: number;
   /** Whether it has not succeeded for several intervals. */
   readonly is_overdue: boolean;
+  /** The last 20 that ended, the newest first; empty for a job of another node. */
+  readonly last_runs: readonly JobRun[];
 }
 
 /** Every job of every node. */
 export interface JobList {
   /** By name, then by node. */
   readonly jobs: readonly JobInfo[];
+}
+
+/** One run of a job that has ended. */
+export interface JobRun {
+  /** When it began. */
+  readonly started_at: string | null;
+  /** When it ended. */
+  readonly finished_at: string;
+  /** How it ended. */
+  readonly outcome: JobOutcome;
+  /** Why it failed; null if it did not. */
+  readonly error: string | null;
 }
 
 /** A link as operators see it, without its token. `state`: open, used, expired or revoked. */
@@ -2076,6 +2144,8 @@ export interface OverviewChat {
   readonly peer?: Peer | null;
   /** The last entry of the log; null in an empty one. */
   readonly last_entry?: Entry | null;
+  /** How many of the unread messages mention you, of the newest 200; left out of a brief overview. */
+  readonly unread_mentions?: number;
 }
 
 /** Your account is deleted. `job_id`: the job that removes what you wrote; null without one. */
@@ -2120,6 +2190,66 @@ export interface Peer {
   readonly last_seen: string | null;
   /** Whether this is a program: it has no unread count, and nothing rings for it. */
   readonly is_bot?: boolean;
+}
+
+/** A chat of a person, and how far they are in it. */
+export interface PersonChat {
+  /** The chat. */
+  readonly chat_id: string;
+  /** A direct chat has two people and no title. */
+  readonly type: ChatType;
+  /** 1 to 200 characters; null in a direct chat. */
+  readonly title: string | null;
+  /** The person's role. */
+  readonly role: Role | null;
+  /** The position of the last entry; 0 in an empty log. */
+  readonly head: number;
+  /** How far the member has received. */
+  readonly delivered_up_to: number;
+  /** How far the member has read. */
+  readonly read_up_to: number;
+}
+
+/** A device of a person that the server knows. */
+export interface PersonDevice {
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** When it was last used, right to a day. */
+  readonly last_used_at: string;
+}
+
+/** A person with their chats, devices and sessions. `chats`: the newest of `chat_count`. */
+export interface PersonInfo {
+  /** The person. */
+  readonly user_id: string;
+  /** 1 to 64 of `a-z 0-9 . _ -`, with a letter or a digit. */
+  readonly username: string;
+  /** What people call the person; 1 to 200 characters. */
+  readonly display_name: string;
+  /** What the account may do. */
+  readonly state: AccountState;
+  /** Whether the person may use these routes. */
+  readonly is_operator: boolean;
+  /** When, by the server's clock. */
+  readonly created_at: string;
+  /** When the person was last online; null if never, "unavailable" if you may not see it. */
+  readonly last_seen: string | null;
+  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  readonly is_bot: boolean;
+  /** Who the person is in your own system; null for nobody. */
+  readonly external_id: string | null;
+  /** A few words of the person; at most 1,000 characters. */
+  readonly about: string;
+  /** The newest 100 chats that the person is in. */
+  readonly chats: readonly PersonChat[];
+  /** In how many chats the person is. */
+  readonly chat_count: number;
+  /** Those that the server knows, the last used first. */
+  readonly devices: readonly PersonDevice[];
+  /** Those that ring, without their tokens. */
+  readonly push_devices: readonly PushDeviceInfo[];
+  /** The last used first. */
+  readonly sessions: readonly UserSession[];
 }
 
 /** One of the two people of a direct chat. */
@@ -2395,6 +2525,18 @@ export interface SendFound {
   readonly created_at: string;
 }
 
+/** Numbers of one node, each with the same times: the last one is `until`, the others before it. */
+export interface Series {
+  /** The node. */
+  readonly node_id: string;
+  /** The time of the last numbers. */
+  readonly until: string;
+  /** From one number to the next. */
+  readonly step_seconds: number;
+  /** By name, the oldest first. */
+  readonly series: Readonly<Record<string, readonly number[]>>;
+}
+
 /** What a server does beside chats and messages, and offers to whoever asks. */
 export interface ServerFeatures {
   /** Whether messages can be searched. */
@@ -2462,6 +2604,10 @@ export interface ServerOverview {
   readonly ephemeral_available: boolean;
   /** Whether Kafka, where there is one, takes what this node publishes. */
   readonly bus_available: boolean;
+  /** Reports that nobody has resolved; null while the store does not answer. */
+  readonly open_reports: number | null;
+  /** Dead letters that are pending; null while the store does not answer. */
+  readonly dead_letters: number | null;
 }
 
 /** A new session of a device. The token is shown this once. */
@@ -2684,12 +2830,24 @@ export interface WebhookInfo {
   readonly last_error: string | null;
   /** The same for people. */
   readonly last_error_detail: string | null;
+  /** Whether an operator has paused it: what it is owed waits. */
+  readonly paused: boolean;
 }
 
 /** Every webhook. */
 export interface WebhookList {
   /** The oldest first. */
   readonly webhooks: readonly WebhookInfo[];
+}
+
+/** Whether a test has arrived; else why not. */
+export interface WebhookTest {
+  /** Whether it answered with a status of 2xx. */
+  readonly arrived: boolean;
+  /** A stable word for why it failed; null if it arrived. */
+  readonly error: string | null;
+  /** The same for people; null if it arrived. */
+  readonly error_detail: string | null;
 }
 
 /** The fields of each request, in the order in which they are written, with the value that is left out. */
@@ -2708,6 +2866,7 @@ export const REQUEST_FIELDS: Readonly<Record<ClientFrame["type"], Readonly<Recor
   read_receipt: { id: null, chat_id: "", conversation_id: "", conv_id: "", read_up_to: undefined, read_at: null },
   typing_start: { id: null, chat_id: "", conversation_id: "", conv_id: "" },
   typing_stop: { id: null, chat_id: "", conversation_id: "", conv_id: "" },
+  attention: { id: null, looking: undefined },
   presence_subscribe: { id: null, user_ids: undefined },
   presence_query: { id: null, user_ids: undefined },
   heartbeat: { id: null },
@@ -3123,7 +3282,7 @@ export interface Routes {
   /** Find people. */
   "GET /v1/admin/users": {
     path: NoParameters;
-    query: { q?: string; after?: string; limit?: number };
+    query: { q?: string; after?: string; limit?: number; state?: string; operator?: string; bot?: string };
     body: undefined;
     answers: { 200: UserInfoPage };
     keyed: false;
@@ -3203,7 +3362,7 @@ export interface Routes {
   /** What operators did, newest first. */
   "GET /v1/admin/audit": {
     path: NoParameters;
-    query: { before?: string; limit?: number };
+    query: { actor?: string; action?: string; target?: string; since?: string; until?: string; before?: string; limit?: number };
     body: undefined;
     answers: { 200: AuditList };
     keyed: false;
@@ -3246,6 +3405,30 @@ export interface Routes {
     query: NoParameters;
     body: undefined;
     answers: { 200: TopicList };
+    keyed: false;
+  };
+  /** The last hour of a few numbers. */
+  "GET /v1/admin/series": {
+    path: NoParameters;
+    query: { names?: readonly string[]; seconds?: number };
+    body: undefined;
+    answers: { 200: Series };
+    keyed: false;
+  };
+  /** The connections of a node. */
+  "GET /v1/admin/connections": {
+    path: NoParameters;
+    query: { user_id?: string; after?: string; limit?: number };
+    body: undefined;
+    answers: { 200: ConnectionList };
+    keyed: false;
+  };
+  /** Close a connection. */
+  "DELETE /v1/admin/connections/{connection_id}": {
+    path: { connection_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 204: undefined };
     keyed: false;
   };
   /** Dead letters, and how many by error. */
@@ -3310,6 +3493,30 @@ export interface Routes {
     query: NoParameters;
     body: NewWebhook;
     answers: { 201: WebhookAdded };
+    keyed: false;
+  };
+  /** Pause a webhook, or let it go on. */
+  "PATCH /v1/admin/webhooks/{webhook_id}": {
+    path: { webhook_id: string };
+    query: NoParameters;
+    body: WebhookChange;
+    answers: { 200: WebhookInfo };
+    keyed: false;
+  };
+  /** Send a webhook a test. */
+  "POST /v1/admin/webhooks/{webhook_id}/test": {
+    path: { webhook_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: WebhookTest };
+    keyed: false;
+  };
+  /** Give a webhook a new secret. */
+  "POST /v1/admin/webhooks/{webhook_id}/secret": {
+    path: { webhook_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: WebhookAdded };
     keyed: false;
   };
   /** Remove a webhook. */
@@ -3422,6 +3629,30 @@ export interface Routes {
     query: NoParameters;
     body: RecoveryOrder;
     answers: { 200: RecoveryReport };
+    keyed: false;
+  };
+  /** A person with their chats, devices and sessions. */
+  "GET /v1/admin/users/{user_id}": {
+    path: { user_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: PersonInfo };
+    keyed: false;
+  };
+  /** Make a person an operator. */
+  "PUT /v1/admin/users/{user_id}/operator": {
+    path: { user_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: UserInfo };
+    keyed: false;
+  };
+  /** Let a person be no operator any more. */
+  "DELETE /v1/admin/users/{user_id}/operator": {
+    path: { user_id: string };
+    query: NoParameters;
+    body: undefined;
+    answers: { 200: UserInfo };
     keyed: false;
   };
   /** What became of a message. */
@@ -3566,6 +3797,14 @@ export interface Routes {
     query: { erase?: string };
     body: OwnDeletion;
     answers: { 202: OwnDeleted };
+    keyed: false;
+  };
+  /** Erasures of people, and deletions of chats. */
+  "GET /v1/admin/erasures": {
+    path: NoParameters;
+    query: { before?: string; limit?: number };
+    body: undefined;
+    answers: { 200: ErasureList };
     keyed: false;
   };
   /** What the erasure of a person has removed. */

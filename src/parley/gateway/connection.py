@@ -82,7 +82,6 @@ UNREAD_BYTES_MAX = limits.PAGE_BYTES_MAX
 UNREAD_BYTES_LOW = UNREAD_BYTES_MAX // 2
 """A client that had more than the one unread is answered again when it has no more than the other."""
 assert limits.OUTBOX_BYTES_MAX > UNREAD_BYTES_MAX + 2 * limits.PAGE_BYTES_MAX, "a page fits beside it"
-"""What is done to messages; a `send_message` only if it is a reply."""
 ANSWERED = frozenset(
     {
         frames.SyncRequest,
@@ -239,7 +238,7 @@ class Connection:
                     work, self._work = self._work, None
                     await turns.metered(share, work)
                     del work  # an idle connection holds nothing of its last frame
-                if share.spent > SLICE_SECONDS:
+                if share.spent > SLICE_SECONDS and self._protocol.transport is not None:
                     await turns.give_way(share)
             await self._end_with_peer(reader.queue.error)
         finally:
@@ -317,6 +316,7 @@ class Connection:
         services.presence.unsubscribe(self)
         if self.is_listed:
             self.is_listed = False
+            services.devices.attention(self.connection_id, self.user_id, self.device_id, is_looking=True)
             services.devices.left(self.user_id, self.device_id, clean=self._is_released)
         services.turns.owe(self._share, began)
 
@@ -571,6 +571,10 @@ class Connection:
             case frames.TypingStop():
                 self._head_of(request.chat)
                 await services.typing.stop(self.user_id, request.chat)
+            case frames.Attention() if self.is_listed:
+                services.devices.attention(
+                    self.connection_id, self.user_id, self.device_id, is_looking=request.looking
+                )
             case frames.PresenceSubscribe():
                 presences = await services.presence.subscribe(self, request.user_ids)
                 return frames.PresenceState(presences=presences)
@@ -758,6 +762,10 @@ class Connection:
     @property
     def idle_seconds(self) -> float:
         return self._loop.time() - self.last_heard
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._outbox.waiting_bytes
 
     def close(self, close: Close) -> None:
         """End with a code: after the answers to what was sent before, if the store gives them in time."""
