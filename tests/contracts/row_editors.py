@@ -97,7 +97,7 @@ class MemoryRows:
         self._tables.chats[chat_id].keys.clear()
 
     def delete_user(self, user_id: str) -> None:
-        del self._tables.users[user_id]
+        del self._tables.records["people"][user_id, "-"]
 
     def delete_state(self, user_id: str, chat_id: str) -> None:
         del self._tables.states[user_id, chat_id]

@@ -172,7 +172,7 @@ async def test_who_cannot_exist_is_related_to_nobody(odd: str) -> None:
         )
         await store.member_states.mute(odd, odd, None)
         await store.cursors.forget_device(odd, "phone")
-        store.cursors.note_seen(odd, store.clock())
+        store.accounts.note_seen(odd, store.clock())
         await store.cursors.flush()
 
 

@@ -20,8 +20,6 @@ from tests.memory.delivery import MemoryLanes
 from tests.memory.log import Hold, MemoryLog, hold_nothing
 from tests.memory.maintenance import MemoryInspection, MemoryListing, MemoryRepairs
 from tests.memory.people import (
-    MemoryAccountAdmin,
-    MemoryAccounts,
     MemoryDirectory,
     MemoryInvitations,
     MemoryRelations,
@@ -82,8 +80,6 @@ class MemoryStore:
         sequencing: str = "atomic",
         hold: Hold = hold_nothing,
     ) -> None:
-        self.accounts = MemoryAccounts(tables)
-        self.account_admin = MemoryAccountAdmin(tables)
         self.relations = MemoryRelations(tables)
         self.directory = MemoryDirectory(tables)
         self.invitations = MemoryInvitations(tables, clock)
@@ -95,7 +91,7 @@ class MemoryStore:
         self.lanes = MemoryLanes(tables)
         self.cold_tier = MemoryColdTier(tables)
         self.amendments = MemoryAmendments(tables)
-        self.listing = MemoryListing(tables, clock)
+        self.listing = MemoryListing(tables)
         self.log_hashes = MemoryLogHashes(tables)
         self.inspection = MemoryInspection(tables)
         self.repairs = MemoryRepairs(tables)

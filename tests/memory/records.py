@@ -24,7 +24,9 @@ class MemoryRecords:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables.records
 
-    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
+    async def get(
+        self, table: RecordTable[R], keys: Sequence[Key], *, may_be_old: bool = False
+    ) -> list[R | None]:
         rows = self._rows(table)
         return [table.decode(*rows[key]) if key in rows else None for key in keys]
 
@@ -36,8 +38,11 @@ class MemoryRecords:
         beyond = [key for key in keys if not after or (key[1] < after if newest_first else key[1] > after)]
         return [table.decode(*rows[key]) for key in beyond[:limit]]
 
-    async def scan(self, table: RecordTable[R]) -> AsyncIterator[list[R]]:
-        yield [table.decode(*row) for row in self._rows(table).values()]
+    async def scan(self, table: RecordTable[R], after: str = "") -> AsyncIterator[list[R]]:
+        yield [table.decode(*row) for key, row in sorted(self._rows(table).items()) if key[0] > after]
+
+    async def count(self, table: RecordTable[R]) -> int:
+        return len(self._rows(table))
 
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
         partition_of(table, list(changes))

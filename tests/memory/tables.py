@@ -17,14 +17,16 @@ from parley.model import (
     Notify,
     Relation,
     Role,
-    Session,
     StoredChat,
     User,
 )
 from parley.store.amendments import AmendmentNote, MessageMark
 from parley.store.delivery.rows import Lane
 from parley.store.rows import ArchiveMark
+from parley.store.tables import PEOPLE, KeptPerson, alone, user_of
 from parley.wire.frames import Entry
+
+NOBODY = User("", "", "", "", False, "", state=AccountState.DELETED)
 
 
 @dataclass
@@ -113,13 +115,6 @@ class StateRecord:
 
 @dataclass
 class Tables:
-    users: dict[str, User] = field(default_factory=dict)
-    passwords: dict[str, str] = field(default_factory=dict)
-    """Hashes, by user."""
-    sessions: dict[bytes, Session] = field(default_factory=dict)
-    """By the token's hash."""
-    deletions: dict[str, int] = field(default_factory=dict)
-    """Accounts that were deleted and may still be in chats, and since when, in milliseconds."""
     relations: dict[tuple[str, Relation], dict[str, str]] = field(default_factory=dict)
     """The people whom a person lists like this, and since when."""
     chats: dict[str, ChatRecord] = field(default_factory=dict)
@@ -159,6 +154,19 @@ class Tables:
         self.chats[chat.chat_id] = row
         return row
 
+    def has_account(self, user_id: str) -> bool:
+        return alone(user_id) in self.records.get(PEOPLE.name, {})
+
+    def user(self, user_id: str) -> User:
+        """A person; where there is none, one who is deleted."""
+        row = self.records.get(PEOPLE.name, {}).get(alone(user_id))
+        return user_of(PEOPLE.decode(*row)) if row is not None else NOBODY
+
+    def put_user(self, user: User) -> None:
+        """As if they had been added, for tests of other things."""
+        rows = self.records.setdefault(PEOPLE.name, {})
+        rows[alone(user.user_id)] = PEOPLE.encode(KeptPerson(user=user, password_hash="")), 0
+
     def held(self, user_id: str, relation: Relation) -> dict[str, str]:
         """The people whom a person lists like this, and since when."""
         return self.relations.get((user_id, relation), {})
@@ -166,7 +174,7 @@ class Tables:
     def consent(self, actor_id: str, user_id: str) -> ConsentFacts:
         """What a person who exists says to being added."""
         return ConsentFacts(
-            who_may_add=self.users[user_id].who_may_add,
+            who_may_add=self.user(user_id).who_may_add,
             is_contact=actor_id in self.held(user_id, Relation.CONTACT),
             has_blocked=actor_id in self.held(user_id, Relation.BLOCK),
             unasked_chats=sum(user_id in row.unasked for row in self.chats.values()),
@@ -191,11 +199,10 @@ class Tables:
 
     def is_living(self, user_id: str) -> bool:
         """Whether a person exists and is not deleted."""
-        return user_id in self.users and self.users[user_id].state is not AccountState.DELETED
+        return self.user(user_id).state is not AccountState.DELETED
 
     def account(self, user_id: str) -> AccountState:
-        user = self.users.get(user_id)
-        return AccountState.ACTIVE if user is None else user.state
+        return self.user(user_id).state if self.has_account(user_id) else AccountState.ACTIVE
 
     def is_peer_deleted(self, chat: ChatRecord, user_id: str) -> bool:
         """The account of the other one of a direct chat."""

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from parley import ids
 from parley.model import (
-    AccountDeletion,
     Invitation,
     Relation,
     StoredEntry,
@@ -19,12 +18,11 @@ from parley.store.amendments import AmendmentNote, MessageMark
 from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
+    KeptCounts,
     KeptCursor,
     KeptMark,
     KeptMember,
-    KeptPerson,
     KeptRelation,
-    KeptSession,
     KeptState,
     Record,
 )
@@ -99,11 +97,10 @@ class MemoryTransfer:
 # Reading
 
 
-def _people(tables: Tables) -> Iterable[Record]:
-    for user_id, user in tables.users.items():
-        yield KeptPerson(
-            user=user,
-            password_hash=tables.passwords[user_id],
+def _counts(tables: Tables) -> Iterable[Record]:
+    for user_id in sorted({user_id for (user_id, _), held in tables.relations.items() if held}):
+        yield KeptCounts(
+            user_id=user_id,
             contact_count=len(tables.held(user_id, Relation.CONTACT)),
             block_count=len(tables.held(user_id, Relation.BLOCK)),
         )
@@ -167,12 +164,8 @@ def _marks(tables: Tables) -> Iterable[Record]:
 
 
 READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
-    KeptPerson: _people,
+    KeptCounts: _counts,
     KeptRelation: _relations,
-    AccountDeletion: lambda tables: [AccountDeletion(*one) for one in tables.deletions.items()],
-    KeptSession: lambda tables: [
-        KeptSession(session=session, token_hash=token) for token, session in tables.sessions.items()
-    ],
     KeptChat: _chats,
     KeptMember: _members,
     KeptState: _states,
@@ -189,15 +182,11 @@ READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
 
 def put(tables: Tables, record: Record) -> None:
     match record:
-        case KeptPerson(user=user):
-            tables.users[user.user_id], tables.passwords[user.user_id] = user, record.password_hash
         case KeptRelation(user_id=user_id, other_id=other_id):
             sinces = {Relation.CONTACT: record.contact_since, Relation.BLOCK: record.blocked_since}
             for relation, since in sinces.items():
                 if since is not None:
                     tables.relations.setdefault((user_id, relation), {})[other_id] = since
-        case KeptSession(session=session, token_hash=token_hash):
-            tables.sessions[token_hash] = session
         case KeptChat(chat=chat):
             row = tables.chats.setdefault(chat.chat_id, ChatRecord(chat))
             row.chat, row.counter = chat, record.counter
@@ -224,7 +213,5 @@ def put(tables: Tables, record: Record) -> None:
             tables.amendments[record.chat_id, record.client_key] = record
         case Invitation():
             tables.invitations[record.user_id, record.chat_id] = record
-        case AccountDeletion():
-            tables.deletions[record.user_id] = record.since_ms
         case Lane():
             tables.lanes[record.chat_id, record.recipient] = record

@@ -18,8 +18,9 @@ from parley.clock import Clock
 from parley.core.jobs import Job
 from parley.errors import Refused
 from parley.model import AccountDeletion, AccountState, ChatMember, ChatType, PersonDevices, Relation, Role
+from parley.records.account_admin import AccountAdmin
 from parley.records.book import Book
-from parley.store.ports import AccountAdmin, Directory, Invitations, Relations
+from parley.store.ports import Directory, Invitations, Relations
 
 FIRST_LOOK_SECONDS = 1.0
 """The other parts of a node start first."""

@@ -10,7 +10,8 @@ from parley.config import Config
 from parley.core.jobs import Job
 from parley.ids import Ids
 from parley.model import JobScope, Persisted
-from parley.store.ports import AccountAdmin, Engine, Log
+from parley.records.sessions import Sessions
+from parley.store.ports import Engine, Log
 from parley.telemetry import Metrics
 from parley.testing import faults
 
@@ -93,12 +94,12 @@ def sealing(log: Log, publish: Callable[[list[Persisted]], None]) -> Job:
     )
 
 
-def expired_sessions(admin: AccountAdmin, clock: Clock) -> Job:
+def expired_sessions(sessions: Sessions, clock: Clock) -> Job:
     """Delete sessions that were not used for 30 days."""
     return Job(
         name="expired_sessions",
         does="deletes sessions that were long unused; their tokens are refused anyway",
-        run=lambda: admin.end_expired_sessions(clock()),
+        run=lambda: sessions.end_expired(clock()),
         interval_seconds=EXPIRED_SECONDS,
         timeout_seconds=EXPIRED_SECONDS_MAX,
         first_seconds=EXPIRED_FIRST_SECONDS,

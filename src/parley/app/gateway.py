@@ -64,7 +64,7 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         api_tokens=app.identities.api_tokens,
         external_people=app.identities.external_people,
         user_admin=user_admin,
-        chat_admin=ChatAdmin(app.membership, app.invitations, store.directory, store.accounts),
+        chat_admin=ChatAdmin(app.membership, app.invitations, store.directory, kinds.accounts),
         deliveries=make_delivery_admin(app.config, store, kinds, user_admin.audited, app.clock, app.ids),
         push=app.push.registrations,
         fanouts=FanoutAdmin(store.directory, kinds.push.fanouts, app.push.sizes, user_admin.audited),
@@ -119,8 +119,8 @@ def _make_live(app: App) -> ConnectionServices:
 def _make_user_admin(app: App) -> UserAdmin:
     return UserAdmin(
         manager=app.accounts,
-        accounts=app.store.accounts,
-        admin=app.store.account_admin,
+        accounts=app.kinds.accounts,
+        admin=app.kinds.account_admin,
         audit=app.kinds.audit,
         deletions=app.deletions,
         close_tokens=app.identities.api_tokens.close_sockets,
@@ -136,7 +136,7 @@ def _make_operator_view(app: App, connections: Sized) -> OperatorView:
         app.config.cluster.roles,
         supervisor=app.supervisor,
         ephemeral=app.ephemeral,
-        admin=app.store.account_admin,
+        admin=app.kinds.account_admin,
         topics=app.bus_engine.topics,
         connections=connections,
         store_available=lambda: app.store.available,

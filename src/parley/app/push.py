@@ -66,7 +66,7 @@ class Push:
         self._clock = clock
         self.channel = channel = PushChannel(
             store=store,
-            push=kinds.push,
+            kinds=kinds,
             registry=registry,
             providers=providers,
             sizes=sizes,
@@ -100,7 +100,8 @@ class Push:
         )
         self.registrations = PushRegistrations(
             kinds.push.devices,
-            store.accounts,
+            kinds.accounts,
+            kinds.sessions,
             frozenset(providers),
             vapid,
             allowed,

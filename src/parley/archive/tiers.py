@@ -33,11 +33,9 @@ from parley.store.amendments import Amendments
 from parley.store.check import ArchivedRows
 from parley.store.cold.ports import ColdTier
 from parley.store.delivery.ports import Lanes
-from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
+from parley.store.maintenance import ChatListing, Inspection, Repairs, Transfer
 from parley.store.paging import Row, fitting, page_of
 from parley.store.ports import (
-    AccountAdmin,
-    Accounts,
     Allocator,
     Batching,
     Cursors,
@@ -278,14 +276,6 @@ class TieredEngine:
         return self._engine.directory
 
     @property
-    def accounts(self) -> Accounts:
-        return self._engine.accounts
-
-    @property
-    def account_admin(self) -> AccountAdmin:
-        return self._engine.account_admin
-
-    @property
     def records(self) -> Records:
         return self._engine.records
 
@@ -339,7 +329,7 @@ class TieredEngine:
         return self._engine.amendments
 
     @property
-    def listing(self) -> Listing:
+    def listing(self) -> ChatListing:
         return self._engine.listing
 
     @property

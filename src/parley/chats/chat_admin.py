@@ -8,7 +8,8 @@ from parley.chats.invitations import InvitationService, NewcomersAdded
 from parley.chats.membership import Membership
 from parley.errors import NO_SUCH_USER, NOT_FOUND, Refused
 from parley.model import AccountState, ChatType, Role
-from parley.store.ports import Accounts, Directory
+from parley.records.accounts import Accounts
+from parley.store.ports import Directory
 from parley.wire.limits import PAGE_ENTRIES_MAX
 
 NO_SUCH_CHAT = NOT_FOUND.because("there is no such chat")

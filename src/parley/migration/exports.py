@@ -16,16 +16,15 @@ from parley.store.ports import Log
 from parley.store.push.rows import PersonPushDevices, PushDevice, PushOutcome, RungThrough
 from parley.store.records import (
     RECORDS,
+    KeptCounts,
     KeptCursor,
     KeptMark,
     KeptMember,
-    KeptPerson,
     KeptRelation,
-    KeptSession,
     KeptState,
     Record,
 )
-from parley.store.tables import KeptErasure
+from parley.store.tables import KeptErasure, KeptPerson, KeptSession
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 from parley.wire.limits import PAGE_ENTRIES_MAX
@@ -137,7 +136,7 @@ def _concerns(record: Record, user_id: str) -> bool:
             return who.user_id == user_id
         case KeptState() | KeptCursor() | PushDevice() | PushOutcome() | RungThrough() | AccountDeletion():
             return record.user_id == user_id
-        case KeptRelation():
+        case KeptCounts() | KeptRelation():
             return record.user_id == user_id  # who else lists them is the others' secret
         case Invitation():
             return user_id in (record.user_id, record.invited_by)

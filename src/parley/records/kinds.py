@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from parley.clock import Clock
+from parley.records.account_admin import AccountAdmin
+from parley.records.accounts import Accounts
 from parley.records.attachments import Attachments
 from parley.records.audit import AuditLog
 from parley.records.book import Book
 from parley.records.chat_settings import Retentions
 from parley.records.deliveries import DeliveryRecords
 from parley.records.erasures import Erasures
+from parley.records.listing import Listing
 from parley.records.push import PushRecords
+from parley.records.raised import EMBEDDED_SECONDS, SHARED_SECONDS, RaisedLater
 from parley.records.server_keys import ServerKeys
+from parley.records.sessions import Sessions
 from parley.records.tokens import ApiTokens, ExternalIds
 from parley.store.ports import Engine
 from parley.store.tables import (
@@ -27,6 +32,12 @@ class Kinds:
     def __init__(self, engine: Engine, clock: Clock) -> None:
         records = engine.records
         self.records = records
+        at_once = engine.cursors.rides_with_appends
+        self.raised = RaisedLater(records, EMBEDDED_SECONDS if at_once else SHARED_SECONDS)
+        self.accounts = Accounts(records, engine.directory, self.raised)
+        self.account_admin = AccountAdmin(records, engine.directory, self.accounts)
+        self.sessions = Sessions(records, self.raised)
+        self.listing = Listing(engine, clock)
         self.links = Book(records, LINKS)
         self.reports = Book(records, REPORTS)
         self.erasure_reports = Book(records, ERASURE_REPORTS)
@@ -41,3 +52,7 @@ class Kinds:
         self.server_keys = ServerKeys(records)
         self.deliveries = DeliveryRecords(engine, clock)
         self.push = PushRecords(records)
+
+    async def close(self) -> None:
+        """Make durable what was noted. Before the engine is closed."""
+        await self.raised.close()

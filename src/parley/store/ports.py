@@ -18,8 +18,6 @@ from parley.core.consent import ConsentFacts
 from parley.core.jobs import Job
 from parley.core.log_hash import LogHash
 from parley.model import (
-    AccountDeletion,
-    AccountState,
     AppendResult,
     ChatMember,
     CursorMove,
@@ -36,17 +34,15 @@ from parley.model import (
     Relation,
     Relationship,
     Role,
-    Session,
     StoredChat,
     User,
-    UserPage,
     Visibility,
 )
 from parley.store.amendments import Amendments
 from parley.store.cold.ports import ColdStore
 from parley.store.delivery.ports import Lanes
-from parley.store.maintenance import Inspection, Listing, Repairs, Transfer
-from parley.store.rows import Finding, StoreCounts
+from parley.store.maintenance import ChatListing, Inspection, Repairs, Transfer
+from parley.store.rows import Finding
 from parley.store.subscriptions import Subscriptions
 from parley.store.tables import Key, R, RecordChange, RecordTable
 from parley.wire.limits import ANSWER_SECONDS_MAX
@@ -164,6 +160,10 @@ class Directory(Protocol):
         """How many members a chat has."""
         ...
 
+    async def count(self) -> int:
+        """How many chats there are. It may be some hours old."""
+        ...
+
     async def chat_ids_of(self, user_id: str) -> list[str]:
         """Every chat that a person is a member of, read strongly."""
         ...
@@ -182,8 +182,14 @@ class Records(Protocol):
     An engine knows nothing of what is in them: `store/tables.py` says which there are.
     """
 
-    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
-        """What is under each of these keys. Whatever a person types may be asked for."""
+    async def get(
+        self, table: RecordTable[R], keys: Sequence[Key], *, may_be_old: bool = False
+    ) -> list[R | None]:
+        """What is under each of these keys. Whatever a person types may be asked for.
+
+        `may_be_old`: what is found may be a moment old, but what is there is never missing. May be used
+        without `Engine.open`.
+        """
         ...
 
     async def page(
@@ -195,11 +201,16 @@ class Records(Protocol):
         """
         ...
 
-    def scan(self, table: RecordTable[R]) -> AsyncIterator[list[R]]:
+    def scan(self, table: RecordTable[R], after: str = "") -> AsyncIterator[list[R]]:
         """Every record, page by page, in an order of the engine's own. For commands and rare jobs.
 
-        May be used without `Engine.open`. None is missing that was there before and after.
+        Those beyond the partition `after`, if that is not empty. May be used without `Engine.open`. None is
+        missing that was there before and after.
         """
+        ...
+
+    async def count(self, table: RecordTable[R]) -> int:
+        """How many records there are. It may be some hours old."""
         ...
 
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
@@ -227,98 +238,6 @@ class Records(Protocol):
 
         May be used without `Engine.open`. Not all or none: it is repeated after a failure.
         """
-        ...
-
-
-class Accounts(Protocol):
-    """People and the sessions of their devices."""
-
-    async def add_user(self, user: User, password_hash: str) -> bool:
-        """Durable before it returns; False, and nothing changes, when the username or the id is taken.
-
-        They are also taken if this user was added before.
-        """
-        ...
-
-    async def user(self, user_id: str) -> User | None:
-        """A person by id."""
-        ...
-
-    async def user_by_name(self, username: str) -> tuple[User, str] | None:
-        """A person by exact username, with the password's hash."""
-        ...
-
-    async def update_user(self, user: User, password_hash: str | None = None) -> None:
-        """Replace what a person may change, and the hash only if one is given.
-
-        Keeps `last_seen`, `state` and `external_id`. A deleted account stays as it is.
-        """
-        ...
-
-    async def add_session(self, session: Session, token_hash: bytes) -> None:
-        """Durable before it returns. Only the token's hash is stored."""
-        ...
-
-    async def session_by_token(self, token_hash: bytes, *, is_recheck: bool = False) -> Session | None:
-        """The session of a token, whatever its age, read strongly.
-
-        `is_recheck`: it was read before, and this asks whether it has ended: the answer may be a moment old.
-        A session that exists is never missing from it.
-        """
-        ...
-
-    async def sessions(self, user_id: str) -> list[Session]:
-        """A person's sessions, the last used first."""
-        ...
-
-    async def end_sessions(self, user_id: str, session_ids: Sequence[str]) -> list[str]:
-        """Delete these sessions of this person; returns those that existed."""
-        ...
-
-
-class AccountAdmin(Protocol):
-    """What operators, and sweepers, do to accounts."""
-
-    async def find_users(self, query: str, after: str, limit: int) -> UserPage:
-        """People whose username or display name contains the query, both `folded`; all if it is empty.
-
-        `after`: the `next_after` of the page before. Pages are in an order of the engine's own, and may be
-        short: a page reads a bounded number of people.
-        """
-        ...
-
-    async def set_state(self, user_id: str, state: AccountState, witness_id: str) -> User:
-        """Disable or enable an account; durable before it returns. Returns the person. May be repeated.
-
-        Once it has returned, nothing of a disabled person is appended, not even by an append that has begun.
-        Refused: `NO_SUCH_USER`, also for a deleted account; `LAST_OPERATOR`, if the person is an active
-        operator and the witness is not another one, which is decided in the same write.
-        """
-        ...
-
-    async def delete_user(self, user_id: str, witness_id: str, now_ms: int) -> User:
-        """Delete an account: as disabled, and its username is free, its profile and password are gone.
-
-        From then on appends to a direct chat with them are refused (`USER_DELETED`), and they join no chat.
-        They may only leave chats, and make another member owner before. Listed by `deletions` until
-        `finish_deletion`. Refused as in `set_state`. May be repeated.
-        """
-        ...
-
-    async def deletions(self) -> list[AccountDeletion]:
-        """The deletions that are not finished."""
-        ...
-
-    async def counts(self) -> StoreCounts:
-        """How many accounts, deleted ones included, and chats there are. It may be some hours old."""
-        ...
-
-    async def finish_deletion(self, user_id: str) -> None:
-        """The account is in no group and no list any more."""
-        ...
-
-    async def end_expired_sessions(self, now_ms: int) -> int:
-        """Delete the sessions that have expired by then, in small steps; returns how many."""
         ...
 
 
@@ -463,14 +382,6 @@ class Cursors(Protocol):
         """Remember how far a person has read; as `note_acked`."""
         ...
 
-    def note_used(self, token_hash: bytes, now_ms: int) -> None:
-        """Remember that a session was used; as `note_acked`."""
-        ...
-
-    def note_seen(self, user_id: str, now_ms: int) -> None:
-        """Remember that a person was online then; as `note_acked`."""
-        ...
-
     async def flush(self, user_id: str | None = None) -> None:
         """Everything noted before the call (of this person, if given) is durable when it returns."""
         ...
@@ -572,16 +483,6 @@ class Store(Protocol):
         ...
 
     @property
-    def accounts(self) -> Accounts:
-        """See `Accounts`."""
-        ...
-
-    @property
-    def account_admin(self) -> AccountAdmin:
-        """See `AccountAdmin`."""
-        ...
-
-    @property
     def relations(self) -> Relations:
         """See `Relations`."""
         ...
@@ -650,8 +551,8 @@ class Engine(Store, ColdStore, Protocol):
         ...
 
     @property
-    def listing(self) -> Listing:
-        """See `Listing`."""
+    def listing(self) -> ChatListing:
+        """See `ChatListing`."""
         ...
 
     @property

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from parley.model import (
-    AccountDeletion,
+    AccountState,
     ChatMember,
     Invitation,
     Notify,
@@ -32,24 +32,28 @@ from parley.store.tables import (
     ERASURE_REPORTS,
     FAILING_RECIPIENTS,
     LINKS,
+    OPERATORS,
     PENDING_LETTERS,
+    PEOPLE,
     QUEUED_LETTERS,
     REPORTS,
     TABLE_OF,
+    USERNAMES,
+    KeptPerson,
+    KeptSession,
+    Operator,
     RecordTable,
+    SessionLine,
+    TakenName,
 )
 
 
-class KeptPerson(Struct, frozen=True, kw_only=True):
-    user: User
-    password_hash: str
+class KeptCounts(Struct, frozen=True, kw_only=True):
+    """How many contacts a person has, and how many people they block; of those who have any."""
+
+    user_id: str
     contact_count: int
     block_count: int
-
-
-class KeptSession(Struct, frozen=True, kw_only=True):
-    session: Session
-    token_hash: bytes
 
 
 class KeptChat(Struct, frozen=True, kw_only=True):
@@ -121,9 +125,8 @@ Record = Struct
 """What a copy carries over: one of `RECORDS`."""
 RECORDS: tuple[type[Any], ...] = (
     KeptPerson,
+    KeptCounts,
     KeptRelation,
-    AccountDeletion,
-    KeptSession,
     KeptChat,
     KeptMember,
     KeptState,
@@ -132,7 +135,7 @@ RECORDS: tuple[type[Any], ...] = (
     AmendmentNote,
     Invitation,
     Lane,
-    *TABLE_OF,
+    *(kind for kind in TABLE_OF if kind is not KeptPerson),
 )
 """In the order in which they are copied: nothing refers to what comes after it."""
 BOOKS: dict[str, RecordTable[Any]] = {
@@ -165,6 +168,29 @@ def lines_of(letter: DeadLetter) -> list[tuple[RecordTable[Any], Any]]:
     if letter.is_queued:
         lines.append((QUEUED_LETTERS, queue_line(letter, since_ms)))
     return lines
+
+
+def records_of_person(person: KeptPerson) -> list[tuple[RecordTable[Any], Any]]:
+    """The person, their name, and their place among the operators."""
+    user = person.user
+    found: list[tuple[RecordTable[Any], Any]] = [
+        (PEOPLE, person),
+        (USERNAMES, TakenName(username=user.username, user_id=user.user_id)),
+    ]
+    if user.is_operator and user.state is AccountState.ACTIVE:
+        found.append((OPERATORS, Operator(user_id=user.user_id)))
+    return found
+
+
+def line_of_session(kept: KeptSession) -> SessionLine:
+    """The line of a session on its person's list."""
+    session = kept.session
+    return SessionLine(
+        user_id=session.user_id,
+        session_id=session.session_id,
+        token_hash=kept.token_hash,
+        since_ms=session.created_at_ms,
+    )
 
 
 COPY_MARK = "copy"

@@ -11,6 +11,7 @@ from parley import ids
 from parley.clock import Clock, from_iso
 from parley.dynamodb import Dynamo, Item, RequestRejected
 from parley.model import Invitation, Relation, Role, Session
+from parley.records.kinds import Kinds
 from parley.sequencing.dynamodb import DynamoAllocator
 from parley.store.check import check as check_store
 from parley.store.dynamodb.entries import put_void
@@ -58,7 +59,7 @@ async def fill(dynamo: Dynamo, *, two_phase: bool = False) -> None:
     """The small world with a void in its group; Ben has a session, Ann blocks him, and Cas is invited."""
     store = open_store(dynamo, two_phase=two_phase)
     await populate(store)
-    await store.accounts.add_session(
+    await Kinds(store, lambda: 0).sessions.add(
         Session("ses_ben", "user_ben", "phone", "a phone", 1, 1, 2**52), b"hash of a token"
     )
     await store.relations.set_relation("user_ann", "user_ben", Relation.BLOCK, BEGINNING)

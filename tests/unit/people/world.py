@@ -54,7 +54,7 @@ class CountingRelations(MemoryRelations):
 
     def set(self, user_id: str, privacy: Privacy = Privacy.EVERYONE, last_seen: str | None = None) -> None:
         user = self._users([user_id])[user_id]
-        self._tables.users[user_id] = structs.replace(user, last_seen_privacy=privacy, last_seen=last_seen)
+        self._tables.put_user(structs.replace(user, last_seen_privacy=privacy, last_seen=last_seen))
 
     def hold(self, relation: Relation, *pairs: tuple[str, str]) -> None:
         """From now on the first of each pair holds the second so, and nobody else does."""
@@ -68,14 +68,14 @@ class CountingRelations(MemoryRelations):
 
     def _users(self, user_ids: Sequence[str]) -> dict[str, User]:
         for user_id in user_ids:
-            if user_id not in self._tables.users:
+            if not self._tables.has_account(user_id):
                 self._meet(user_id)
         return super()._users(user_ids)
 
     def _meet(self, user_id: str) -> None:
-        if user_id.startswith("usr_") and user_id not in self._tables.users:
+        if user_id.startswith("usr_") and not self._tables.has_account(user_id):
             name = user_id[4:]
-            self._tables.users[user_id] = User(user_id, name, name, "", False, CREATED_AT)
+            self._tables.put_user(User(user_id, name, name, "", False, CREATED_AT))
             self._everybody.members[user_id] = ChatMember(user_id, Role.MEMBER, CREATED_AT, 0)
 
     async def relationships(

@@ -18,12 +18,12 @@ from parley.core.consent import ConsentFacts
 from parley.core.permissions import JoinFacts
 from parley.errors import StoreUnavailable
 from parley.model import AccountState, Relation
-from parley.store.cassandra.chat_state import ATTEMPTS_MAX, READ_MEMBER, READ_USER, CassandraChatStates
+from parley.store.cassandra.chat_state import ATTEMPTS_MAX, READ_MEMBER, CassandraChatStates
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Statement
 from parley.store.cassandra.effects import END_JOINING, JOINING
+from parley.store.cassandra.people import read_people
 from parley.store.cassandra.schema import DELIVERY, RELATIONS
-from parley.store.cassandra.users import user_in
 
 PEOPLE_AT_ONCE_MAX = 32
 JOINING_SECONDS_MAX = 600
@@ -74,8 +74,7 @@ class Consents:
     async def _newcomer(self, actor_id: str, user_id: str) -> Joiner | None:
         """The revision is read before what it covers. Chats that they are about to be in count, too."""
         revision = await self.revision(user_id)
-        row = await self._cassandra.row(READ_USER, user_id)
-        user = user_in(row) if row is not None and row["record"] is not None else None
+        user = (await read_people(self._cassandra, [user_id])).get(user_id)
         if user is None or user.state is AccountState.DELETED:
             return None
         joining = await self._cassandra.rows(READ_KIND, user_id, JOINING)

@@ -19,7 +19,7 @@ from parley.store.cassandra.connection import Row
 from parley.store.cassandra.consents import PEOPLE_AT_ONCE_MAX, Consents, Joiner
 from parley.store.cassandra.effects import Effects, JoinedMember, chat_in, encode_effects
 from parley.store.cassandra.relations import READ_DIRECT
-from parley.store.cassandra.schema import DELIVERY, DIRECT_CHATS, LOG, MEMBERSHIPS
+from parley.store.cassandra.schema import CHATS, DELIVERY, DIRECT_CHATS, LOG, MEMBERSHIPS
 from parley.store.ports import Allocator
 from parley.store.rules import direct_key
 
@@ -181,6 +181,10 @@ class CassandraDirectory:
     async def member_count(self, chat_id: str) -> int:
         row = await self._row(chat_id)
         return (row["member_count"] or 0) if row is not None else 0
+
+    async def count(self) -> int:
+        row = await self._cassandra.row(f"SELECT COUNT(record) AS total FROM {CHATS}")
+        return int((row or {}).get("total", 0))
 
     async def chat_ids_of(self, user_id: str) -> list[str]:
         rows = await self._cassandra.rows(READ_CHATS_OF, user_id) if is_key(user_id) else []

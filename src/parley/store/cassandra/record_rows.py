@@ -12,12 +12,10 @@ from typing import Any, cast
 import msgspec
 from msgspec.structs import replace
 
-from parley.clock import MS_PER_SECOND, Clock, from_iso
+from parley.clock import MS_PER_SECOND, Clock
 from parley.concurrency import map_concurrently
 from parley.errors import StoreUnavailable
 from parley.model import (
-    AccountDeletion,
-    AccountState,
     ChatMember,
     Invitation,
     Notify,
@@ -25,14 +23,12 @@ from parley.model import (
     Role,
 )
 from parley.store.amendments import AmendmentNote, MessageMark
-from parley.store.cassandra.account_admin import NOTE_DELETION
-from parley.store.cassandra.accounts import ADD_OPERATOR, CassandraAccounts, session_in, time_of
 from parley.store.cassandra.amendments import CassandraAmendments, note_in
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, HINT, READ_CHAT, READ_FENCE
 from parley.store.cassandra.connection import Row, Statement
 from parley.store.cassandra.consents import Consents
 from parley.store.cassandra.counters import LogCounters
-from parley.store.cassandra.cursors import RAISE_ACKED, RAISE_READ, SET_SEEN
+from parley.store.cassandra.cursors import RAISE_ACKED, RAISE_READ
 from parley.store.cassandra.deliveries import CassandraLanes
 from parley.store.cassandra.effects import INVITATION, PUT_MEMBER, chat_in
 from parley.store.cassandra.invitations import NOTE
@@ -42,7 +38,6 @@ from parley.store.cassandra.relations import PUT
 from parley.store.cassandra.schema import (
     AMENDMENTS,
     CHATS,
-    DELETIONS,
     DELIVERY,
     DEVICES,
     DIRECT_CHATS,
@@ -51,20 +46,15 @@ from parley.store.cassandra.schema import (
     MEMBERSHIPS,
     MESSAGE_MARKS,
     RELATIONS,
-    SESSIONS,
-    USERNAMES,
-    USERS,
 )
-from parley.store.cassandra.users import encode_user, user_in
 from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
+    KeptCounts,
     KeptCursor,
     KeptMark,
     KeptMember,
-    KeptPerson,
     KeptRelation,
-    KeptSession,
     KeptState,
     Record,
 )
@@ -72,7 +62,6 @@ from parley.store.records import (
 ROWS_PER_PAGE = 500
 WRITES_AT_ONCE_MAX = 32
 
-READ_COUNTS = f"SELECT user_id, contacts, blocks FROM {RELATIONS} WHERE user_id = ? LIMIT 1"
 SET_COUNTS = f"UPDATE {RELATIONS} SET contacts = ?, blocks = ? WHERE user_id = ?"
 PUT_CHAT = (
     f"INSERT INTO {CHATS} (chat_id, record, direct_key, title, read_receipts, updated_at, member_count,"
@@ -100,7 +89,6 @@ class RecordRows:
     def __init__(
         self,
         counters: LogCounters,
-        accounts: CassandraAccounts,
         consents: Consents,
         lanes: CassandraLanes,
         clock: Clock,
@@ -108,19 +96,15 @@ class RecordRows:
         self._counters = counters
         self._states = counters.states
         self._cassandra = counters.states.cassandra
-        self._accounts = accounts
         self._consents = consents
         self._lanes = lanes
         self._amendments = CassandraAmendments(self._states)
         self._clock = clock
         self._readers: dict[type[Record], tuple[str, Reader]] = {
-            KeptPerson: (USERS, self._people),
-            KeptSession: (SESSIONS, self._sessions),
             KeptChat: (CHATS, self._chats),
             KeptMember: (MEMBERSHIPS, self._members),
             KeptState: (DELIVERY, _each(_state)),
             KeptCursor: (DEVICES, _each(_cursor)),
-            AccountDeletion: (DELETIONS, _each(lambda row: AccountDeletion(row["user_id"], row["since_ms"]))),
             KeptMark: (MESSAGE_MARKS, _each(_mark)),
             AmendmentNote: (AMENDMENTS, _each(note_in)),
             Invitation: (RELATIONS, _each(_invitation)),
@@ -133,36 +117,27 @@ class RecordRows:
             async for page in self._relations():
                 yield page
             return
+        if kind is KeptCounts:
+            async for page in self._counts():
+                yield page
+            return
         table = IN_ONE_COLUMN.get(kind)
         table, reader = (table, _each(_decoded(kind))) if table is not None else self._readers[kind]
-        if kind is KeptPerson:
-            await self._finish_people()
         async for rows in self._pages(table):
             yield await reader(rows)
 
     def _pages(self, table: str) -> AsyncIterator[list[Row]]:
         return self._cassandra.pages(f"SELECT * FROM {table}", page_size=ROWS_PER_PAGE)
 
-    async def _finish_people(self) -> None:
-        """Those who have taken their name, and whose node died before it wrote their account."""
-        async for rows in self._pages(USERNAMES):
-            for row in rows:
-                if row["record"] is not None:
-                    await self._accounts.user_by_name(row["username"])
-
-    async def _people(self, rows: list[Row]) -> list[Record]:
-        known = [row for row in rows if row["record"] is not None]
-        found = await self._cassandra.rows_of(READ_COUNTS, [(row["user_id"],) for row in known])
-        counts = {row["user_id"]: row for row in found}
-        return [
-            KeptPerson(
-                user=user_in(row),
-                password_hash=row["password_hash"] or "",
-                contact_count=counts.get(row["user_id"], {}).get("contacts") or 0,
-                block_count=counts.get(row["user_id"], {}).get("blocks") or 0,
-            )
-            for row in known
-        ]
+    async def _counts(self) -> AsyncIterator[list[Record]]:
+        cql = f"SELECT DISTINCT user_id, contacts, blocks FROM {RELATIONS}"
+        async for rows in self._cassandra.pages(cql, page_size=ROWS_PER_PAGE):
+            counted = [(row["user_id"], row["contacts"] or 0, row["blocks"] or 0) for row in rows]
+            yield [
+                KeptCounts(user_id=user_id, contact_count=contacts, block_count=blocks)
+                for user_id, contacts, blocks in counted
+                if contacts or blocks
+            ]
 
     async def _relations(self) -> AsyncIterator[list[Record]]:
         """The rows of a person follow each other; contact and block of the same other are one record."""
@@ -184,14 +159,6 @@ class RecordRows:
                     )
             yield found
         yield list(held.values())
-
-    async def _sessions(self, rows: list[Row]) -> list[Record]:
-        known = [(row["token_hash"], session_in(row)) for row in rows]
-        return [
-            KeptSession(session=session, token_hash=token_hash)
-            for token_hash, session in known
-            if session is not None
-        ]
 
     async def _chats(self, rows: list[Row]) -> list[Record]:
         known = [row for row in rows if row["record"] is not None]
@@ -252,10 +219,9 @@ class RecordRows:
 
     async def _put(self, record: Record) -> None:
         match record:
-            case KeptPerson():
-                await self._put_person(record)
-            case KeptSession(session=session, token_hash=token_hash):
-                await self._accounts.add_session(session, token_hash)
+            case KeptCounts(user_id=user_id):
+                counts = (record.contact_count, record.block_count, user_id)
+                await self._write_person(user_id, (SET_COUNTS, counts))
             case KeptChat():
                 await self._put_chat(record)
             case KeptRelation():
@@ -273,8 +239,6 @@ class RecordRows:
                 await self._write_person(
                     user_id, (PUT, (user_id, INVITATION, chat_id, encode(record).decode()))
                 )
-            case AccountDeletion():
-                await self._cassandra.write(NOTE_DELETION, record.user_id, record.since_ms, "")
             case Lane():
                 await self._lanes.put(record)
             case _:
@@ -299,22 +263,6 @@ class RecordRows:
             if await self._consents.write(user_id, await self._consents.revision(user_id), *statements):
                 return
         raise StoreUnavailable("this person's relations are being written to by too many at once")
-
-    async def _put_person(self, record: KeptPerson) -> None:
-        user, user_id = record.user, record.user.user_id
-        columns = {
-            "record": encode_user(replace(user, last_seen=None)),
-            "password_hash": record.password_hash,
-            "version": 1,
-        }
-        await self._replace(USERS, {"user_id": user_id}, columns)
-        if user.last_seen is not None:
-            at = time_of(from_iso(user.last_seen))
-            await self._cassandra.write(SET_SEEN, at, user.last_seen, user_id)
-        await self._replace(USERNAMES, {"username": user.username}, {"user_id": user_id})
-        if user.is_operator and user.state is AccountState.ACTIVE:
-            await self._cassandra.repeat((ADD_OPERATOR, (user_id,)))
-        await self._write_person(user_id, (SET_COUNTS, (record.contact_count, record.block_count, user_id)))
 
     async def _put_relation(self, record: KeptRelation) -> None:
         since = {Relation.CONTACT: record.contact_since, Relation.BLOCK: record.blocked_since}

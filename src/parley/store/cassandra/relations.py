@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from parley.concurrency import map_concurrently
 from parley.errors import NO_SUCH_USER, Refused, StoreUnavailable
 from parley.model import RelatedUser, Relation, Relationship, User, Visibility
-from parley.store.cassandra.chat_state import ATTEMPTS_MAX, READ_USER, CassandraChatStates
+from parley.store.cassandra.chat_state import ATTEMPTS_MAX, CassandraChatStates
 from parley.store.cassandra.client import Cassandra, is_key
 from parley.store.cassandra.connection import Statement
 from parley.store.cassandra.consents import READ_KIND, READ_ONE, READ_REVISION, Consents
+from parley.store.cassandra.people import read_people
 from parley.store.cassandra.schema import DIRECT_CHATS, RELATIONS
-from parley.store.cassandra.users import user_in
 from parley.store.rules import RELATIONS_MAX, TOO_MANY_RELATED, direct_key
 
 COUNT = {Relation.CONTACT: "contacts", Relation.BLOCK: "blocks"}
@@ -93,9 +93,7 @@ class CassandraRelations:
         return [RelatedUser(row["other_id"], row["record"]) for row in rows]
 
     async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
-        asked = [user_id for user_id in dict.fromkeys(user_ids) if is_key(user_id)]
-        rows = await self._cassandra.rows_of(READ_USER, [(user_id,) for user_id in asked])
-        return {row["user_id"]: user_in(row) for row in rows if row["record"] is not None}
+        return await read_people(self._cassandra, user_ids)
 
     async def visibility(self, user_ids: Sequence[str]) -> dict[str, Visibility]:
         people = await self.profiles(user_ids)

@@ -8,14 +8,13 @@ from msgspec.structs import replace
 
 from parley.core.append import ChangeFacts, JoinFacts
 from parley.core.permissions import NO_USER
-from parley.dynamodb import Action, ConditionCheck, Delete, Dynamo, Item, Put, UpdateItem
+from parley.dynamodb import Action, Delete, Dynamo, Item, Put, UpdateItem
 from parley.model import Action as ChangeAction
 from parley.model import Change, Draft, Role
-from parley.store.dynamodb.accounts import ACTIVE, IS_ACTIVE
 from parley.store.dynamodb.chat_state import DynamoChatState, KnownMembers
 from parley.store.dynamodb.consents import IS_UNASKED, newcomers
 from parley.store.dynamodb.invitations import delete_invitation, pending_in
-from parley.store.dynamodb.schema import CHATS, DELIVERY, INVITATIONS, MEMBERSHIPS, USERS
+from parley.store.dynamodb.schema import CHATS, DELIVERY, INVITATIONS, MEMBERSHIPS
 
 
 def change_facts(change: Change, state: DynamoChatState, membership: KnownMembers) -> ChangeFacts:
@@ -56,7 +55,7 @@ async def join_facts(
         )
     is_open = state.open_to_join and role is Role.MEMBER
     ending = delete_invitation(user_id, state.chat_id, None if is_open else role)
-    return facts, JoinWrites(False, [ConditionCheck(USERS, {"user_id": user_id}, IS_ACTIVE, ACTIVE), *ending])
+    return facts, JoinWrites(False, [person.check, *ending])
 
 
 class ChangeWrites(NamedTuple):

@@ -30,7 +30,6 @@ from parley.errors import (
 )
 from parley.model import AccountState, ChatType, Role
 from parley.store.chat_append import PEOPLE_REMEMBERED_MAX
-from parley.store.dynamodb.accounts import account_state
 from parley.store.dynamodb.bundles import (
     BUNDLED_MAX,
     SPAN,
@@ -39,7 +38,8 @@ from parley.store.dynamodb.bundles import (
     last_position,
     positions_in,
 )
-from parley.store.dynamodb.schema import CHATS, COUNTERS, MEMBERSHIPS, MESSAGES, USERS
+from parley.store.dynamodb.people import account_state, read_people
+from parley.store.dynamodb.schema import CHATS, COUNTERS, MEMBERSHIPS, MESSAGES
 from parley.store.entries import dense_end, shard_of, tag_of
 from parley.store.recent_sends import RecentSends
 from parley.store.rules import STRAY_POSITIONS_MAX
@@ -347,11 +347,8 @@ class DynamoChatStates:
 
     async def _inactive(self, user_ids: Iterable[str]) -> dict[str, AccountState]:
         """Those of these whose accounts are not active."""
-        keys: list[Item] = [{"user_id": user_id} for user_id in sorted(user_ids)]
-        found = {
-            cast(str, user["user_id"]): account_state(user)
-            for user in await self._dynamo.batch_get(USERS, keys)
-        }
+        people = await read_people(self._dynamo, sorted(user_ids))
+        found = {user_id: account_state(item) for user_id, item in people.items()}
         return {user_id: state for user_id, state in found.items() if state is not AccountState.ACTIVE}
 
     async def joined(self, state: DynamoChatState, user_ids: Iterable[str]) -> dict[str, int]:

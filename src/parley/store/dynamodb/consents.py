@@ -26,9 +26,17 @@ from parley.dynamodb import (
     map_concurrently,
     number,
 )
-from parley.model import AccountState, Privacy, Relation
-from parley.store.dynamodb.accounts import REVISION, account_state
-from parley.store.dynamodb.schema import DELIVERY, RELATIONS, USERS
+from parley.model import AccountState, Relation
+from parley.store.dynamodb.people import (
+    EXISTS,
+    NAMES,
+    REVISION,
+    USERS,
+    person_key,
+    read_people,
+    user_in,
+)
+from parley.store.dynamodb.schema import DELIVERY, RELATIONS
 from parley.wire.limits import UNASKED_CHATS_MAX, USER_CHATS_MAX
 
 CONTACT_SINCE = "contact_since"
@@ -59,13 +67,23 @@ class Newcomer(NamedTuple):
     @property
     def fence(self) -> Action:
         """The condition of the transaction that adds them: nothing of this has changed."""
-        key, values = Item({"user_id": self.user_id}), Item()
-        condition = f"attribute_exists(user_id) AND attribute_not_exists({REVISION})"
-        if self.revision is not None:
-            condition, values = f"{REVISION} = :seen", {":seen": self.revision}
         if self.is_unasked and self.facts.consent.unasked_chats >= CONTENDED_FROM:
-            return UpdateItem(USERS, key, f"ADD {REVISION} :one", values | {":one": 1}, condition)
-        return ConditionCheck(USERS, key, condition, values or None)
+            condition, values = self._is_as_seen
+            key = person_key(self.user_id)
+            return UpdateItem(USERS, key, MOVE_CONSENT, values | {":one": 1}, condition, NAMES)
+        return self.check
+
+    @property
+    def check(self) -> Action:
+        """The same, where nothing is counted."""
+        condition, values = self._is_as_seen
+        return ConditionCheck(USERS, person_key(self.user_id), condition, values or None, NAMES)
+
+    @property
+    def _is_as_seen(self) -> tuple[str, Item]:
+        if self.revision is None:
+            return f"{EXISTS} AND attribute_not_exists({REVISION})", {}
+        return f"{EXISTS} AND {REVISION} = :seen", {":seen": self.revision}
 
 
 def relation_key(user_id: str, other_id: str) -> Item:
@@ -74,12 +92,14 @@ def relation_key(user_id: str, other_id: str) -> Item:
 
 async def newcomers(dynamo: Dynamo, actor_id: str, user_ids: Sequence[str]) -> dict[str, Newcomer]:
     """Those who exist and are not deleted, in their order. The revision is read before what it covers."""
-    asked = [user_id for user_id in dict.fromkeys(user_ids) if is_valid_key(user_id)]
-    items = await dynamo.batch_get(USERS, [{"user_id": user_id} for user_id in asked])
+    people = await read_people(dynamo, user_ids)
+    profiles = {user_id: user_in(item) for user_id, item in people.items()}
     users = {
-        cast(str, item["user_id"]): item for item in items if account_state(item) is not AccountState.DELETED
+        user_id: item
+        for user_id, item in people.items()
+        if profiles[user_id].state is not AccountState.DELETED
     }
-    known = [user_id for user_id in asked if user_id in users]
+    known = list(users)
     related = [
         relation_key(user_id, actor_id)
         for user_id in known
@@ -92,9 +112,9 @@ async def newcomers(dynamo: Dynamo, actor_id: str, user_ids: Sequence[str]) -> d
             user_id,
             JoinFacts(
                 user_chats=total,
-                is_disabled=account_state(users[user_id]) is AccountState.DISABLED,
+                is_disabled=profiles[user_id].state is AccountState.DISABLED,
                 consent=ConsentFacts(
-                    who_may_add=Privacy(cast(str, users[user_id].get("who_may_add", Privacy.EVERYONE))),
+                    who_may_add=profiles[user_id].who_may_add,
                     is_contact=CONTACT_SINCE in relations.get(user_id, {}),
                     has_blocked=BLOCKED_SINCE in relations.get(user_id, {}),
                     unasked_chats=unasked,

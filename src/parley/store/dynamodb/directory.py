@@ -40,8 +40,9 @@ from parley.ids import EVENT, Ids
 from parley.model import ChatMember, ChatType, ReadReceipts, Role, StoredChat
 from parley.store.dynamodb.chat_state import IS_BLOCKED, DynamoChatStates, fence
 from parley.store.dynamodb.consents import IS_UNASKED, MOVE_CONSENT, Newcomer, newcomers
+from parley.store.dynamodb.people import EXISTS, NAMES, USERS, person_key
 from parley.store.dynamodb.relations import Blocks, blocks_between, check_blocks
-from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS, USERS
+from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS, item_count
 from parley.store.ports import Allocator
 from parley.store.rules import direct_key
 
@@ -253,6 +254,9 @@ class DynamoDirectory:
         item = await self._item(chat_id)
         return number(item, "member_count") if item is not None else 0
 
+    async def count(self) -> int:
+        return await item_count(self._dynamo, CHATS)
+
     async def chat_ids_of(self, user_id: str) -> list[str]:
         if not is_valid_key(user_id):
             return []
@@ -279,10 +283,11 @@ class DynamoDirectory:
                 await retry_unknown(
                     lambda: self._dynamo.update(
                         USERS,
-                        {"user_id": user_id},
+                        person_key(user_id),
                         MOVE_CONSENT,
                         {":one": 1},
-                        condition="attribute_exists(user_id)",
+                        condition=EXISTS,
+                        names=NAMES,
                     )
                 )
         if chat_ids is None:

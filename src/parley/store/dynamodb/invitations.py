@@ -28,13 +28,22 @@ from parley.dynamodb import (
 from parley.errors import BLOCKED, NO_SUCH_USER, Refused, StoreUnavailable
 from parley.ids import EVENT, Ids
 from parley.model import AccountState, Invitation, Role
-from parley.store.dynamodb.accounts import REVISION, account_state
 from parley.store.dynamodb.consents import (
     BLOCKED_SINCE,
+    MOVE_CONSENT,
     newcomers,
     relation_key,
 )
-from parley.store.dynamodb.schema import CHAT_INVITATIONS, INVITATIONS, MEMBERSHIPS, RELATIONS, USERS
+from parley.store.dynamodb.people import (
+    EXISTS,
+    NAMES,
+    REVISION,
+    USERS,
+    account_state,
+    person_key,
+    read_person,
+)
+from parley.store.dynamodb.schema import CHAT_INVITATIONS, INVITATIONS, MEMBERSHIPS, RELATIONS
 from parley.store.rules import expired_invitations
 from parley.wire.limits import INVITATIONS_MAX, INVITATIONS_PER_INVITER_MAX
 
@@ -70,7 +79,7 @@ class DynamoInvitations:
     async def _actions(self, invitation: Invitation) -> tuple[list[Action], list[str]]:
         """The transaction, and the chats whose invitations it ends because they are too many."""
         user_id, chat_id = invitation.user_id, invitation.chat_id
-        user = await self._dynamo.get(USERS, {"user_id": user_id}) if is_valid_key(user_id) else None
+        user = await read_person(self._dynamo, user_id)
         if user is None or account_state(user) is AccountState.DELETED:
             raise Refused(NO_SUCH_USER)
         relation = await self._dynamo.get(RELATIONS, relation_key(user_id, invitation.invited_by)) or {}
@@ -89,7 +98,7 @@ class DynamoInvitations:
         ended = sorted(one.chat_id for one in waiting[:-INVITATIONS_MAX])[:ENDED_AT_ONCE_MAX]
         over = [one.chat_id for one in found if one.chat_id != chat_id and one.invited_at <= expired]
         actions: list[Action] = [
-            _move_revision(user),
+            _move_revision(user_id, user),
             ConditionCheck(MEMBERSHIPS, member, "attribute_not_exists(chat_id)"),
             *(Put(table, invitation_item(invitation)) for table in (INVITATIONS, CHAT_INVITATIONS)),
         ]
@@ -157,12 +166,12 @@ def pending_in(item: Item | None, now_ms: int) -> Invitation | None:
     return found if found is not None and found.invited_at > expired_invitations(now_ms) else None
 
 
-def _move_revision(user: Item) -> Action:
+def _move_revision(user_id: str, user: Item) -> Action:
     values: Item = {":one": 1}
-    condition = f"attribute_exists(user_id) AND attribute_not_exists({REVISION})"
+    condition = f"{EXISTS} AND attribute_not_exists({REVISION})"
     if user.get(REVISION) is not None:
-        condition, values[":seen"] = f"{REVISION} = :seen", user[REVISION]
-    return UpdateItem(USERS, {"user_id": user["user_id"]}, f"ADD {REVISION} :one", values, condition)
+        condition, values[":seen"] = f"{EXISTS} AND {REVISION} = :seen", user[REVISION]
+    return UpdateItem(USERS, person_key(user_id), MOVE_CONSENT, values, condition, NAMES)
 
 
 def invitation_item(invitation: Invitation) -> Item:

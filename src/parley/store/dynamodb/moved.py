@@ -11,15 +11,17 @@ from typing import Any, cast
 
 import msgspec
 
-from parley.clock import MS_PER_DAY, MS_PER_SECOND
-from parley.dynamodb import Dynamo, Item, number
-from parley.model import ChatSettings
+from parley.clock import MS_PER_DAY, MS_PER_SECOND, from_iso
+from parley.dynamodb import Dynamo, Item, map_concurrently, number
+from parley.model import AccountState, ChatSettings, Session, User
 from parley.store.delivery.rows import DeadLetter
+from parley.store.dynamodb.consents import COUNT
+from parley.store.dynamodb.people import REVISION, USERS, person_key
 from parley.store.dynamodb.records import load
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import CHATS, SCHEMA, SEPARATOR, Report, has_table
 from parley.store.push.rows import OUTCOME_DAYS, RungThrough
-from parley.store.records import BOOKS, lines_of, record_of
+from parley.store.records import BOOKS, line_of_session, lines_of, record_of, records_of_person
 from parley.store.tables import (
     API_TOKENS,
     ATTACHMENT_LINES,
@@ -27,18 +29,24 @@ from parley.store.tables import (
     AUDIT,
     CHAT_SETTINGS,
     DEAD_LETTERS,
+    DELETIONS,
     ERASURES,
     EXTERNAL_IDS,
     PUSH_DEVICES,
     PUSH_OUTCOMES,
     PUSH_RUNG,
     SERVER_KEYS,
+    SESSIONS,
+    USER_SESSIONS,
     WEBHOOKS,
     KeptKey,
+    KeptPerson,
+    KeptSession,
     RecordTable,
 )
 
 FIRST_WITH_RECORDS = 14
+WRITES_AT_ONCE_MAX = 16
 KEY_PREFIX = "key:"
 """Before the name of a server's key, where it was beside the version."""
 RUNG = "rung"
@@ -104,6 +112,23 @@ def _outcome(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
         yield PUSH_OUTCOMES, record_of(PUSH_OUTCOMES.kind, item | whose)
 
 
+def _person(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+    state = item.get("account_state", AccountState.ACTIVE.value)
+    user = record_of(User, item | {"last_seen": None, "state": state})
+    seen = cast("str | None", item.get("last_seen"))
+    person = KeptPerson(
+        user=user,
+        password_hash=cast(str, item["password_hash"]),
+        last_seen_ms=from_iso(seen) if seen is not None else 0,
+    )
+    return records_of_person(person)
+
+
+def _session(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+    session = KeptSession(session=record_of(Session, item), token_hash=cast(bytes, item["token_hash"]))
+    return [(SESSIONS, session), (USER_SESSIONS, line_of_session(session))]
+
+
 def _settings(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
     settings = record_of(ChatSettings, {name: item[name] for name in SETTINGS if item.get(name) is not None})
     if settings != ChatSettings(chat_id=settings.chat_id):
@@ -117,6 +142,9 @@ def _server_key(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
 
 
 MOVED: dict[str, Read] = {
+    "users": _person,
+    "sessions": _session,
+    "account_deletions": _each(DELETIONS),
     "books": _of_book,
     "api_tokens": _each(API_TOKENS),
     "external_ids": _each(EXTERNAL_IDS),
@@ -131,6 +159,15 @@ MOVED: dict[str, Read] = {
     CHATS: _settings,
     SCHEMA: _server_key,
 }
+
+
+async def _keep_beside(dynamo: Dynamo, item: Item) -> None:
+    """What the engine has beside the record of a person: see `people`."""
+    kept = {name: item[name] for name in (REVISION, *COUNT.values()) if name in item}
+    if kept:
+        expression = "SET " + ", ".join(f"{name} = :{name}" for name in kept)
+        values = {f":{name}": value for name, value in kept.items()}
+        await dynamo.update(USERS, person_key(cast(str, item["user_id"])), expression, values)
 
 
 async def move_to_records(dynamo: Dynamo, version: int, report: Report) -> None:
@@ -149,6 +186,9 @@ async def move_to_records(dynamo: Dynamo, version: int, report: Report) -> None:
             for table, records in by_table.items():
                 await load(dynamo, table, records)
                 moved += len(records)
+            if name == "users":
+                await map_concurrently(lambda item: _keep_beside(dynamo, item), items, WRITES_AT_ONCE_MAX)
         report(f"{dynamo.table(name)}: {moved} records moved")
-    old = ", ".join(dynamo.table(name) for name in MOVED if name not in (CHATS, SCHEMA))
+    gone = [*(name for name in MOVED if name not in (CHATS, SCHEMA)), "usernames", "user_sessions"]
+    old = ", ".join(map(dynamo.table, gone))
     report(f"no longer read, to be deleted when all is well: {old}")

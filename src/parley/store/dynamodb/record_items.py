@@ -11,15 +11,12 @@ from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.dynamodb import Dynamo, Item, Value, map_concurrently, number, retry_unknown
 from parley.ids import EVENT, Ids
 from parley.model import (
-    AccountDeletion,
-    AccountState,
     Invitation,
     Notify,
     Relation,
 )
 from parley.store.amendments import AmendmentNote
 from parley.store.delivery.rows import Lane
-from parley.store.dynamodb.accounts import session_in, session_item, user_in, user_item
 from parley.store.dynamodb.amendments import mark_in, note_in, note_item
 from parley.store.dynamodb.chat_state import IS_BLOCKED
 from parley.store.dynamodb.consents import COUNT, IS_UNASKED
@@ -27,24 +24,21 @@ from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.directory import chat_in, chat_item, counter_item, member_in
 from parley.store.dynamodb.invitations import invitation_in, invitation_item
 from parley.store.dynamodb.lanes import lane_in, lane_key
+from parley.store.dynamodb.people import USERS
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
     AMENDMENTS,
     CHAT_INVITATIONS,
     CHATS,
     COUNTERS,
-    DELETIONS,
     DELIVERY,
     DEVICES,
     INVITATIONS,
     LANES,
     MEMBERSHIPS,
     MESSAGE_MARKS,
+    PARTITION,
     RELATIONS,
-    SESSIONS,
-    USER_SESSIONS,
-    USERNAMES,
-    USERS,
     device_key,
     mark_place,
     marked_at,
@@ -52,12 +46,11 @@ from parley.store.dynamodb.schema import (
 from parley.store.dynamodb.schema import DIRECT_CHATS as DIRECT
 from parley.store.records import (
     KeptChat,
+    KeptCounts,
     KeptCursor,
     KeptMark,
     KeptMember,
-    KeptPerson,
     KeptRelation,
-    KeptSession,
     KeptState,
     Record,
     columns_of,
@@ -140,14 +133,6 @@ class RecordItems:
 
     def _items(self, record: Record) -> Items:
         match record:
-            case KeptPerson():
-                return _person_items(record)
-            case KeptSession(session=session, token_hash=token_hash):
-                place: Item = {"user_id": session.user_id, "session_id": session.session_id}
-                return [
-                    (SESSIONS, session_item(session, token_hash)),
-                    (USER_SESSIONS, place | {"token_hash": token_hash}),
-                ]
             case KeptChat():
                 return self._chat_items(record)
             case KeptMember():
@@ -167,8 +152,6 @@ class RecordItems:
                 return [(AMENDMENTS, note_item(record))]
             case Invitation():
                 return [(table, invitation_item(record)) for table in (INVITATIONS, CHAT_INVITATIONS)]
-            case AccountDeletion():
-                return [(DELETIONS, {"user_id": record.user_id, "since_ms": record.since_ms})]
             case Lane():
                 return [(LANES, columns_of(record) | lane_key(record.chat_id, record.recipient))]
             case _:
@@ -205,19 +188,6 @@ def _present(fields: Mapping[str, Value]) -> Item:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _person_items(record: KeptPerson) -> Items:
-    user = record.user
-    counts: Item = {
-        COUNT[Relation.CONTACT]: record.contact_count,
-        COUNT[Relation.BLOCK]: record.block_count,
-    }
-    state: Item = {"account_state": user.state.value} if user.state is not AccountState.ACTIVE else {}
-    return [
-        (USERS, user_item(user, record.password_hash) | counts | state),
-        (USERNAMES, {"username": user.username, "user_id": user.user_id}),
-    ]
-
-
 def _member_item(record: KeptMember) -> Item:
     member = record.member
     mark: Item = {IS_BLOCKED: True} if record.is_blocked else {}
@@ -233,19 +203,11 @@ def _member_item(record: KeptMember) -> Item:
 # Reading items
 
 
-def _person(item: Item) -> list[Record]:
-    return [
-        KeptPerson(
-            user=user_in(item),
-            password_hash=cast(str, item["password_hash"]),
-            contact_count=number(item, COUNT[Relation.CONTACT]),
-            block_count=number(item, COUNT[Relation.BLOCK]),
-        )
-    ]
-
-
-def _session(item: Item) -> list[Record]:
-    return [KeptSession(session=session_in(item), token_hash=cast(bytes, item["token_hash"]))]
+def _counts(item: Item) -> list[Record]:
+    contacts, blocks = (number(item, COUNT[relation]) for relation in (Relation.CONTACT, Relation.BLOCK))
+    user_id = cast(str, item[PARTITION])
+    counts = KeptCounts(user_id=user_id, contact_count=contacts, block_count=blocks)
+    return [counts] if contacts or blocks else []
 
 
 def _member(item: Item) -> list[Record]:
@@ -276,19 +238,13 @@ def _mark(item: Item) -> list[Record]:
     ]
 
 
-def _deletion(item: Item) -> list[Record]:
-    return [AccountDeletion(cast(str, item["user_id"]), number(item, "since_ms"))]
-
-
 def _no_records(item: Item) -> list[Record]:
     raise TypeError(f"{item} needs more than one item")
 
 
 READERS: dict[type[Record], tuple[str, Callable[[Item], list[Record]]]] = {
-    KeptPerson: (USERS, _person),
+    KeptCounts: (USERS, _counts),
     KeptRelation: (RELATIONS, lambda item: [record_of(KeptRelation, item)]),
-    AccountDeletion: (DELETIONS, _deletion),
-    KeptSession: (SESSIONS, _session),
     KeptChat: (CHATS, _no_records),
     KeptMember: (MEMBERSHIPS, _member),
     KeptState: (DELIVERY, _state),

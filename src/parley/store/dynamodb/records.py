@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import cast
 
@@ -21,9 +22,11 @@ from parley.dynamodb import (
 )
 from parley.errors import OutcomeUnknown, StoreUnavailable
 from parley.ids import EVENT, Ids
+from parley.store.dynamodb.recent_reads import RecentReads
 from parley.store.dynamodb.scans import table_pages
-from parley.store.dynamodb.schema import NUMBER, PARTITION, PLACE, RECORD, TTL, records_of
+from parley.store.dynamodb.schema import NUMBER, PARTITION, PLACE, RECORD, TTL, item_count, records_of
 from parley.store.tables import (
+    ALONE,
     CheckRecord,
     Key,
     PutRecord,
@@ -57,13 +60,27 @@ class DynamoRecords:
         self._connect = connect
         self._clock = clock
         self._ids = ids
+        self._recent = RecentReads(dynamo)
 
-    async def get(self, table: RecordTable[R], keys: Sequence[Key]) -> list[R | None]:
-        found = await self._items(table, [key for key in keys if askable(*key)])
+    async def close(self) -> None:
+        await self._recent.close()
+
+    async def get(
+        self, table: RecordTable[R], keys: Sequence[Key], *, may_be_old: bool = False
+    ) -> list[R | None]:
+        await self._connect()
+        wanted = [key for key in keys if askable(*key)]
+        found: dict[Key, Item] = {}
+        if may_be_old:
+            items = await asyncio.gather(*(self._recent.read(records_of(table), *key) for key in wanted))
+            found = {key: item for key, item in zip(wanted, items, strict=True) if item is not None}
+        found |= await self._items(table, [key for key in wanted if key not in found])
         return [_decoded(table, found[key]) if key in found else None for key in keys]
 
     async def _items(self, table: RecordTable[R], keys: Sequence[Key]) -> dict[Key, Item]:
         name, wanted = records_of(table), [_place(key) for key in dict.fromkeys(keys)]
+        if not wanted:
+            return {}
         if len(wanted) == 1:
             item = await self._dynamo.get(name, wanted[0])
             items = [] if item is None else [item]
@@ -99,10 +116,15 @@ class DynamoRecords:
                 break
         return found
 
-    async def scan(self, table: RecordTable[R]) -> AsyncIterator[list[R]]:
+    async def scan(self, table: RecordTable[R], after: str = "") -> AsyncIterator[list[R]]:
+        """`after`: a partition with one record."""
         await self._connect()
-        async for items in table_pages(self._dynamo, records_of(table)):
+        start = _place((after, ALONE)) if after else None
+        async for items in table_pages(self._dynamo, records_of(table), start=start):
             yield [_decoded(table, item) for item in items]
+
+    async def count(self, table: RecordTable[R]) -> int:
+        return await item_count(self._dynamo, records_of(table))
 
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
         partition_of(table, list(changes))

@@ -16,13 +16,13 @@ from parley.dynamodb import Dynamo, Item, Value, map_concurrently, number
 from parley.model import ChatType, Relation, Role
 from parley.store.dynamodb.chat_state import IS_BLOCKED
 from parley.store.dynamodb.consents import COUNT, SINCE
+from parley.store.dynamodb.people import USERS
 from parley.store.dynamodb.relations import blocks_between
 from parley.store.dynamodb.scans import chat_pages, is_lasting, member_pages, table_pages, text_of
 from parley.store.dynamodb.schema import (
     CHAT_INVITATIONS,
     CHATS,
     COUNTERS,
-    DELETIONS,
     DELIVERY,
     DEVICES,
     DIRECT_CHATS,
@@ -30,14 +30,13 @@ from parley.store.dynamodb.schema import (
     KEYS,
     MEMBERSHIPS,
     MESSAGES,
+    PARTITION,
+    PLACE,
     RELATIONS,
-    SESSIONS,
     TABLES,
-    USER_SESSIONS,
-    USERNAMES,
-    USERS,
 )
 from parley.store.invariants import Breach
+from parley.store.tables import ALONE
 
 CHATS_AT_ONCE_MAX = 8
 COUNT_MEMBERS = "set member_count and owner_count of the chat in chats to what chat_memberships holds"
@@ -90,6 +89,8 @@ class Reference(Struct):
     by: tuple[str, ...] = ()
 
     def key_of(self, row: Item) -> Item:
+        if self.target == USERS:
+            return {PARTITION: row.get(self.by[0] if self.by else "user_id"), PLACE: ALONE}
         names = KEY_NAMES[self.target]
         return {name: row.get(own) for name, own in zip(names, self.by or names, strict=True)}
 
@@ -100,14 +101,8 @@ REFERENCES = (
     Reference(DELIVERY, CHATS),
     Reference(DEVICES, CHATS),
     Reference(DIRECT_CHATS, CHATS, differs("direct_key")),
-    Reference(USERS, USERNAMES, differs("user_id")),
-    Reference(USERNAMES, USERS, differs("username")),
-    Reference(SESSIONS, USERS),
-    Reference(SESSIONS, USER_SESSIONS, differs("token_hash")),
-    Reference(USER_SESSIONS, SESSIONS, differs("user_id", "session_id")),
     Reference(RELATIONS, USERS, is_uncounted),
     Reference(RELATIONS, USERS, by=("other_id",)),
-    Reference(DELETIONS, USERS),
     Reference(INVITATIONS, USERS),
     Reference(INVITATIONS, CHATS),
     Reference(INVITATIONS, CHAT_INVITATIONS, differs("invited_by", "role", "invited_at")),
@@ -176,9 +171,9 @@ class ReferenceCheck:
             async for rows in table_pages(self._dynamo, reference.table):
                 for breach in await self._check_rows(reference, rows):
                     yield breach
-                if reference.table == USERS:
-                    for breach in await self._check_relation_counts(rows):
-                        yield breach
+        async for people in table_pages(self._dynamo, USERS):
+            for breach in await self._check_relation_counts(people):
+                yield breach
 
     async def _check_rows(self, reference: Reference, rows: list[Item]) -> list[Breach]:
         keys = {_values(reference.key_of(row)): reference.key_of(row) for row in rows}
@@ -219,21 +214,21 @@ class ReferenceCheck:
         for user in users:
             is_holding = any(number(user, count) for count in COUNT.values())
             if is_holding and await is_lasting(partial(self._has_wrong_counts, user)):
-                problem = f"contact_count or block_count of {text_of(user, 'user_id')} contradicts relations"
+                problem = f"contact_count or block_count of {text_of(user, PARTITION)} contradicts relations"
                 breaches.append(Breach("references", problem, COUNT_RELATIONS))
         return breaches
 
     async def _has_wrong_counts(self, user: Item) -> bool:
         """Whether items and counts differ, although the counts did not change during the reads."""
         before, held = await self._relation_counts(user), Counter[Relation]()
-        rows = await self._dynamo.query_all(RELATIONS, "user_id = :user", {":user": user["user_id"]})
+        rows = await self._dynamo.query_all(RELATIONS, "user_id = :user", {":user": user[PARTITION]})
         for row in rows:
             held.update(relation for relation in Relation if SINCE[relation] in row)
         after = await self._relation_counts(user)
         return before == after and after != [held[relation] for relation in Relation]
 
     async def _relation_counts(self, user: Item) -> list[int]:
-        found = await self._dynamo.get(USERS, {"user_id": user["user_id"]}) or {}
+        found = await self._dynamo.get(USERS, {name: user[name] for name in KEY_NAMES[USERS]}) or {}
         return [number(found, COUNT[relation]) for relation in Relation]
 
 

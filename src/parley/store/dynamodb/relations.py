@@ -32,7 +32,6 @@ from parley.dynamodb import (
 from parley.errors import NO_SUCH_USER, Refused, StoreUnavailable
 from parley.ids import EVENT, Ids
 from parley.model import RelatedUser, Relation, Relationship, User, Visibility
-from parley.store.dynamodb.accounts import REVISION, user_in
 from parley.store.dynamodb.chat_state import IS_BLOCKED, DynamoChatStates, fence
 from parley.store.dynamodb.consents import (
     BLOCKED_SINCE,
@@ -41,15 +40,8 @@ from parley.store.dynamodb.consents import (
     SINCE,
     relation_key,
 )
-from parley.store.dynamodb.schema import (
-    CHATS,
-    COUNTERS,
-    DELIVERY,
-    DIRECT_CHATS,
-    MEMBERSHIPS,
-    RELATIONS,
-    USERS,
-)
+from parley.store.dynamodb.people import EXISTS, NAMES, REVISION, USERS, person_key, read_people, user_in
+from parley.store.dynamodb.schema import CHATS, COUNTERS, DELIVERY, DIRECT_CHATS, MEMBERSHIPS, RELATIONS
 from parley.store.rules import RELATIONS_MAX, TOO_MANY_RELATED, direct_key
 
 ATTEMPTS_MAX = 10
@@ -171,11 +163,7 @@ class DynamoRelations:
         return {user_id: user_in(item) for user_id, item in (await self._people(user_ids)).items()}
 
     async def _people(self, user_ids: Iterable[str]) -> dict[str, Item]:
-        """The items of those who exist, in the order of the ids."""
-        asked = [user_id for user_id in dict.fromkeys(user_ids) if is_valid_key(user_id)]
-        items = await self._dynamo.batch_get(USERS, [{"user_id": user_id} for user_id in asked])
-        found = {cast(str, item["user_id"]): item for item in items}
-        return {user_id: found[user_id] for user_id in asked if user_id in found}
+        return await read_people(self._dynamo, user_ids)
 
     async def visibility(self, user_ids: Sequence[str]) -> dict[str, Visibility]:
         people = await self._people(user_ids)
@@ -295,18 +283,13 @@ def _write_relation(user_id: str, other_id: str, relation: Relation, since: str 
 
 
 def _write_count(user_id: str, relation: Relation, is_more: bool) -> UpdateItem:
-    name, key = COUNT[relation], Item({"user_id": user_id})
+    name, key = COUNT[relation], person_key(user_id)
     if not is_more:
         less: Item = {":less": -1, ":one": 1}
-        return UpdateItem(USERS, key, f"ADD {name} :less, {REVISION} :one", less, "attribute_exists(user_id)")
-    condition = f"attribute_exists(user_id) AND (attribute_not_exists({name}) OR {name} < :most)"
-    return UpdateItem(
-        USERS,
-        key,
-        f"ADD {name} :one, {REVISION} :one",
-        {":one": 1, ":most": RELATIONS_MAX[relation]},
-        condition,
-    )
+        return UpdateItem(USERS, key, f"ADD {name} :less, {REVISION} :one", less, EXISTS, NAMES)
+    condition = f"{EXISTS} AND (attribute_not_exists({name}) OR {name} < :most)"
+    values: Item = {":one": 1, ":most": RELATIONS_MAX[relation]}
+    return UpdateItem(USERS, key, f"ADD {name} :one, {REVISION} :one", values, condition, NAMES)
 
 
 # Blocks between two people

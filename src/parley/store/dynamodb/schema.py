@@ -118,20 +118,10 @@ DELIVERY = _define(Table("delivery_state", "user_id", "chat_id"))
 """A person's own row of a chat: how far they are, whether they left, whether it is muted."""
 DEVICES = _define(Table("user_device_cursors", "user_id", "device_chat"))
 """How far each device has received each chat; see `device_key`."""
-USERS = _define(Table("users", "user_id"))
-"""People: profile, settings, the hash of the password."""
-USERNAMES = _define(Table("usernames", "username"))
-"""Which person has a username."""
 DIRECT_CHATS = _define(Table("direct_chats", "direct_key"))
 """Which chat is the direct chat of two people."""
-SESSIONS = _define(Table("sessions", "token_hash", hash_kind="B"))
-"""Sessions by the hash of their token."""
-USER_SESSIONS = _define(Table("user_sessions", "user_id", "session_id"))
-"""The sessions of a person."""
 RELATIONS = _define(Table("relations", "user_id", "other_id"))
 """The contacts and blocks of a person."""
-DELETIONS = _define(Table("account_deletions", "user_id"))
-"""Deleted accounts that may still be in chats and lists."""
 INVITATIONS = _define(Table("invitations", "user_id", "chat_id"))
 """Who was invited to a chat."""
 CHAT_INVITATIONS = _define(Table("chat_invitations", "chat_id", "user_id"))

@@ -11,8 +11,6 @@ from parley.dynamodb import Dynamo
 from parley.ids import Ids
 from parley.model import Head
 from parley.store.copy_mark import check_copied
-from parley.store.dynamodb.account_admin import DynamoAccountAdmin
-from parley.store.dynamodb.accounts import DynamoAccounts
 from parley.store.dynamodb.amendments import DynamoAmendments
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
@@ -107,8 +105,6 @@ class DynamoStore:
         self.log = DynamoLog(planner, appends, prefixes, metrics)
         self.log_hashes = DynamoLogHashes(dynamo)
         self.directory = DynamoDirectory(dynamo, states, clock, ids, allocator)
-        self.accounts = DynamoAccounts(dynamo, clock, ids)
-        self.account_admin = DynamoAccountAdmin(dynamo, clock, ids, self.directory.fence)
         self.relations = DynamoRelations(dynamo, states, clock, ids, self.directory.chat_ids_of)
         self.invitations = DynamoInvitations(dynamo, clock, ids)
         self.member_states = DynamoMemberStates(dynamo)
@@ -120,8 +116,8 @@ class DynamoStore:
         self.cold_tier = DynamoColdTier(dynamo, states, clock, ids, marks_table)
         self.amendments = DynamoAmendments(dynamo)
         counters = Counters(dynamo, allocator if counters_elsewhere else None, is_atomic)
-        self.listing = DynamoListing(dynamo, self._connect, counters, clock)
-        self.inspection = DynamoInspection(dynamo, counters, clock)
+        self.listing = DynamoListing(dynamo, self._connect, counters)
+        self.inspection = DynamoInspection(dynamo, self.records, counters, clock)
         self.repairs = DynamoRepairs(dynamo, self._connect, counters, clock, random_bits)
         self.transfer = DynamoTransfer(dynamo, self.records, self._connect, counters, clock, ids)
         self._is_connected = False
@@ -157,7 +153,7 @@ class DynamoStore:
 
     async def close(self) -> None:
         await self.cursors.close()
-        await self.accounts.close()
+        await self.records.close()
         await self.outbox.close()
         if self.allocator is not None:
             await self.allocator.close()

@@ -62,6 +62,10 @@ class SqliteDirectory:
         row = self._reads.row("SELECT count(*) FROM chat_memberships WHERE chat_id = ?", (chat_id,))
         return int(row[0]) if row else 0
 
+    async def count(self) -> int:
+        row = self._reads.row("SELECT count(*) FROM chats")
+        return int(row[0]) if row is not None else 0
+
     async def chat_ids_of(self, user_id: str) -> list[str]:
         rows = self._reads.rows("SELECT chat_id FROM chat_memberships WHERE user_id = ?", (user_id,))
         return [chat_id for (chat_id,) in rows]

@@ -21,6 +21,10 @@ class Reads:
         self._database = database
         self._writer = writer
 
+    @property
+    def is_open(self) -> bool:
+        return self._database.is_open
+
     def execute(self, sql: str, values: tuple[Any, ...] = ()) -> apsw.Cursor:
         """A cursor over committed rows; StoreUnavailable while the file cannot be trusted.
 

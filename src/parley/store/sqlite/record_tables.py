@@ -7,17 +7,16 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from parley.model import AccountDeletion, Invitation
+from parley.model import Invitation
 from parley.store.amendments import AmendmentNote
 from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
+    KeptCounts,
     KeptCursor,
     KeptMark,
     KeptMember,
-    KeptPerson,
     KeptRelation,
-    KeptSession,
     KeptState,
     Record,
     column_names,
@@ -64,6 +63,7 @@ class TableOfRecords(Struct, frozen=True, kw_only=True):
 
 
 RELATED = "(SELECT count(*) FROM relations AS r WHERE r.user_id = t.user_id AND {} IS NOT NULL)"
+HOLDERS = "(SELECT DISTINCT user_id FROM relations)"
 COUNTED = "(SELECT count(*) FROM chat_memberships AS m WHERE m.chat_id = t.chat_id{})"
 COUNTER = "(SELECT {} FROM chat_counters AS c WHERE c.chat_id = t.chat_id)"
 IS_BLOCKED = """
@@ -78,16 +78,14 @@ IS_UNASKED = (
 )
 
 TABLES: dict[type[Record], TableOfRecords] = {
-    KeptPerson: TableOfRecords(
-        name="users",
+    KeptCounts: TableOfRecords(
+        name=HOLDERS,
         key=("user_id",),
         derived={
             "contact_count": RELATED.format("contact_since"),
             "block_count": RELATED.format("blocked_since"),
         },
-        renamed={"state": "account_state"},
     ),
-    KeptSession: TableOfRecords(name="sessions", key=("session_id",)),
     KeptChat: TableOfRecords(
         name="chats",
         key=("chat_id",),
@@ -116,6 +114,5 @@ TABLES: dict[type[Record], TableOfRecords] = {
         name="amendments", key=("chat_id", "client_id"), renamed={"client_key": "client_id"}
     ),
     Invitation: TableOfRecords(name="invitations", key=("user_id", "chat_id")),
-    AccountDeletion: TableOfRecords(name="account_deletions", key=("user_id",)),
     Lane: TableOfRecords(name="lanes", key=("chat_id", "recipient")),
 }

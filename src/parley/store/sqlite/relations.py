@@ -11,10 +11,10 @@ import msgspec
 from parley.errors import NO_SUCH_USER, Refused
 from parley.model import RelatedUser, Relation, Relationship, User, Visibility
 from parley.store.rules import RELATIONS_MAX, TOO_MANY_RELATED, direct_key
-from parley.store.sqlite.accounts import USER_COLUMNS, USER_COLUMNS_COUNT, user_of
 from parley.store.sqlite.chat_state import SqliteChatStates
 from parley.store.sqlite.reads import Reads, Row
 from parley.store.sqlite.writer import Transaction, Writer
+from parley.store.tables import PEOPLE, user_of
 
 PEOPLE_PER_SLICE = 32
 """So many are looked at without giving way to others: about half a millisecond."""
@@ -22,14 +22,18 @@ PEOPLE_PER_SLICE = 32
 SINCE = {Relation.CONTACT: "contact_since", Relation.BLOCK: "blocked_since"}
 """The column of each relation."""
 
-WANTED = "json_each(?1) AS wanted CROSS JOIN users ON users.user_id = wanted.value"
-"""CROSS JOIN: SQLite must start with these ids, not scan all users."""
-PROFILES = f"SELECT {USER_COLUMNS} FROM {WANTED}"
+WANTED = (
+    "json_each(?1) AS wanted CROSS JOIN records AS people"
+    " ON people.kind = 'people' AND people.partition = wanted.value AND people.place = '-'"
+)
+"""CROSS JOIN: SQLite must start with these ids, not scan all people."""
+PROFILES = f"SELECT record, number FROM {WANTED}"
 RELATIONSHIPS = f"""
-SELECT {USER_COLUMNS}, mine.contact_since, theirs.contact_since, mine.blocked_since, theirs.blocked_since
+SELECT people.partition, record, number,
+    mine.contact_since, theirs.contact_since, mine.blocked_since, theirs.blocked_since
 FROM {WANTED}
-LEFT JOIN relations AS mine ON mine.user_id = ?2 AND mine.other_id = users.user_id
-LEFT JOIN relations AS theirs ON theirs.user_id = users.user_id AND theirs.other_id = ?2
+LEFT JOIN relations AS mine ON mine.user_id = ?2 AND mine.other_id = people.partition
+LEFT JOIN relations AS theirs ON theirs.user_id = people.partition AND theirs.other_id = ?2
 """
 # From their chats to mine: a stranger has few, while a viewer may have created thousands to slow this down.
 SHARING_A_CHAT = """
@@ -122,7 +126,7 @@ class SqliteRelations:
         blocked: dict[str, list[str]] = {}
         for user_id, other_id in self._reads.rows(BLOCKED_BY, (wanted,)):
             blocked.setdefault(user_id, []).append(other_id)
-        people = [user_of(row) for row in self._reads.rows(PROFILES, (wanted,))]
+        people = [user_of(PEOPLE.decode(*row)) for row in self._reads.rows(PROFILES, (wanted,))]
         return {
             user.user_id: Visibility(
                 user.send_read_receipts, frozenset(blocked.get(user.user_id, ())), user.is_bot
@@ -131,7 +135,7 @@ class SqliteRelations:
         }
 
     async def profiles(self, user_ids: Sequence[str]) -> dict[str, User]:
-        people = [user_of(row) for row in self._reads.rows(PROFILES, (_json_ids(user_ids),))]
+        people = [user_of(PEOPLE.decode(*row)) for row in self._reads.rows(PROFILES, (_json_ids(user_ids),))]
         return {user.user_id: user for user in people}
 
 
@@ -143,14 +147,15 @@ def _json_ids(user_ids: Iterable[str]) -> str:
 
 def _are_contacts(row: Row) -> bool:
     """Each of the other."""
-    mine, theirs = row[USER_COLUMNS_COUNT : USER_COLUMNS_COUNT + 2]
+    mine, theirs = row[3:5]
     return mine is not None and theirs is not None
 
 
 def _relationship(row: Row, is_acquainted: bool) -> Relationship:
-    since = row[USER_COLUMNS_COUNT:]
+    _, record, number, *since = row
     is_contact, has_contact, is_blocked, has_blocked = [when is not None for when in since]
-    return Relationship(user_of(row), is_contact, has_contact, is_blocked, has_blocked, is_acquainted)
+    user = user_of(PEOPLE.decode(record, number))
+    return Relationship(user, is_contact, has_contact, is_blocked, has_blocked, is_acquainted)
 
 
 def _begin(transaction: Transaction, user_id: str, other_id: str, relation: Relation, since: str) -> str:

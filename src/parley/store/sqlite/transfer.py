@@ -10,7 +10,7 @@ import apsw
 
 from parley import ids
 from parley.model import Kind, StoredEntry
-from parley.store.records import KeptChat, KeptState, Record, column_names, record_of
+from parley.store.records import KeptChat, KeptCounts, KeptState, Record, column_names, record_of
 from parley.store.sqlite import schema
 from parley.store.sqlite.command_connection import Row, command_connection, writing
 from parley.store.sqlite.parts import begin_anew, renew_changes
@@ -50,6 +50,8 @@ class SqliteTransfer:
         if kind in TABLE_OF:
             write(self._folder, TABLE_OF[kind], records)
             return
+        if kind is KeptCounts:
+            return  # they are counted here
         table = TABLES[kind]
         with command_connection(self._folder, read_only=False) as connection, writing(connection):
             connection.executemany(table.insert(kind), [table.values(record) for record in records])
@@ -107,7 +109,7 @@ def _put_position(
         counts = entry.kind == Kind.MESSAGE.value and entry.deleted is not True
         kind = schema.MESSAGE if counts else schema.OTHER
         if entry.sender_id not in people:
-            sql = "SELECT user_no FROM users WHERE user_id = ?"
+            sql = "SELECT user_no FROM user_numbers WHERE user_id = ?"
             people[entry.sender_id] = connection.execute(sql, (entry.sender_id,)).get
         key = ids.client_key(entry.client_message_id or "")
         if key is not None:
