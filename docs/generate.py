@@ -89,6 +89,13 @@ CONFIGURATION = {
     "tls.min_version": "The oldest version of TLS that is spoken.",
     "metrics.listen": "`host:port` of a [listener](OPERATING.md#metrics) for metrics and health alone,"
     " without tokens. Then `/metrics` on the server's own port always needs an operator's token.",
+    "console.enabled": "Whether [the console](web-pages.md#where-the-console-is) is served. Empty: on a"
+    " server that is not exposed, and where `console.listen` or `console.host` is set.",
+    "console.listen": "`host:port` of a listener for the console alone, with the API that it uses.",
+    "console.host": "The name at which the console is served, and nowhere else. Its requests come through a"
+    " proxy, so this makes an exposed server.",
+    "console.read_only": "Whether operators can only look from the console. Commands and API tokens still"
+    " change things.",
     "store.engine": "Where the data is: in a file of this machine, or in tables that many nodes share.",
     "store.sequencing": "How positions are allocated: [The log](the-log.md#two-ways-to-take-a-number).",
     "store.allocator": "What allocates the numbers of `two_phase` on a store that nodes share: its own"

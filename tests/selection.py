@@ -71,12 +71,28 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", f"{MARKER}(why): what it shows is shown by `make test` in another way")
 
 
+class NotCollected(pytest.Item):
+    """Fails, and names the tests of planted faults that would not run.
+
+    It is a test, since of an error in a process of xdist nothing is shown.
+    """
+
+    def __init__(self, *, missing: list[str], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._missing = missing
+
+    def runtest(self) -> None:
+        pytest.fail("these catch planted faults and do not run:\n" + "\n".join(self._missing), pytrace=False)
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
     if not is_short(config):
         return
     left_out = [item for item in items if is_left_out(item)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if not is_left_out(item)]
     if config.args == [EVERYTHING] and (missing := not_collected(item.nodeid for item in items)):
-        raise pytest.UsageError("these catch planted faults and would not run: " + ", ".join(missing))
+        items.append(NotCollected.from_parent(session, name="planted_faults", missing=missing))

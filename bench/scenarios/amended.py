@@ -18,11 +18,11 @@ from bench.world import Person, World
 from parley.bodies.writer import EntryWriter
 from parley.clock import wall_clock
 from parley.model import Draft, Kind, Outcome
+from parley.records.amendments import Amendments
 from parley.records.chat_settings import Retentions
 from parley.sending.answers import Done
 from parley.sending.message_actions import MessageActions
 from parley.sending.sender import Sender
-from parley.store.sqlite.amendments import SqliteAmendments
 from parley.store.sqlite.store import SqliteStore
 from parley.wire.codec import decode_entry
 from parley.wire.frames import RequestId
@@ -48,23 +48,22 @@ class StraightSender(Sender):
         return (await self._log.append(drafts)).outcomes
 
 
-class Unscrubbed(SqliteAmendments):
+class Unscrubbed(EntryWriter):
     """Leaves files as they are: a store is filled, nobody waits for what is gone."""
 
-    async def scrub(self, traces: Sequence[bytes]) -> None:
+    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
         """Not now."""
 
 
-def _life(store: SqliteStore, amendments: SqliteAmendments) -> MessageActions:
-    bodies = EntryWriter(store.log, store.cold_tier, None, amendments)
+def _life(store: SqliteStore, writer: type[EntryWriter] = EntryWriter) -> MessageActions:
     sender = StraightSender(store)
     return MessageActions(
         log=store.log,
         directory=store.directory,
         sender=sender,
-        amendments=amendments,
+        amendments=Amendments(store.records),
         retentions=Retentions(store.records),
-        bodies=bodies,
+        bodies=writer(store.log, store.entries, None),
         clock=wall_clock,
     )
 
@@ -80,9 +79,8 @@ async def amended(stage: Stage) -> list[Row]:
         plain, changed = await world.group([person]), await world.group([person])
         for chat_id in (plain, changed):
             await world.fill(chat_id, person, entries)
-        hasty = Unscrubbed(store.amendments._reads, store.writer, store.database)
-        await _change(_life(store, hasty), store, changed, person, range(1, entries, EVERY))
-        life = _life(store, store.amendments)
+        await _change(_life(store, Unscrubbed), store, changed, person, range(1, entries, EVERY))
+        life = _life(store)
         for at in range(EVERY // 2, EVERY // 2 + DELETES_TIMED * EVERY, EVERY):
             began = time.perf_counter_ns()
             await _amend(life, store, changed, person, at, Kind.DELETE)

@@ -70,10 +70,10 @@ async def _measure(folder: Path, count: int) -> list[Row]:
         hot_rate = await _caught_up(store.log, chat_id, count)
 
         objects = objects_at(str(folder / "cold"), {})
-        reader = ArchiveReader(store.cold_tier, objects, metrics, CACHE_BYTES)
+        reader = ArchiveReader(store.entries, objects, metrics, CACHE_BYTES)
         archiver = Archiver(
             store.log,
-            store.cold_tier,
+            store.entries,
             store.inspection,
             objects,
             reader,
@@ -90,9 +90,9 @@ async def _measure(folder: Path, count: int) -> list[Row]:
         store.database.rewrite()
         left_bytes = (folder / DATABASE_NAME).stat().st_size / count
         cold_bytes = sum(path.stat().st_size for path in (folder / "cold").rglob("*.*")) / count
-        fresh = ArchiveReader(store.cold_tier, objects, metrics, CACHE_BYTES)
+        fresh = ArchiveReader(store.entries, objects, metrics, CACHE_BYTES)
         before = _requests(metrics)
-        cold_rate = await _caught_up(TieredLog(store.log, store.cold_tier, fresh), chat_id, count)
+        cold_rate = await _caught_up(TieredLog(store.log, store.entries, fresh), chat_id, count)
         requests = (_requests(metrics) - before) / count * PER_REQUESTS
     finally:
         await store.close()

@@ -3,7 +3,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["test/**/*.test.{ts,tsx}"],
-    exclude: ["test/package/**"],
+    exclude: ["test/package/**", "test/browser/**"],
     pool: "threads",
     maxWorkers: 2,
     testTimeout: 30_000,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
@@ -62,6 +62,18 @@ class MetricsConfig(Struct, forbid_unknown_fields=True):
     """`listen`: host:port of a listener for metrics and health alone, without tokens; empty for none."""
 
     listen: str = ""
+
+
+class ConsoleConfig(Struct, forbid_unknown_fields=True):
+    """Where the console for operators is served. `enabled`: empty for a server that is not exposed, and for
+    one with `listen` or `host`. `listen`: host:port of a listener of its own. `host`: the only name that it
+    is served at. `read_only`: from it nothing can be changed.
+    """
+
+    enabled: bool | None = None
+    listen: str = ""
+    host: str = ""
+    read_only: bool = False
 
 
 class StoreConfig(Struct, forbid_unknown_fields=True):
@@ -318,6 +330,7 @@ class Config(Struct, forbid_unknown_fields=True):
     server: ServerConfig = field(default_factory=ServerConfig)
     tls: TlsConfig = field(default_factory=TlsConfig)
     metrics: MetricsConfig = field(default_factory=MetricsConfig)
+    console: ConsoleConfig = field(default_factory=ConsoleConfig)
     store: StoreConfig = field(default_factory=StoreConfig)
     dynamodb: DynamodbConfig = field(default_factory=DynamodbConfig)
     cassandra: CassandraConfig = field(default_factory=CassandraConfig)
@@ -361,8 +374,9 @@ class Config(Struct, forbid_unknown_fields=True):
         coming from this machine: a proxy on it may not say for whom it asks.
         """
         server = self.server
-        is_proxied = server.hosts or server.origins or server.proxies
-        return bool(not self.is_loopback or is_proxied or self.tls.certificate)
+        is_proxied = server.hosts or server.origins or server.proxies or self.console.host
+        is_open = self.console_address is not None and not is_loopback(self.console_address[0])
+        return bool(not self.is_loopback or is_open or is_proxied or self.tls.certificate)
 
     @property
     def trusted_proxies(self) -> tuple[Network, ...]:
@@ -378,6 +392,20 @@ class Config(Struct, forbid_unknown_fields=True):
     def metrics_address(self) -> tuple[str, int] | None:
         """Host and port of the listener for metrics, if there is one."""
         return parse_listen(self.metrics.listen) if self.metrics.listen else None
+
+    @property
+    def console_address(self) -> tuple[str, int] | None:
+        """Host and port of the listener for the console, if there is one."""
+        console = self.console
+        is_apart = console.listen and console.enabled is not False
+        return parse_listen(console.listen, "console.listen") if is_apart else None
+
+    def serves_console(self, host: str) -> bool:
+        """Whether the console is served at this name, by the listener for everybody."""
+        console = self.console
+        if console.enabled is False or console.listen:
+            return False
+        return host == console.host if console.host else bool(console.enabled or not self.is_exposed)
 
     @property
     def password_letters_min(self) -> int:
@@ -407,6 +435,11 @@ def risks(config: Config) -> list[str]:
     if config.metrics_address is not None and not is_loopback(config.metrics_address[0]):
         found.append(
             f"metrics.listen is {listen}: whoever reaches that address reads the metrics, no token needed"
+        )
+    if config.is_exposed and config.console.enabled and not (config.console.listen or config.console.host):
+        found.append(
+            "console.enabled: the console has the address of the chat, and an error in a page of one reaches"
+            " the other; give it console.host or console.listen"
         )
     return found
 
@@ -500,7 +533,7 @@ def _wanted(kind: Any) -> str:
         return " or ".join(get_args(kind))
     if get_origin(kind) is list:
         return "a list of strings"
-    if kind is bool:
+    if kind in (bool, bool | None):
         return "true or false"
     return "a string" if kind is str else "a whole number"
 
@@ -532,34 +565,34 @@ def _check_proxies(config: Config) -> None:
         raise ConfigError(f"server.proxies: {error}") from error
 
 
-def _check_webhooks(config: Config) -> None:
-    _check_networks("webhooks", config.webhooks.allowed_networks)
+def _check_networks(section: str) -> Callable[[Config], None]:
+    def check(config: Config) -> None:
+        try:
+            parse_networks(tuple(getattr(config, section).allowed_networks))
+        except ValueError as error:
+            raise ConfigError(f"{section}.allowed_networks: {error}") from error
+
+    return check
 
 
-def _check_push(config: Config) -> None:
-    _check_networks("push", config.push.allowed_networks)
+def _check_not_negative(section: str, key: str) -> Callable[[Config], None]:
+    def check(config: Config) -> None:
+        if getattr(getattr(config, section), key) < 0:
+            raise ConfigError(f"{section}.{key} must be 0 or more")
 
-
-def _check_networks(section: str, networks: list[str]) -> None:
-    try:
-        parse_networks(tuple(networks))
-    except ValueError as error:
-        raise ConfigError(f"{section}.allowed_networks: {error}") from error
-
-
-def _check_give_up(config: Config) -> None:
-    if config.webhooks.give_up_hours < 0:
-        raise ConfigError("webhooks.give_up_hours must be 0 or more")
-
-
-def _check_delivery(config: Config) -> None:
-    if config.delivery.max_retries < 0:
-        raise ConfigError("delivery.max_retries must be 0 or more")
+    return check
 
 
 def _check_metrics(config: Config) -> None:
     if config.metrics.listen:
         parse_listen(config.metrics.listen)
+
+
+def _check_console(config: Config) -> None:
+    if config.console.listen:
+        parse_listen(config.console.listen, "console.listen")
+    if config.console.listen and config.console.host:
+        raise ConfigError("console.listen and console.host: set one of them; both say where the console is")
 
 
 def _check_tls(config: Config) -> None:
@@ -588,11 +621,6 @@ def _check_archive(config: Config) -> None:
         raise ConfigError("archive.access_key_id and archive.secret_access_key: set both, or neither")
 
 
-def _check_retention(config: Config) -> None:
-    if config.retention.days < 0:
-        raise ConfigError("retention.days must be 0 or more")
-
-
 def _check_jwt(config: Config) -> None:
     jwt = config.auth_jwt
     if not jwt.is_set:
@@ -617,11 +645,6 @@ def _check_jwt(config: Config) -> None:
         raise ConfigError("auth.jwt.jwks_url must be an https address")
     if not 0 <= jwt.leeway_seconds <= LEEWAY_SECONDS_MAX:
         raise ConfigError(f"auth.jwt.leeway_seconds must be 0 to {LEEWAY_SECONDS_MAX}")
-
-
-def _check_messages(config: Config) -> None:
-    if config.messages.edit_window_seconds < 0:
-        raise ConfigError("messages.edit_window_seconds must be 0 or more")
 
 
 def _check_attachments(config: Config) -> None:
@@ -651,30 +674,31 @@ CHECKS = (
     ("bus", "ingest", _check_ingest),
     ("cluster", "roles", check_roles),
     ("server", "proxies", _check_proxies),
-    ("webhooks", "allowed_networks", _check_webhooks),
-    ("webhooks", "give_up_hours", _check_give_up),
-    ("push", "allowed_networks", _check_push),
-    ("delivery", "max_retries", _check_delivery),
+    ("webhooks", "allowed_networks", _check_networks("webhooks")),
+    ("webhooks", "give_up_hours", _check_not_negative("webhooks", "give_up_hours")),
+    ("push", "allowed_networks", _check_networks("push")),
+    ("delivery", "max_retries", _check_not_negative("delivery", "max_retries")),
     ("delivery", "write_below", _check_fanout),
     ("push", "apns_key", _check_apns),
     ("archive", "after_days", _check_archive),
-    ("retention", "days", _check_retention),
-    ("messages", "edit_window_seconds", _check_messages),
+    ("retention", "days", _check_not_negative("retention", "days")),
+    ("messages", "edit_window_seconds", _check_not_negative("messages", "edit_window_seconds")),
     ("attachments", "max_bytes", _check_attachments),
     ("metrics", "listen", _check_metrics),
+    ("console", "listen", _check_console),
     ("tls", "key", _check_tls),
     ("auth.jwt", "issuer", _check_jwt),
 )
 """What a value must be beside its type: the key, and what raises ConfigError."""
 
 
-def parse_listen(text: str) -> tuple[str, int]:
+def parse_listen(text: str, name: str = "metrics.listen") -> tuple[str, int]:
     """Host and port; ConfigError if it is no such pair."""
     with contextlib.suppress(ValueError):
         parts = urlsplit(f"//{text}")
         if parts.hostname and parts.port is not None and parts.netloc == text and "@" not in text:
             return parts.hostname, parts.port
-    raise ConfigError(f"metrics.listen must be host:port, like 127.0.0.1:9100, not {text}")
+    raise ConfigError(f"{name} must be host:port, like 127.0.0.1:9100, not {text}")
 
 
 def split(text: str) -> list[str]:
@@ -736,30 +760,7 @@ SECRETS = frozenset(
 )
 """The values of these keys are never shown."""
 
-SECTIONS: dict[str, type[Struct]] = {
-    "server": ServerConfig,
-    "tls": TlsConfig,
-    "metrics": MetricsConfig,
-    "store": StoreConfig,
-    "dynamodb": DynamodbConfig,
-    "cassandra": CassandraConfig,
-    "redis": RedisConfig,
-    "kafka": KafkaConfig,
-    "bus": BusConfig,
-    "cluster": ClusterConfig,
-    "accounts": AccountsConfig,
-    "auth.jwt": JwtConfig,
-    "limits": LimitsConfig,
-    "delivery": DeliveryConfig,
-    "webhooks": WebhooksConfig,
-    "push": PushConfig,
-    "archive": ArchiveConfig,
-    "retention": RetentionConfig,
-    "messages": MessagesConfig,
-    "search": SearchConfig,
-    "attachments": AttachmentsConfig,
-    "log": LogConfig,
-}
+SECTIONS: dict[str, type[Struct]] = {part.encode_name: part.type for part in msgspec.structs.fields(Config)}
 
 
 def sections() -> dict[str, list[str]]:

@@ -328,6 +328,12 @@ class Metrics:
             "parley_turn_waits", "Times that a client had used its slice of the loop and waited", "counter"
         )
         self.requests = self._counter("parley_http_requests", "HTTP requests", "route", "status")
+        self.page_reports = self._counter(
+            "parley_page_reports",
+            "What browsers kept pages from doing, by the directive of the policy that it broke",
+            "directive",
+            watched=("script-src", "require-trusted-types-for", "connect-src"),
+        )
         self.refusals = self._counter(
             "parley_refusals",
             "Requests refused, by code",

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from parley.testing import faults
 from tests.acceptance.world import World
-from tests.harness.clients import DEADLINE_SECONDS, Disconnected, RawClient
+from tests.harness.clients import Disconnected, RawClient
+from tests.waiting import deadline
 
 LOOK_SECONDS = 0.01
 
@@ -63,6 +64,6 @@ class Held:
 
 async def until_exists(file: Path) -> None:
     """Files tell nobody when they appear, so look again and again."""
-    async with asyncio.timeout(DEADLINE_SECONDS):
+    async with deadline():
         while not file.exists():  # noqa: ASYNC110 - no event tells of a file
             await asyncio.sleep(LOOK_SECONDS)

@@ -13,7 +13,7 @@ from parley.wire.frames import Entry
 from tests.harness.server import ServerProcess, run_parley
 from tests.integration.sdk import client, new_group, newcomer
 from tests.selection import thorough
-from tests.waiting import eventually
+from tests.waiting import deadline, eventually
 
 SENDERS = 8
 DEADLINE_SECONDS = 40.0
@@ -93,7 +93,7 @@ async def test_clients_of_a_lost_server_end_with_the_restored_log(tmp_path: Path
             assert restored["backup_id"] == made["backup_id"]
             assert run_parley("check", "--data", str(new.data)).returncode == 0
             await asyncio.to_thread(new.start)
-            async with asyncio.timeout(DEADLINE_SECONDS):
+            async with deadline(DEADLINE_SECONDS):
                 ack = await unsent
             await eventually(
                 lambda: view.contents[-1:] == ["written while there was no server"], DEADLINE_SECONDS

@@ -16,8 +16,9 @@ import pytest
 from parley.testing import faults
 from tests.acceptance.crashing import send_into_crash
 from tests.acceptance.world import Store, World, metric, mode_environment, store_of, world_on
-from tests.harness.clients import DEADLINE_SECONDS, Frame, RawClient
+from tests.harness.clients import Frame, RawClient
 from tests.harness.server import ServerProcess
+from tests.waiting import deadline
 
 GIVEN = 10
 
@@ -104,7 +105,7 @@ async def test_store_unavailable(tmp_path: Path, mode: str) -> None:
 
 async def until_stored(client: RawClient, chat_id: str, client_message_id: str) -> Frame:
     """Retry with the same id, as long and as often as each refusal says that it helps."""
-    async with asyncio.timeout(DEADLINE_SECONDS):
+    async with deadline():
         while (answer := await client.send_message(chat_id, "hello", client_message_id))["type"] != "ack":
             assert answer["temporary"]
             await asyncio.sleep(answer["retry_after_ms"] / 1000)

@@ -4,7 +4,6 @@ from typing import Any
 
 import msgspec
 
-from parley.core.log_hash import LogHash
 from parley.model import Role
 from parley.store.cassandra.connection import CassandraConnection
 from parley.store.cassandra.schema import TABLES, records_of
@@ -88,10 +87,6 @@ class CassandraRows:
     def replace_entry(self, entry: Entry) -> None:
         where = f"{self._at(entry.chat_id, entry.sequence)} AND client_key = 0x IF EXISTS"
         self.execute(f"UPDATE log SET wire = {_literal(msgspec.json.encode(entry))} WHERE {where}")
-
-    def add_log_hash(self, chat_id: str, log_hash: LogHash) -> None:
-        values = ", ".join(map(_literal, (chat_id, log_hash.epoch, log_hash.sequence, log_hash.value)))
-        self.execute(f"INSERT INTO log_hashes (chat_id, epoch, sequence, log_hash) VALUES ({values})")
 
     def delete_keys(self, chat_id: str) -> None:
         for bucket in range(self._open_bucket(chat_id) + 1):

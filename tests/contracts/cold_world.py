@@ -60,7 +60,7 @@ class ColdWorld:
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
         engine = store.engine
-        tier = engine.cold_tier
+        tier = engine.entries
         assert tier is not None
         self.store = store
         self.folder = folder / "cold"

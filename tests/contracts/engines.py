@@ -27,6 +27,7 @@ from parley.records.sessions import Sessions
 from parley.store import ports
 from parley.store.folder import DATABASE_NAME
 from parley.store.sqlite.store import SqliteStore
+from parley.store.tables import R, RecordTable
 from parley.telemetry import Metrics
 from tests.contracts.cassandra_engine import CassandraEngine
 from tests.contracts.dynamodb_engine import DynamoEngine
@@ -114,6 +115,10 @@ class OpenStore(ports.Store, Protocol):
 
     def recover_counter(self, chat_id: str) -> None:
         """The operator's procedure puts a lost counter back."""
+        ...
+
+    def load(self, table: RecordTable[R], *records: R) -> None:
+        """Write these as they are, as an operator would."""
         ...
 
     def breaches(self) -> list[str]:

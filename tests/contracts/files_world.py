@@ -88,11 +88,8 @@ class FilesWorld:
         )
         self.attaching = Attaching(store.attachments, self.log, store.clock, metrics, reach)
         self.sender = StraightSender(self.log)
-        assert engine.cold_tier is not None
         archiver = None if cold is None else cold.archiver
-        self.eraser = EntryWriter(
-            engine.log, engine.cold_tier, archiver, engine.amendments, files=self.removal
-        )
+        self.eraser = EntryWriter(engine.log, engine.entries, archiver, files=self.removal)
 
     async def announce(self, chat_id: str, user_id: str, data: bytes, name: str = "a.bin") -> Attachment:
         return await self.uploads.announce(

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from parley import ids
 from parley.clock import MS_PER_DAY, iso
+from parley.core.marks import AmendmentNote
 from parley.model import (
     AccountState,
     Action,
@@ -23,7 +24,6 @@ from parley.model import (
     Scope,
     Session,
 )
-from parley.store.amendments import AmendmentNote
 from parley.store.delivery.rows import DeadLetter, DeliveryEvent, LaneClaim, Selection, Webhook
 from parley.store.push.rows import Provider, PushDevice, PushOutcome, RingOutcome
 from parley.store.rows import ChatRetention
@@ -174,7 +174,6 @@ class FullStore:
         key = ids.client_key(new_id())
         assert key is not None
         await world.amendments.begin(AmendmentNote(self.lively, key, 1, store.clock()))
-        assert store.engine.cold_tier is not None
         assert store.kinds.erasures is not None
         await store.kinds.retentions.decide(self.lively, ChatRetention(days=30))
         await store.kinds.retentions.decide(self.direct, ChatRetention(is_held=True))

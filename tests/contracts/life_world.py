@@ -7,6 +7,7 @@ from parley.bodies.writer import EntryWriter
 from parley.clock import Clock
 from parley.errors import Refusal, Refused
 from parley.model import Appended, Draft, Kind, Outcome
+from parley.records.amendments import Amendments
 from parley.records.chat_settings import Retentions
 from parley.sending.amended_log import AmendedLog
 from parley.sending.answers import Done
@@ -34,14 +35,13 @@ class StraightSender(Sender):
 
 def make_life(engine: Engine, clock: Clock) -> MessageActions:
     """What is done to messages, over one engine without a cold tier."""
-    assert engine.cold_tier is not None
-    bodies = EntryWriter(engine.log, engine.cold_tier, None, engine.amendments)
+    bodies = EntryWriter(engine.log, engine.entries, None)
     sender = StraightSender(engine.log)
     return MessageActions(
         log=engine.log,
         directory=engine.directory,
         sender=sender,
-        amendments=engine.amendments,
+        amendments=Amendments(engine.records),
         retentions=Retentions(engine.records),
         bodies=bodies,
         clock=clock,
@@ -53,20 +53,18 @@ class LifeWorld:
 
     def __init__(self, store: OpenStore, cold: ColdWorld | None = None, window_seconds: int = 0) -> None:
         engine = store.engine
-        assert engine.cold_tier is not None
-        assert engine.amendments is not None
         self.store = store
-        self.amendments = engine.amendments
+        self.amendments = Amendments(engine.records)
         self.log: Log = store.log if cold is None else cold.log
-        self.reader = AmendedLog(self.log, engine.amendments)
+        self.reader = AmendedLog(self.log, self.amendments)
         archiver = None if cold is None else cold.archiver
-        self.bodies = EntryWriter(engine.log, engine.cold_tier, archiver, engine.amendments)
+        self.bodies = EntryWriter(engine.log, engine.entries, archiver)
         self.sender = StraightSender(self.log)
         self.life = MessageActions(
             log=self.log,
             directory=store.directory,
             sender=self.sender,
-            amendments=engine.amendments,
+            amendments=Amendments(engine.records),
             retentions=Retentions(engine.records),
             bodies=self.bodies,
             clock=store.clock,

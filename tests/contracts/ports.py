@@ -22,7 +22,6 @@ from parley.store.ports import (
     Engine,
     Invitations,
     Log,
-    LogHashes,
     MemberStates,
     Overviews,
     Records,
@@ -30,6 +29,7 @@ from parley.store.ports import (
     Store,
 )
 from parley.store.recovery import recover
+from parley.store.tables import R, RecordTable
 from tests.harness.clock import VirtualClock
 
 
@@ -65,8 +65,12 @@ class PortsOfStore(ABC):
     def recover_counter(self, chat_id: str) -> None:
         elsewhere(self._as_operator(lambda engine: recover(engine, chat_id, apply=True)))
 
+    def load(self, table: RecordTable[R], *records: R) -> None:
+        """Write these as they are, from another thread."""
+        elsewhere(self._as_operator(lambda engine: engine.records.load(table, records)))
+
     def breaches(self) -> list[str]:
-        findings: Findings = elsewhere(self._as_operator(lambda engine: check(engine.inspection)))
+        findings: Findings = elsewhere(self._as_operator(lambda engine: check(engine)))
         return [str(breach) for breach in findings.breaches]
 
     @property
@@ -76,10 +80,6 @@ class PortsOfStore(ABC):
     @property
     def log(self) -> Log:
         return self.store.log
-
-    @property
-    def log_hashes(self) -> LogHashes:
-        return self.store.log_hashes
 
     @property
     def directory(self) -> Directory:

@@ -8,12 +8,10 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import structs
 
-from parley.core.log_hash import LogHash
 from parley.dynamodb import Item, from_item, to_item
 from parley.model import Role
 from parley.store.dynamodb.bundles import BUNDLE, span_of, unbundled
 from parley.store.dynamodb.entries import put_entry
-from parley.store.dynamodb.log_hashes import hash_item
 from parley.store.dynamodb.schema import TABLES, device_key
 from parley.wire.frames import Entry
 from tests.memory.tables import Tables
@@ -38,10 +36,6 @@ class RowEditor(Protocol):
 
     def replace_entry(self, entry: Entry) -> None:
         """What is at the position of this entry says what this one says."""
-        ...
-
-    def add_log_hash(self, chat_id: str, log_hash: LogHash) -> None:
-        """A hash of the log is stored, right or wrong."""
         ...
 
     def delete_keys(self, chat_id: str) -> None:
@@ -90,9 +84,6 @@ class MemoryRows:
         chat.entries[entry.sequence] = entry
         chat.wires[entry.sequence] = msgspec.json.encode(entry)
 
-    def add_log_hash(self, chat_id: str, log_hash: LogHash) -> None:
-        self._tables.chats[chat_id].hashes[log_hash.epoch, log_hash.sequence] = log_hash.value
-
     def delete_keys(self, chat_id: str) -> None:
         self._tables.chats[chat_id].keys.clear()
 
@@ -139,10 +130,6 @@ class SqliteRows:
         where = "chat_no = (SELECT chat_no FROM chats WHERE chat_id = ?) AND sequence = ?"
         values = (msgspec.json.encode(entry), entry.chat_id, entry.sequence)
         self._execute(f"UPDATE entries SET wire = ? WHERE {where}", values)
-
-    def add_log_hash(self, chat_id: str, log_hash: LogHash) -> None:
-        sql = "INSERT OR REPLACE INTO log_hashes SELECT chat_no, ?, ?, ? FROM chats WHERE chat_id = ?"
-        self._execute(sql, (*structs.astuple(log_hash), chat_id))
 
     def _entry(self, statement: str, chat_id: str, sequence: int) -> None:
         where = "chat_no = (SELECT chat_no FROM chats WHERE chat_id = ?) AND sequence = ?"
@@ -233,11 +220,6 @@ class DynamoRows:
     def replace_entry(self, entry: Entry) -> None:
         self._take_apart(entry.chat_id, entry.sequence)
         self._client.put_item(TableName=self._prefix + "messages", Item=to_item(put_entry(entry).item))
-
-    def add_log_hash(self, chat_id: str, log_hash: LogHash) -> None:
-        item = {**hash_item(chat_id, log_hash), "log_hash": ""}
-        sent = {**to_item(item), "log_hash": {"B": log_hash.value}}
-        self._client.put_item(TableName=self._prefix + "log_hashes", Item=sent)
 
     def delete_keys(self, chat_id: str) -> None:
         for key in self._items("idempotency_keys"):

@@ -11,7 +11,7 @@ from parley.model import Appended
 from parley.store.cassandra.chat_state import READ_FENCE
 from parley.store.cassandra.connection import Statement
 from parley.store.cassandra.schema import KEYS, LOG
-from parley.store.cold.ports import ColdTier
+from parley.store.ports import Entries
 from parley.store.recovery import recover
 from parley.store.rows import ArchiveMark
 from tests.contracts.acting import (
@@ -40,8 +40,8 @@ def engine_of(mode: str) -> CassandraEngine:
     return CassandraEngine(None if mode == "atomic" else "cassandra")
 
 
-def tier_of(store: CassandraOpenStore) -> ColdTier:
-    return store.store.cold_tier
+def tier_of(store: CassandraOpenStore) -> Entries:
+    return store.store.entries
 
 
 async def long_chat(store: CassandraOpenStore, entries: int = LONG) -> tuple[str, str, str]:

@@ -12,9 +12,7 @@ from parley.model import Appended
 from parley.store.cassandra.connection import Address, CassandraConnection
 from parley.store.cassandra.schema import (
     ADDED_COLUMNS,
-    AMENDMENTS,
     MARK,
-    MESSAGE_MARKS,
     SCHEMA,
     VERSION,
 )
@@ -36,10 +34,10 @@ from tests.services import cassandra_address
 pytestmark = pytest.mark.timeout(180)
 
 FIRST = 2
-LACKED = {AMENDMENTS, MESSAGE_MARKS, "attachment_lists", "attachments", "books"}
+LACKED = {"amendments", "message_marks", "attachment_lists", "attachments", "books"}
 """The tables that version 2 did not have: it knew neither links and reports, nor the life of messages, nor
 files."""
-LACKED_KINDS = {"AmendmentNote", "Attachment", "KeptMark", *KIND_OF_BOOK.values()}
+LACKED_KINDS = {"AmendmentNote", "Attachment", "MessageMark", *KIND_OF_BOOK.values()}
 """The records that those tables held."""
 
 

@@ -1,4 +1,4 @@
-"""The `ColdTier` port: what is archived is let go, and its numbers are never used again."""
+"""The `Entries` port: what is archived is let go, and its numbers are never used again."""
 
 import asyncio
 from pathlib import Path
@@ -9,8 +9,8 @@ from msgspec.structs import replace
 
 from parley.errors import EntriesTrimmed
 from parley.model import Appended
-from parley.store.cold.ports import ColdTier
 from parley.store.dynamodb import scans
+from parley.store.ports import Entries, Replaced
 from parley.store.recovery import recover
 from parley.store.rows import EVERYTHING, ArchiveMark, ChatRetention
 from tests.contracts.acting import (
@@ -39,8 +39,8 @@ def _look_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scans, "READ_AGAIN_SECONDS", 0.0)
 
 
-def tier_of(store: OpenStore) -> ColdTier:
-    tier = store.engine.cold_tier
+def tier_of(store: OpenStore) -> Entries:
+    tier = store.engine.entries
     assert tier is not None
     return tier
 
@@ -312,7 +312,7 @@ async def test_the_slowest_consumer_of_the_feed_holds_its_chat(tmp_path: Path) -
 
 
 async def test_a_body_is_replaced(engine: Engine) -> None:
-    """A redacted entry reads as what it was replaced by; its neighbours and its number stay."""
+    """A replaced entry reads as what it was replaced by; its neighbours and its number stay."""
     async with engine.opened() as store:
         ann, ben, chat = await trimmed(store, 2)
         drafts = [message(chat, ann, f"secret {number}") for number in range(3)]
@@ -322,9 +322,9 @@ async def test_a_body_is_replaced(engine: Engine) -> None:
         new = replace(old, content="", deleted=True)
 
         unread = (await position_of(store, ben, chat)).unread
-        wanted = {old.sequence: json.encode(new), 1: json.encode(new)}
+        wanted = {at: Replaced(after=json.encode(new)) for at in (1, old.sequence)}
         for _ in range(2):
-            await tier_of(store).redact(chat, wanted)
+            assert await tier_of(store).replace(chat, wanted) == [old.sequence]
         found = entries_of(await store.log.read(chat, ENTRIES, 10))
         assert contents(found) == ["secret 0", "", "secret 2"]
         assert found[1] == new
@@ -344,8 +344,11 @@ async def test_what_was_removed_is_in_no_file(tmp_path: Path) -> None:
             for after in (ENTRIES, ENTRIES + 100)
             for wire in (await store.log.read(chat, after, 100)).entries
         ]
-        gone = {one.sequence: json.encode(replace(one, content="", deleted=True)) for one in entries[:150]}
-        await tier_of(store).redact(chat, gone)
+        gone = {
+            one.sequence: Replaced(after=json.encode(replace(one, content="", deleted=True)))
+            for one in entries[:150]
+        }
+        await tier_of(store).replace(chat, gone)
         await tier_of(store).scrub()
         raw = b"".join(path.read_bytes() for path in tmp_path.iterdir() if path.name.startswith("parley.db"))
         assert [number for number in range(200) if f"hidden-{number:04}".encode() in raw] == [

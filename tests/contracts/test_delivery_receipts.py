@@ -12,7 +12,7 @@ from tests.contracts.engines import Engine, OpenStore
 
 async def received(store: OpenStore, user_id: str, chat_id: str, sequence: int) -> int:
     """A phone's position once it has sent a receipt for this message."""
-    hasher = LogHasher(store.log, store.log_hashes, store.metrics)
+    hasher = LogHasher(store.log, store.kinds.log_hashes, store.metrics)
     receipts = ChatReader(store.log, store.directory, store.cursors, hasher, store.clock)
     (wire,) = (await store.log.read(chat_id, sequence - 1, 1)).entries
     await receipts.acknowledge_message(user_id, "phone", chat_id, decode_entry(wire).message_id)

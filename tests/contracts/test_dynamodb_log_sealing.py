@@ -26,7 +26,7 @@ from tests.contracts.dynamodb_nodes import Held, On
 from tests.contracts.dynamodb_world import Crashed, Node, close_all, world
 from tests.harness.fault_plans import Planned
 from tests.services import redis_url
-from tests.waiting import eventually
+from tests.waiting import deadline, eventually
 
 ALLOCATORS = ["two_phase", "two_phase-redis", "two_phase-sequencer"]
 
@@ -229,7 +229,8 @@ async def test_a_seal_that_the_cut_overtakes_writes_nothing() -> None:
         one.clock.advance(SEAL_AFTER_MS)
         sealer.faults.now = held = Held("TransactWriteItems")
         sealing = asyncio.create_task(sealer.log.seal())
-        await asyncio.wait_for(held.reached.wait(), 10)
+        async with deadline():
+            await held.reached.wait()
         await reader.set_chat("trimmed_through", 2)
         held.release()
         assert (await sealing, await reader.items()) == ([], {3: "3"})

@@ -12,6 +12,7 @@ from parley.bodies.retention import Retention
 from parley.bodies.writer import EntryWriter
 from parley.model import ErasureReport
 from parley.store.dynamodb import scans
+from parley.store.ports import Replaced
 from parley.store.rows import ChatRetention
 from tests.contracts.acting import add_group, message, stored
 from tests.contracts.cold_world import ColdWorld
@@ -53,7 +54,6 @@ class ErasureWorld:
             for at in range(4):
                 await stored(store, message(other, self.ann, f"other {at}"))
         self.chats = [chat, *others]
-        assert store.engine.cold_tier is not None
         await store.kinds.retentions.decide(others[1], ChatRetention(days=None, is_held=True))
         for device in ("phone", "pad"):
             store.cursors.note_acked(self.ann, device, chat, 1, store.clock())
@@ -61,14 +61,12 @@ class ErasureWorld:
 
     def admin(self, reach: Callable[[str], None] = lambda _: None) -> BodyAdmin:
         engine = self.store.engine
-        assert engine.cold_tier is not None
-        eraser = EntryWriter(engine.log, engine.cold_tier, self.cold.archiver)
+        eraser = EntryWriter(engine.log, engine.entries, self.cold.archiver)
         retention = Retention(
             eraser, self.store.kinds.retentions, engine.inspection, self.store.clock, self.store.metrics, 0
         )
         return BodyAdmin(
             make_retention=lambda: retention,
-            tier=engine.cold_tier,
             directory=engine.directory,
             retentions=self.store.kinds.retentions,
             erasures=self.store.kinds.erasures,
@@ -149,16 +147,15 @@ async def test_a_crash_in_the_middle_of_a_chat_loses_no_count(
         world = ErasureWorld(store, tmp_path)
         await world.fill()
         await world.admin().begin(world.ann)
-        tier = store.engine.cold_tier
-        assert tier is not None
-        whole = tier.redact
+        tier = store.engine.entries
+        whole = tier.replace
 
-        async def half(chat_id: str, bodies: dict[int, bytes]) -> None:
+        async def half(chat_id: str, bodies: dict[int, Replaced]) -> None:
             await whole(chat_id, dict(list(bodies.items())[: len(bodies) // 2]))
             raise Died
 
         with monkeypatch.context() as dying:
-            dying.setattr(tier, "redact", half)
+            dying.setattr(tier, "replace", half)
             with pytest.raises(Died):
                 await world.admin().look()
         await world.admin().look()
@@ -171,9 +168,6 @@ async def test_a_hold_that_is_set_after_a_crash_keeps_what_is_left(engine: Engin
         world = ErasureWorld(store, tmp_path)
         await world.fill()
         await world.admin().begin(world.ann)
-        tier = store.engine.cold_tier
-        assert tier is not None
-
         left = 2  # the first step is what is in no chat
 
         def die(reached: str) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 
 import pytest
 
-from parley.core.log_hash import LogHash
+from parley.core.log_hash import StoredHash
 from parley.model import Action, ChatType, Role, Session
 from parley.store.cassandra import inspection as cassandra_inspection
 from parley.store.check import LATE_WRITE_MS_MAX, check
@@ -18,6 +18,7 @@ from parley.store.invariants import INVARIANTS, Findings, Progress
 from parley.store.maintenance import Inspection
 from parley.store.rows import ChatRow, CounterRow, EntryRow, LogChunk, MemberRow
 from parley.store.rules import direct_key
+from parley.store.tables import LOG_HASHES
 from tests.contracts.acting import (
     add_contact,
     add_direct,
@@ -116,7 +117,7 @@ async def member_row(store: OpenStore, chat_id: str, user_id: str) -> MemberRow:
 async def checked(store: OpenStore, *chat_ids: str, whole: bool = True) -> Findings:
     """What a check finds."""
     async with store.operator() as operator:
-        return await check(operator.inspection, list(chat_ids) or None, whole=whole)
+        return await check(operator, list(chat_ids) or None, whole=whole)
 
 
 # Chats
@@ -407,7 +408,7 @@ BREAKING: dict[str, tuple[str, Breaking]] = {
     "body lost": ("sync_completeness", lambda s, w: s.rows.delete_body(w.group, 2)),
     "hash of another log": (
         "log_hash_agreement",
-        lambda s, w: s.rows.add_log_hash(w.group, LogHash(1, 3, bytes(32))),
+        lambda s, w: s.load(LOG_HASHES, StoredHash(chat_id=w.group, epoch=1, sequence=3, value=bytes(32))),
     ),
     "account lost": ("membership", lambda s, w: s.rows.delete_user(w.cas)),
     "place in the overview lost": ("membership", lambda s, w: s.rows.delete_state(w.cas, w.group)),
@@ -521,7 +522,7 @@ async def test_a_check_tells_how_far_it_is(engine: Engine) -> None:
         await small(store)
         told: list[Progress] = []
         async with store.operator() as operator:
-            findings = await check(operator.inspection, on_progress=told.append)
+            findings = await check(operator, on_progress=told.append)
         assert told == sorted(told, key=lambda progress: (progress.chats, progress.entries))
         assert told[-1] == Progress(2, 2, findings.entries)
 

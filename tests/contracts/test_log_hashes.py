@@ -13,11 +13,11 @@ from parley.chats.log_hasher import HASHED_PER_PAGE_MAX, SLICE_ENTRIES, STORED_E
 from parley.core import log_hash
 from parley.core.log_hash import LogHash
 from parley.model import Action, Persisted, StoredEntry
-from parley.store.check import check
+from parley.records.log_hashes import LogHashes
+from parley.store.check import check, stored_hashes
 from parley.store.dynamodb import scans
 from parley.store.dynamodb.bundles import put_entries, unbundled
 from parley.store.dynamodb.entries import entry_in
-from parley.store.ports import LogHashes
 from parley.wire.frames import Entry
 from tests.contracts.acting import add_group, add_people, change, message, read_all, rename, said, stored
 from tests.contracts.engines import Engine, OpenStore
@@ -31,19 +31,15 @@ def _look_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scans, "READ_AGAIN_SECONDS", 0.0)
 
 
-class AtOnce:
+def at_once(store: OpenStore) -> LogHashes:
     """The hashes of a store; the end of a log is stored without a rest."""
-
-    tail_seconds = 0.0
-
-    def __init__(self, hashes: LogHashes) -> None:
-        self._hashes = hashes
-        self.last = hashes.last
-        self.write = hashes.write
+    hashes = store.kinds.log_hashes
+    hashes.tail_seconds = 0.0
+    return hashes
 
 
 def make_hasher(store: OpenStore) -> LogHasher:
-    return LogHasher(store.log, AtOnce(store.log_hashes), store.metrics)
+    return LogHasher(store.log, at_once(store), store.metrics)
 
 
 async def followed(store: OpenStore, chat_id: str) -> LogHasher:
@@ -86,7 +82,7 @@ async def full_group(store: OpenStore, entries: int) -> tuple[str, str]:
 
 async def invariants_broken(store: OpenStore) -> list[tuple[str, int | None]]:
     async with store.operator() as operator:
-        findings = await check(operator.inspection)
+        findings = await check(operator)
     return [(breach.invariant, breach.sequence) for breach in findings.breaches]
 
 
@@ -102,11 +98,13 @@ async def test_the_nearest_stored_hash_is_found(engine: Engine) -> None:
     async with engine.opened() as store:
         (ann,) = await add_people(store, "ann")
         chat, other = await add_group(store, ann), await add_group(store, ann)
-        await store.log_hashes.write(chat, [at(32), at(64), at(70)])
-        await store.log_hashes.write(other, [at(50)])
-        found = [await store.log_hashes.last(chat, 1, up_to) for up_to in (31, 32, 63, 64, 69, 2**53 - 1)]
+        await store.kinds.log_hashes.write(chat, [at(32), at(64), at(70)])
+        await store.kinds.log_hashes.write(other, [at(50)])
+        found = [
+            await store.kinds.log_hashes.last(chat, 1, up_to) for up_to in (31, 32, 63, 64, 69, 2**53 - 1)
+        ]
         assert found == [None, at(32), at(32), at(64), at(64), at(70)]
-        assert await store.log_hashes.last("chat_nowhere", 1, 100) is None
+        assert await store.kinds.log_hashes.last("chat_nowhere", 1, 100) is None
 
 
 async def test_epochs_are_apart(engine: Engine) -> None:
@@ -114,11 +112,11 @@ async def test_epochs_are_apart(engine: Engine) -> None:
     async with engine.opened() as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
-        await store.log_hashes.write(chat, [at(32), at(64)])
-        await store.log_hashes.write(chat, [at(32, epoch=2)])
-        assert await store.log_hashes.last(chat, 2, 100) == at(32, epoch=2)
-        assert await store.log_hashes.last(chat, 1, 100) == at(64)
-        assert await store.log_hashes.last(chat, 3, 100) is None
+        await store.kinds.log_hashes.write(chat, [at(32), at(64)])
+        await store.kinds.log_hashes.write(chat, [at(32, epoch=2)])
+        assert await store.kinds.log_hashes.last(chat, 2, 100) == at(32, epoch=2)
+        assert await store.kinds.log_hashes.last(chat, 1, 100) == at(64)
+        assert await store.kinds.log_hashes.last(chat, 3, 100) is None
 
 
 async def test_stored_hashes_are_durable_and_may_be_written_again(engine: Engine) -> None:
@@ -126,9 +124,9 @@ async def test_stored_hashes_are_durable_and_may_be_written_again(engine: Engine
     async with engine.opened() as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
-        await asyncio.gather(*[store.log_hashes.write(chat, [at(32), at(33)]) for _ in range(2)])
+        await asyncio.gather(*[store.kinds.log_hashes.write(chat, [at(32), at(33)]) for _ in range(2)])
         await store.reopen()
-        assert await store.log_hashes.last(chat, 1, 100) == at(33)
+        assert await store.kinds.log_hashes.last(chat, 1, 100) == at(33)
 
 
 async def test_an_operator_reads_those_of_the_chats_epoch(engine: Engine) -> None:
@@ -136,10 +134,10 @@ async def test_an_operator_reads_those_of_the_chats_epoch(engine: Engine) -> Non
     async with engine.opened() as store:
         (ann,) = await add_people(store, "ann")
         chat = await add_group(store, ann)
-        await store.log_hashes.write(chat, [at(7), at(5), at(6, epoch=2), *map(at, range(100, 140))])
+        await store.kinds.log_hashes.write(chat, [at(7), at(5), at(6, epoch=2), *map(at, range(100, 140))])
         async with store.operator() as operator:
             (row,) = [row async for page in operator.inspection.chats([chat]) for row in page]
-            found = [one async for page in operator.inspection.log_hashes(row) for one in page]
+            found = [one async for page in stored_hashes(operator.records, row) for one in page]
         assert found == [at(5), at(7), *map(at, range(100, 140))]
 
 
@@ -207,7 +205,7 @@ async def test_the_job_stores_every_span_and_the_end(engine: Engine) -> None:
         spans = [*range(STORED_EVERY, len(expected), STORED_EVERY), len(expected) - 1]
         async with store.operator() as operator:
             (row,) = [row async for page in operator.inspection.chats([chat]) for row in page]
-            found = [one async for page in operator.inspection.log_hashes(row) for one in page]
+            found = [one async for page in stored_hashes(operator.records, row) for one in page]
         assert [(one.sequence, one.value) for one in found] == [(end, expected[end]) for end in spans]
 
 
@@ -245,7 +243,7 @@ async def test_a_hash_ends_before_an_open_number(engine: Engine) -> None:
         ann, chat = await full_group(store, 3)
         store.abandon(chat, 4, store.clock())
         hasher = await followed(store, chat)
-        assert await store.log_hashes.last(chat, 1, 2**53 - 1) is not None
+        assert await store.kinds.log_hashes.last(chat, 1, 2**53 - 1) is not None
         store.clock.advance(60_000)
         await store.reopen()
         await said(store, chat, ann, "five")
@@ -255,7 +253,7 @@ async def test_a_hash_ends_before_an_open_number(engine: Engine) -> None:
         page = await store.log.read(chat, 0, 10)
         assert page.voids == [4]
         assert await hasher.hash_of(page) == expected[5]
-        last = await store.log_hashes.last(chat, 1, 2**53 - 1)
+        last = await store.kinds.log_hashes.last(chat, 1, 2**53 - 1)
         assert last == LogHash(1, 5, expected[5])
 
 
@@ -270,7 +268,7 @@ async def test_what_a_crash_left_unhashed_follows(engine: Engine) -> None:
         expected = await replayed_log(store.log, chat)
         page = await store.log.read(chat, STORED_EVERY + 1, 10)
         assert await hasher.hash_of(page) == expected[STORED_EVERY + 2]
-        assert await store.log_hashes.last(chat, 1, 100) == LogHash(1, STORED_EVERY + 2, expected[-1])
+        assert await store.kinds.log_hashes.last(chat, 1, 100) == LogHash(1, STORED_EVERY + 2, expected[-1])
 
 
 # What a check finds

@@ -21,7 +21,7 @@ from parley.store.dynamodb import scans
 from tests.contracts.acting import add_group, add_people, decode_entry, message
 from tests.contracts.cold_world import ColdWorld
 from tests.contracts.engines import Engine, OpenStore
-from tests.contracts.test_log_hashes import AtOnce
+from tests.contracts.test_log_hashes import at_once
 from tests.harness.log_replay import replayed_log
 
 ENTRIES = 2 * STORED_EVERY + 10
@@ -59,7 +59,7 @@ class HashedArchive:
         await self.store.log.append(drafts)
 
     def hasher(self) -> LogHasher:
-        return LogHasher(self.cold.log, AtOnce(self.store.log_hashes), self.store.metrics)
+        return LogHasher(self.cold.log, at_once(self.store), self.store.metrics)
 
     async def follow(self) -> None:
         hasher = self.hasher()
@@ -74,7 +74,7 @@ class HashedArchive:
         """As `parley check` finds it with the archive at hand."""
         async with self.store.operator() as operator:
             archived = ArchivedLogs(operator.inspection, self.cold.objects, self.store.metrics)
-            findings = await check(operator.inspection, archived=archived.of_chat)
+            findings = await check(operator, archived=archived.of_chat)
         return [(breach.invariant, breach.sequence) for breach in findings.breaches]
 
     async def rewrite(self, edit: dict[int, str]) -> None:
@@ -114,7 +114,7 @@ async def test_the_job_goes_on_from_a_trimmed_log(engine: Engine, tmp_path: Path
         await world.follow()
         expected = await world.replayed()
         last = len(expected) - 1
-        assert await store.log_hashes.last(world.chat_id, 1, 10**6) == LogHash(1, last, expected[last])
+        assert await store.kinds.log_hashes.last(world.chat_id, 1, 10**6) == LogHash(1, last, expected[last])
         assert await world.broken() == []
 
 
@@ -124,11 +124,11 @@ async def test_a_log_that_was_archived_before_it_was_hashed_gets_its_hashes(
     """As after a restore, whose epoch has none: the job reads through the cold tier."""
     async with engine.opened() as store:
         world = await HashedArchive(store, tmp_path).fill(is_hashed=False)
-        assert await store.log_hashes.last(world.chat_id, 1, 10**6) is None
+        assert await store.kinds.log_hashes.last(world.chat_id, 1, 10**6) is None
         await world.follow()
         expected = await world.replayed()
         for at in (STORED_EVERY, 2 * STORED_EVERY, len(expected) - 1):
-            assert await store.log_hashes.last(world.chat_id, 1, at) == LogHash(1, at, expected[at])
+            assert await store.kinds.log_hashes.last(world.chat_id, 1, at) == LogHash(1, at, expected[at])
         assert await world.broken() == []
 
 

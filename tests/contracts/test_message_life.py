@@ -10,6 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from parley.core import log_hash
+from parley.core.marks import AmendmentNote, edit_mark, reaction_mark
 from parley.core.message_actions import replay
 from parley.errors import (
     EDIT_WINDOW_OVER,
@@ -25,10 +26,11 @@ from parley.errors import (
     StoreUnavailable,
 )
 from parley.model import Action, Appended, Draft, Role
+from parley.records.amendments import Amendments
 from parley.sending import message_actions as message_life
 from parley.sending.amended_log import AmendedLog
-from parley.store.amendments import AmendmentNote, Amendments, edit_mark, reaction_mark
 from parley.store.dynamodb import scans
+from parley.store.ports import Replaced
 from parley.store.rows import ChatRetention
 from parley.wire.limits import REACTIONS_MAX
 from tests.contracts.acting import (
@@ -102,7 +104,7 @@ async def test_the_newest_edit_counts_in_whatever_order_they_are_finished(engine
             await stored(store, draft)
         entries = await world.entries(chat)
         for edited_by in (entries[2], entries[1]):
-            await world.life._apply(world.amendments, edited_by, first.sequence)
+            await world.life._apply(edited_by, first.sequence)
         shown = await world.entries(chat)
         assert (shown[0].content, shown[0].edit_sequence) == ("three", 3)
 
@@ -265,7 +267,6 @@ async def test_a_message_is_edited_within_its_window_and_never_under_a_hold(engi
         await world.done(edit(chat, ann, target, "two"))
         store.clock.advance(1)
         assert await world.try_send(edit(chat, ann, target, "three")) == EDIT_WINDOW_OVER
-        assert store.engine.cold_tier is not None
         await store.kinds.retentions.decide(chat, ChatRetention(is_held=True))
         assert await world.try_send(delete(chat, ann, target)) == UNDER_HOLD
         await world.done(react(chat, ann, target, "x"))
@@ -277,12 +278,12 @@ async def test_an_older_mark_changes_nothing(engine: Engine) -> None:
     async with engine.opened() as store:
         _, ben, chat = await two_people(store)
         amendments = LifeWorld(store).amendments
-        newer = reaction_mark(1, ben, "x", 7, is_on=False)
-        for mark in (newer, reaction_mark(1, ben, "x", 5, is_on=True), newer):
-            await amendments.mark(chat, [mark])
-        await amendments.mark(chat, [edit_mark(1, 3), edit_mark(2, 4)])
-        assert await amendments.marks(chat, 1) == [edit_mark(1, 3), newer]
-        assert await amendments.marks(chat, 2) == [edit_mark(2, 4)]
+        newer = reaction_mark(chat, 1, ben, "x", 7, is_on=False)
+        for mark in (newer, reaction_mark(chat, 1, ben, "x", 5, is_on=True), newer):
+            await amendments.mark([mark])
+        await amendments.mark([edit_mark(chat, 1, 3), edit_mark(chat, 2, 4)])
+        assert await amendments.marks(chat, 1) == [edit_mark(chat, 1, 3), newer]
+        assert await amendments.marks(chat, 2) == [edit_mark(chat, 2, 4)]
         key, other = b"k" * 16, b"l" * 16
         notes = [AmendmentNote(chat, key, 1, 10), AmendmentNote(chat, other, 2, 11)]
         for note in (*notes, notes[0]):
@@ -298,12 +299,12 @@ async def test_an_entry_is_replaced_only_if_it_is_what_was_read(engine: Engine) 
     """Whoever has read something older is told so, and writes nothing."""
     async with engine.opened() as store:
         ann, _, chat = await two_people(store)
-        world = LifeWorld(store)
         await stored(store, message(chat, ann, "one"))
         (read,) = (await store.log.read(chat, 0, 1)).entries
         two, three = (read.replace(b'"one"', new) for new in (b'"two"', b'"three"'))
-        assert await world.amendments.replace(chat, 1, read, two)
-        assert not await world.amendments.replace(chat, 1, read, three)
+        entries = store.engine.entries
+        assert await entries.replace(chat, {1: Replaced(after=two, before=read)}) == [1]
+        assert await entries.replace(chat, {1: Replaced(after=three, before=read)}) == []
         assert (await store.log.read(chat, 0, 1)).entries == [two]
 
 

@@ -6,13 +6,17 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
+from parley.core.log_hash import StoredHash
+from parley.core.marks import AmendmentNote
 from parley.model import AnsweredRequest, ApiToken, Link, LinkPurpose, PersonDevices, Scope
 from parley.store.tables import (
+    AMENDMENTS,
     ANSWERS,
     API_TOKENS,
     CHANGES_MAX,
     DEVICE_LISTS,
     LINKS,
+    LOG_HASHES,
     ONE_LIST,
     REPORTS,
     TABLES,
@@ -77,6 +81,10 @@ def new_answer(number: int, made_at_ms: int) -> AnsweredRequest:
     return AnsweredRequest(
         request_id=f"req_{number}", digest="d", claim="c", made_at_ms=made_at_ms, claimed_until_ms=9
     )
+
+
+def new_hash(chat_id: str, sequence: int) -> StoredHash:
+    return StoredHash(chat_id=chat_id, epoch=1, sequence=sequence, value=bytes([sequence, 0, 255]))
 
 
 async def links_in(store: OpenStore) -> list[Link]:
@@ -291,6 +299,41 @@ async def test_a_scan_finds_every_record(engine: Engine) -> None:
         await add(store, new_link(1))
         found = [one async for page in store.records.scan(DEVICE_LISTS) for one in page]
         assert sorted(found, key=lambda one: one.user_id) == lists
+
+
+async def test_a_scan_may_be_of_one_partition(engine: Engine) -> None:
+    """In the order of the places, over as many pages as there are; also beside the server."""
+    async with engine.opened() as store:
+        hashes = [new_hash("chat_1", sequence) for sequence in range(7)]
+        await store.records.load(
+            LOG_HASHES, [new_hash("chat_0", 1), *reversed(hashes), new_hash("chat_2", 1)]
+        )
+        async with store.operator() as other:
+            for records in (store.records, other.records):
+                assert [one async for page in records.scan(LOG_HASHES, "chat_1") for one in page] == hashes
+            assert [one async for page in other.records.scan(LOG_HASHES, "chat") for one in page] == []
+
+
+async def test_what_is_not_compared_is_written_in_any_order(engine: Engine) -> None:
+    """The highest number stays: a lower one is not written over it, and does not remove it."""
+    async with engine.opened() as store:
+        one, two, three = (AmendmentNote(f"chat_{_turn}", b"key", at, 100 + at) for at in (1, 2, 3))
+        key = AMENDMENTS.key(one)
+        for note, left in ((two, two), (one, two), (two, two), (three, three)):
+            assert await store.records.commit(AMENDMENTS, [PutRecord(note)])
+            assert await store.records.get(AMENDMENTS, [key]) == [left]
+        for note, kept in ((two, three), (three, None), (three, None)):
+            assert await store.records.commit(AMENDMENTS, [RemoveRecord(key, before=note)])
+            assert await store.records.get(AMENDMENTS, [key]) == [kept]
+
+
+async def test_more_than_one_may_be_written_without_a_comparison(engine: Engine) -> None:
+    """Over what is there, each at its place."""
+    async with engine.opened() as store:
+        hashes = [new_hash("chat_1", sequence) for sequence in range(CHANGES_MAX)]
+        for _ in range(2):
+            assert await store.records.commit(LOG_HASHES, [PutRecord(one) for one in hashes])
+        assert await store.records.page(LOG_HASHES, "chat_1", "", 99) == hashes
 
 
 async def test_a_command_reads_and_writes_beside_the_server(engine: Engine) -> None:

@@ -28,8 +28,7 @@ def _look_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def retention_of(store: OpenStore, cold: ColdWorld | None, days: int = 0) -> Retention:
     engine = store.engine
-    assert engine.cold_tier is not None
-    eraser = EntryWriter(engine.log, engine.cold_tier, None if cold is None else cold.archiver)
+    eraser = EntryWriter(engine.log, engine.entries, None if cold is None else cold.archiver)
     return Retention(eraser, store.kinds.retentions, engine.inspection, store.clock, store.metrics, days)
 
 

@@ -12,7 +12,7 @@ from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.migration.copies import CopyRefused, CopyReport, StoreCopy
 from parley.model import Appended, Head
-from parley.store.maintenance import Transfer, require_transfer
+from parley.store.maintenance import Transfer
 from parley.store.records import COPY_MARK, RECORDS, UNFINISHED, KeptChat, Record
 from parley.store.tables import KeptKey
 from tests.contracts.acting import contents, message, read_all
@@ -34,7 +34,7 @@ async def in_memory(mode: str = "atomic") -> AsyncIterator[OpenStore]:
 @asynccontextmanager
 async def transfer_of(store: OpenStore) -> AsyncIterator[Transfer]:
     async with store.operator() as operator:
-        yield require_transfer(operator.transfer)
+        yield operator.transfer
 
 
 async def all_records(transfer: Transfer) -> dict[str, list[Record]]:
@@ -84,7 +84,7 @@ async def test_a_copy_there_and_back_is_the_same_store(engine: Engine, mode: str
         assert there == back
         assert (there.entries, there.records["KeptPerson"]) == (16, 5)
         assert (there.rules, there.holds, there.records["KeptErasure"]) == (1, 1, 1)
-        assert [there.records.get(kind) for kind in ("KeptMark", "AmendmentNote")] == [4, 1]
+        assert [there.records.get(kind) for kind in ("MessageMark", "AmendmentNote")] == [4, 1]
         async with transfer_of(first) as one, transfer_of(last) as another:
             mine, theirs = await all_records(one), await all_records(another)
         assert [kind for kind in mine if kind != "KeptKey" and mine[kind] != theirs[kind]] == []

@@ -24,8 +24,8 @@ from msgspec import Struct
 
 from parley.wire.codec import JSON_PROTOCOL, MSGPACK_PROTOCOL
 from parley.wire.limits import PAGE_BYTES_MAX, PAGE_ENTRIES_MAX
+from tests.waiting import DEADLINE_SECONDS, deadline
 
-DEADLINE_SECONDS = 15.0
 PASSWORD = "correct horse battery"
 FRAME_BYTES_READ_MAX = 4 * PAGE_BYTES_MAX
 
@@ -69,7 +69,7 @@ class HttpClient:
     async def request(self, method: str, path: str, body: object = None, **query: str | int) -> Answer:
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         async with (
-            asyncio.timeout(DEADLINE_SECONDS),
+            deadline(),
             self._session.request(
                 method, self.url + path, json=body, params=query or None, headers=headers
             ) as answer,
@@ -189,7 +189,7 @@ class RawClient:
 
     async def open(self) -> None:
         """Open the socket and send nothing."""
-        async with asyncio.timeout(self._deadline_seconds):
+        async with deadline(self._deadline_seconds):
             self._socket = await self._session.ws_connect(
                 self._url, protocols=[self._protocol], max_msg_size=FRAME_BYTES_READ_MAX, autoping=True
             )
@@ -213,7 +213,7 @@ class RawClient:
         if self._reading is None:
             return
         try:
-            async with asyncio.timeout(self._deadline_seconds):
+            async with deadline(self._deadline_seconds):
                 await self._socket.close()
                 await asyncio.wait([self._reading])
         except TimeoutError:
@@ -263,7 +263,7 @@ class RawClient:
         return await self.answered(await self.post(kind, **fields))
 
     async def answered(self, answer: asyncio.Future[Frame]) -> Frame:
-        async with asyncio.timeout(self._deadline_seconds):
+        async with deadline(self._deadline_seconds):
             return await answer
 
     async def post_message(
@@ -305,7 +305,7 @@ class RawClient:
 
     async def until(self, fits: Callable[[RawClient], bool]) -> None:
         """Wait until a condition holds, checked after each frame; Disconnected if the socket ends first."""
-        async with asyncio.timeout(self._deadline_seconds):
+        async with deadline(self._deadline_seconds):
             while not fits(self):
                 if self.ended is not None:
                     raise self.ended
@@ -315,7 +315,7 @@ class RawClient:
     async def until_ended(self) -> Disconnected:
         """Wait until the connection ends. Returns how it ended."""
         assert self._reading is not None
-        async with asyncio.timeout(self._deadline_seconds):
+        async with deadline(self._deadline_seconds):
             await asyncio.wait([self._reading])
         assert self.ended is not None
         return self.ended

@@ -24,6 +24,8 @@ from typing import IO, Any, Protocol
 
 import msgspec
 
+from tests.waiting import stretched
+
 READY = re.compile(r"^parley ready on ((https?)://\S+:(\d+))\s*$")
 READY_SECONDS_MAX = 20.0
 STOP_SECONDS_MAX = 15.0
@@ -88,7 +90,9 @@ class Lines:
     def wait_for(self, fits: Callable[[str], bool], timeout_seconds: float) -> str | None:
         """The first line that fits, past or in time; None if there is none."""
         with self._news:
-            self._news.wait_for(lambda: self._ended or any(map(fits, self._lines)), timeout_seconds)
+            self._news.wait_for(
+                lambda: self._ended or any(map(fits, self._lines)), stretched(timeout_seconds)
+            )
             return next(filter(fits, self._lines), None)
 
     def join(self) -> None:
@@ -192,7 +196,7 @@ class ServerProcess:
         assert self._stdout is not None
         assert self._stderr is not None
         try:
-            status = self._process.wait(timeout_seconds)
+            status = self._process.wait(stretched(timeout_seconds))
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
@@ -269,7 +273,7 @@ def run_command(
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     process = launch(command, env=environment, text=True, encoding="utf-8", errors="replace", **pipes)
     try:
-        stdout, stderr = process.communicate(given, timeout_seconds)
+        stdout, stderr = process.communicate(given, stretched(timeout_seconds))
     except BaseException:
         process.kill()
         process.communicate()

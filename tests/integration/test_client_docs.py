@@ -12,6 +12,7 @@ import pytest
 
 from tests.harness.server import ServerProcess
 from tests.integration.sdk import client, new_group, newcomer
+from tests.waiting import stretched
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/sdk-python.md"
 EXAMPLES = re.findall(r"^```python\n(.*?)^```", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
@@ -37,7 +38,7 @@ async def printed(example: Coroutine[Any, Any, None], is_enough: Callable[[str],
         patch.setattr("builtins.print", note)
         running = asyncio.ensure_future(example)
         waiting = asyncio.ensure_future(enough.wait())
-        await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED, timeout=20)
+        await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED, timeout=stretched(20))
         running.cancel()
         waiting.cancel()
         with suppress(asyncio.CancelledError):

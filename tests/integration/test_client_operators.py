@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec import UNSET
 
 from parley.client import BadToken, Client, RequestRefused, connect, login, register, reset_password
-from parley.model import ReportStatus
+from parley.model import ChatType, ReportStatus, Role
 from tests.harness.server import ServerProcess, run_parley
 from tests.integration.sdk import PASSWORD, QUICK, client, new_group, newcomer
 
@@ -77,3 +78,21 @@ async def test_operators_and_those_they_care_for(server: ServerProcess) -> None:
                 pass
         assert (await root.operators.erasure(ann.user_id)).user_id == ann.user_id
         assert await root.operators.api_tokens() == []
+
+
+@pytest.mark.timeout(120)
+async def test_operators_look_at_chats(server: ServerProcess) -> None:
+    """The list, one chat, its members, and its log, whose bodies need a reason."""
+    async with operator(server) as root:
+        ann = await newcomer(server)
+        chat_id = await new_group(server, [ann])
+        async with client(server.url, ann) as me:
+            ack = await me.chat(chat_id).send("between us")
+        assert chat_id in [chat.chat_id for chat in await root.operators.find_chats(chat_type=ChatType.GROUP)]
+        assert (await root.operators.chat(chat_id)).head == ack.sequence
+        (member,) = await root.operators.chat_members(chat_id)
+        assert (member.user_id, member.role) == (ann.user_id, Role.OWNER)
+        (line,) = (await root.operators.chat_log(chat_id, ack.message_id, 1)).entries
+        assert (line.size, line.content) == (len("between us"), UNSET)
+        (line,) = (await root.operators.chat_log(chat_id, ack.sequence, 1, reveal="a report")).entries
+        assert line.content == "between us"

@@ -42,7 +42,9 @@ def swapped(db: sqlite3.Connection, chat_id: str) -> None:
 def is_hashed(data: Path, through: int) -> bool:
     """Whether the server's job has stored the hash at the end of the log."""
     with closing(sqlite3.connect(data / "parley.db")) as db:
-        found: tuple[int | None] = db.execute("SELECT max(sequence) FROM log_hashes").fetchone()
+        found: tuple[int | None] = db.execute(
+            "SELECT max(record ->> 'sequence') FROM records WHERE kind = 'log_hashes'"
+        ).fetchone()
     return found[0] == through
 
 
@@ -105,7 +107,7 @@ async def test_what_was_done_to_the_log_is_noticed(fault: Fault, tmp_path: Path)
         async with client(server.url, ben, outbox=outbox) as reader:
             await reader.overview()
             assert reader.chat(chat_id).log_difference is None, "what it has is what was sent"
-    edit(data, lambda db: db.execute("DELETE FROM log_hashes"))
+    edit(data, lambda db: db.execute("DELETE FROM records WHERE kind = 'log_hashes'"))
     assert run_parley("check", "--data", str(data)).returncode == 0
     with ServerProcess(data) as server:
         async with client(server.url, ann, seed=1) as writer:

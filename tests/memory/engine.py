@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 
 from parley.clock import Clock
 from parley.core.jobs import Job
-from parley.core.log_hash import LogHash
 from parley.ids import Ids
 from parley.store.copy_mark import check_copied
 from parley.store.ports import Batching
 from parley.store.rows import Finding
 from parley.store.subscriptions import Subscriptions
 from parley.telemetry import Metrics
-from tests.memory.amendments import MemoryAmendments
-from tests.memory.cold_tier import MemoryColdTier
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews
 from tests.memory.delivery import MemoryLanes
+from tests.memory.entry_changes import MemoryEntries
 from tests.memory.log import Hold, MemoryLog, hold_nothing
 from tests.memory.maintenance import MemoryInspection, MemoryListing, MemoryRepairs
 from tests.memory.people import (
@@ -47,21 +45,6 @@ class MemoryOutbox:
         """Nothing to write."""
 
 
-class MemoryLogHashes:
-    tail_seconds = 2.0
-
-    def __init__(self, tables: Tables) -> None:
-        self._chats = tables.chats
-
-    async def last(self, chat_id: str, epoch: int, up_to: int) -> LogHash | None:
-        hashes = self._chats[chat_id].hashes if chat_id in self._chats else {}
-        places = [place for place in hashes if place[0] == epoch and place[1] <= up_to]
-        return LogHash(*max(places), hashes[max(places)]) if places else None
-
-    async def write(self, chat_id: str, hashes: Sequence[LogHash]) -> None:
-        self._chats[chat_id].hashes |= {(one.epoch, one.sequence): one.value for one in hashes}
-
-
 class MemoryStore:
     """An `Engine`. `tables` may be those of an earlier instance."""
 
@@ -89,10 +72,8 @@ class MemoryStore:
         self.overviews = MemoryOverviews(tables)
         self.outbox = MemoryOutbox(tables)
         self.lanes = MemoryLanes(tables)
-        self.cold_tier = MemoryColdTier(tables)
-        self.amendments = MemoryAmendments(tables)
+        self.entries = MemoryEntries(tables)
         self.listing = MemoryListing(tables)
-        self.log_hashes = MemoryLogHashes(tables)
         self.inspection = MemoryInspection(tables)
         self.repairs = MemoryRepairs(tables)
         self.transfer = MemoryTransfer(tables)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import TypeVar
 
-from parley.core.log_hash import LogHash
 from parley.errors import CounterMissingError
 from parley.store.invariants import Breach
 from parley.store.recovery import NoSuchChat
@@ -150,12 +149,6 @@ class MemoryInspection:
         for chunk in chunks[:-1]:
             yield chunk
         yield LogChunk(chunks[-1].rows if chunks else [], open=dict(record.taken), end=end)
-
-    async def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
-        hashes = self._tables.chats[chat.chat_id].hashes
-        own = [LogHash(*place, value) for place, value in sorted(hashes.items()) if place[0] == chat.epoch]
-        for page in pages(own):
-            yield page
 
     async def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
         record = self._tables.chats[chat.chat_id]

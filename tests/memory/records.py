@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from typing import cast
 
 from parley.store.tables import (
     Key,
@@ -21,6 +22,8 @@ from tests.memory.tables import Tables
 class MemoryRecords:
     """Keeps the JSON of each record and its number, as other engines do."""
 
+    rest_seconds = 2.0
+
     def __init__(self, tables: Tables) -> None:
         self._tables = tables.records
 
@@ -38,8 +41,15 @@ class MemoryRecords:
         beyond = [key for key in keys if not after or (key[1] < after if newest_first else key[1] > after)]
         return [table.decode(*rows[key]) for key in beyond[:limit]]
 
-    async def scan(self, table: RecordTable[R], after: str = "") -> AsyncIterator[list[R]]:
-        yield [table.decode(*row) for key, row in sorted(self._rows(table).items()) if key[0] > after]
+    async def scan(
+        self, table: RecordTable[R], partition: str = "", *, after: str = ""
+    ) -> AsyncIterator[list[R]]:
+        rows = sorted(self._tables.get(table.name, {}).items())
+        yield [
+            table.decode(*row)
+            for key, row in rows
+            if key[0] > after and (not partition or key[0] == partition)
+        ]
 
     async def count(self, table: RecordTable[R]) -> int:
         return len(self._rows(table))
@@ -49,13 +59,17 @@ class MemoryRecords:
         rows = self._rows(table)
         for change in changes:
             row = rows.get(key_of(table, change))
+            if not table.is_compared:
+                continue
             if not is_met(table, change, row[0] if row is not None else None):
                 return False
         for change in changes:
             if isinstance(change, PutRecord):
                 await self.load(table, [change.record])
             elif isinstance(change, RemoveRecord):
-                rows.pop(change.key, None)
+                kept = rows.get(change.key, (b"", 0))[1] if table.keeps_highest else 0
+                if not table.keeps_highest or kept <= table.number(cast(R, change.before)):
+                    rows.pop(change.key, None)
         return True
 
     async def raise_to(self, table: RecordTable[R], key: Key, number: int) -> bool:
@@ -77,6 +91,8 @@ class MemoryRecords:
         rows = self._rows(table)
         for record in records:
             _, before = rows.get(table.key(record), (b"", 0))
+            if table.keeps_highest and before >= table.number(record):
+                continue
             rows[table.key(record)] = table.encode(record), max(before, table.number(record))
 
     def _rows(self, table: RecordTable[R]) -> dict[Key, tuple[bytes, int]]:

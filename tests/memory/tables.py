@@ -20,7 +20,6 @@ from parley.model import (
     StoredChat,
     User,
 )
-from parley.store.amendments import AmendmentNote, MessageMark
 from parley.store.delivery.rows import Lane
 from parley.store.rows import ArchiveMark
 from parley.store.tables import PEOPLE, KeptPerson, alone, user_of
@@ -62,9 +61,6 @@ class ChatRecord:
     @property
     def trimmed(self) -> int:
         return self.mark.trimmed_through
-
-    hashes: dict[tuple[int, int], bytes] = field(default_factory=dict)
-    """Hashes of the log, by epoch and position."""
 
     @property
     def open(self) -> list[int]:
@@ -128,10 +124,6 @@ class Tables:
     """By person and chat; those that have expired may be among them."""
     lanes: dict[tuple[str, str], Lane] = field(default_factory=dict)
     """By chat and recipient."""
-    amendments: dict[tuple[str, bytes], AmendmentNote] = field(default_factory=dict)
-    """What is being done to messages, by chat and client's id."""
-    message_marks: dict[tuple[str, int, str], MessageMark] = field(default_factory=dict)
-    """By chat, position and name."""
     records: dict[str, dict[tuple[str, str], tuple[bytes, int]]] = field(default_factory=dict)
     """By table and key: the JSON of each record, and its number that only rises."""
     changes: int = 0

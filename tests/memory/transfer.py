@@ -14,13 +14,11 @@ from parley.model import (
     Relation,
     StoredEntry,
 )
-from parley.store.amendments import AmendmentNote, MessageMark
 from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
     KeptCounts,
     KeptCursor,
-    KeptMark,
     KeptMember,
     KeptRelation,
     KeptState,
@@ -158,11 +156,6 @@ def _cursors(tables: Tables) -> Iterable[Record]:
         yield KeptCursor(user_id=user_id, device_id=device_id, chat_id=chat_id, last_acked_sequence=at)
 
 
-def _marks(tables: Tables) -> Iterable[Record]:
-    for (chat_id, target, name), mark in tables.message_marks.items():
-        yield KeptMark(chat_id=chat_id, target=target, name=name, sequence=mark.sequence, is_on=mark.is_on)
-
-
 READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     KeptCounts: _counts,
     KeptRelation: _relations,
@@ -170,8 +163,6 @@ READERS: dict[type[Record], Callable[[Tables], Iterable[Any]]] = {
     KeptMember: _members,
     KeptState: _states,
     KeptCursor: _cursors,
-    KeptMark: _marks,
-    AmendmentNote: lambda tables: tables.amendments.values(),
     Invitation: lambda tables: tables.invitations.values(),
     Lane: lambda tables: tables.lanes.values(),
 }
@@ -206,11 +197,6 @@ def put(tables: Tables, record: Record) -> None:
                 tables.chats[chat_id].unasked.add(user_id)
         case KeptCursor():
             tables.devices[record.user_id, record.device_id, record.chat_id] = record.last_acked_sequence
-        case KeptMark(chat_id=chat_id, target=target, name=name):
-            mark = MessageMark(target, name, record.sequence, record.is_on)
-            tables.message_marks[chat_id, target, name] = mark
-        case AmendmentNote():
-            tables.amendments[record.chat_id, record.client_key] = record
         case Invitation():
             tables.invitations[record.user_id, record.chat_id] = record
         case Lane():

@@ -1,5 +1,6 @@
 """A small server without sockets or time: the contract as an SDK sees it, for tests of the pure core."""
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeVar
@@ -29,10 +30,12 @@ from parley.model import (
     StoredChat,
     User,
 )
+from parley.records.amendments import Amendments
 from parley.records.chat_settings import Retentions
 from parley.sending.answers import Done
 from parley.sending.message_actions import MessageActions
 from parley.store.ports import Log
+from parley.store.tables import MESSAGE_MARKS, message_place
 from parley.wire.bodies import ChatInfo, ChatMarks, MemberInfo
 from parley.wire.frames import (
     Ack,
@@ -70,9 +73,8 @@ from parley.wire.frames import (
 )
 from tests.contracts.life_world import StraightSender
 from tests.harness.log_replay import as_fields, replayed
-from tests.memory.amendments import MemoryAmendments
-from tests.memory.cold_tier import MemoryColdTier
 from tests.memory.cursors import MemoryCursors, MemoryMemberStates, MemoryOverviews, Noted
+from tests.memory.entry_changes import MemoryEntries
 from tests.memory.log import MemoryLog
 from tests.memory.people import MemoryDirectory
 from tests.memory.records import MemoryRecords
@@ -91,13 +93,27 @@ T = TypeVar("T")
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """The result of work on the engine in memory, which waits for nothing but its turn."""
+    """The result of work on the engine in memory, which waits for nothing but its turn.
+
+    A life is lived outside of any loop, and work that makes tasks needs one. Within a loop it must make none.
+    """
+    if not is_in_loop():
+        with asyncio.Runner() as runner:
+            return runner.run(work)
     while True:
         try:
             work.send(None)
         except StopIteration as done:
             result: T = done.value
             return result
+
+
+def is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def make_entry(
@@ -181,14 +197,14 @@ class ModelServer:
         self._moves: list[ServerFrames] = []
         self._news: list[ServerFrames] = []
         self._teller = TellingSender(self._log, self.heard)
-        tier, amendments = MemoryColdTier(self.tables), MemoryAmendments(self.tables)
-        bodies = EntryWriter(self._log, tier, None, amendments)
+        records = MemoryRecords(self.tables)
+        bodies = EntryWriter(self._log, MemoryEntries(self.tables), None)
         directory, clock = MemoryDirectory(self.tables), lambda: from_iso(TIME)
         self._life = MessageActions(
             log=self._log,
             directory=directory,
             sender=self._teller,
-            amendments=amendments,
+            amendments=Amendments(records),
             retentions=Retentions(MemoryRecords(self.tables)),
             bodies=bodies,
             clock=clock,
@@ -355,8 +371,9 @@ class ModelServer:
         old = self.tables.chats[chat_id]
         chat = msgspec.structs.replace(old.chat, epoch=old.chat.epoch + 1)
         self.tables.chats[chat_id] = ChatRecord(chat, counter=0, members=old.members)
-        marks = self.tables.message_marks
-        self.tables.message_marks = {at: mark for at, mark in marks.items() if at[0] != chat_id}
+        marks = self.tables.records.get(MESSAGE_MARKS.name, {})
+        for place in [at for at in marks if at[0].startswith(message_place(chat_id, 0)[:-1])]:
+            del marks[place]
         kept = [entry for entry in old.entries.values() if entry is not None]
         for number, entry in enumerate(kept[: len(kept) // 2], 1):
             self.add(chat_id, msgspec.structs.replace(entry, epoch=chat.epoch, sequence=number))

@@ -22,7 +22,7 @@ def path_of(route: Route, user_id: str) -> str:
         "link_id": "lnk_0",
         "report_id": "rep_0",
     }
-    return route.path.format(user_id=user_id, external_id=user_id, **others)
+    return route.path.format(user_id=user_id, **others)
 
 
 @pytest.mark.parametrize("route", ADMIN, ids=NAMES)

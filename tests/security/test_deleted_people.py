@@ -32,7 +32,7 @@ async def left(served: Served, person: Person, *chats: str) -> None:
 
 
 async def breaches(served: Served) -> list[str]:
-    return [str(breach) for breach in (await check(served.app.store.inspection)).breaches]
+    return [str(breach) for breach in (await check(served.app.store)).breaches]
 
 
 async def test_a_deleted_account_cannot_be_used(place: Place) -> None:

@@ -12,6 +12,8 @@ from tests.integration.gateway.serving import Place, Served, assert_refused
 
 EXPOSED = [
     {"PARLEY_SERVER_HOSTS": "chat.example"},
+    {"PARLEY_CONSOLE_HOST": "ops.example"},
+    {"PARLEY_CONSOLE_LISTEN": "0.0.0.0:0"},
     {"PARLEY_SERVER_ORIGINS": "https://chat.example"},
     {"PARLEY_SERVER_PROXIES": "10.0.0.2"},
     {"PARLEY_SERVER_HOST": "0.0.0.0"},

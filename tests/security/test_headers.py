@@ -10,9 +10,9 @@ from parley.http_server import SERVER_NAME
 from tests.harness.clients import PASSWORD
 from tests.integration.gateway.serving import Place
 from tests.tidy.repository import python_sources
+from tests.waiting import deadline
 
 MARK = "zq7marker"
-DEADLINE_SECONDS = 15.0
 VERSIONS = re.compile(rb"aiohttp|python|\d+\.\d+\.\d+", re.IGNORECASE)
 
 ANSWERS = {
@@ -41,7 +41,7 @@ async def said(port: int, request: str) -> bytes:
     """Everything that the server sends before it ends the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with deadline():
             writer.write(request.encode("latin-1"))
             return await reader.read()
     finally:

@@ -11,8 +11,10 @@ from tests.harness.clock import VirtualClock
 from tests.integration.gateway.serving import Place, Served, assert_refused
 
 RATES_ON = {"PARLEY_LIMITS_RATES": "on"}
-FREE = {"/healthz", "/readyz", "/metrics", "/v1/ws"}
-"""What a load balancer and an operator ask; connections have a rate of their own."""
+PAGES = {"/", "/console", "/assets/{asset}", "/sw.js", "/manifest.webmanifest"}
+"""What a browser opens: files, the same for everybody."""
+FREE = PAGES | {"/healthz", "/readyz", "/metrics", "/v1/ws"}
+"""Beside them what a load balancer and an operator ask; connections have a rate of their own."""
 
 
 async def until_refused(http: HttpClient, path: str, **query: str | int) -> tuple[int, Answer]:

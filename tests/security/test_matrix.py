@@ -109,7 +109,7 @@ HTTP: dict[str, tuple[str, str, str]] = {
     "GET /v1/admin/tokens": OPERATOR,
     "POST /v1/admin/tokens": OPERATOR,
     "DELETE /v1/admin/tokens/{token_id}": OPERATOR,
-    "PUT /v1/admin/users/{external_id}": OPERATOR,
+    "PUT /v1/admin/users/{user_id}": OPERATOR,
     "POST /v1/admin/users/{user_id}/tokens": OPERATOR,
     "POST /v1/admin/chats": OPERATOR,
     "PUT /v1/admin/chats/{chat_id}/members/{user_id}": OPERATOR,
@@ -184,7 +184,6 @@ class World:
             token_id="tok_0",
             link_id="lnk_0",
             report_id="rep_0",
-            external_id=ann.user_id,
         )
 
     def body(self, route: Route) -> Any:

@@ -9,11 +9,29 @@ from structlog.typing import EventDict
 
 from tests.integration.gateway.serving import Place
 from tests.integration.gateway.test_http_faults import raw_post
+from tests.waiting import deadline
 
-REQUEST = (
-    "POST /v1/accounts HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
-    'Content-Length: 50\r\n\r\n{"username": '
-)
+
+def slow(method: str, path: str, **headers: str) -> bytes:
+    """The beginning of a request whose body does not come."""
+    named = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return (
+        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n{named}"
+        'Content-Length: 50\r\n\r\n{"username": '
+    ).encode()
+
+
+async def answer_to(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    async with deadline():
+        answer = await reader.readuntil(b"}")
+    writer.close()
+    await writer.wait_closed()
+    return answer
+
+
+REQUEST = slow("POST", "/v1/accounts")
 
 
 @pytest.fixture(autouse=True)
@@ -33,12 +51,7 @@ async def test_a_slow_body_is_refused_and_its_connection_closed(
 ) -> None:
     """With 408, and without a line in the log: it is the client's fault."""
     async with place.serving() as served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-        writer.write(REQUEST.encode())
-        async with asyncio.timeout(15):
-            answer = await reader.readuntil(b"}")
-        writer.close()
-        await writer.wait_closed()
+        answer = await answer_to(served.port, REQUEST)
         assert answer.startswith(b"HTTP/1.1 408 "), answer
         assert b"\r\nConnection: close\r\n" in answer
         assert b'"code":"request_timeout"' in answer
@@ -46,11 +59,25 @@ async def test_a_slow_body_is_refused_and_its_connection_closed(
     assert [line for line in logged if line["log_level"] in ("warning", "error")] == []
 
 
+async def test_a_body_that_nobody_asked_for_is_not_taken_for_a_slow_store(
+    place: Place, logged: list[EventDict], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where a request without a body is answered sooner than one with a body may take."""
+    monkeypatch.setattr("parley.gateway.calls.BODY_SECONDS_MAX", 30.0)
+    monkeypatch.setattr("parley.gateway.calls.UNASKED_BODY_SECONDS_MAX", 0.05)
+    async with place.serving() as served:
+        (ann,) = await served.people("ann")
+        answer = await answer_to(served.port, slow("GET", "/v1/me", Authorization=f"Bearer {ann.token}"))
+        assert answer.startswith(b"HTTP/1.1 408 "), answer
+        assert served.metric("parley_refusals_total", code="store_unavailable") == 0
+    assert [line for line in logged if line["log_level"] in ("warning", "error")] == []
+
+
 async def test_a_body_that_is_given_up_is_no_fault_of_ours(place: Place, logged: list[EventDict]) -> None:
     """A client that leaves in the midst of its body leaves nothing in the log."""
     async with place.serving() as served:
         _, writer = await asyncio.open_connection("127.0.0.1", served.port)
-        writer.write(REQUEST.encode())
+        writer.write(REQUEST)
         await writer.drain()
         writer.close()
         await writer.wait_closed()

@@ -27,9 +27,9 @@ from tests.simulation.fuzzing import (
     mutate_bytes,
     mutate_value,
 )
+from tests.waiting import deadline
 from tests.wire_vectors import examples
 
-DEADLINE_SECONDS = 15.0
 ROUND_TRIPS_BEFORE_EOF = 3
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "get", "PRI")
 PATH_NAME = re.compile(r"\{(\w+)\}")
@@ -137,7 +137,7 @@ async def exchanged(server: FuzzedServer, request: Request) -> bytes:
     Where it may wait for more, our end is closed: not before it had the time to answer, because a client that
     is gone is not answered.
     """
-    async with asyncio.timeout(DEADLINE_SECONDS):
+    async with deadline():
         reader, writer = await asyncio.open_connection("127.0.0.1", server.served.port)
         reading = asyncio.create_task(reader.read())
         try:

@@ -8,20 +8,20 @@ from parley.gateway import hub
 from parley.store import buffered_cursors as shared_cursors
 from parley.store import published_marks as outbox
 from parley.store import shared as shared_store
-from parley.store.cassandra.log_hashes import CassandraLogHashes
+from parley.store.cassandra.records import CassandraRecords
 from parley.store.dynamodb import entries
-from parley.store.dynamodb.log_hashes import DynamoLogHashes
+from parley.store.dynamodb.records import DynamoRecords
 from parley.store.invariants import INVARIANTS
 from parley.store.sqlite import cursors
 from parley.store.sqlite import log as sqlite_log
 from parley.store.sqlite.inspection import SqliteInspection
-from parley.store.sqlite.log_hashes import SqliteLogHashes
+from parley.store.sqlite.records import SqliteRecords
 from parley.wire import limits
 from tests.tidy.repository import ROOT
 
 MS = 1_000
 RIDE = (cursors.FLUSH_AFTER_SECONDS * MS, shared_cursors.FLUSH_AFTER_SECONDS)
-RESTS = tuple(kind.tail_seconds for kind in (SqliteLogHashes, CassandraLogHashes, DynamoLogHashes))
+RESTS = tuple(kind.rest_seconds for kind in (SqliteRecords, CassandraRecords, DynamoRecords))
 SHOWN = (len(INVARIANTS) - len(SqliteInspection.not_shown),)
 SEAL = (sqlite_log.SEAL_AFTER_MS / MS, shared_store.SEAL_AFTER_MS / MS)
 

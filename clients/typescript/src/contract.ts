@@ -1148,6 +1148,60 @@ export interface ChatOfOthers {
   readonly invited: readonly string[];
 }
 
+/** A chat with its counters and its rules, as operators see it. */
+export interface ChatOverview {
+  /** The chat. */
+  readonly chat_id: string;
+  /** A direct chat has two people and no title. */
+  readonly type: ChatType;
+  /** 1 to 200 characters; null in a direct chat. */
+  readonly title: string | null;
+  /** How many members the chat has. */
+  readonly member_count: number;
+  /** How rings of the chat are fanned out. */
+  readonly fanout: Fanout;
+  /** What an operator chose; null if the size decides. */
+  readonly chosen: Fanout | null;
+  /** The two people of a direct chat; empty in a group. */
+  readonly people: readonly PersonOfChat[];
+  /** Who created the chat. */
+  readonly created_by: string;
+  /** When, by the server's clock. */
+  readonly created_at: string;
+  /** When the last entry was stored; null in an empty log. */
+  readonly last_at: string | null;
+  /** Rises when the log is another one, as after a restored backup. */
+  readonly epoch: number;
+  /** The position of the last entry; 0 in an empty log. */
+  readonly head: number;
+  /** The last number that was taken; null while it is lost. */
+  readonly counter: number | null;
+  /** Numbers above the head that are taken, and not readable yet. */
+  readonly open_allocations: number;
+  /** How many of the first `counted_through` positions are void. */
+  readonly voids: number;
+  /** How far voids are counted: `head`, unless the log is long. */
+  readonly counted_through: number;
+  /** The share of voids in what was counted. */
+  readonly gap_rate: number;
+  /** Up to which position the hash of the log is stored. */
+  readonly hash_upto: number;
+  /** How many days bodies are kept; null: as the server keeps others; 0: for ever. */
+  readonly retention: number | null;
+  /** Whether a legal hold keeps everything. */
+  readonly is_held: boolean;
+  /** Whether people may join the group by themselves. */
+  readonly open_to_join: boolean;
+  /** What the chat tells of who has read: each member, whether anyone has, or nothing. */
+  readonly read_receipts: ReadReceipts;
+  /** Whether only owners and admins post. */
+  readonly announcement_only: boolean;
+  /** How long a member waits between two messages; 0: not at all. */
+  readonly slow_mode_seconds: number;
+  /** How long messages may be edited; 0: for ever. */
+  readonly edit_window_seconds: number;
+}
+
 /** A page of your contacts; `next_after` is the `after` of the next page, null on the last one. */
 export interface ContactList {
   /** Your contacts. */
@@ -1326,6 +1380,18 @@ export interface Device {
 export interface DeviceList {
   /** Your devices, last used first. */
   readonly devices: readonly Device[];
+}
+
+/** How far a device is in a chat. */
+export interface DevicePosition {
+  /** A name that the client gives the device and keeps; 1 to 64 characters. */
+  readonly device_id: string;
+  /** How far the device has acknowledged. */
+  readonly last_acked_sequence: number;
+  /** How many positions it has not acknowledged. */
+  readonly lag: number;
+  /** When it was last used, right to a day. */
+  readonly last_used_at: string;
 }
 
 /**
@@ -1607,6 +1673,82 @@ export interface LinkMade {
   readonly path: string;
 }
 
+/** A line of the list of chats. `people`: those of a direct chat; empty in a group. */
+export interface ListedChatInfo {
+  /** The chat. */
+  readonly chat_id: string;
+  /** A direct chat has two people and no title. */
+  readonly type: ChatType;
+  /** 1 to 200 characters; null in a direct chat. */
+  readonly title: string | null;
+  /** The two people of a direct chat; empty in a group. */
+  readonly people: readonly PersonOfChat[];
+  /** How many members the chat has. */
+  readonly member_count: number;
+  /** The position of the last entry; 0 in an empty log. */
+  readonly head: number;
+  /** When, by the server's clock. */
+  readonly created_at: string;
+}
+
+/** A page of chats, the newest first; `next` is the `after` of the next page, null on the last one. */
+export interface ListedChatPage {
+  /** The chats of this page. */
+  readonly chats: readonly ListedChatInfo[];
+  /** The `after` of the next page; null on the last one. */
+  readonly next: string | null;
+}
+
+/** An entry without what it says. `content`: only in an answer to `reveal`. */
+export interface LogLine {
+  /** The position in the chat's log. */
+  readonly sequence: number;
+  /** `message`, `member`, `chat`, `edit`, `delete` or `reaction`; clients pass over others. */
+  readonly kind: string;
+  /** The entry's id. */
+  readonly message_id: string;
+  /** Who sent the message or made the change. */
+  readonly sender_id: string;
+  /** A UUIDv4 that the client makes for each message. */
+  readonly client_message_id: string | null;
+  /** When, by the server's clock. */
+  readonly created_at: string;
+  /** A media type; the server does not look into the content. */
+  readonly content_type: string;
+  /** How many bytes its content has. */
+  readonly size: number;
+  /** How many files it refers to. */
+  readonly attachments: number;
+  /** The message that it answers; null if none. */
+  readonly reply_to: string | null;
+  /** The message that it is about; null if none. */
+  readonly target_id: string | null;
+  /** When it was last edited; null if never. */
+  readonly edited_at: string | null;
+  /** Whether its content was removed for good. */
+  readonly deleted: boolean;
+  /** What it says now; only in an answer to `reveal`. */
+  readonly content?: string;
+}
+
+/** A part of a log: each position from `from_sequence` to `to_sequence` is an entry or a void. */
+export interface LogLines {
+  /** The chat. */
+  readonly chat_id: string;
+  /** Rises when the log is another one, as after a restored backup. */
+  readonly epoch: number;
+  /** The position of the last entry; 0 in an empty log. */
+  readonly head: number;
+  /** The first position of the page. */
+  readonly from_sequence: number;
+  /** The last position of the page. */
+  readonly to_sequence: number;
+  /** Ascending by position. */
+  readonly entries: readonly LogLine[];
+  /** Positions of this part that have no entry and never will. */
+  readonly voids: readonly number[];
+}
+
 /** Your profile and settings. Within `do_not_disturb` nothing rings. */
 export interface Me {
   /** The person. */
@@ -1673,6 +1815,42 @@ export interface MemberList {
   readonly members: readonly MemberInfo[];
   /** The `after` of the next page; null on the last one. */
   readonly next_after: string | null;
+}
+
+/** A member, and how far they and each of their devices are. */
+export interface MemberPosition {
+  /** The person. */
+  readonly user_id: string;
+  /** 1 to 64 of `a-z 0-9 . _ -`, with a letter or a digit. */
+  readonly username: string;
+  /** What people call the person. */
+  readonly display_name: string;
+  /** What the account may do. */
+  readonly state: AccountState;
+  /** Whether this is a program: it has no unread count, and nothing rings for it. */
+  readonly is_bot: boolean;
+  /** An owner may do anything, an admin may add, remove members and rename. */
+  readonly role: Role;
+  /** When the member joined. */
+  readonly joined_at: string;
+  /** The position at which the member joined; 0 for the first members. */
+  readonly joined_sequence: number;
+  /** How far the member has received. */
+  readonly delivered_up_to: number;
+  /** How far the member has read. */
+  readonly read_up_to: number;
+  /** Those that the server knows, the last used first. */
+  readonly devices: readonly DevicePosition[];
+}
+
+/** A page of members by `user_id`; `next` is the `after` of the next page, null on the last one. */
+export interface MemberPositionPage {
+  /** Ordered by `user_id`. */
+  readonly members: readonly MemberPosition[];
+  /** The position of the last entry; 0 in an empty log. */
+  readonly head: number;
+  /** The `after` of the next page; null on the last one. */
+  readonly next: string | null;
 }
 
 /**
@@ -1829,6 +2007,16 @@ export interface Peer {
   readonly last_seen: string | null;
   /** Whether this is a program: it has no unread count, and nothing rings for it. */
   readonly is_bot?: boolean;
+}
+
+/** One of the two people of a direct chat. */
+export interface PersonOfChat {
+  /** The person. */
+  readonly user_id: string;
+  /** 1 to 64 of `a-z 0-9 . _ -`, with a letter or a digit. */
+  readonly username: string;
+  /** What people call the person; 1 to 200 characters. */
+  readonly display_name: string;
 }
 
 /** Who is online, of the people you asked about. */
@@ -2864,12 +3052,20 @@ export interface Routes {
     answers: { 200: VapidPublicKey };
     keyed: false;
   };
-  /** A chat, and how its rings are fanned out. */
+  /** Find chats. */
+  "GET /v1/admin/chats": {
+    path: NoParameters;
+    query: { q?: string; type?: string; after?: string; limit?: number };
+    body: undefined;
+    answers: { 200: ListedChatPage };
+    keyed: false;
+  };
+  /** A chat with its counters and rules. */
   "GET /v1/admin/chats/{chat_id}": {
     path: { chat_id: string };
     query: NoParameters;
     body: undefined;
-    answers: { 200: FanoutInfo };
+    answers: { 200: ChatOverview };
     keyed: false;
   };
   /** Choose how rings of a chat are fanned out. */
@@ -2878,6 +3074,22 @@ export interface Routes {
     query: NoParameters;
     body: FanoutChange;
     answers: { 200: FanoutInfo };
+    keyed: false;
+  };
+  /** The members of a chat, and how far their devices are. */
+  "GET /v1/admin/chats/{chat_id}/members": {
+    path: { chat_id: string };
+    query: { after?: string; limit?: number };
+    body: undefined;
+    answers: { 200: MemberPositionPage };
+    keyed: false;
+  };
+  /** The log of a chat around a position. */
+  "GET /v1/admin/chats/{chat_id}/log": {
+    path: { chat_id: string };
+    query: { around?: string; limit?: number; reveal?: string };
+    body: undefined;
+    answers: { 200: LogLines };
     keyed: false;
   };
   /** What became of a message. */

@@ -30,7 +30,7 @@ export interface Locks {
   ): Promise<unknown>;
 }
 
-/** What happens to the page: it is looked at again, or put away. */
+/** What happens to the page: it is looked at again or the network came or went, it is put away, or taken out again. */
 export type PageEvent = "wake" | "freeze" | "thaw";
 
 export interface Platform {
@@ -96,6 +96,7 @@ function listen(document: Document, listener: (event: PageEvent) => void): () =>
     if (document.visibilityState === "visible") listener("wake");
   });
   on(window, "online", () => listener("wake"));
+  on(window, "offline", () => listener("wake"));
   on(document, "resume", () => listener("thaw"));
   on(document, "freeze", () => listener("freeze"));
   on(window, "pagehide", () => listener("freeze"));

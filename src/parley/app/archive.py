@@ -63,14 +63,11 @@ def cold_objects(config: Config, environment: Mapping[str, str]) -> Objects:
 def with_cold_tier(
     engine: Engine, config: Config, metrics: Metrics, environment: Mapping[str, str]
 ) -> TieredEngine:
-    """ConfigError if the target can never be used, or the engine cannot let go of entries."""
-    tier, archive = engine.cold_tier, config.archive
-    if tier is None:
-        raise ConfigError(f"archive.target: entries cannot be archived from {config.store.engine}")
+    """ConfigError if the target can never be used."""
     objects = cold_objects(config, environment)
-    reader = ArchiveReader(tier, objects, metrics, archive.cache_mb * MIB)
+    reader = ArchiveReader(engine.entries, objects, metrics, config.archive.cache_mb * MIB)
     bulk = ArchivedLogs(engine.inspection, objects, metrics)
-    return TieredEngine(engine, tier, reader, objects, bulk)
+    return TieredEngine(engine, reader, objects, bulk)
 
 
 def bus_consumers(config: Config) -> list[NeededFrom]:
@@ -87,7 +84,7 @@ def make_archiver(
 ) -> Archiver:
     return Archiver(
         engine.hot.log,
-        engine.tier,
+        engine.entries,
         engine.inspection,
         engine.objects,
         engine.archive,
@@ -100,7 +97,7 @@ def make_archiver(
 
 
 def make_verifier(engine: TieredEngine) -> ArchiveVerifier:
-    return ArchiveVerifier(engine.hot.log, engine.tier, engine.inspection, engine.objects)
+    return ArchiveVerifier(engine.hot.log, engine.entries, engine.inspection, engine.objects)
 
 
 def make_entry_writer(
@@ -111,14 +108,11 @@ def make_entry_writer(
     environment: Mapping[str, str],
     told: Told | None = None,
 ) -> EntryWriter:
-    """ConfigError if the engine cannot remove bodies."""
-    tier, hot, archiver = engine.cold_tier, engine, None
-    if tier is None:
-        raise ConfigError(f"bodies cannot be removed from {config.store.engine}")
+    hot, archiver = engine, None
     if isinstance(engine, TieredEngine):
         hot, archiver = engine.hot, make_archiver(engine, config, clock, metrics, environment)
     removal = make_removal(engine, config, clock, metrics, environment)
-    return EntryWriter(hot.log, tier, archiver, engine.amendments, told, removal)
+    return EntryWriter(hot.log, engine.entries, archiver, told, removal)
 
 
 def make_retention(
@@ -129,9 +123,7 @@ def make_retention(
     environment: Mapping[str, str],
     told: Told | None = None,
 ) -> Retention:
-    """ConfigError if the engine cannot remove bodies."""
     writer = make_entry_writer(engine, config, clock, metrics, environment, told)
-    assert engine.cold_tier is not None
     return Retention(
         writer, Retentions(engine.records), engine.inspection, clock, metrics, config.retention.days
     )
@@ -161,7 +153,7 @@ def archive_jobs(
                 scope=JobScope.CLUSTER,
             )
         )
-    if config.retention.is_automatic and engine.cold_tier is not None:
+    if config.retention.is_automatic:
         retention = make_retention(engine, config, clock, metrics, environment, told)
 
         async def retain() -> None:

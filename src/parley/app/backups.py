@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from pathlib import Path
+
+from msgspec import Struct
 
 from parley import __version__
 from parley.app.archive import cold_objects
@@ -17,9 +19,10 @@ from parley.config import Config
 from parley.errors import ConfigError
 from parley.ids import Ids
 from parley.objects.ports import Objects
-from parley.store.maintenance import Inspection
+from parley.store.check import Checked
 from parley.store.sqlite.inspection import SqliteInspection
 from parley.store.sqlite.parts import SqliteParts, SqliteRebuild, move_into_place
+from parley.store.sqlite.records import SqliteScans
 
 BACKUP = "backup_"
 """The prefix of a backup's id, which sorts by time."""
@@ -52,14 +55,23 @@ async def make_backup(
     )
 
 
+class BuiltStore(Struct, frozen=True):
+    """What of a store in a folder is checked before it gets its name."""
+
+    inspection: SqliteInspection
+    records: SqliteScans
+
+
 class SqliteFolders:
     """The stores of the embedded engine, as a restore builds them."""
 
     def build(self, folder: Path, schema_version: int) -> NewStore:
         return SqliteRebuild(folder, schema_version)
 
-    def inspect(self, folder: Path) -> AbstractContextManager[Inspection]:
-        return closing(SqliteInspection(folder))
+    @contextmanager
+    def inspect(self, folder: Path) -> Iterator[Checked]:
+        with closing(SqliteInspection(folder)) as inspection:
+            yield BuiltStore(inspection, SqliteScans(folder))
 
     def put(self, built: Path, folder: Path) -> None:
         move_into_place(built, folder)

@@ -12,10 +12,13 @@ from parley.app.deliveries import make_delivery_admin
 from parley.app.engines import make_engine
 from parley.app.timeline import make_timeline
 from parley.chats.chat_admin import ChatAdmin
+from parley.chats.operated_chats import OperatedChats
 from parley.core.rates import FRAMES_PER_CONNECTION, RateLimiter
 from parley.gateway.chat_check import ChatChecker
+from parley.gateway.chat_finder import ChatFinder
 from parley.gateway.client_ids import ClientIds, ServerSecret
 from parley.gateway.connection import Connection
+from parley.gateway.engine_beside import EngineBeside
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
 from parley.gateway.repeated_requests import RepeatedRequests
@@ -55,6 +58,7 @@ def make_gateway(app: App) -> tuple[Gateway, OperatorView]:
 def _make_api(app: App, view: OperatorView) -> ApiServices:
     store, kinds, social, user_admin = app.store, app.kinds, app.social, _make_user_admin(app)
     secret = ServerSecret(kinds.server_keys, app.clock, secrets.token_bytes)
+    beside = EngineBeside(lambda: _make_engine_beside(app))
     return ApiServices(
         config=app.config,
         clock=app.clock,
@@ -68,6 +72,9 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         deliveries=make_delivery_admin(app.config, store, kinds, user_admin.audited, app.clock, app.ids),
         push=app.push.registrations,
         fanouts=FanoutAdmin(store.directory, kinds.push.fanouts, app.push.sizes, user_admin.audited),
+        operated_chats=_make_operated_chats(app, beside),
+        chat_finder=ChatFinder(beside, store.directory),
+        beside=beside,
         membership=app.membership,
         invitations=app.invitations,
         sending=app.sending,
@@ -88,6 +95,24 @@ def _make_api(app: App, view: OperatorView) -> ApiServices:
         links=LinkService(kinds.links, app.accounts, user_admin, app.clock, app.ids, secrets.token_bytes),
         reports=app.reports,
         files=app.files,
+    )
+
+
+def _make_operated_chats(app: App, beside: EngineBeside) -> OperatedChats:
+    async def counter_of(chat_id: str) -> int | None:
+        return (await beside.ask(lambda engine: engine.repairs.traces(chat_id))).counter
+
+    store = app.store
+    return OperatedChats(
+        log=app.log,
+        directory=store.directory,
+        member_states=store.member_states,
+        relations=store.relations,
+        cursors=store.cursors,
+        device_lists=app.kinds.device_lists,
+        retentions=app.kinds.retentions,
+        hasher=app.log_hasher,
+        counter_of=counter_of,
     )
 
 

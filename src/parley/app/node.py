@@ -141,7 +141,7 @@ class App:
         self.routing = self._make_routing()
         self.ingest = self._make_ingest()
         self.sender = self._make_sender()
-        self.log_hasher = LogHasher(store.log, store.log_hashes, metrics)
+        self.log_hasher = LogHasher(store.log, kinds.log_hashes, metrics)
         self.reader = ChatReader(self.log, store.directory, store.cursors, self.log_hasher, clock)
         self.accounts = self._make_accounts()
         self.identities = Identities(
@@ -470,7 +470,6 @@ class App:
         store = self.store
         return BodyAdmin(
             make_retention=retention,
-            tier=store.cold_tier,
             directory=store.directory,
             retentions=self.kinds.retentions,
             erasures=self.kinds.erasures,
@@ -483,18 +482,15 @@ class App:
         )
 
     def _make_message_actions(self) -> MessageActions:
-        store, bodies = self.store, None
-        if store.cold_tier is not None and store.amendments is not None:
-            from parley.app.archive import make_entry_writer
+        from parley.app.archive import make_entry_writer
 
-            bodies = make_entry_writer(store, self.config, self.clock, self.metrics, self.environment)
         return MessageActions(
-            log=store.log,
-            directory=store.directory,
+            log=self.store.log,
+            directory=self.store.directory,
             sender=self.sender,
-            amendments=store.amendments,
+            amendments=self.kinds.amendments,
             retentions=self.kinds.retentions,
-            bodies=bodies,
+            bodies=make_entry_writer(self.store, self.config, self.clock, self.metrics, self.environment),
             clock=self.clock,
             window_seconds=self.config.messages.edit_window_seconds,
             forget=self.forgets.forget,

@@ -47,9 +47,8 @@ from parley.archive.tiers import rows_of
 from parley.clock import MS_PER_DAY, Clock, from_iso
 from parley.errors import StoreError
 from parley.objects.ports import ObjectExists, ObjectMissing, Objects, StoredObject
-from parley.store.cold.ports import ColdTier
 from parley.store.maintenance import Inspection
-from parley.store.ports import Log
+from parley.store.ports import Entries, Log
 from parley.store.rows import ArchiveMark
 from parley.telemetry import Metrics
 from parley.wire.limits import PAGE_ENTRIES_MAX
@@ -78,7 +77,7 @@ class CreatedAt(Struct, gc=False):
 decode_created_at = msgspec.json.Decoder(CreatedAt).decode
 OnProgress = Callable[[ArchiveProgress], None]
 NeededFrom = Callable[[str], Awaitable[int]]
-"""The lowest position of a chat that consumers have not done, as `ColdTier.needed_from`."""
+"""The lowest position of a chat that consumers have not done, as `Entries.needed_from`."""
 
 
 def nothing_told(_: ArchiveProgress) -> None:
@@ -94,7 +93,7 @@ class Archiver:
     def __init__(
         self,
         log_of_engine: Log,
-        tier: ColdTier,
+        tier: Entries,
         inspection: Inspection,
         objects: Objects,
         reader: ArchiveReader,

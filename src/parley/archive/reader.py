@@ -55,7 +55,7 @@ log = structlog.get_logger("parley.archive")
 
 
 class Marks(Protocol):
-    """Who knows which manifest of a chat counts: a `ColdTier`."""
+    """Who knows which manifest of a chat counts: the port `Entries`."""
 
     async def marks(self, chat_ids: Sequence[str]) -> dict[str, ArchiveMark]: ...
 

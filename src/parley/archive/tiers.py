@@ -29,9 +29,7 @@ from parley.model import (
     Persisted,
 )
 from parley.objects.ports import ObjectMissing, Objects
-from parley.store.amendments import Amendments
 from parley.store.check import ArchivedRows
-from parley.store.cold.ports import ColdTier
 from parley.store.delivery.ports import Lanes
 from parley.store.maintenance import ChatListing, Inspection, Repairs, Transfer
 from parley.store.paging import Row, fitting, page_of
@@ -41,10 +39,10 @@ from parley.store.ports import (
     Cursors,
     Directory,
     Engine,
+    Entries,
     Feed,
     Invitations,
     Log,
-    LogHashes,
     MemberStates,
     Outbox,
     Overviews,
@@ -81,7 +79,7 @@ decode_header = msgspec.json.Decoder(MessageHeader).decode
 class TieredLog:
     """A `Log`. `hot` is the engine's own."""
 
-    def __init__(self, hot: Log, tier: ColdTier, archive: ArchiveReader) -> None:
+    def __init__(self, hot: Log, tier: Entries, archive: ArchiveReader) -> None:
         self._hot = hot
         self._tier = tier
         self._archive = archive
@@ -207,7 +205,7 @@ def rows_of(page: Page) -> list[Row]:
 class TieredOverviews:
     """`Overviews` whose unread messages count what is archived, too."""
 
-    def __init__(self, hot: Overviews, tier: ColdTier, log: TieredLog) -> None:
+    def __init__(self, hot: Overviews, tier: Entries, log: TieredLog) -> None:
         self._hot = hot
         self._tier = tier
         self._log = log
@@ -243,16 +241,13 @@ class TieredOverviews:
 class TieredEngine:
     """An `Engine` with a cold tier: the engine's own ports, with a log and overviews over both tiers."""
 
-    def __init__(
-        self, engine: Engine, tier: ColdTier, archive: ArchiveReader, objects: Objects, bulk: ArchivedLogs
-    ) -> None:
-        self.tier = tier
+    def __init__(self, engine: Engine, archive: ArchiveReader, objects: Objects, bulk: ArchivedLogs) -> None:
         self.bulk = bulk
         self.archive = archive
         self.objects = objects
         self._engine = engine
-        self._log = TieredLog(engine.log, tier, archive)
-        self._overviews = TieredOverviews(engine.overviews, tier, self._log)
+        self._log = TieredLog(engine.log, engine.entries, archive)
+        self._overviews = TieredOverviews(engine.overviews, engine.entries, self._log)
 
     @property
     def hot(self) -> Engine:
@@ -268,8 +263,8 @@ class TieredEngine:
         return self._overviews
 
     @property
-    def cold_tier(self) -> ColdTier | None:
-        return self.tier
+    def entries(self) -> Entries:
+        return self._engine.entries
 
     @property
     def directory(self) -> Directory:
@@ -316,17 +311,8 @@ class TieredEngine:
         return self._engine.lanes
 
     @property
-    def log_hashes(self) -> LogHashes:
-        return self._engine.log_hashes
-
-    @property
-    def transfer(self) -> Transfer | None:
-        transfer = self._engine.transfer
-        return None if transfer is None else TieredTransfer(transfer, self.bulk)
-
-    @property
-    def amendments(self) -> Amendments | None:
-        return self._engine.amendments
+    def transfer(self) -> Transfer:
+        return TieredTransfer(self._engine.transfer, self.bulk)
 
     @property
     def listing(self) -> ChatListing:

@@ -13,9 +13,8 @@ from parley.archive.manifest import SegmentEntry, decode_manifest, folder_of, ma
 from parley.archive.segment import CHAIN_START, ArchivedEntry, SegmentDamaged, header_of
 from parley.archive.tiers import rows_of
 from parley.objects.ports import ObjectMissing, Objects
-from parley.store.cold.ports import ColdTier
 from parley.store.maintenance import Inspection
-from parley.store.ports import Log
+from parley.store.ports import Entries, Log
 from parley.store.rows import ArchiveMark
 from parley.wire.limits import PAGE_ENTRIES_MAX
 
@@ -42,7 +41,7 @@ class Verification(Struct):
 class ArchiveVerifier:
     """Changes nothing. `hot` is the engine's own log: what is in both tiers must be the same."""
 
-    def __init__(self, hot: Log, tier: ColdTier, inspection: Inspection, objects: Objects) -> None:
+    def __init__(self, hot: Log, tier: Entries, inspection: Inspection, objects: Objects) -> None:
         self._hot = hot
         self._tier = tier
         self._inspection = inspection

@@ -14,10 +14,9 @@ from parley.backup.manifests import Backup
 from parley.clock import Clock
 from parley.errors import ConfigError, ParleyError
 from parley.store.backup import RestoreTarget
-from parley.store.check import check
+from parley.store.check import Checked, check
 from parley.store.folder import DATABASE_NAME, lock_folder
 from parley.store.invariants import Findings
-from parley.store.maintenance import Inspection
 
 BUILT = "store.restoring"
 """Where a store is built, in its data folder, until it is whole. What a crash leaves there is made anew."""
@@ -56,7 +55,7 @@ class StoreFolders(Protocol):
 
     def build(self, folder: Path, schema_version: int) -> NewStore: ...
 
-    def inspect(self, folder: Path) -> AbstractContextManager[Inspection]: ...
+    def inspect(self, folder: Path) -> AbstractContextManager[Checked]: ...
 
     def put(self, built: Path, folder: Path) -> None:
         """The store has its name from one instant on, and keeps it after a power cut."""
@@ -92,8 +91,8 @@ async def restore_backup(
             target.finish(clock(), ends_sessions=ends_sessions)
         finally:
             target.close()
-        with stores.inspect(built) as inspection:
-            findings = await check(inspection)
+        with stores.inspect(built) as built_store:
+            findings = await check(built_store)
         if not findings.is_clean:
             raise BrokenBackup(backup, findings)
         stores.put(built, folder)

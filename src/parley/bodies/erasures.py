@@ -11,12 +11,11 @@ from msgspec.structs import replace
 
 from parley.clock import Clock, iso
 from parley.core.jobs import Job
-from parley.errors import BAD_REQUEST, NOT_FOUND, Refused
+from parley.errors import NOT_FOUND, Refused
 from parley.model import ErasedChat, ErasureReport, ErasureStep, JobScope
 from parley.records.book import Book
 from parley.records.chat_settings import Retentions
 from parley.records.erasures import Erasures
-from parley.store.cold.ports import ColdTier
 from parley.store.ports import Directory
 from parley.store.rows import ChatRetention
 
@@ -30,7 +29,6 @@ LOOK_SECONDS_MAX = 6 * 3600.0
 JOB = "erasures"
 CHATS_LISTED_MAX = 1_000
 """Chats that a report lists; of those beyond, it says how many."""
-NO_ERASURE = BAD_REQUEST.because("this engine cannot remove bodies; leave erase out, and the messages stay")
 NO_SUCH_CHAT = NOT_FOUND.because("there is no such chat")
 
 log = structlog.get_logger("parley.archive")
@@ -53,7 +51,7 @@ async def note_erasure(erasures: Erasures, reports: Book[ErasureReport], user_id
 
 
 class BodyAdmin:
-    """What operators decide about bodies. `tier` and `erasures` are None where none can be removed.
+    """What operators decide about bodies.
 
     `make_retention` is called for the first erasure. `forget_devices`: a person's devices are not rung any
     more. `forget_reasons`: what they wrote in reports goes.
@@ -63,7 +61,6 @@ class BodyAdmin:
         self,
         *,
         make_retention: Callable[[], Retention],
-        tier: ColdTier | None,
         directory: Directory,
         retentions: Retentions,
         erasures: Erasures,
@@ -75,7 +72,6 @@ class BodyAdmin:
         fault_point: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._make_retention = make_retention
-        self._tier = tier
         self._directory = directory
         self._retentions = retentions
         self._erasures = erasures
@@ -87,11 +83,6 @@ class BodyAdmin:
         self._fault_point = fault_point
         self._woken = asyncio.Event()
 
-    def check(self) -> None:
-        """Refused where bodies cannot be erased."""
-        if self._tier is None:
-            raise Refused(NO_ERASURE)
-
     async def begin(self, user_id: str) -> str:
         """Erase a person's bodies, whatever happens to this process. Returns the name of the job."""
         await note_erasure(self._erasures, self._reports, user_id, self._clock())
@@ -99,15 +90,11 @@ class BodyAdmin:
         return JOB
 
     async def retention_of(self, chat_id: str) -> ChatRetention:
-        if self._tier is None:
-            raise Refused(NO_ERASURE)
         if await self._directory.chat(chat_id) is None:
             raise Refused(NO_SUCH_CHAT)
         return (await self._retentions.of([chat_id]))[chat_id]
 
     async def decide(self, chat_id: str, retention: ChatRetention) -> None:
-        if self._tier is None:
-            raise Refused(NO_ERASURE)
         if await self._directory.chat(chat_id) is None:
             raise Refused(NO_SUCH_CHAT)
         await self._retentions.decide(chat_id, retention)
@@ -128,8 +115,6 @@ class BodyAdmin:
     async def look(self) -> None:
         """Do each erasure that is not finished. Chats under a hold keep what they have."""
         self._woken.clear()
-        if self._tier is None:
-            return
         for user_id in await self._erasures.pending():
             report = await self._erase(user_id)
             await self._erasures.finish(user_id)

@@ -12,7 +12,7 @@ digest of what an entry was. In this order, so that an archiver at work meanwhil
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -25,9 +25,7 @@ from parley.archive.tiers import rows_of
 from parley.core.attachments import files_of
 from parley.core.message_actions import tombstone
 from parley.errors import EntriesTrimmed, StoreUnavailable
-from parley.store.amendments import Amendments
-from parley.store.cold.ports import ColdTier
-from parley.store.ports import Log
+from parley.store.ports import Entries, Log, Replaced
 from parley.store.rows import ArchiveMark
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
@@ -50,7 +48,7 @@ class Erased(Struct):
     hot: int = 0
     cold: int = 0
     segments: int = 0
-    left: dict[int, bytes] = field(default_factory=dict)
+    left: dict[int, Replaced] = field(default_factory=dict)
     """What is left of archived entries right below the border, which the engine may still hold. Those above
     it were replaced there before, by what the engine had, which may be newer."""
     files: set[str] = field(default_factory=set)
@@ -134,24 +132,22 @@ class Replacement(Struct, frozen=True):
 
 
 class EntryWriter:
-    """`log` is the engine's own. `archiver`: writes segments; None without a cold tier. `amendments`: what
-    changes one entry in the engine; only `rewrite` needs it. `told`: who hears of what `erase` has done.
+    """`log` and `entries` are the engine's own. `archiver`: writes segments; None without a cold tier.
+    `told`: who hears of what `erase` has done.
     """
 
     def __init__(
         self,
         log: Log,
-        tier: ColdTier,
+        entries: Entries,
         archiver: Archiver | None,
-        amendments: Amendments | None = None,
         told: Told | None = None,
         files: AttachedFiles | None = None,
     ) -> None:
         self._told = told
         self._files = files
         self._log = log
-        self._tier = tier
-        self._amendments = amendments
+        self._entries = entries
         self._archiver = archiver
 
     async def rewrite(
@@ -169,7 +165,6 @@ class EntryWriter:
         await self._remove_files(chat_id, erased)
 
     async def _rewrite_hot(self, chat_id: str, sequence: int, choice: Chooser, erased: Erased) -> int:
-        assert self._amendments is not None
         for _ in range(REWRITE_TRIES_MAX):
             try:
                 page = await self._log.read(chat_id, sequence - 1, 1)
@@ -179,7 +174,8 @@ class EntryWriter:
             if left is None:
                 return 0
             await self._mark_files(chat_id, dropped_files(page.entries[0], left), erased)
-            if await self._amendments.replace(chat_id, sequence, page.entries[0], left):
+            to = Replaced(after=left, before=page.entries[0])
+            if await self._entries.replace(chat_id, {sequence: to}):
                 return 1
         raise StoreUnavailable(f"the entry at {sequence} is being written to by too many at once")
 
@@ -203,31 +199,31 @@ class EntryWriter:
         if erased.files and self._files is not None:
             await self._files.remove(chat_id, sorted(erased.files))
 
-    async def scrub(self) -> None:
-        """Nothing that was removed is left in a file of the engine."""
-        await self._tier.scrub()
+    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
+        """See `Entries.scrub`."""
+        await self._entries.scrub(traces)
 
     async def _erase_hot(self, chat_id: str, choice: Choice, erased: Erased, *, dry: bool) -> None:
         after = (await self._mark(chat_id)).trimmed_through
         while True:
             page = await self._log.read(chat_id, after, PAGE_ENTRIES_MAX)
-            found: dict[int, bytes] = {}
+            found: dict[int, Replaced] = {}
             files: set[str] = set()
             for sequence, wire in rows_of(page):
                 left = choice.left(wire) if wire is not None else None
                 if left is not None and wire is not None:
-                    found[sequence] = left
+                    found[sequence] = Replaced(after=left)
                     files |= dropped_files(wire, left)
             if found and not dry:
                 await self._mark_files(chat_id, files, erased)
-                await self._tier.redact(chat_id, found)
+                await self._entries.replace(chat_id, found)
             erased.hot += len(found)
             after = page.to_sequence
             if page.complete or page.to_sequence < page.from_sequence:
                 return
 
     async def _mark(self, chat_id: str) -> ArchiveMark:
-        return (await self._tier.marks([chat_id])).get(chat_id, ArchiveMark())
+        return (await self._entries.marks([chat_id])).get(chat_id, ArchiveMark())
 
     async def _erase_cold(
         self,
@@ -255,7 +251,7 @@ class EntryWriter:
                 erased.cold += attempt.cold
                 return
             await self._mark_files(chat_id, attempt.files, erased)
-            await self._tier.redact(chat_id, attempt.left)
+            await self._entries.replace(chat_id, attempt.left)
             if await archiver.record(chat_id, mark, manifest, segments) is not None:
                 erased.cold, erased.segments = attempt.cold, attempt.segments
                 await archiver.sweep(chat_id, lambda entries: _holds(entries, choice))
@@ -282,7 +278,7 @@ class EntryWriter:
             if left is not None and entry.wire is not None:
                 erased.files |= dropped_files(entry.wire, left)
                 entries[place] = ArchivedEntry(entry.sequence, left, entry.digest)
-                erased.left[entry.sequence] = left
+                erased.left[entry.sequence] = Replaced(after=left)
                 found += 1
         erased.cold += found
         if not found or dry:

@@ -19,7 +19,8 @@ from parley.core.jobs import Job
 from parley.core.log_hash import LogHash
 from parley.errors import StoreError
 from parley.model import Head, Page, Persisted
-from parley.store.ports import Log, LogHashes
+from parley.records.log_hashes import LogHashes
+from parley.store.ports import Log
 from parley.telemetry import Metrics
 from parley.wire.limits import HASHES_STORED_EVERY
 
@@ -109,6 +110,11 @@ class LogHasher:
             return await self._hash_of(page)
         except StoreError:  # the page itself was read, and its reader can do without
             return None
+
+    async def stored_through(self, chat_id: str, head: Head) -> int:
+        """Up to which position the hash of a log is stored."""
+        stored = await self._hashes.last(chat_id, head.epoch, head.sequence)
+        return stored.sequence if stored is not None else 0
 
     async def _hash_of(self, page: Page) -> bytes | None:
         known = await self._nearest(page)

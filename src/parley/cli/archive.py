@@ -139,7 +139,6 @@ def set_retention(
     from parley.cli.names import require_chat
     from parley.cli.offline import open_services, run, who_acts
     from parley.cli.places import find_place
-    from parley.errors import ConfigError
     from parley.store.rows import ChatRetention
 
     if not days and hold is None:
@@ -150,8 +149,6 @@ def set_retention(
 
     async def work() -> None:
         async with open_services(place) as services:
-            if services.engine.cold_tier is None:
-                raise ConfigError(f"bodies cannot be removed from {place.settings.store.engine}")
             chat_id = (await require_chat(services.kinds.listing, chat)).chat_id
             before = (await services.kinds.retentions.of([chat_id]))[chat_id]
             chosen = before.days if not days else None if days == "default" else int(days)

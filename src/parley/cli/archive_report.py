@@ -83,12 +83,12 @@ async def archive_status(
     found: list[ArchiveStatus] = []
     async for page in engine.inspection.chats(chat_ids):
         named = [chat.chat_id for chat in page]
-        marks, heads = await engine.tier.marks(named), await engine.log.heads(named)
+        marks, heads = await engine.entries.marks(named), await engine.log.heads(named)
         for chat_id, mark in marks.items():
             if not mark.version and chat_ids is None:
                 continue
             manifest = await engine.archive.manifest(chat_id, mark)
-            needed = min([await look(chat_id) for look in (engine.tier.needed_from, *consumers)])
+            needed = min([await look(chat_id) for look in (engine.entries.needed_from, *consumers)])
             found.append(
                 ArchiveStatus(
                     chat_id,

@@ -10,9 +10,8 @@ from msgspec import Struct
 
 from parley.cli.output import plural, print_json, print_table, printable
 from parley.store import check as store_check
-from parley.store.check import ArchivedRows
+from parley.store.check import ArchivedRows, Checked
 from parley.store.invariants import Breach, Findings, Progress, no_progress
-from parley.store.maintenance import Inspection
 
 PROGRESS_SECONDS = 0.1
 
@@ -33,7 +32,7 @@ class Report(Struct):
 
 
 async def check(
-    inspection: Inspection,
+    store: Checked,
     chat_ids: Sequence[str] | None,
     *,
     whole: bool,
@@ -42,7 +41,7 @@ async def check(
     """The findings, and how many seconds it took."""
     started = time.monotonic()
     progress = ProgressLine() if sys.stderr.isatty() else no_progress
-    findings = await store_check.check(inspection, chat_ids, progress, whole=whole, archived=archived)
+    findings = await store_check.check(store, chat_ids, progress, whole=whole, archived=archived)
     if isinstance(progress, ProgressLine):
         progress.clear()
     return findings, time.monotonic() - started

@@ -12,6 +12,7 @@ import typer
 from parley import __version__
 from parley.cli import (
     amend,
+    api,
     archive,
     backups,
     chat,
@@ -174,4 +175,5 @@ app.command("import", rich_help_panel=STORE)(migration.import_file)
 app.command("doctor", rich_help_panel=STORE)(doctor)
 app.add_typer(servers.jobs, name="jobs", rich_help_panel=STORE)
 app.add_typer(servers.nodes, name="nodes", rich_help_panel=STORE)
+app.command("api", rich_help_panel=STORE)(api.api)
 app.command("bench", rich_help_panel=STORE, context_settings=PASS_ON, add_help_option=False)(bench)

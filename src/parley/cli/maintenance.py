@@ -41,7 +41,7 @@ def check(
 
     async def run_check(engine: Engine) -> tuple[Findings, float]:
         chosen, archived = await _chosen(engine, chats), archived_rows(engine)
-        return await check_report.check(engine.inspection, chosen, whole=not skip_file, archived=archived)
+        return await check_report.check(engine, chosen, whole=not skip_file, archived=archived)
 
     findings, seconds = ask(find_place(data, config), run_check)
     check_report.report(findings, seconds, json)

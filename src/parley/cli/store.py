@@ -67,7 +67,6 @@ def raise_epochs(
     from parley.cli.output import note, plural, print_json
     from parley.cli.places import CommandFailed, find_place
     from parley.clock import wall_clock
-    from parley.store.maintenance import require_transfer
     from parley.store.records import KeptChat
 
     place = find_place(data, config)
@@ -75,7 +74,7 @@ def raise_epochs(
         raise CommandFailed(f"a server runs on {place.folder}: stop it first")
 
     async def raise_all(engine: Engine) -> int:
-        transfer = require_transfer(engine.transfer)
+        transfer = engine.transfer
         if apply:
             return await transfer.begin_anew(wall_clock())
         return sum([len(page) async for page in transfer.records(KeptChat)])

@@ -1,13 +1,21 @@
-"""What operators do by the SDK: people, links, reports, tokens. The server refuses everybody else."""
+"""What operators do by the SDK: people, chats, links, reports, tokens. The server refuses everybody else."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from parley.model import ReportStatus
+from parley.model import ChatType, ReportStatus
 from parley.wire.identity_bodies import ApiTokenInfo, ApiTokenList
 from parley.wire.limits import PAGE_ENTRIES_MAX
+from parley.wire.operator_bodies import (
+    ChatOverview,
+    ListedChatInfo,
+    ListedChatPage,
+    LogLines,
+    MemberPosition,
+    MemberPositionPage,
+)
 from parley.wire.people_bodies import (
     DeletedUser,
     ErasureInfo,
@@ -51,6 +59,43 @@ class OperatorsApi:
     async def erasure(self, user_id: str) -> ErasureInfo:
         """What the erasure of a person has removed so far."""
         return await self._api.call("GET", f"admin/erasures/{quote(user_id, safe='')}", ErasureInfo)
+
+    # Chats
+
+    async def find_chats(self, query: str = "", chat_type: ChatType | None = None) -> list[ListedChatInfo]:
+        """The chats with a part of their title like this, with this id, or of `ann,ben`; the newest first."""
+        found: list[ListedChatInfo] = []
+        params = {"q": query} | ({"type": chat_type.value} if chat_type is not None else {})
+        while True:
+            page = await self._api.call("GET", "admin/chats", ListedChatPage, params=params)
+            found += page.chats
+            if page.next is None:
+                return found
+            params["after"] = page.next
+
+    async def chat(self, chat_id: str) -> ChatOverview:
+        """Its counters and rules, without its messages."""
+        return await self._api.call("GET", _chat(chat_id), ChatOverview)
+
+    async def chat_members(self, chat_id: str) -> list[MemberPosition]:
+        """Every member, and how far each of their devices is."""
+        found: list[MemberPosition] = []
+        params: dict[str, str] = {}
+        while True:
+            path = f"{_chat(chat_id)}/members"
+            page = await self._api.call("GET", path, MemberPositionPage, params=params)
+            found += page.members
+            if page.next is None:
+                return found
+            params["after"] = page.next
+
+    async def chat_log(
+        self, chat_id: str, around: int | str | None = None, limit: int | None = None, reveal: str = ""
+    ) -> LogLines:
+        """The log around a position or a message; what it says only with a reason, which is recorded."""
+        given = {"around": around, "limit": limit, "reveal": reveal or None}
+        params = {name: str(value) for name, value in given.items() if value is not None}
+        return await self._api.call("GET", f"{_chat(chat_id)}/log", LogLines, params=params)
 
     # Links
 
@@ -103,6 +148,10 @@ class OperatorsApi:
 
     async def revoke_api_token(self, token_id: str) -> None:
         await self._api.call("DELETE", f"admin/tokens/{quote(token_id, safe='')}", object)
+
+
+def _chat(chat_id: str) -> str:
+    return f"admin/chats/{quote(chat_id, safe='')}"
 
 
 def _user(user_id: str) -> str:

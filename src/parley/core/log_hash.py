@@ -34,6 +34,15 @@ class LogHash(Struct, frozen=True):
     value: bytes
 
 
+class StoredHash(Struct, frozen=True, kw_only=True):
+    """A `LogHash` with its chat, as it is stored."""
+
+    chat_id: str
+    epoch: int
+    sequence: int
+    value: bytes
+
+
 def empty_log(chat_id: str) -> bytes:
     """The hash at 0."""
     return sha256(_encode(("parley log", VERSION, chat_id))).digest()

@@ -34,9 +34,12 @@ BodyT = TypeVar("BodyT", bound=RequestBody)
 
 REQUEST_SECONDS_MAX = 4.5
 BODY_SECONDS_MAX = 30.0
+UNASKED_BODY_SECONDS_MAX = 2.0
+"""A body that nobody asked for is waited for within the time to answer, so that it is not taken for a store
+that is slow."""
 HASH_SECONDS_MAX = 30.0
 """Passwords are hashed in turn, and that takes its time."""
-assert REQUEST_SECONDS_MAX < ANSWER_SECONDS_MAX
+assert UNASKED_BODY_SECONDS_MAX < REQUEST_SECONDS_MAX < ANSWER_SECONDS_MAX
 
 ROWS_PER_COST = 100
 """A page of so many rows costs as much as an ordinary request."""
@@ -141,26 +144,27 @@ class Call:
     async def check_no_body(self) -> None:
         """Refuse a JSON body with fields, for an operation that takes none."""
         if self.request.can_read_body and self.request.content_type == MEDIA_TYPE:
-            _decoded(await self.raw_body(), NO_BODY)
+            self._raw = await self._read(min(UNASKED_BODY_SECONDS_MAX, BODY_SECONDS_MAX))
+            _decoded(self._raw, NO_BODY)
 
     async def raw_body(self) -> bytes:
         """Its bytes, whatever they are."""
         if self._raw is None:
-            self._raw = await self._read()
+            self._raw = await self._read(BODY_SECONDS_MAX)
         return self._raw
 
     def new_id(self, prefix: str) -> str:
         """For what a request creates, the same if it is repeated; empty without an `Idempotency-Key`."""
         return id_of(self.record, prefix) if self.record is not None else ""
 
-    async def _read(self) -> bytes:
+    async def _read(self, body_seconds_max: float) -> bytes:
         """As fast as the client sends it: the time to answer begins after it.
 
         Nothing reads on when its time is over: aiohttp itself reads the rest, and two readers are an error.
         """
-        self._answer_by = _now() + BODY_SECONDS_MAX + self._seconds_max
+        self._answer_by = _now() + body_seconds_max + self._seconds_max
         try:
-            async with asyncio.timeout(BODY_SECONDS_MAX):
+            async with asyncio.timeout(body_seconds_max):
                 body = await self.request.read()
         except TimeoutError as error:
             raise Refused(REQUEST_TIMEOUT) from error

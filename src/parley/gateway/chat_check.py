@@ -42,8 +42,6 @@ class ChatChecker:
 
         engine = self._make_engine()
         try:
-            return await check(
-                engine.inspection, [chat_id], go_on, whole=False, archived=archived_rows(engine)
-            )
+            return await check(engine, [chat_id], go_on, whole=False, archived=archived_rows(engine))
         finally:
             await engine.close()

@@ -62,6 +62,7 @@ from parley.gateway.shared_rates import SharedRates
 from parley.gateway.socket_groups import SocketGroups
 from parley.gateway.system import WEBSOCKET, Serve, System, json_response
 from parley.gateway.turns import REQUEST_SECONDS, SLICE_SECONDS, LoopShare
+from parley.gateway.web_pages import WebPages
 from parley.http_server import HttpRunner
 from parley.store.damage import FAILURES, refusal_for
 from parley.telemetry import Metrics
@@ -132,20 +133,30 @@ class Gateway:
         self._clients: HttpRunner | None = None
         self._listener: ClientListener | None = None
         self._scraped: web.Application | None = None
+        self._apart: web.Application | None = None
         self.metrics_port = 0
         """Of the listener for metrics alone, if `metrics.listen` asks for one."""
+        self.console_port = 0
+        """Of the listener for the console, if `console.listen` asks for one."""
 
-    def application(self) -> web.Application:
+    def application(self, *, is_apart: bool = False) -> web.Application:
+        """`is_apart`: for the listener of the console."""
         app = web.Application(client_max_size=limits.BODY_BYTES_MAX, middlewares=[self._guard])
         if "gateway" in self._config.cluster.roles:
             for route in ROUTES:
                 app.router.add_route(route.method, route.path, self._serve(route))
-            app.router.add_get(WEBSOCKET.path, self._websocket)
+            if not is_apart:
+                app.router.add_get(WEBSOCKET.path, self._websocket)
             for operation, handler in FileTransfers(self._api).operations:
                 serve = self._unless_draining(operation, handler)
                 app.router.add_route(operation.method, operation.path, serve)
-            for operation, handler in self._system.for_clients:
-                app.router.add_get(operation.path, self._charged(operation, handler))
+            pages = WebPages(self._config, self._metrics, is_apart=is_apart)
+            for operation, handler in (*self._system.for_clients, *pages.operations):
+                serve = self._charged(operation, handler)
+                if operation.method == "GET":
+                    app.router.add_get(operation.path, serve)
+                else:
+                    app.router.add_route(operation.method, operation.path, serve)
         for path, handler in self._system.for_operators.items():
             app.router.add_get(path, handler)
         return app
@@ -154,6 +165,7 @@ class Gateway:
         """Listen; returns the port, which matters when 0 was asked for."""
         try:
             await self._start_metrics()
+            await self._start_console(tls)
             self._clients = await self._run(self.application(), HSTS if tls is not None else {})
             self._listener = ClientListener(self._make_protocol, self._metrics)
             bound_port = await self._listener.start(host, port, tls)
@@ -184,14 +196,32 @@ class Gateway:
         self._scraped = web.Application(middlewares=[self._guard])
         for path, handler in self._system.for_scrapers.items():
             self._scraped.router.add_get(path, handler)
-        runner = await self._run(self._scraped, {})
+        self.metrics_port = await self._listen_apart(
+            self._scraped, self._config.metrics_address, "metrics.listen"
+        )
+
+    async def _start_console(self, tls: SSLContext | None) -> None:
+        """Listen for operators, where `console.listen` says so: the console, and the API that it uses."""
+        if self._config.console_address is None or "gateway" not in self._config.cluster.roles:
+            return
+        self._apart = self.application(is_apart=True)
+        self.console_port = await self._listen_apart(
+            self._apart, self._config.console_address, "console.listen", tls
+        )
+
+    async def _listen_apart(
+        self, app: web.Application, address: tuple[str, int], setting: str, tls: SSLContext | None = None
+    ) -> int:
+        """Serve this application at an address of its own; returns the port."""
+        runner = await self._run(app, HSTS if tls is not None else {})
         try:
-            await web.TCPSite(runner, *self._config.metrics_address).start()
+            await web.TCPSite(runner, *address, ssl_context=tls).start()
         except OSError as error:
-            listen = self._config.metrics.listen
-            raise ConfigError(f"cannot listen on metrics.listen, {listen}: {error.strerror}") from error
-        self.metrics_port = int(runner.addresses[0][1])
-        log.info("metrics on their own listener", port=self.metrics_port)
+            listen = f"{address[0]}:{address[1]}"
+            raise ConfigError(f"cannot listen on {setting}, {listen}: {error.strerror}") from error
+        port = int(runner.addresses[0][1])
+        log.info("a listener of its own", setting=setting, port=port)
+        return port
 
     async def _run(self, app: web.Application, headers: dict[str, str]) -> HttpRunner:
         runner = HttpRunner(
@@ -318,6 +348,10 @@ class Gateway:
         bound, names = self._config.server.host, self._config.server.hosts
         if request.app is self._scraped and self._config.metrics_address is not None:
             bound, names = self._config.metrics_address[0], []
+        elif request.app is self._apart and self._config.console_address is not None:
+            bound, names = self._config.console_address[0], []
+        elif self._config.console.host:
+            names = [*names, self._config.console.host]
         if not is_loopback(bound) and not names:
             return
         name = _parts(f"//{request.host}").hostname or ""

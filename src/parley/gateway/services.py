@@ -18,6 +18,7 @@ from parley.bodies.erasures import BodyAdmin
 from parley.chats.chat_admin import ChatAdmin
 from parley.chats.invitations import InvitationService
 from parley.chats.membership import Membership
+from parley.chats.operated_chats import OperatedChats
 from parley.chats.reader import ChatReader
 from parley.chats.reports import ReportService
 from parley.clock import Clock
@@ -25,8 +26,10 @@ from parley.config import Config
 from parley.core.rates import RateLimiter
 from parley.delivery.admin import DeliveryAdmin
 from parley.files.service import FileService
+from parley.gateway.chat_finder import ChatFinder
 from parley.gateway.client_ids import ClientIds
 from parley.gateway.device_leases import DeviceLeases
+from parley.gateway.engine_beside import EngineBeside
 from parley.gateway.hub import Hub
 from parley.gateway.operator_view import OperatorView
 from parley.gateway.outbox import Flusher
@@ -77,6 +80,9 @@ class ApiServices(Struct, frozen=True, kw_only=True, eq=False):
     deliveries: DeliveryAdmin
     push: PushRegistrations
     fanouts: FanoutAdmin
+    operated_chats: OperatedChats
+    chat_finder: ChatFinder
+    beside: EngineBeside
     rates: SharedRates
     operator_view: OperatorView
     timeline: TimelineService

@@ -11,7 +11,7 @@ import msgspec
 from aiohttp import web
 
 from parley.errors import FORBIDDEN, RATE_LIMITED
-from parley.gateway import asyncapi, docs_page, link_page
+from parley.gateway import asyncapi, docs_page, link_page, web_pages
 from parley.gateway.api import ROUTES
 from parley.gateway.calls import REQUEST_SECONDS_MAX, authenticate, check_operator, is_local
 from parley.gateway.connection import Connection
@@ -93,7 +93,7 @@ METRICS = Operation(
     media=METRICS_TYPE,
 )
 PAGES = (WEBSOCKET, OPENAPI, ASYNCAPI, docs_page.PAGE, docs_page.FILE, link_page.PAGE, link_page.FILE)
-OPERATIONS = (*TRANSFERS, *PAGES, HEALTHZ, READYZ, METRICS)
+OPERATIONS = (*TRANSFERS, *PAGES, *web_pages.OPERATIONS, HEALTHZ, READYZ, METRICS)
 
 Serve = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from parley.core.marks import SEPARATOR, MessageMark
 from parley.model import AccountDeletion, AuditRecord, Invitation, Kind
-from parley.store.amendments import SEPARATOR
 from parley.store.delivery.rows import DeadLetter, Lane
 from parley.store.maintenance import Transfer
 from parley.store.ports import Log
@@ -18,7 +18,6 @@ from parley.store.records import (
     RECORDS,
     KeptCounts,
     KeptCursor,
-    KeptMark,
     KeptMember,
     KeptRelation,
     KeptState,
@@ -142,7 +141,7 @@ def _concerns(record: Record, user_id: str) -> bool:
             return user_id in (record.user_id, record.invited_by)
         case KeptErasure():
             return record.user_id == user_id
-        case KeptMark():
+        case MessageMark():
             return user_id in record.name.split(SEPARATOR)
         case Lane():
             return record.recipient == user_id

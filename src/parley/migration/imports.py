@@ -15,6 +15,8 @@ from msgspec import Struct, field
 
 from parley import ids
 from parley.clock import Clock, iso
+from parley.core import marks as marking
+from parley.core.marks import MessageMark
 from parley.core.shown_text import shown_text
 from parley.errors import Refusal, Refused, StoreUnavailable
 from parley.migration import workspaces
@@ -31,9 +33,8 @@ from parley.model import (
     Target,
     User,
 )
+from parley.records.amendments import Amendments
 from parley.records.kinds import Kinds
-from parley.store import amendments as marking
-from parley.store.amendments import MessageMark
 from parley.store.ports import Engine
 from parley.wire.codec import decode_entry
 from parley.wire.limits import (
@@ -103,6 +104,7 @@ class WorkspaceImport:
         self._workspace = workspace
         self._engine = engine
         self._kinds = Kinds(engine, clock)
+        self._amendments = Amendments(engine.records)
         self._clock = clock
         self._matches_names = matches_names
         self._on_progress = on_progress
@@ -238,9 +240,9 @@ class WorkspaceImport:
 
     async def _mark_reply(self, chat_id: str, about: StoredPlace | None, reply: StoredPlace | None) -> None:
         """A process may have died between a reply and its mark."""
-        if about is not None and reply is not None and self._engine.amendments is not None:
-            mark = marking.reply_mark(about.sequence, reply.sequence, reply.sequence)
-            await self._engine.amendments.mark(chat_id, [mark])
+        if about is not None and reply is not None:
+            mark = marking.reply_mark(chat_id, about.sequence, reply.sequence, reply.sequence)
+            await self._amendments.mark([mark])
 
     async def _bring_reactions(
         self, chat: ImportedChat, stored: StoredChat, there: dict[str, StoredPlace]
@@ -350,12 +352,12 @@ class WorkspaceImport:
                 continue
             about, at = draft.target.sequence, place.sequence
             if draft.kind == Kind.REACTION.value:
-                mark = marking.reaction_mark(about, draft.sender_id, draft.content, at, is_on=True)
+                mark = marking.reaction_mark(chat_id, about, draft.sender_id, draft.content, at, is_on=True)
             else:
-                mark = marking.reply_mark(about, at, at)
+                mark = marking.reply_mark(chat_id, about, at, at)
             marks.append(mark)
-        if marks and self._engine.amendments is not None:
-            await self._engine.amendments.mark(chat_id, marks)
+        if marks:
+            await self._amendments.mark(marks)
 
     async def _join(self, stored: StoredChat, senders: set[str]) -> None:
         """An earlier import may have removed authors who are in the chat no more."""

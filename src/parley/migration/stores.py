@@ -23,7 +23,6 @@ from parley.model import AuditRecord
 from parley.records.audit import AuditLog
 from parley.store.check import check
 from parley.store.folder import lock_folder
-from parley.store.maintenance import require_transfer
 from parley.store.ports import Engine
 
 GROUPS = [kind.group for kind in KINDS]
@@ -53,8 +52,8 @@ async def copy_store(
             if not side.config.store.is_shared:
                 locks.enter_context(lock_folder(Path(side.config.server.data)))
         try:
-            theirs = require_transfer(source.engine.transfer, source.name)
-            ours = require_transfer(_hot(target.engine).transfer, target.name)
+            theirs = source.engine.transfer
+            ours = _hot(target.engine).transfer
             await target.engine.create(lambda _: None)
             await _refuse_trimmed(source)
             if checks:
@@ -88,7 +87,7 @@ async def _refuse_trimmed(side: CopySide) -> None:
 
 
 async def _check_side(side: CopySide) -> None:
-    findings = await check(side.engine.inspection, archived=archived_rows(side.engine))
+    findings = await check(side.engine, archived=archived_rows(side.engine))
     if not findings.is_clean:
         first = findings.breaches[0]
         raise CopyRefused(f"{side.name} is not sound ({first.invariant}: {first.says}): run parley check")
@@ -108,7 +107,7 @@ async def import_workspace(
 
     ConfigError if workers still have something to do: what is marked as done would include that.
     """
-    transfer = require_transfer(engine.transfer)
+    transfer = engine.transfer
     lags = await engine.feed.lags() if engine.feed is not None else {}
     if any(lags.get(group) for group in GROUPS):
         raise ConfigError("deliveries are under way: let the server run until they are done, then stop it")

@@ -46,7 +46,7 @@ class AccountAdmin:
         short: a page reads a bounded number of people.
         """
         wanted, found, looked_at = folded(query), list[User](), 0
-        async for page in self._records.scan(PEOPLE, after):
+        async for page in self._records.scan(PEOPLE, after=after):
             for user in map(user_of, page):
                 looked_at += 1
                 if is_found_by(wanted, user.username, user.display_name):

@@ -58,7 +58,9 @@ async def all_in(records: Records, table: RecordTable[R], partition: str) -> lis
     """Every record of a partition, in the order of their places. For partitions of few."""
     found: list[R] = []
     after = ""
-    while page := await records.page(table, partition, after, PAGE):
+    while True:
+        page = await records.page(table, partition, after, PAGE)
         found += page
+        if len(page) < PAGE:
+            return found
         after = table.key(page[-1])[1]
-    return found

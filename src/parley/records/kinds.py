@@ -5,6 +5,7 @@ from __future__ import annotations
 from parley.clock import Clock
 from parley.records.account_admin import AccountAdmin
 from parley.records.accounts import Accounts
+from parley.records.amendments import Amendments
 from parley.records.attachments import Attachments
 from parley.records.audit import AuditLog
 from parley.records.book import Book
@@ -12,6 +13,7 @@ from parley.records.chat_settings import Retentions
 from parley.records.deliveries import DeliveryRecords
 from parley.records.erasures import Erasures
 from parley.records.listing import Listing
+from parley.records.log_hashes import LogHashes
 from parley.records.push import PushRecords
 from parley.records.raised import EMBEDDED_SECONDS, SHARED_SECONDS, RaisedLater
 from parley.records.server_keys import ServerKeys
@@ -46,6 +48,8 @@ class Kinds:
         self.api_tokens = ApiTokens(records)
         self.external_ids = ExternalIds(records)
         self.audit = AuditLog(records)
+        self.amendments = Amendments(records)
+        self.log_hashes = LogHashes(records)
         self.erasures = Erasures(records)
         self.retentions = Retentions(records)
         self.attachments = Attachments(records, clock)

@@ -9,7 +9,6 @@ from collections import Counter
 
 from parley.clock import Clock
 from parley.records.sessions import session_of
-from parley.store.maintenance import require_transfer
 from parley.store.ports import Engine
 from parley.store.records import KeptState
 from parley.store.rows import ListedChat, ListedMember, ListedUser
@@ -26,7 +25,7 @@ class Listing:
     async def users(self) -> list[ListedUser]:
         """Every user, by name. Counts chats and sessions with one scan of each table."""
         now_ms, chats, sessions = self._clock(), Counter[str](), Counter[str]()
-        async for states in require_transfer(self._engine.transfer).records(KeptState):
+        async for states in self._engine.transfer.records(KeptState):
             chats.update(one.user_id for one in states if isinstance(one, KeptState) and not one.has_left)
         async for page in self._records.scan(SESSIONS):
             known = map(session_of, page)

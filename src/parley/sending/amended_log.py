@@ -13,9 +13,10 @@ import msgspec
 from msgspec import Struct, field
 
 from parley.concurrency import map_concurrently
+from parley.core.marks import THE_CHAT, AmendmentNote
 from parley.core.message_actions import DELETE, EDIT, MESSAGE, amended
 from parley.model import AppendResult, Draft, Head, Page, Persisted
-from parley.store.amendments import THE_CHAT, AmendmentNote, Amendments
+from parley.records.amendments import Amendments
 from parley.store.ports import Engine, Log
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
@@ -107,4 +108,4 @@ class AmendedLog:
 
 def amended_log(engine: Engine) -> Log:
     """The log of an engine for those who read what people wrote."""
-    return engine.log if engine.amendments is None else AmendedLog(engine.log, engine.amendments)
+    return AmendedLog(engine.log, Amendments(engine.records))

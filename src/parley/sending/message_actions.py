@@ -14,7 +14,7 @@ delete looks for marks of edits after it: whichever comes second sees the other,
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -25,7 +25,9 @@ from msgspec.structs import replace
 from parley import ids
 from parley.clock import MS_PER_SECOND, Clock, from_iso
 from parley.concurrency import map_concurrently
+from parley.core import marks as marking
 from parley.core.jobs import Job
+from parley.core.marks import AmendmentNote, MessageMark
 from parley.core.message_actions import (
     CHAT,
     DELETE,
@@ -43,7 +45,6 @@ from parley.core.message_actions import (
     tombstone,
 )
 from parley.errors import (
-    BAD_REQUEST,
     NO_SUCH_MESSAGE,
     NOT_A_MEMBER,
     OutcomeUnknown,
@@ -51,11 +52,10 @@ from parley.errors import (
     StoreError,
 )
 from parley.model import Appended, ChatType, Draft, JobScope, Target
+from parley.records.amendments import Amendments
 from parley.records.chat_settings import Retentions
 from parley.sending.amended_log import AmendedLog
 from parley.sending.sender import Sender
-from parley.store import amendments as marking
-from parley.store.amendments import AmendmentNote, Amendments, MessageMark
 from parley.store.ports import Directory, Log
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
@@ -70,7 +70,6 @@ JOB = "amendments"
 FINISHED_AT_ONCE_MAX = 16
 """Those that wait for one look at the file of SQLite share it."""
 TRACE_BYTES = 128
-NOT_HERE = BAD_REQUEST.because("messages cannot be changed on this store")
 
 log = structlog.get_logger("parley.chats")
 encode = msgspec.json.Encoder().encode
@@ -92,6 +91,10 @@ class Bodies(Protocol):
         """Replace these entries by what `change` makes of each; None leaves it. Durable before it returns."""
         ...
 
+    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
+        """See `Entries.scrub`."""
+        ...
+
 
 class MessageNow(Struct):
     """A message as it is now."""
@@ -102,9 +105,8 @@ class MessageNow(Struct):
 
 
 class MessageActions:
-    """`amendments` and `bodies` are None on an engine that cannot change messages: replies work there, and
-    are not counted. `window_seconds`: how long a message may be edited in a chat that does not say it; 0
-    for ever. `forget`: whoever keeps bodies outside of the store forgets these, or StoreError.
+    """`window_seconds`: how long a message may be edited in a chat that does not say it; 0 for ever.
+    `forget`: whoever keeps bodies outside of the store forgets these, or StoreError.
     `fault_point`: called at the points of `ACTION_LABELS`.
     """
 
@@ -114,9 +116,9 @@ class MessageActions:
         log: Log,
         directory: Directory,
         sender: Sender,
-        amendments: Amendments | None,
+        amendments: Amendments,
         retentions: Retentions,
-        bodies: Bodies | None,
+        bodies: Bodies,
         clock: Clock,
         window_seconds: int = 0,
         forget: Forget = nothing_kept,
@@ -124,7 +126,7 @@ class MessageActions:
     ) -> None:
         self._forget = forget
         self._log = log
-        self._log_as_amended = log if amendments is None else AmendedLog(log, amendments)
+        self._log_as_amended = AmendedLog(log, amendments)
         self._directory = directory
         self._sender = sender
         self._amendments = amendments
@@ -138,28 +140,22 @@ class MessageActions:
         """Append a draft that is about another message, and do what follows from it. Refused with the
         refusal.
         """
-        amendments = self._amendments
-        if amendments is None:
-            if draft.kind != MESSAGE:
-                raise Refused(NOT_HERE)
-            draft.target = await self._target(draft)
-            return await self._sender.send(draft)
         draft.target = await self._target(draft)
         if draft.target is None:  # a retry is answered, all else is refused
             return await self._sender.send(draft)
         assert draft.client_key is not None
         note = AmendmentNote(draft.chat_id, draft.client_key, draft.target.sequence, self._clock())
-        await amendments.begin(note)
+        await self._amendments.begin(note)
         self._fault_point(NOTED)
         try:
             appended = await self._sender.send(draft)
         except Refused as error:
             if not error.refusal.temporary:
-                await amendments.finish(note)
+                await self._amendments.finish(note)
             raise
         self._fault_point(STORED)
         try:
-            await self._finish(amendments, note, draft.sender_id)
+            await self._finish(note, draft.sender_id)
         except StoreError as error:  # it is stored, and not yet done: a retry, or the job, goes on
             raise OutcomeUnknown(str(error)) from error
         return appended
@@ -211,7 +207,7 @@ class MessageActions:
 
     async def edit_window(self, chat_id: str) -> int:
         """How many seconds a message of this chat may be edited; 0: for ever."""
-        marks = await self._amendments.marks(chat_id, marking.THE_CHAT) if self._amendments else []
+        marks = await self._amendments.marks(chat_id, marking.THE_CHAT)
         own = marking.window_in(marks)
         return self._window_seconds if own is None else own
 
@@ -220,8 +216,6 @@ class MessageActions:
         return reaction in found or len(found) < REACTIONS_MAX
 
     async def _marks(self, entry: Entry) -> list[MessageMark]:
-        if self._amendments is None:
-            return []
         marks = await self._amendments.marks(entry.chat_id, entry.sequence)
         return [mark for mark in marks if mark.is_on]
 
@@ -240,7 +234,7 @@ class MessageActions:
 
     # What follows from an entry
 
-    async def _finish(self, amendments: Amendments, note: AmendmentNote, sender_id: str | None) -> bool:
+    async def _finish(self, note: AmendmentNote, sender_id: str | None) -> bool:
         """Do what is left to do for a note; False if its entry is not stored.
 
         `sender_id`: whose entry it must be: of an id that somebody else used nothing follows.
@@ -250,33 +244,33 @@ class MessageActions:
         if entry is None:
             return False
         if sender_id in (None, entry.sender_id):
-            await self._apply(amendments, entry, note.target)
-        await amendments.finish(note)
+            await self._apply(entry, note.target)
+        await self._amendments.finish(note)
         return True
 
-    async def _apply(self, amendments: Amendments, entry: Entry, target: int) -> None:
+    async def _apply(self, entry: Entry, target: int) -> None:
         chat_id, at = entry.chat_id, entry.sequence
         if entry.kind == DELETE:
-            await self._delete(amendments, entry, target)
+            await self._delete(entry, target)
         elif entry.kind == EDIT:
-            await amendments.mark(chat_id, [marking.edit_mark(target, at)])
-            await self._edit(amendments, entry, target)
+            await self._amendments.mark([marking.edit_mark(chat_id, target, at)])
+            await self._edit(entry, target)
         elif entry.kind == REACTION and entry.reaction:
             is_on = entry.on is not False
-            mark = marking.reaction_mark(target, entry.sender_id, entry.reaction, at, is_on=is_on)
-            await amendments.mark(chat_id, [mark])
+            mark = marking.reaction_mark(chat_id, target, entry.sender_id, entry.reaction, at, is_on=is_on)
+            await self._amendments.mark([mark])
         elif entry.kind == CHAT and (window := edit_window_in(entry.content)) is not None:
-            await amendments.mark(chat_id, [marking.window_mark(window.edit_window_seconds, at)])
+            await self._amendments.mark([marking.window_mark(chat_id, window.edit_window_seconds, at)])
         elif entry.kind == MESSAGE and entry.reply_to:
-            await amendments.mark(chat_id, [marking.reply_mark(target, at, at)])
+            await self._amendments.mark([marking.reply_mark(chat_id, target, at, at)])
 
-    async def _edit(self, amendments: Amendments, edit: Entry, target: int) -> None:
+    async def _edit(self, edit: Entry, target: int) -> None:
         await self._rewrite(edit.chat_id, [target], lambda message: edited(message, edit))
         message = await self._at(edit.chat_id, target)
         if message is not None and message.deleted is True:  # it came too late
-            await self._remove(amendments, edit.chat_id, [message, edit])
+            await self._remove(edit.chat_id, [message, edit])
 
-    async def _delete(self, amendments: Amendments, delete: Entry, target: int) -> None:
+    async def _delete(self, delete: Entry, target: int) -> None:
         """The body, those of all its edits, and its place among the replies of another message."""
         chat_id = delete.chat_id
         message = await self._at(chat_id, target)
@@ -285,29 +279,28 @@ class MessageActions:
         await self._rewrite(chat_id, [target], tombstone)
         self._fault_point(HALF_REMOVED)
         places = {int(mark.parts[1]) for mark in await self._marks(message) if mark.parts[0] == marking.EDIT}
-        for note in await amendments.under_way(chat_id):
+        for note in await self._amendments.under_way(chat_id):
             wire = await self._log.find_key(chat_id, note.client_key) if note.target == target else None
             entry = decode_entry(wire) if wire is not None else None
             if entry is not None and entry.kind == EDIT:
                 places.add(entry.sequence)
         edits = [entry for place in sorted(places) if (entry := await self._at(chat_id, place)) is not None]
-        await self._remove(amendments, chat_id, [message, *edits])
+        await self._remove(chat_id, [message, *edits])
         parent = await self._find(chat_id, message.reply_to) if message.reply_to else None
         if parent is not None:
-            mark = marking.reply_mark(parent.sequence, target, delete.sequence, is_on=False)
-            await amendments.mark(chat_id, [mark])
+            mark = marking.reply_mark(chat_id, parent.sequence, target, delete.sequence, is_on=False)
+            await self._amendments.mark([mark])
 
-    async def _remove(self, amendments: Amendments, chat_id: str, entries: list[Entry]) -> None:
+    async def _remove(self, chat_id: str, entries: list[Entry]) -> None:
         """No body of these is read from now on, and none is left in a file."""
         sequences = [entry.sequence for entry in entries]
         await self._rewrite(chat_id, sequences, tombstone)
         await self._forget(chat_id, sequences)
-        await amendments.scrub([trace_of(entry) for entry in entries])
+        await self._bodies.scrub([trace_of(entry) for entry in entries])
 
     async def _rewrite(
         self, chat_id: str, sequences: list[int], change: Callable[[Entry], Entry | None]
     ) -> None:
-        assert self._bodies is not None
         await self._bodies.rewrite(chat_id, sequences, change)
 
     # Reading
@@ -359,21 +352,19 @@ class MessageActions:
 
     async def _finish_until(self, until_ms: int) -> StoreError | None:
         """Finish what was begun until then. Returns why something could not be."""
-        amendments, failures = self._amendments, list[StoreError]()
-        if amendments is None:
-            return None
+        failures = list[StoreError]()
 
         async def finish(note: AmendmentNote) -> None:
             try:
-                if not await self._finish(amendments, note, None):
-                    await amendments.finish(note)
+                if not await self._finish(note, None):
+                    await self._amendments.finish(note)
             except StoreError as error:  # such as a node that does not answer: it keeps no other chat
                 failures.append(error)
             else:
                 log.warning("an amendment was finished", chat_id=note.chat_id, target=note.target)
             await asyncio.sleep(0)
 
-        notes = [note for note in await amendments.under_way() if note.since_ms <= until_ms]
+        notes = [note for note in await self._amendments.under_way() if note.since_ms <= until_ms]
         await map_concurrently(finish, notes, FINISHED_AT_ONCE_MAX)
         return failures[-1] if failures else None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -29,6 +30,7 @@ from parley.store.invariants import (
 )
 from parley.store.maintenance import Inspection
 from parley.store.paging import Row
+from parley.store.ports import Scans
 from parley.store.rows import (
     EVERYTHING,
     ChatRow,
@@ -40,6 +42,7 @@ from parley.store.rows import (
     PositionRow,
 )
 from parley.store.rules import STRAY_POSITIONS_MAX, direct_key
+from parley.store.tables import LOG_HASHES
 from parley.wire.codec import decode_entry
 from parley.wire.frames import Entry
 
@@ -68,8 +71,18 @@ LOST_ARCHIVE = "see whether archive.target can be reached; then run: parley arch
 MARK_DELIVERED = "set last_acked_sequence of the row in delivery_state to its read_up_to"
 
 
+class Checked(Protocol):
+    """What of an engine is checked. May be used without `Engine.open`."""
+
+    @property
+    def inspection(self) -> Inspection: ...
+
+    @property
+    def records(self) -> Scans: ...
+
+
 async def check(
-    inspection: Inspection,
+    store: Checked,
     chat_ids: Sequence[str] | None = None,
     on_progress: OnProgress = no_progress,
     *,
@@ -80,6 +93,7 @@ async def check(
 
     `archived`: reads what was moved to the cold tier, so that hashes are recomputed from the first entry on.
     """
+    inspection = store.inspection
     findings = Findings(not_shown=inspection.not_shown)
     total = 0
 
@@ -89,7 +103,7 @@ async def check(
     async def check_one(chat: ChatRow) -> None:
         async with slots:
             try:
-                await check_chat(inspection, chat, findings, report, archived)
+                await check_chat(store, chat, findings, report, archived)
             except StoreUnreadable as error:  # another chat may be on sound pages
                 findings.add(replace(error.breach, chat_id=chat.chat_id))
             report()
@@ -120,7 +134,7 @@ async def _all(tasks: list[asyncio.Future[None]]) -> None:
 
 
 async def check_chat(
-    inspection: Inspection,
+    store: Checked,
     chat: ChatRow,
     findings: Findings,
     report: Callable[[], None],
@@ -128,15 +142,15 @@ async def check_chat(
 ) -> None:
     """Reads members before the log: the entry of a member who joins meanwhile is then in the log."""
     members = MembersCheck(chat, findings)
-    async for member_rows in inspection.members(chat):
+    async for member_rows in store.inspection.members(chat):
         members.feed(member_rows)
-    log = await check_log(inspection, chat, findings, report, archived)
+    log = await check_log(store, chat, findings, report, archived)
     members.finish(log.last)
     findings.chats += 1
 
 
 async def check_log(
-    inspection: Inspection,
+    store: Checked,
     chat: ChatRow,
     findings: Findings,
     report: Callable[[], None] = lambda: None,
@@ -144,16 +158,22 @@ async def check_log(
 ) -> LogCheck:
     """Checks one chat's log against its counter, its keys and its own entries."""
     log = LogCheck(chat, findings)
-    hashes = LogHashCheck(chat, findings, inspection.log_hashes(chat))
+    hashes = LogHashCheck(chat, findings, stored_hashes(store.records, chat))
     if archived is not None and chat.trimmed_through:
         await hashes.feed_archived(archived(chat))
-    async for chunk in inspection.log(chat):
+    async for chunk in store.inspection.log(chat):
         log.feed(chunk)
         await hashes.feed(chunk)
         report()
-    async for keys in inspection.keys(chat):
+    async for keys in store.inspection.keys(chat):
         log.feed_keys(keys)
     return log
+
+
+async def stored_hashes(records: Scans, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
+    """Those of the chat's own epoch, in the order of their positions."""
+    async for page in records.scan(LOG_HASHES, chat.chat_id):
+        yield [LogHash(one.epoch, one.sequence, one.value) for one in page if one.epoch == chat.epoch]
 
 
 class MembersCheck:

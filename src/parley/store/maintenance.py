@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
-from parley.core.log_hash import LogHash
-from parley.errors import ConfigError
 from parley.model import StoredEntry
 from parley.store.invariants import Breach
 from parley.store.records import Record
@@ -79,10 +77,6 @@ class Inspection(Protocol):
 
         The counter of the last chunk is at least as new as all entries before it.
         """
-        ...
-
-    def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
-        """The stored hashes of the log, in the chat's own epoch, in the order of their positions."""
         ...
 
     def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
@@ -186,13 +180,3 @@ class Transfer(Protocol):
         of every chat, and starts over. May be repeated.
         """
         ...
-
-
-def require_transfer(transfer: Transfer | None, store: str = "this store") -> Transfer:
-    """ConfigError, in one sentence, if the engine has none."""
-    if transfer is None:
-        raise ConfigError(
-            f"{store} cannot be copied, imported into, exported by person or given new epochs:"
-            " use another engine for that"
-        )
-    return transfer

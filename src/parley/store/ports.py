@@ -9,14 +9,13 @@ been written. It never raises the errors of its driver.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from typing import Protocol
 
 from msgspec import Struct
 
 from parley.core.consent import ConsentFacts
 from parley.core.jobs import Job
-from parley.core.log_hash import LogHash
 from parley.model import (
     AppendResult,
     ChatMember,
@@ -38,11 +37,9 @@ from parley.model import (
     User,
     Visibility,
 )
-from parley.store.amendments import Amendments
-from parley.store.cold.ports import ColdStore
 from parley.store.delivery.ports import Lanes
 from parley.store.maintenance import ChatListing, Inspection, Repairs, Transfer
-from parley.store.rows import Finding
+from parley.store.rows import ArchiveMark, Finding
 from parley.store.subscriptions import Subscriptions
 from parley.store.tables import Key, R, RecordChange, RecordTable
 from parley.wire.limits import ANSWER_SECONDS_MAX
@@ -113,21 +110,62 @@ class Log(Protocol):
         ...
 
 
-class LogHashes(Protocol):
-    """Hashes of logs (`core.log_hash`) that were computed behind the appends. See docs/proof.md.
+class Replaced(Struct, frozen=True):
+    """What an entry becomes. `before`: the JSON that it must still have; None: whatever it has."""
 
-    Each follows from the entries: to lose one costs time, and whoever computes it again writes the same.
+    after: bytes
+    before: bytes | None = None
+
+
+class Entries(Protocol):
+    """What is done to entries after they were appended: bodies are replaced, archived ones are let go.
+
+    Positions up to a chat's `trimmed_through` are in the cold tier alone (docs/cold-tier.md). There the
+    engine's `Log` reads nothing (EntriesTrimmed), and no append, no seal and no repair writes anything,
+    however late it comes. The head, its counter and recovery count them as entries. For as long as
+    idempotency keys live, an id whose entry was trimmed is answered as before.
     """
 
-    tail_seconds: float
-    """How long a chat rests before the hash at its end is stored, too: longer where each write is charged."""
+    async def replace(self, chat_id: str, entries: Mapping[int, Replaced]) -> list[int]:
+        """Put other JSON in place of these entries, and nothing else of them; durable before it returns.
 
-    async def last(self, chat_id: str, epoch: int, up_to: int) -> LogHash | None:
-        """The stored hash of this epoch with the highest position up to this one. May be a moment old."""
+        Returns the positions that have it now. Those that are void, are not as they must be, or that the
+        engine does not hold any more are left out; those that it still holds below its mark, beside later
+        ones, are replaced. A message that is deleted no longer counts as unread. May be repeated.
+        """
         ...
 
-    async def write(self, chat_id: str, hashes: Sequence[LogHash]) -> None:
-        """Durable before it returns; each at its epoch and position. Several nodes may write the same."""
+    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
+        """What was replaced or trimmed before the call is in no file of the engine when it returns.
+
+        `traces`: the bytes before each body that was replaced, up to its quotation mark. By them a copy that
+        was left behind is found; what has no body any more ends with another quotation mark there. None: all.
+        """
+        ...
+
+    async def marks(self, chat_ids: Sequence[str]) -> dict[str, ArchiveMark]:
+        """How far each of the chats that exist is archived and trimmed, read strongly."""
+        ...
+
+    async def record(self, chat_id: str, mark: ArchiveMark) -> bool:
+        """Replace the mark, durable before it returns; what was trimmed stays as it is.
+
+        False, and nothing is written, unless the stored version is the one before: another archiver won.
+        """
+        ...
+
+    async def needed_from(self, chat_id: str) -> int:
+        """The lowest position that a consumer has not done: of a feed, of the bus, of deliveries and push.
+
+        Above every sequence if there is none.
+        """
+        ...
+
+    async def trim(self, chat_id: str, through: int) -> None:
+        """Remove the positions up to here; the mark first. Durable before it returns. May be repeated.
+
+        Nothing happens unless the log is archived that far.
+        """
         ...
 
 
@@ -176,11 +214,22 @@ class Directory(Protocol):
         ...
 
 
+class Scans(Protocol):
+    """What of `Records` commands read that open no store."""
+
+    def scan(self, table: RecordTable[R], partition: str = "") -> AsyncIterator[list[R]]:
+        """See `Records.scan`."""
+        ...
+
+
 class Records(Protocol):
     """Tables of small records: each is one struct under a key, and is compared as a whole. Read strongly.
 
     An engine knows nothing of what is in them: `store/tables.py` says which there are.
     """
+
+    rest_seconds: float
+    """How long what can be computed again rests before it is written: longer where each write is charged."""
 
     async def get(
         self, table: RecordTable[R], keys: Sequence[Key], *, may_be_old: bool = False
@@ -201,11 +250,11 @@ class Records(Protocol):
         """
         ...
 
-    def scan(self, table: RecordTable[R], after: str = "") -> AsyncIterator[list[R]]:
-        """Every record, page by page, in an order of the engine's own. For commands and rare jobs.
+    def scan(self, table: RecordTable[R], partition: str = "", *, after: str = "") -> AsyncIterator[list[R]]:
+        """Every record, or those of a partition, page by page, in the order of their places within each.
 
-        Those beyond the partition `after`, if that is not empty. May be used without `Engine.open`. None is
-        missing that was there before and after.
+        `after`: those beyond this partition. For commands and rare jobs. May be used without `Engine.open`.
+        None is missing that was there before and after.
         """
         ...
 
@@ -214,7 +263,7 @@ class Records(Protocol):
         ...
 
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
-        """All of these changes of one partition, durably, or none.
+        """All of these changes of one partition, durably, or none; see `RecordTable.is_compared`.
 
         False, and nothing changes, if one of them is not met. Of many who change the same record at once,
         one does. OutcomeUnknown: they may have been made, and what is there now says neither.
@@ -473,11 +522,6 @@ class Store(Protocol):
         ...
 
     @property
-    def log_hashes(self) -> LogHashes:
-        """See `LogHashes`."""
-        ...
-
-    @property
     def directory(self) -> Directory:
         """See `Directory`."""
         ...
@@ -508,7 +552,7 @@ class Store(Protocol):
         ...
 
 
-class Engine(Store, ColdStore, Protocol):
+class Engine(Store, Protocol):
     """One storage engine. `app.engines.make_engine` creates it; nothing else knows which one it is.
 
     Creating it connects to nothing. The caller calls `open` before it uses a port, except where a port says
@@ -518,6 +562,11 @@ class Engine(Store, ColdStore, Protocol):
     @property
     def records(self) -> Records:
         """See `Records`."""
+        ...
+
+    @property
+    def entries(self) -> Entries:
+        """See `Entries`."""
         ...
 
     @property
@@ -546,11 +595,6 @@ class Engine(Store, ColdStore, Protocol):
         ...
 
     @property
-    def amendments(self) -> Amendments | None:
-        """None: messages of this engine cannot be edited, deleted or reacted to."""
-        ...
-
-    @property
     def listing(self) -> ChatListing:
         """See `ChatListing`."""
         ...
@@ -566,8 +610,8 @@ class Engine(Store, ColdStore, Protocol):
         ...
 
     @property
-    def transfer(self) -> Transfer | None:
-        """None: such a store cannot be copied to or from, imported into, or given new epochs."""
+    def transfer(self) -> Transfer:
+        """See `Transfer`."""
         ...
 
     @property

@@ -23,7 +23,6 @@ from parley.model import (
     StoredChat,
     User,
 )
-from parley.store.amendments import AmendmentNote
 from parley.store.delivery.rows import DeadLetter, Lane, LetterStatus, pending_line, queue_line
 from parley.store.push.rows import PushOutcome, RungThrough
 from parley.store.tables import (
@@ -111,16 +110,6 @@ class KeptRelation(Struct, frozen=True, kw_only=True):
     blocked_since: str | None
 
 
-class KeptMark(Struct, frozen=True, kw_only=True):
-    """What an entry says about an earlier message of its chat: see `MessageMark`."""
-
-    chat_id: str
-    target: int
-    name: str
-    sequence: int
-    is_on: bool
-
-
 Record = Struct
 """What a copy carries over: one of `RECORDS`."""
 RECORDS: tuple[type[Any], ...] = (
@@ -131,8 +120,6 @@ RECORDS: tuple[type[Any], ...] = (
     KeptMember,
     KeptState,
     KeptCursor,
-    KeptMark,
-    AmendmentNote,
     Invitation,
     Lane,
     *(kind for kind in TABLE_OF if kind is not KeptPerson),

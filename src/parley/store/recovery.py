@@ -12,9 +12,8 @@ import structlog
 from msgspec import Struct
 
 from parley.errors import CounterMissingError, InconsistentCounterError, StoreError
-from parley.store.check import check_log
+from parley.store.check import Checked, check_log
 from parley.store.invariants import Breach, Findings
-from parley.store.maintenance import Inspection
 from parley.store.ports import Engine
 from parley.store.rows import Repair, Traces
 from parley.store.rules import STRAY_POSITIONS_MAX
@@ -63,7 +62,7 @@ async def recover(engine: Engine, chat_id: str, *, apply: bool, seal_holes: bool
         if is_lost or voids:
             recovery.counter = await repairs.write(Repair(chat_id, counter, is_lost, voids, traces))
         recovery.applied = True
-        await _verify(engine.inspection, recovery)
+        await _verify(engine, recovery)
     return recovery
 
 
@@ -94,13 +93,13 @@ def check_holes(holes: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return holes
 
 
-async def _verify(inspection: Inspection, recovery: Recovery) -> None:
+async def _verify(store: Checked, recovery: Recovery) -> None:
     """Read back what was written, and check the chat's whole log."""
-    chat_id, findings = recovery.traces.chat_id, Findings(not_shown=inspection.not_shown)
+    chat_id, findings = recovery.traces.chat_id, Findings(not_shown=store.inspection.not_shown)
     counter: int | None = None
-    async for page in inspection.chats([chat_id]):
+    async for page in store.inspection.chats([chat_id]):
         for chat in page:
-            counter = (await check_log(inspection, chat, findings)).counter
+            counter = (await check_log(store, chat, findings)).counter
     recovery.breaches = findings.breaches
     if counter is None or counter < recovery.counter:
         raise CounterMissingError("the counter disappeared after it was written; find out what deletes it")

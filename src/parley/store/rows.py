@@ -87,7 +87,7 @@ class ArchiveMark(Struct, frozen=True, kw_only=True):
     version: int = 0
     manifest: str = ""
     is_trimming: bool = False
-    """Positions up to `trimmed_through` may be left in the tables: `ColdTier.trim` has not finished."""
+    """Positions up to `trimmed_through` may be left in the tables: `Entries.trim` has not finished."""
 
 
 class ChatRow(Struct):

@@ -16,6 +16,8 @@ from msgspec.structs import replace
 
 from parley.clock import MS_PER_DAY, iso
 from parley.core.attachments import Attachment, AttachmentLine
+from parley.core.log_hash import StoredHash
+from parley.core.marks import AmendmentNote, MessageMark
 from parley.core.recipient_health import RecipientHealth
 from parley.model import (
     AccountDeletion,
@@ -79,6 +81,11 @@ def message_place(chat_id: str, sequence: int) -> str:
     return f"{chat_id}{PART_SEPARATOR}{sequence}"
 
 
+def hash_place(epoch: int, sequence: int) -> str:
+    """Places are in the order of epochs, then of positions."""
+    return f"{ordered(epoch)}.{ordered(sequence)}"
+
+
 def outcome_place(user_id: str, device_id: str) -> str:
     return f"{user_id}{PART_SEPARATOR}{device_id}"
 
@@ -86,9 +93,12 @@ def outcome_place(user_id: str, device_id: str) -> str:
 class RecordTable(Generic[R]):
     """One table. `expires_ms`: when a record may go, by what it says; without it they stay.
 
-    `is_compared`: False where every change writes over whatever is there: an engine may write plainly.
     `raised`: a field that is a number and only rises (`Records.raise_to`), which no comparison looks at.
-    A field of a record that is added later has a default: records without it are still read.
+    `is_compared`: False where no change depends on what is there: an engine may write plainly, and each of
+    several changes by itself. With a number the highest stays, in whatever order they come: a record with a
+    lower one is not written, and one with a higher one is not removed.
+    `is_brief`: records come and go, and one that comes back does no harm. `is_fresh`: False where a page may
+    be a moment old. A field of a record that is added later has a default: records without it are still read.
     """
 
     def __init__(
@@ -101,6 +111,8 @@ class RecordTable(Generic[R]):
         raised: str = "",
         expires_ms: Callable[[R], int] | None = None,
         is_compared: bool = True,
+        is_brief: bool = False,
+        is_fresh: bool = True,
     ) -> None:
         assert not raised or raised in kind.__struct_fields__
         self.name = name
@@ -110,11 +122,17 @@ class RecordTable(Generic[R]):
         self.raised = raised
         self.expires_ms = expires_ms
         self.is_compared = is_compared
+        self.is_brief = is_brief
+        self.is_fresh = is_fresh
         self._encode = msgspec.json.Encoder(order="deterministic").encode
         self._decode = msgspec.json.Decoder(kind).decode
 
     def __repr__(self) -> str:
         return f"<records of {self.name}>"
+
+    @property
+    def keeps_highest(self) -> bool:
+        return bool(self.raised) and not self.is_compared
 
     def number(self, record: R) -> int:
         """The number that only rises; 0 in a table that has none."""
@@ -255,8 +273,10 @@ def partition_of(table: RecordTable[R], changes: list[RecordChange[R]]) -> str:
     assert len(set(keys)) == len(keys), "two changes are about one record"
     assert all(askable(*key) for key in keys), "a key is a part of text, and another"
     if not table.is_compared:
-        assert all(isinstance(change, PutRecord) for change in changes), "nothing is compared here"
-        assert all(isinstance(change.before, Whatever) for change in changes), "nothing is compared here"
+        for change in changes:
+            is_put = isinstance(change, PutRecord) and isinstance(change.before, Whatever)
+            is_removal = isinstance(change, RemoveRecord) and not isinstance(change.before, Whatever)
+            assert is_put or (is_removal and table.keeps_highest), "nothing is compared here"
     return partitions.pop()
 
 
@@ -403,6 +423,31 @@ PUSH_RUNG = RecordTable(
     raised="sequence",
     expires_ms=lambda one: one.since_ms + OUTCOME_DAYS * MS_PER_DAY,
 )
+MESSAGE_MARKS = RecordTable(
+    "message_marks",
+    MessageMark,
+    lambda one: (message_place(one.chat_id, one.target), one.name),
+    says="replies, edits and reactions, by the message that they are about",
+    raised="sequence",
+    is_compared=False,
+)
+AMENDMENTS = RecordTable(
+    "amendments",
+    AmendmentNote,
+    lambda one: (one.chat_id, one.client_key.hex()),
+    says="what is being done to messages, and is not finished",
+    raised="since_ms",
+    is_compared=False,
+    is_brief=True,
+)
+LOG_HASHES = RecordTable(
+    "log_hashes",
+    StoredHash,
+    lambda one: (one.chat_id, hash_place(one.epoch, one.sequence)),
+    says="hashes of logs, by epoch and position",
+    is_compared=False,
+    is_fresh=False,
+)
 CHAT_SETTINGS = RecordTable(
     "chat_settings", ChatSettings, lambda one: alone(one.chat_id), says="what operators decided for a chat"
 )
@@ -433,6 +478,9 @@ TABLES: tuple[RecordTable[Any], ...] = (
     PUSH_DEVICES,
     PUSH_OUTCOMES,
     PUSH_RUNG,
+    MESSAGE_MARKS,
+    AMENDMENTS,
+    LOG_HASHES,
     CHAT_SETTINGS,
     SERVER_KEYS,
 )

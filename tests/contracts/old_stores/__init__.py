@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from parley.core.attachments import AttachmentLine
+from parley.core.log_hash import StoredHash
 from parley.dynamodb import Dynamo
 from parley.migration.copies import StoreCopy
 from parley.model import Appended
@@ -29,10 +30,12 @@ from tests.contracts.test_transfer import all_records, transfer_of
 
 SQLITE, DYNAMODB, CASSANDRA = 16, 13, 3
 """The versions of their tables."""
+HASHES = 2
+"""In each of them."""
 UNUSED_ID = "11111111-1111-4111-8111-111111111111"
 FOLDER = Path(__file__).parent
-DERIVED = {AttachmentLine, PendingLetter, QueuedLetter, RungThrough}
-"""Kinds that no store had: what follows from others, and finds them."""
+DERIVED = {AttachmentLine, PendingLetter, QueuedLetter, RungThrough, StoredHash}
+"""Kinds that no copy had: what follows from others, and finds them."""
 KIND_OF_BOOK = {
     "links": "Link",
     "reports": "MessageReport",
@@ -57,6 +60,7 @@ def what_it_held(name: str) -> OldStore:
     people, chats = found.pop("people"), found.pop("chats")
     for kept in found.pop("KeptRecord"):
         found.setdefault(KIND_OF_BOOK[kept["book"]], []).append(msgspec.json.decode(kept["record"]))
+    found["MessageMark"] = found.pop("KeptMark")
     for user_id, devices in groupby(found.pop("PushDevice"), key=itemgetter("user_id")):
         found.setdefault("PersonPushDevices", []).append({"user_id": user_id, "devices": list(devices)})
     for chat in found["KeptChat"]:
@@ -148,6 +152,7 @@ async def assert_whole(store: OpenStore, old: OldStore) -> None:
     found = await records_in(store)
     for kind in (kind.__name__ for kind in RECORDS if kind not in DERIVED):
         assert found[kind] == in_order(old.records.get(kind, [])), kind
+    assert len(found["StoredHash"]) == HASHES
     assert store.breaches() == []
     async with (
         MemoryEngine("atomic").opened() as target,

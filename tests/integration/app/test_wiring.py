@@ -11,6 +11,7 @@ from parley import config
 from parley.app import App
 from parley.app.buses import EmbeddedBusEngine
 from parley.core.jobs import Job
+from tests.waiting import deadline
 
 SHARED = {
     "PARLEY_STORE_ENGINE": "dynamodb",
@@ -94,7 +95,8 @@ async def test_a_node_does_the_work_of_its_bus(tmp_path: Path) -> None:
     app.bus_engine = bus = Working()
     await app.start()
     try:
-        await asyncio.wait_for(bus.is_working.wait(), 10)
+        async with deadline():
+            await bus.is_working.wait()
     finally:
         await app.stop()
 

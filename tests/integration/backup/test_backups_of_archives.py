@@ -69,7 +69,7 @@ class ColdBackups(World):
         config = Config()
         config.server.data, config.archive.target = str(folder), str(archive)
         engine = copy_side(config, self.clock, self.ids, {}).engine
-        findings = await check(engine.inspection, archived=archived_rows(engine))
+        findings = await check(engine, archived=archived_rows(engine))
         await engine.close()
         assert findings.breaches == []
         store = SqliteOpenStore(folder, "atomic", {})

@@ -19,7 +19,7 @@ from parley.store.delivery.rows import Lane
 from tests.contracts.buses import fresh_topics
 from tests.contracts.test_dead_letters import letter
 from tests.integration.bus.topics import producer_of
-from tests.waiting import eventually
+from tests.waiting import deadline, eventually
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -150,10 +150,9 @@ async def test_a_dead_letter_is_told_in_the_agreed_form() -> None:
 async def test_without_a_broker_deliveries_go_on() -> None:
     """What cannot be told is logged: lanes and dead letters are in the store."""
     nobody = KafkaConfig(brokers=["127.0.0.1:9"])
-    async with topics_on(nobody) as topics:
-        async with asyncio.timeout(20):
-            await topics.tell_retry(lane("a", 0))
-            await topics.tell_dead(letter(1), "")
+    async with topics_on(nobody) as topics, deadline(20):
+        await topics.tell_retry(lane("a", 0))
+        await topics.tell_dead(letter(1), "")
 
 
 async def records_on(kafka: KafkaConfig, topic: str) -> list[dict[str, object]]:

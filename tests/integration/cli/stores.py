@@ -59,7 +59,7 @@ def check_folder(
     async def look() -> Findings:
         store = open_store(folder, Ticking())
         try:
-            return await check(store.inspection, chat_ids, on_progress)
+            return await check(store, chat_ids, on_progress)
         finally:
             await store.close()
 

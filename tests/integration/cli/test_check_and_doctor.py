@@ -109,6 +109,21 @@ def test_jobs_and_nodes_are_listed(server: ServerProcess) -> None:
     assert "this needs an operator's token" in refused.stderr
 
 
+def test_any_request_is_a_command(server: ServerProcess) -> None:
+    """An operator asks for what has no command of its own; a refusal is a sentence."""
+    parley("user", "add", "boss", "--operator", "--password-stdin", data=server.data, given="a password\n")
+    asked = ("api", "GET", "/v1/admin/chats", "limit=1", "type=group", "--as", "boss")
+    found = succeed(*asked, data=server.data).json
+    assert len(found["chats"]) <= 1
+    made = ("api", "POST", "admin/invites", "--body", '{"uses": 2}', "--as", "boss")
+    assert succeed(*made, data=server.data).json["uses"] == 2
+    refused = parley("api", "GET", "admin/chats", "--as", "ann", data=server.data)
+    assert (refused.status, "operator" in refused.stderr) == (1, True)
+    assert parley("api", "FETCH", "admin/chats", data=server.data).status == 2
+    assert parley("api", "GET", "admin/chats", "limit", data=server.data).status == 2
+    assert parley("api", "POST", "admin/chats", "--body", "{", data=server.data).status == 2
+
+
 def test_what_is_wrong_is_told_with_a_remedy(data: Path) -> None:
     """An open folder, a lost counter and a dead address are each told, and the status is 1."""
     data.chmod(0o755)

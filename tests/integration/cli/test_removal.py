@@ -15,7 +15,7 @@ from tests.integration.cli.running import succeed
 from tests.integration.cli.stores import one
 
 CHAT = "chat_group"
-NOTES = "SELECT count(*) FROM amendments"
+NOTES = "SELECT count(*) FROM records WHERE kind = 'amendments'"
 
 
 @pytest.mark.parametrize("label", ACTION_LABELS)

@@ -160,13 +160,12 @@ async def test_a_node_that_does_not_answer_leaves_the_outcome_unknown(tmp_path: 
             answer = await nodes.delete(asked["client_message_id"])
             assert asyncio.get_running_loop().time() - began < ANSWER_SECONDS_MAX
             assert (answer["type"], answer["code"]) == ("refused", "outcome_unknown")
-            assert nodes.one.app.store.amendments is not None
-            assert len(await nodes.one.app.store.amendments.under_way()) == 1
+            assert len(await nodes.one.app.kinds.amendments.under_way()) == 1
 
             await listed.withdraw("stuck")
             answer = await nodes.delete(asked["client_message_id"])
             assert (answer["type"], answer["deduplicated"]) == ("ack", True)
-            assert await nodes.one.app.store.amendments.under_way() == []
+            assert await nodes.one.app.kinds.amendments.under_way() == []
 
 
 async def test_a_node_alone_calls_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

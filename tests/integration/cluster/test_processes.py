@@ -17,7 +17,7 @@ from tests.integration.cluster.processes import (
     stop,
     wake,
 )
-from tests.waiting import eventually
+from tests.waiting import deadline, eventually
 
 HEARD_SECONDS_MAX = 10.0
 
@@ -80,7 +80,7 @@ async def test_a_revoked_session_ends_on_every_node(nodes: ThreeNodes) -> None:
         async with town.at(nodes.front, laptop) as here, town.at(nodes.both, laptop) as there:
             path = f"/v1/sessions/{laptop.session_id}"
             assert (await town.ann_http.of(town.ben).request("DELETE", path)).status == 204
-            async with asyncio.timeout(HEARD_SECONDS_MAX):
+            async with deadline(HEARD_SECONDS_MAX):
                 ends = [await here.until_ended(), await there.until_ended()]
         assert [end.code for end in ends] == [codes.REVOKED.code] * 2
 

@@ -161,7 +161,7 @@ async def check(
     dynamo: Dynamo, *chat_ids: str, two_phase: bool = False, clock: Clock = soon_after, **options: Any
 ) -> Findings:
     store = open_store(dynamo, two_phase=two_phase, clock=clock)
-    return await check_store(store.inspection, list(chat_ids) or None, **options)
+    return await check_store(store, list(chat_ids) or None, **options)
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:

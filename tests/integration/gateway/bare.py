@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from tests.harness.clients import Person
+from tests.waiting import deadline
 
 TEXT, BINARY, CLOSE = 1, 2, 8
-DEADLINE_SECONDS = 15.0
 FRAME_SHORT, FRAME_16_BIT, FRAME_64_BIT = 125, 126, 127
 
 
@@ -31,7 +31,7 @@ class BareSocket:
         if self._received_bytes:
             wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._received_bytes)
         wire.setblocking(False)
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with deadline():
             await asyncio.get_running_loop().sock_connect(wire, ("127.0.0.1", self._port))
             limit = self._received_bytes or 2**16
             self._reader, self._writer = await asyncio.open_connection(sock=wire, limit=limit)
@@ -56,7 +56,7 @@ class BareSocket:
 
     async def part(self) -> tuple[int, bytes]:
         """The next frame of the WebSocket itself."""
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with deadline():
             first, size = await self._reader.readexactly(2)
             if size == FRAME_16_BIT:
                 (size,) = struct.unpack(">H", await self._reader.readexactly(2))
@@ -88,7 +88,7 @@ class BareSocket:
 
     async def until_cut(self) -> None:
         """Wait until the server has ended the TCP connection; nothing is read for it."""
-        async with asyncio.timeout(DEADLINE_SECONDS):
+        async with deadline():
             await self._writer.wait_closed()
 
     def close(self) -> None:

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from parley.cli.doctor import webhooks_in
+from parley.clock import from_iso, wall_clock
 from tests.integration.gateway.serving import Place, Served, assert_refused, message
 from tests.integration.gateway.test_webhook_channel import Receiver, receiving
 from tests.waiting import eventually
@@ -66,7 +67,8 @@ async def test_an_integrator_gets_what_happens_in_order_and_signed(place: Place)
     async with place.serving(ALLOW) as served, receiving() as receiver:
         root, (ann, ben) = await served.operator(), await served.people("ann", "ben")
         group = await served.as_(ann).create_group()
-        await served.as_(ann).post(f"/v1/chats/{group}/messages", message("before"))
+        sent = await served.as_(ann).post(f"/v1/chats/{group}/messages", message("before"))
+        await eventually(lambda: wall_clock() > from_iso(sent.body["created_at"]))
         hook = await add_hook(served, root, receiver)
         for text in ("one", "two", "three"):
             await served.as_(ann).post(f"/v1/chats/{group}/messages", message(text))

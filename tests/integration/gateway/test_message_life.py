@@ -1,6 +1,5 @@
 """Replies, edits, deletes and reactions on a running server: frames, HTTP, the SDK, webhooks' events."""
 
-import asyncio
 import json
 from typing import Any
 
@@ -17,9 +16,7 @@ from tests.integration.gateway.test_deliveries import ALLOW, add_hook, dead, eve
 from tests.integration.gateway.test_push import ALLOW as ALLOW_PUSH
 from tests.integration.gateway.test_push import register, rings
 from tests.integration.gateway.test_webhook_channel import receiving
-from tests.waiting import eventually
-
-DEADLINE_SECONDS = 10
+from tests.waiting import deadline, eventually
 
 
 def about(chat: str, message_id: str, **fields: object) -> dict[str, Any]:
@@ -168,7 +165,7 @@ async def test_the_sdk_changes_messages_and_follows_them(place: Place) -> None:
             reply = await theirs.send("so?", reply_to=first.message_id)
             await theirs.delete(reply.message_id)
             seen: list[Entry] = []
-            async with asyncio.timeout(DEADLINE_SECONDS):
+            async with deadline():
                 async for entry in chat:
                     seen.append(entry)
                     if entry.kind == "delete":

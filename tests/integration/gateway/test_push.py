@@ -399,7 +399,7 @@ async def test_operators_see_and_choose_the_strategy(place: Place) -> None:
         chat = await served.as_(ann).create_group(ben, title="Sailing")
         path, operator = f"/v1/admin/chats/{chat}", served.as_(root)
         shown = {"chat_id": chat, "type": "group", "title": "Sailing", "member_count": 2}
-        assert (await operator.get(path)).body == {**shown, "fanout": "write", "chosen": None}
+        assert (await operator.get(path)).body.items() >= {**shown, "fanout": "write", "chosen": None}.items()
         answer = await operator.patch(path, {"fanout": "read"})
         assert answer.body == {**shown, "fanout": "read", "chosen": "read"}
         assert (await operator.patch(path, {"fanout": None})).body["fanout"] == "write"

@@ -7,7 +7,7 @@ from parley.errors import StoreUnavailable
 from parley.model import Persisted
 from tests.harness.clients import HttpClient
 from tests.integration.gateway.serving import Place, Served
-from tests.waiting import eventually
+from tests.waiting import deadline, eventually
 
 JOBS = {
     "account_deletions",
@@ -115,7 +115,8 @@ async def test_the_topic_of_a_single_server_shows_who_is_behind(place: Place) ->
             handled.set()
 
         worker = asyncio.create_task(feed.consume("archive", handle))
-        await asyncio.wait_for(handled.wait(), 10)
+        async with deadline():
+            await handled.wait()
 
         async def lag() -> object:
             (topic,) = (await http.get("/v1/admin/topics")).body["topics"]

@@ -8,7 +8,6 @@ import pytest
 
 from parley.clock import wall_clock
 from parley.migration.exports import about_person, page_of_chat
-from parley.store.maintenance import require_transfer
 from tests.contracts.acting import message
 from tests.contracts.engines import SqliteOpenStore
 from tests.contracts.full_store import FullStore
@@ -129,7 +128,7 @@ async def test_what_is_kept_about_a_person(tmp_path: Path) -> None:
     try:
         full = await FullStore(store).fill()
         async with store.operator() as operator:
-            transfer = require_transfer(operator.transfer)
+            transfer = operator.transfer
             ann = [line async for line in about_person(transfer, full.people["ann"])]
             bob = [line async for line in about_person(transfer, full.people["bob"])]
             cat = [line async for line in about_person(transfer, full.people["cat"])]

@@ -20,7 +20,6 @@ from parley.migration.stores import GROUPS, import_workspace
 from parley.migration.workspaces import ImportFailed, Workspace, kind_of
 from parley.model import AccountState, StoredEntry
 from parley.records.kinds import Kinds
-from parley.store.maintenance import require_transfer
 from parley.store.ports import Engine
 from parley.store.sqlite.store import SqliteStore
 from parley.telemetry import Metrics
@@ -246,7 +245,7 @@ async def test_old_messages_are_no_news(tmp_path: Path) -> None:
         assert engine.feed is not None
         assert await engine.feed.lags() == dict.fromkeys(GROUPS, 0)
         (chat,) = await engine.listing.find_chats("general")
-        await require_transfer(engine.transfer).put_positions(chat.chat_id, [StoredEntry(99, None)])
+        await engine.transfer.put_positions(chat.chat_id, [StoredEntry(99, None)])
         with pytest.raises(ConfigError, match="deliveries are under way"):
             await bring(engine, SlackExport(tmp_path / "slack.zip", "slack"))
 

@@ -16,11 +16,13 @@ from parley.chats.log_hasher import (
 from parley.core.log_hash import LogHash
 from parley.errors import StoreUnavailable
 from parley.model import Draft, Page
+from parley.records.log_hashes import LogHashes
+from parley.store.tables import LOG_HASHES
 from parley.telemetry import Metrics
 from tests.harness.clock import VirtualClock, run_virtual
 from tests.harness.log_replay import replayed_log
-from tests.memory.engine import MemoryLogHashes
 from tests.memory.faulty import FaultyLog
+from tests.memory.records import MemoryRecords
 
 CHAT, OTHER = "chat_1", "chat_2"
 
@@ -41,11 +43,11 @@ class CountedLog(FaultyLog):
         return page
 
 
-class CountedHashes(MemoryLogHashes):
+class CountedHashes(LogHashes):
     """Counts what is asked and written."""
 
     def __init__(self, log: CountedLog) -> None:
-        super().__init__(log.tables)
+        super().__init__(MemoryRecords(log.tables))
         self.lookups = 0
         self.writes: list[list[int]] = []
         self.failure: StoreUnavailable | None = None
@@ -81,7 +83,8 @@ class Node:
             await asyncio.sleep(PASS_SECONDS)
 
     def stored(self, chat_id: str = CHAT) -> list[int]:
-        return sorted(sequence for _, sequence in self.log.tables.chats[chat_id].hashes)
+        places = self.log.tables.records.get(LOG_HASHES.name, {})
+        return sorted(int(place.partition(".")[2]) for at, place in places if at == chat_id)
 
 
 def run(scenario: Callable[[Node], Awaitable[None]]) -> None:

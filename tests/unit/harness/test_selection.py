@@ -72,6 +72,18 @@ def test_a_fault_without_its_test_is_told() -> None:
     assert selection.not_collected([CAUGHT_BY[0], "test_walks.py::test_caught[1]"]) == [CAUGHT_BY[1]]
 
 
+@pytest.mark.parametrize("processes", [(), ("-n", "1")], ids=["alone", "xdist"])
+def test_a_whole_short_run_without_the_test_of_a_fault_says_which(
+    pytester: pytest.Pytester, processes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run fails by a test that names them, also where processes of xdist collect."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    pytester.mkdir("tests").joinpath("test_plain.py").write_text("def test_plain(): ...\n", encoding="utf-8")
+    ran = pytester.runpytest_subprocess("-p", "tests.selection", "--short", *processes, "tests")
+    ran.assert_outcomes(passed=1, failed=1)
+    ran.stdout.fnmatch_lines(["these catch planted faults and do not run:", all_faults()[0].test])
+
+
 def test_what_the_tables_name_exists() -> None:
     """Each suite and each test that the tables of a short run name is there."""
     contracts = ROOT / "tests" / "contracts"

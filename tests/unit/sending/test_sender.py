@@ -17,7 +17,7 @@ from parley.telemetry import Metrics
 from tests.fakes import ONE_APPEND_AT_A_TIME, PER_CHAT
 from tests.harness.clock import VirtualClock, run_virtual
 from tests.memory.faulty import FaultyLog
-from tests.waiting import eventually
+from tests.waiting import deadline, eventually
 
 
 class FailingListener:
@@ -147,7 +147,7 @@ async def test_a_listener_that_fails_stops_nobody() -> None:
 
     with structlog.testing.capture_logs() as lines:
         sender.submit(draft("bad listener"), None, failing)
-        async with asyncio.timeout(5):
+        async with deadline():
             assert [await code_of(sender, f"{n}") for n in range(3)] == ["stored"] * 3
             await sender.stop()
     assert {line["event"] for line in lines} == {
@@ -193,13 +193,14 @@ async def test_stopping_finishes_what_waits_behind_a_batch(batching: Batching) -
     log = HeldLog()
     sender = sender_to(log, batching=batching)
     under_way = asyncio.create_task(code_of(sender, "under way"))
-    await asyncio.wait_for(log.begun.wait(), 5)
+    async with deadline():
+        await log.begun.wait()
     behind = [asyncio.create_task(code_of(sender, f"{n}")) for n in range(3)]
     await asyncio.sleep(0)
     stopping = asyncio.create_task(sender.stop())
     await asyncio.sleep(0)
     log.let_go.set()
-    async with asyncio.timeout(5):
+    async with deadline():
         await stopping
         assert await asyncio.gather(under_way, *behind) == ["stored"] * 4
     assert [content for batch in log.batches for content in batch] == ["under way", "0", "1", "2"]
@@ -229,7 +230,7 @@ async def test_a_slow_chat_holds_up_no_other() -> None:
         asyncio.create_task(sender.send(Draft(chat_id="slow", sender_id="ann", content=f"s{n}")))
         for n in range(7)
     ]
-    async with asyncio.timeout(5):
+    async with deadline():
         for n in range(7):
             await sender.send(Draft(chat_id="quick", sender_id="ann", content=f"q{n}"))
         assert not any(task.done() for task in slow)
@@ -250,7 +251,7 @@ async def test_stopping_finishes_every_chat() -> None:
         for n in range(PER_CHAT.appends_at_once_max * 2)
     ]
     await asyncio.sleep(0)
-    async with asyncio.timeout(5):
+    async with deadline():
         await sender.stop()
         await asyncio.gather(*tasks)
     assert len(log.batches) == PER_CHAT.appends_at_once_max * 2
@@ -264,7 +265,7 @@ async def test_a_stop_ends_after_the_last_outcome(batching: Batching) -> None:
     for number in range(PER_CHAT.appends_at_once_max * 2):
         chosen = Draft(chat_id=f"{number}", sender_id="ann", content="x")
         sender.submit(chosen, None, lambda _, __, outcome: told.append(outcome))
-    async with asyncio.timeout(5):
+    async with deadline():
         await sender.stop()
     assert len(told) == PER_CHAT.appends_at_once_max * 2
 

@@ -7,11 +7,19 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from parley.wire import attachment_bodies, bodies, frames, identity_bodies, people_bodies, search_bodies
+from parley.wire import (
+    attachment_bodies,
+    bodies,
+    frames,
+    identity_bodies,
+    operator_bodies,
+    people_bodies,
+    search_bodies,
+)
 from tests.wire_vectors import write
 
 VECTORS = json.loads((write.FOLDER / "http/bodies.json").read_text(encoding="ascii"))["bodies"]
-MODULES = (bodies, identity_bodies, people_bodies, search_bodies, attachment_bodies)
+MODULES = (bodies, identity_bodies, people_bodies, search_bodies, attachment_bodies, operator_bodies)
 KINDS: dict[str, Any] = {
     name: kind
     for module in MODULES
@@ -30,6 +38,7 @@ IN_OTHERS = {
         "WebhookInfo",
     ),
     *("PushKeys", "PushSubscription", "QuietHoursChange", "Reaction"),
+    *("PersonOfChat", "ListedChatInfo", "DevicePosition", "MemberPosition", "LogLine"),
     *("ApiTokenInfo", "LinkInfo", "ReportInfo", "SearchHit"),
 }
 

@@ -1,24 +1,21 @@
-"""Devices that rings are sent to, and how operators fan rings out."""
+"""Devices that rings are sent to."""
 
 from __future__ import annotations
 
 from msgspec import UNSET
 
 from parley.clock import iso
-from parley.errors import FORBIDDEN, NOT_FOUND
+from parley.errors import NOT_FOUND
 from parley.gateway.calls import Call
 from parley.gateway.routes import Answer, Routes
 from parley.model import Scope
-from parley.push.fanout_admin import FanoutView
 from parley.store.push.rows import PushDevice
 from parley.wire import bodies
 
 DEVICES = "/v1/me/push"
 DEVICE = f"{DEVICES}/{{device_id}}"
-ADMIN_CHAT = "/v1/admin/chats/{chat_id}"
 
 routes = Routes("Push")
-operator_routes = Routes("Operators")
 
 
 @routes.route("GET", DEVICES, "Your devices that ring", {200: bodies.PushDeviceList}, scope=Scope.READ)
@@ -69,35 +66,6 @@ async def show_vapid_key(call: Call) -> Answer:
     return 200, bodies.VapidPublicKey(await call.services.push.public_key())
 
 
-@operator_routes.route(
-    "GET",
-    ADMIN_CHAT,
-    "A chat, and how its rings are fanned out",
-    {200: bodies.FanoutInfo},
-    refusals=(FORBIDDEN, NOT_FOUND),
-    needs="operator",
-)
-async def show_fanout(call: Call) -> Answer:
-    """By its size, or as an operator chose."""
-    return 200, _fanout(await call.services.fanouts.show(call.path("chat_id")))
-
-
-@operator_routes.route(
-    "PATCH",
-    ADMIN_CHAT,
-    "Choose how rings of a chat are fanned out",
-    {200: bodies.FanoutInfo},
-    body=bodies.FanoutChange,
-    refusals=(FORBIDDEN, NOT_FOUND),
-    needs="operator",
-)
-async def choose_fanout(call: Call) -> Answer:
-    """For messages from now on, on every node within half a minute. Rings that are owed stay owed."""
-    wanted = await call.body(bodies.FanoutChange)
-    by = call.acting
-    return 200, _fanout(await call.services.fanouts.choose(by, call.path("chat_id"), wanted.fanout))
-
-
 def _info(device: PushDevice, secret: str | None = None) -> bodies.PushDeviceInfo:
     return bodies.PushDeviceInfo(
         device_id=device.device_id,
@@ -105,11 +73,4 @@ def _info(device: PushDevice, secret: str | None = None) -> bodies.PushDeviceInf
         preview=device.preview,
         created_at=iso(device.created_ms),
         secret=UNSET if secret is None else secret,
-    )
-
-
-def _fanout(view: FanoutView) -> bodies.FanoutInfo:
-    chat = view.chat
-    return bodies.FanoutInfo(
-        chat.chat_id, chat.chat_type, chat.title, view.member_count, view.strategy, view.chosen
     )

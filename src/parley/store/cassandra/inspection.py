@@ -13,18 +13,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import msgspec
 
 from parley import ids
-from parley.core.log_hash import LogHash
 from parley.errors import ConfigError
 from parley.model import ChatType, Role
 from parley.store.account_check import account_breaches
 from parley.store.cassandra.chat_state import READ_CHAT, READ_KEYS
 from parley.store.cassandra.client import is_key
-from parley.store.cassandra.cold_tier import mark_in
 from parley.store.cassandra.connection import Row
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.directory import READ_MEMBERS, READ_ROLE
 from parley.store.cassandra.effects import chat_in
-from parley.store.cassandra.log_hashes import READ_HASHES, hash_in
+from parley.store.cassandra.entry_changes import mark_in
 from parley.store.cassandra.log_rows import READ_CLOSED_KEY, VOID, LogRows
 from parley.store.cassandra.member_states import READ_STATE
 from parley.store.cassandra.people import read_people
@@ -184,12 +182,6 @@ class CassandraInspection:
                 kept = await self._cassandra.row(READ_CLOSED_KEY, chat_id, key)
                 found.key_sequence = kept["stored_at"] if kept is not None else found.key_sequence
         return found
-
-    async def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
-        await self._open()
-        pages = self._cassandra.pages(READ_HASHES, chat.chat_id, chat.epoch, page_size=ROWS_PER_PAGE)
-        async for rows in pages:
-            yield [hash_in(row) for row in rows]
 
     async def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
         await self._open()

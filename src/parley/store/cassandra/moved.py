@@ -19,6 +19,7 @@ from parley.store.cassandra.schema import CHATS, SCHEMA, Report, table_names
 from parley.store.push.rows import GIVEN, PersonPushDevices, PushDevice
 from parley.store.records import BOOKS, line_of_session, lines_of, records_of_person, rung_by
 from parley.store.tables import (
+    AMENDMENTS,
     API_TOKENS,
     ATTACHMENT_LINES,
     ATTACHMENTS,
@@ -28,6 +29,8 @@ from parley.store.tables import (
     DELETIONS,
     ERASURES,
     EXTERNAL_IDS,
+    LOG_HASHES,
+    MESSAGE_MARKS,
     PUSH_DEVICES,
     PUSH_OUTCOMES,
     PUSH_RUNG,
@@ -36,7 +39,6 @@ from parley.store.tables import (
     USER_SESSIONS,
     USERNAMES,
     WEBHOOKS,
-    KeptErasure,
     KeptKey,
     KeptPerson,
     KeptSession,
@@ -64,14 +66,16 @@ def _of_book(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
         yield table, table.decode(row["record"])
 
 
-def _erasure(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
-    yield ERASURES, KeptErasure(user_id=row["user_id"], since_ms=row["since_ms"])
-
-
 def _attachment_line(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
     if row["record"] is not None:
         line = msgspec.json.decode(row["record"], type=dict[str, Any])
         yield ATTACHMENT_LINES, msgspec.convert({"list": row["list"], **line}, ATTACHMENT_LINES.kind)
+
+
+def _fields(table: RecordTable[Any], **renamed: str) -> Read:
+    """Each row is one record, a column a field. `renamed`: the columns of fields that are named otherwise."""
+    names = {name: renamed.get(name, name) for name in table.kind.__struct_fields__}
+    return lambda row: [(table, table.kind(**{name: row[column] for name, column in names.items()}))]
 
 
 def _letter(row: Row) -> Iterable[tuple[RecordTable[Any], Any]]:
@@ -157,12 +161,15 @@ MOVED: dict[str, Read] = {
     "external_ids": _each(EXTERNAL_IDS),
     "webhooks": _each(WEBHOOKS),
     "audit": _each(AUDIT),
-    "erasures": _erasure,
+    "erasures": _fields(ERASURES),
     "dead_letters": _letter,
     "attachments": _each(ATTACHMENTS),
     "attachment_lists": _attachment_line,
     "push_devices": _devices,
     "push_outcomes": _outcome,
+    "message_marks": _fields(MESSAGE_MARKS),
+    "amendments": _fields(AMENDMENTS),
+    "log_hashes": _fields(LOG_HASHES, value="log_hash"),
     CHATS: _settings,
     SCHEMA: _server_key,
 }

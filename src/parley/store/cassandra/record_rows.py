@@ -22,8 +22,6 @@ from parley.model import (
     Relation,
     Role,
 )
-from parley.store.amendments import AmendmentNote, MessageMark
-from parley.store.cassandra.amendments import CassandraAmendments, note_in
 from parley.store.cassandra.chat_state import ATTEMPTS_MAX, HINT, READ_CHAT, READ_FENCE
 from parley.store.cassandra.connection import Row, Statement
 from parley.store.cassandra.consents import Consents
@@ -36,7 +34,6 @@ from parley.store.cassandra.member_states import READ_STATE
 from parley.store.cassandra.member_states import SET as SET_SETTINGS
 from parley.store.cassandra.relations import PUT
 from parley.store.cassandra.schema import (
-    AMENDMENTS,
     CHATS,
     DELIVERY,
     DEVICES,
@@ -44,7 +41,6 @@ from parley.store.cassandra.schema import (
     LANES,
     LOG,
     MEMBERSHIPS,
-    MESSAGE_MARKS,
     RELATIONS,
 )
 from parley.store.delivery.rows import Lane
@@ -52,7 +48,6 @@ from parley.store.records import (
     KeptChat,
     KeptCounts,
     KeptCursor,
-    KeptMark,
     KeptMember,
     KeptRelation,
     KeptState,
@@ -98,15 +93,12 @@ class RecordRows:
         self._cassandra = counters.states.cassandra
         self._consents = consents
         self._lanes = lanes
-        self._amendments = CassandraAmendments(self._states)
         self._clock = clock
         self._readers: dict[type[Record], tuple[str, Reader]] = {
             KeptChat: (CHATS, self._chats),
             KeptMember: (MEMBERSHIPS, self._members),
             KeptState: (DELIVERY, _each(_state)),
             KeptCursor: (DEVICES, _each(_cursor)),
-            KeptMark: (MESSAGE_MARKS, _each(_mark)),
-            AmendmentNote: (AMENDMENTS, _each(note_in)),
             Invitation: (RELATIONS, _each(_invitation)),
         }
 
@@ -229,11 +221,6 @@ class RecordRows:
             case KeptCursor():
                 place = {"user_id": record.user_id, "device_id": record.device_id, "chat_id": record.chat_id}
                 await self._replace(DEVICES, place, {"last_acked_sequence": record.last_acked_sequence})
-            case KeptMark(chat_id=chat_id):
-                mark = MessageMark(record.target, record.name, record.sequence, record.is_on)
-                await self._amendments.mark(chat_id, [mark])
-            case AmendmentNote():
-                await self._amendments.begin(record)
             case Invitation(user_id=user_id, chat_id=chat_id):
                 await self._cassandra.write(NOTE, chat_id, user_id)
                 await self._write_person(
@@ -413,14 +400,4 @@ def _cursor(row: Row) -> Record | None:
         device_id=row["device_id"],
         chat_id=row["chat_id"],
         last_acked_sequence=row["last_acked_sequence"],
-    )
-
-
-def _mark(row: Row) -> Record:
-    return KeptMark(
-        chat_id=row["chat_id"],
-        target=row["target"],
-        name=row["name"],
-        sequence=row["sequence"],
-        is_on=row["is_on"],
     )

@@ -39,6 +39,8 @@ Stored = dict[Key, "bytes | None"]
 
 
 class CassandraRecords:
+    rest_seconds = 60.0
+
     def __init__(self, cassandra: Cassandra, clock: Clock, connect: Callable[[], Awaitable[None]]) -> None:
         self.cassandra = cassandra
         self._clock = clock
@@ -75,10 +77,16 @@ class CassandraRecords:
                 break
         return found[:limit]
 
-    async def scan(self, table: RecordTable[R], after: str = "") -> AsyncIterator[list[R]]:
+    async def scan(
+        self, table: RecordTable[R], partition: str = "", *, after: str = ""
+    ) -> AsyncIterator[list[R]]:
         await self._connect()
-        where, values = (" WHERE token(partition) > token(?)", [after]) if after else ("", [])
-        cql = f"SELECT record, number FROM {records_of(table)}{where}"
+        where, values = "", list[str]()
+        if partition:
+            where, values = "WHERE partition = ?", [partition]
+        elif after:
+            where, values = "WHERE token(partition) > token(?)", [after]
+        cql = f"SELECT record, number FROM {records_of(table)} {where}"
         async for rows in self.cassandra.pages(cql, *values, page_size=ROWS_PER_PAGE):
             yield _records_in(table, rows)
 
@@ -89,7 +97,7 @@ class CassandraRecords:
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
         partition_of(table, list(changes))
         if not table.is_compared:
-            await self._put_plainly(table, [one.record for one in changes if isinstance(one, PutRecord)])
+            await self.cassandra.write_all(self._plainly(table, change) for change in changes)
             return True
         expected = self._expected(table, changes) or await self._stored(table, changes)
         for _ in range(ATTEMPTS_MAX):
@@ -105,13 +113,20 @@ class CassandraRecords:
                 await self._raise(table, table.key(change.record), number)
         return True
 
-    async def _put_plainly(self, table: RecordTable[R], records: Sequence[R]) -> None:
-        """Nobody writes there under a condition: the last write counts."""
-        cql = f"UPDATE {records_of(table)} USING TTL ? SET record = ? {AT}"
-        await self.cassandra.write_all(
-            (cql, (self._seconds(table, record), table.encode(record), *table.key(record)))
-            for record in records
-        )
+    def _plainly(self, table: RecordTable[R], change: RecordChange[R]) -> Statement:
+        """Nobody writes there under a condition: the last write counts, or the one with the highest number,
+        which is its time. Of two writes with the same time the one that removes counts."""
+        name, key = records_of(table), key_of(table, change)
+        if not isinstance(change, PutRecord):
+            assert change.before is not None
+            assert not isinstance(change.before, Whatever)
+            return f"DELETE FROM {name} USING TIMESTAMP ? {AT}", (table.number(change.before), *key)
+        record, seconds = table.encode(change.record), self._seconds(table, change.record)
+        if not table.keeps_highest:
+            return f"UPDATE {name} USING TTL ? SET record = ? {AT}", (seconds, record, *key)
+        number = table.number(change.record)
+        cql = f"UPDATE {name} USING TTL ? AND TIMESTAMP ? SET record = ?, number = ? {AT}"
+        return cql, (seconds, number, record, number, *key)
 
     def _seconds(self, table: RecordTable[R], record: R) -> int:
         """How long it is kept; 0: for good."""
@@ -188,7 +203,7 @@ class CassandraRecords:
         """As `load`, on tables that may not have this version yet."""
 
         if not table.is_compared:
-            await self._put_plainly(table, records)
+            await self.cassandra.write_all(self._plainly(table, PutRecord(record)) for record in records)
             return
 
         async def put(record: R) -> None:

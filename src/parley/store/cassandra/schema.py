@@ -54,12 +54,6 @@ KEYS = _define(
     PRIMARY KEY ((chat_id, client_key))""",
 )
 """The keys of closed buckets, for as long as a retry may arrive."""
-LOG_HASHES = _define(
-    "log_hashes",
-    """chat_id text, epoch bigint, sequence bigint, log_hash blob,
-    PRIMARY KEY ((chat_id), epoch, sequence)""",
-)
-"""Hashes of logs, by epoch and position."""
 CHATS = _define(
     "chats",
     """chat_id text PRIMARY KEY, record blob, direct_key text, title text, read_receipts text,
@@ -102,18 +96,6 @@ DIRECT_CHATS = _define("direct_chats", "direct_key text PRIMARY KEY, chat_id tex
 """Which chat is the direct chat of two people. A block moves the revision."""
 IMPORTED_IDS = _define("imported_ids", "message_id text PRIMARY KEY, chat_id text, sequence bigint")
 """Where messages are whose ids do not lead to their places: they were copied here."""
-AMENDMENTS = _define(
-    "amendments",
-    """chat_id text, client_key blob, since_ms bigint, target bigint,
-    PRIMARY KEY ((chat_id), client_key, since_ms)""",
-)
-"""What is being done to messages, and not finished."""
-MESSAGE_MARKS = _define(
-    "message_marks",
-    """chat_id text, target bigint, name text, sequence bigint, is_on boolean,
-    PRIMARY KEY ((chat_id, target), name)""",
-)
-"""The edits, replies and reactions of messages. The time of each write is its `sequence`."""
 UNPUBLISHED = _define(
     "unpublished",
     "shard_no int, chat_id text, listing text, since_ms bigint, PRIMARY KEY ((shard_no), chat_id, listing)",
@@ -140,8 +122,7 @@ for kept in RECORD_TABLES:
 
 ADDED_COLUMNS = {CHATS: {"announcement_only": "boolean", "slow_mode_seconds": "int"}}
 """Columns that tables of an older version lack."""
-OPTIONS = {AMENDMENTS: " WITH gc_grace_seconds = 3600"}
-"""Notes come and go, and all of them are read every minute. One that comes back does no harm."""
+OPTIONS = {records_of(kept): " WITH gc_grace_seconds = 3600" for kept in RECORD_TABLES if kept.is_brief}
 ONE_LIST = "all"
 """The partition of a table that has one."""
 MARK = "parley"

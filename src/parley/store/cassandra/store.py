@@ -9,24 +9,22 @@ from parley.clock import Clock
 from parley.core.jobs import Job
 from parley.ids import EVENT, Ids
 from parley.model import Head
-from parley.store.cassandra.amendments import CassandraAmendments
 from parley.store.cassandra.append import MESSAGES_PER_BATCH_MAX, AppendPlanner
 from parley.store.cassandra.atomic import CassandraAtomicAppends
 from parley.store.cassandra.batches import ChatBatches
 from parley.store.cassandra.chat_state import CassandraChatStates
 from parley.store.cassandra.client import Cassandra
-from parley.store.cassandra.cold_tier import CassandraColdTier
 from parley.store.cassandra.consents import Consents
 from parley.store.cassandra.counters import LogCounters
 from parley.store.cassandra.cursors import CassandraCursors
 from parley.store.cassandra.deliveries import CassandraLanes
 from parley.store.cassandra.diagnosis import diagnose
 from parley.store.cassandra.directory import CassandraDirectory
+from parley.store.cassandra.entry_changes import CassandraEntries
 from parley.store.cassandra.inspection import CassandraInspection
 from parley.store.cassandra.invitations import CassandraInvitations
 from parley.store.cassandra.listing import CassandraListing
 from parley.store.cassandra.log import CassandraLog
-from parley.store.cassandra.log_hashes import CassandraLogHashes
 from parley.store.cassandra.member_states import CassandraMemberStates
 from parley.store.cassandra.moved import move_to_records
 from parley.store.cassandra.outbox import CassandraOutbox
@@ -110,7 +108,6 @@ class CassandraStore:
                 planner, batches, allocator, prefixes, metrics, reach, hold, append_seconds
             )
         self.log = CassandraLog(planner, appends, prefixes, metrics)
-        self.log_hashes = CassandraLogHashes(cassandra)
         self.directory = CassandraDirectory(cassandra, states, consents, allocator, chance)
         chat_ids_of = self.directory.chat_ids_of
         self.relations = CassandraRelations(cassandra, states, consents, chat_ids_of)
@@ -125,8 +122,7 @@ class CassandraStore:
         self.repairs = CassandraRepairs(counters, prefixes, planner.rows, self._connect, clock)
         kept = RecordRows(counters, consents, self.lanes, clock)
         self.transfer = CassandraTransfer(kept, self.records, self._connect, counters, consents, clock)
-        self.cold_tier = CassandraColdTier(states, self.lanes)
-        self.amendments = CassandraAmendments(states)
+        self.entries = CassandraEntries(states, self.lanes)
 
     async def _heads(self, chat_ids: Sequence[str]) -> dict[str, Head]:
         return await self.log.heads(chat_ids)

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from parley import ids
 from parley.clock import MS_PER_DAY, Clock, from_iso
-from parley.core.log_hash import LogHash
 from parley.dynamodb import Dynamo, Item, is_valid_key, number
 from parley.errors import ConfigError
 from parley.model import ChatType
@@ -27,10 +26,9 @@ from parley.store.dynamodb.bundles import (
     items_of_keys,
     unbundled,
 )
-from parley.store.dynamodb.cold_tier import mark_in
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.entries import KEY_DAYS, VOID, entry_in, key_of
-from parley.store.dynamodb.log_hashes import PLACES, hash_in, places
+from parley.store.dynamodb.entry_changes import mark_in
 from parley.store.dynamodb.people import USERS, person_key, read_people
 from parley.store.dynamodb.references import ReferenceCheck
 from parley.store.dynamodb.scans import chat_pages, is_lasting, member_pages, table_pages, text_of
@@ -41,7 +39,6 @@ from parley.store.dynamodb.schema import (
     DIRECT_CHATS,
     IMPORTED_IDS,
     KEYS,
-    LOG_HASHES,
     MEMBERSHIPS,
     MESSAGES,
     check_tables,
@@ -51,7 +48,6 @@ from parley.store.invariants import Breach, StoreUnreadable
 from parley.store.ports import Records
 from parley.store.rows import ChatRow, CounterRow, EntryRow, KeyRow, LogChunk, MemberRow, PositionRow
 from parley.store.rules import STRAY_POSITIONS_MAX
-from parley.wire.limits import SEQUENCE_MAX
 
 FIELDS = ("kind", "message_id", "sender_id", "content_type", "created_at", "server_timestamp")
 """The attributes of every entry besides its content."""
@@ -237,17 +233,6 @@ class DynamoInspection:
         places: list[Item] = [{"chat_id": chat_id, "client_message_id": text} for text in recent]
         found = await self._dynamo.batch_get(KEYS, places)
         return [(recent[cast(str, key["client_message_id"])], number(key, "sequence")) for key in found]
-
-    async def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
-        await self._check_tables()
-        values = places(chat.chat_id, chat.epoch, SEQUENCE_MAX)
-        start: Item | None = None
-        while True:
-            page = await self._dynamo.query(LOG_HASHES, PLACES, values, start=start)
-            yield [hash_in(item) for item in page.items]
-            start = page.next_key
-            if start is None:
-                return
 
     async def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
         await self._check_tables()

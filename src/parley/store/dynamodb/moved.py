@@ -23,6 +23,7 @@ from parley.store.dynamodb.schema import CHATS, SCHEMA, SEPARATOR, Report, has_t
 from parley.store.push.rows import OUTCOME_DAYS, RungThrough
 from parley.store.records import BOOKS, line_of_session, lines_of, record_of, records_of_person
 from parley.store.tables import (
+    AMENDMENTS,
     API_TOKENS,
     ATTACHMENT_LINES,
     ATTACHMENTS,
@@ -32,6 +33,8 @@ from parley.store.tables import (
     DELETIONS,
     ERASURES,
     EXTERNAL_IDS,
+    LOG_HASHES,
+    MESSAGE_MARKS,
     PUSH_DEVICES,
     PUSH_OUTCOMES,
     PUSH_RUNG,
@@ -135,6 +138,15 @@ def _settings(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
         yield CHAT_SETTINGS, settings
 
 
+def _mark(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+    chat_id, _, target = cast(str, item["place"]).partition(SEPARATOR)
+    yield MESSAGE_MARKS, record_of(MESSAGE_MARKS.kind, item | {"chat_id": chat_id, "target": int(target)})
+
+
+def _hash(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
+    yield LOG_HASHES, record_of(LOG_HASHES.kind, item | {"value": item["log_hash"]})
+
+
 def _server_key(item: Item) -> Iterable[tuple[RecordTable[Any], Any]]:
     name = cast(str, item["name"])
     if name.startswith(KEY_PREFIX):
@@ -156,6 +168,9 @@ MOVED: dict[str, Read] = {
     "attachment_lists": _each(ATTACHMENT_LINES),
     "push_devices": _devices,
     "push_outcomes": _outcome,
+    "message_marks": _mark,
+    "amendments": _each(AMENDMENTS),
+    "log_hashes": _hash,
     CHATS: _settings,
     SCHEMA: _server_key,
 }

@@ -15,9 +15,7 @@ from parley.model import (
     Notify,
     Relation,
 )
-from parley.store.amendments import AmendmentNote
 from parley.store.delivery.rows import Lane
-from parley.store.dynamodb.amendments import mark_in, note_in, note_item
 from parley.store.dynamodb.chat_state import IS_BLOCKED
 from parley.store.dynamodb.consents import COUNT, IS_UNASKED
 from parley.store.dynamodb.counters import Counters
@@ -27,7 +25,6 @@ from parley.store.dynamodb.lanes import lane_in, lane_key
 from parley.store.dynamodb.people import USERS
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
-    AMENDMENTS,
     CHAT_INVITATIONS,
     CHATS,
     COUNTERS,
@@ -36,19 +33,15 @@ from parley.store.dynamodb.schema import (
     INVITATIONS,
     LANES,
     MEMBERSHIPS,
-    MESSAGE_MARKS,
     PARTITION,
     RELATIONS,
     device_key,
-    mark_place,
-    marked_at,
 )
 from parley.store.dynamodb.schema import DIRECT_CHATS as DIRECT
 from parley.store.records import (
     KeptChat,
     KeptCounts,
     KeptCursor,
-    KeptMark,
     KeptMember,
     KeptRelation,
     KeptState,
@@ -145,11 +138,6 @@ class RecordItems:
                 return [(DEVICES, device_key(user_id, device_id, chat_id) | named | at)]
             case KeptRelation():
                 return [(RELATIONS, _present(columns_of(record)))]
-            case KeptMark(chat_id=chat_id, target=target, name=name):
-                mark: Item = {"sequence": record.sequence, "is_on": record.is_on}
-                return [(MESSAGE_MARKS, {"place": mark_place(chat_id, target), "name": name} | mark)]
-            case AmendmentNote():
-                return [(AMENDMENTS, note_item(record))]
             case Invitation():
                 return [(table, invitation_item(record)) for table in (INVITATIONS, CHAT_INVITATIONS)]
             case Lane():
@@ -230,14 +218,6 @@ def _state(item: Item) -> list[Record]:
     return [replace(state, is_unasked=state.is_unasked and not state.has_left)]
 
 
-def _mark(item: Item) -> list[Record]:
-    chat_id, target = marked_at(cast(str, item["place"]))
-    mark = mark_in(item, target)
-    return [
-        KeptMark(chat_id=chat_id, target=target, name=mark.name, sequence=mark.sequence, is_on=mark.is_on)
-    ]
-
-
 def _no_records(item: Item) -> list[Record]:
     raise TypeError(f"{item} needs more than one item")
 
@@ -249,8 +229,6 @@ READERS: dict[type[Record], tuple[str, Callable[[Item], list[Record]]]] = {
     KeptMember: (MEMBERSHIPS, _member),
     KeptState: (DELIVERY, _state),
     KeptCursor: (DEVICES, lambda item: [record_of(KeptCursor, item)]),
-    KeptMark: (MESSAGE_MARKS, _mark),
-    AmendmentNote: (AMENDMENTS, lambda item: [note_in(item)]),
     Invitation: (INVITATIONS, lambda item: [invitation_in(item)]),
     Lane: (LANES, lambda item: [lane_in(item)]),
 }

@@ -43,15 +43,20 @@ from parley.store.tables import (
 )
 
 ATTEMPTS_MAX = 10
+RECORDS_PER_PAGE = 1_000
 NAMES = {"#record": RECORD}
 IS_NEW = "attribute_not_exists(#record)"
 IS_SAME = "#record = :before"
 RAISE = "SET #number = :number"
+IS_HIGHEST = "attribute_not_exists(#number) OR #number < :number"
+IS_UP_TO = "attribute_not_exists(#number) OR #number <= :number"
 IS_LOWER = "attribute_exists(#record) AND (attribute_not_exists(#number) OR #number < :number)"
 
 
 class DynamoRecords:
     """A transaction has a token, and so is done once. A single write is known by what it wrote."""
+
+    rest_seconds = 300.0
 
     def __init__(
         self, dynamo: Dynamo, clock: Clock, ids: Ids, connect: Callable[[], Awaitable[None]]
@@ -108,6 +113,7 @@ class DynamoRecords:
                 names=names,
                 forward=not newest_first,
                 limit=limit - len(found),
+                consistent=table.is_fresh,
                 start=start,
             )
             found += [_decoded(table, item) for item in page.items]
@@ -116,9 +122,18 @@ class DynamoRecords:
                 break
         return found
 
-    async def scan(self, table: RecordTable[R], after: str = "") -> AsyncIterator[list[R]]:
+    async def scan(
+        self, table: RecordTable[R], partition: str = "", *, after: str = ""
+    ) -> AsyncIterator[list[R]]:
         """`after`: a partition with one record."""
         await self._connect()
+        place = ""
+        while partition:
+            records = await self.page(table, partition, place, RECORDS_PER_PAGE)
+            yield records
+            if len(records) < RECORDS_PER_PAGE:
+                return
+            place = table.key(records[-1])[1]
         start = _place((after, ALONE)) if after else None
         async for items in table_pages(self._dynamo, records_of(table), start=start):
             yield [_decoded(table, item) for item in items]
@@ -128,6 +143,9 @@ class DynamoRecords:
 
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
         partition_of(table, list(changes))
+        if not table.is_compared:
+            await self._commit_plainly(table, changes)
+            return True
         expected = {key_of(table, change): _text(_expected_by(table, change)) for change in changes}
         for _ in range(ATTEMPTS_MAX):
             actions = [_action(table, change, expected[key_of(table, change)]) for change in changes]
@@ -150,6 +168,16 @@ class DynamoRecords:
             if isinstance(change, PutRecord) and (raised := table.number(change.record)):
                 await self.raise_to(table, table.key(change.record), raised)
         return True
+
+    async def _commit_plainly(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> None:
+        """Nothing depends on what is there, except that the highest number stays."""
+        if not table.keeps_highest:
+            await load(
+                self._dynamo, table, [change.record for change in changes if isinstance(change, PutRecord)]
+            )
+            return
+        for change in changes:
+            await self._write([_highest(table, change)])
 
     async def _write(self, actions: Sequence[Action]) -> bool | None:
         """None: it is done. Otherwise it is not, or it is and the answer was lost, which is returned."""
@@ -228,6 +256,16 @@ def _text(stored: bytes | None) -> str | None:
 def _expected_by(table: RecordTable[R], change: RecordChange[R]) -> bytes | None:
     before = change.before
     return None if before is None or isinstance(before, Whatever) else table.encode(before)
+
+
+def _highest(table: RecordTable[R], change: RecordChange[R]) -> Action:
+    record = change.record if isinstance(change, PutRecord) else change.before
+    assert record is not None
+    assert not isinstance(record, Whatever)
+    name, values = records_of(table), Item({":number": table.number(record)})
+    if isinstance(change, PutRecord):
+        return Put(name, _item(table, change.record), IS_HIGHEST, values, {"#number": NUMBER})
+    return Delete(name, _place(key_of(table, change)), IS_UP_TO, values, {"#number": NUMBER})
 
 
 def _action(table: RecordTable[R], change: RecordChange[R], expected: str | None) -> Action:

@@ -112,8 +112,6 @@ KEYS = _define(Table("idempotency_keys", "chat_id", "client_message_id", ttl="tt
 """The position of each client's message id, for as long as a retry may arrive."""
 MESSAGES = _define(Table("messages", "chat_id", "sequence", range_kind="N"))
 """The logs: entries and voids by position."""
-LOG_HASHES = _define(Table("log_hashes", "chat_id", "place"))
-"""Hashes of logs, by epoch and position: see `hash_place`."""
 DELIVERY = _define(Table("delivery_state", "user_id", "chat_id"))
 """A person's own row of a chat: how far they are, whether they left, whether it is muted."""
 DEVICES = _define(Table("user_device_cursors", "user_id", "device_chat"))
@@ -128,10 +126,6 @@ CHAT_INVITATIONS = _define(Table("chat_invitations", "chat_id", "user_id"))
 """The same by chat."""
 LANES = _define(Table("lanes", "shard_no", "lane", hash_kind="N"))
 """Which recipients are not up to date; `lane` is recipient and chat."""
-MESSAGE_MARKS = _define(Table("message_marks", "place", "name"))
-"""Replies, edits and reactions by the message that they are about: see `mark_place`."""
-AMENDMENTS = _define(Table("amendments", "chat_id", "client_key", range_kind="B"))
-"""What is being done to messages, and is not finished."""
 IMPORTED_IDS = _define(Table("imported_ids", "message_id"))
 """Where a message is whose id another engine made: such an id does not lead to its place."""
 SCHEMA = _define(Table("schema", "name"))
@@ -149,26 +143,8 @@ def records_of(table: RecordTable[R]) -> str:
 for kept in RECORD_TABLES:
     _define(Table(records_of(kept), PARTITION, PLACE, ttl=TTL if kept.expires_ms is not None else None))
 
-EPOCH_DIGITS = 10
-SEQUENCE_DIGITS = 16
 SEPARATOR = "\x1f"
 """Between the parts of a key, such as a device and a chat. Ids have only printable characters."""
-
-
-def hash_place(epoch: int, sequence: int) -> str:
-    """The range key of `LOG_HASHES`: places are in the order of epochs, then of positions."""
-    return f"{epoch:0{EPOCH_DIGITS}}.{sequence:0{SEQUENCE_DIGITS}}"
-
-
-def mark_place(chat_id: str, target: int) -> str:
-    """The hash key of `MESSAGE_MARKS` for one message."""
-    return f"{chat_id}{SEPARATOR}{target}"
-
-
-def marked_at(place: str) -> tuple[str, int]:
-    """The chat and the position of a message, by its `mark_place`."""
-    chat_id, _, target = place.partition(SEPARATOR)
-    return chat_id, int(target)
 
 
 def device_key(user_id: str, device_id: str, chat_id: str) -> Item:

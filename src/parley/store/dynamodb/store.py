@@ -11,22 +11,20 @@ from parley.dynamodb import Dynamo
 from parley.ids import Ids
 from parley.model import Head
 from parley.store.copy_mark import check_copied
-from parley.store.dynamodb.amendments import DynamoAmendments
 from parley.store.dynamodb.append import MESSAGES_PER_TRANSACTION_MAX, Planner
 from parley.store.dynamodb.atomic import AtomicAppends
 from parley.store.dynamodb.chat_state import DynamoChatStates
-from parley.store.dynamodb.cold_tier import DynamoColdTier
 from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.cursors import DynamoCursors
 from parley.store.dynamodb.diagnosis import diagnose
 from parley.store.dynamodb.directory import DynamoDirectory
+from parley.store.dynamodb.entry_changes import DynamoEntries
 from parley.store.dynamodb.inspection import DynamoInspection
 from parley.store.dynamodb.invitations import DynamoInvitations
 from parley.store.dynamodb.keys import IdempotencyKeys
 from parley.store.dynamodb.lanes import DynamoLanes
 from parley.store.dynamodb.listing import DynamoListing
 from parley.store.dynamodb.log import DynamoLog
-from parley.store.dynamodb.log_hashes import DynamoLogHashes
 from parley.store.dynamodb.member_states import DynamoMemberStates
 from parley.store.dynamodb.moved import move_to_records
 from parley.store.dynamodb.outbox import DynamoOutbox
@@ -103,7 +101,6 @@ class DynamoStore:
                 planner, allocator, prefixes, ids, metrics, marks, reach, hold, append_seconds
             )
         self.log = DynamoLog(planner, appends, prefixes, metrics)
-        self.log_hashes = DynamoLogHashes(dynamo)
         self.directory = DynamoDirectory(dynamo, states, clock, ids, allocator)
         self.relations = DynamoRelations(dynamo, states, clock, ids, self.directory.chat_ids_of)
         self.invitations = DynamoInvitations(dynamo, clock, ids)
@@ -113,8 +110,7 @@ class DynamoStore:
         self.lanes = DynamoLanes(dynamo)
         self.overviews = DynamoOverviews(dynamo, self.log.heads, self.cursors)
         marks_table = COUNTERS if is_atomic else CHATS
-        self.cold_tier = DynamoColdTier(dynamo, states, clock, ids, marks_table)
-        self.amendments = DynamoAmendments(dynamo)
+        self.entries = DynamoEntries(dynamo, states, clock, ids, marks_table)
         counters = Counters(dynamo, allocator if counters_elsewhere else None, is_atomic)
         self.listing = DynamoListing(dynamo, self._connect, counters)
         self.inspection = DynamoInspection(dynamo, self.records, counters, clock)

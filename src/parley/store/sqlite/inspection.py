@@ -13,7 +13,6 @@ import apsw
 import msgspec
 
 from parley import ids
-from parley.core.log_hash import LogHash
 from parley.store.account_check import account_breaches
 from parley.store.invariants import Breach
 from parley.store.ports import Records
@@ -75,10 +74,6 @@ IS_STORED = (
 LOG_END = (
     f"max(coalesce((SELECT max(sequence) FROM entries AS e WHERE e.chat_no = chats.chat_no), 0), {TRIMMED})"
 )
-HASHES = (
-    "SELECT sequence, log_hash FROM log_hashes"
-    " WHERE chat_no = ? AND epoch = ? AND sequence > ? ORDER BY sequence LIMIT ?"
-)
 DEVICE_POSITIONS = f"""
 SELECT chat_no, chat_id, user_id || ' on ' || device_id, at, 0, at < 1 OR {IS_STORED}, {LOG_END}, 0,
     user_id, device_id, chat_id
@@ -101,7 +96,6 @@ REFERENCES = [
     ("user_device_cursors", "chat_id", "chat_id", "chats", "chat_id"),
     ("delivery_state", "chat_id", "chat_id", "chats", "chat_id"),
     ("open_allocations", "chat_no", "chat_no", "chats", "chat_no"),
-    ("log_hashes", "chat_no", "chat_no", "chats", "chat_no"),
     ("relations", "user_id", "user_id", "users", "user_id"),
     ("relations", "other_id", "other_id", "users", "user_id"),
     ("invitations", "user_id", "user_id", "users", "user_id"),
@@ -208,12 +202,6 @@ class SqliteInspection:
             rows = self._rows("SELECT user_id FROM user_numbers WHERE user_no = ?", (user_no,))
             self._user_ids[user_no] = rows[0][0] if rows else None
         return self._user_ids[user_no]
-
-    async def log_hashes(self, chat: ChatRow) -> AsyncIterator[list[LogHash]]:
-        chat_no, after = self._chat_no(chat), 0
-        while rows := self._rows(HASHES, (chat_no, chat.epoch, after, ROWS_PER_PAGE)):
-            yield [LogHash(chat.epoch, *row) for row in rows]
-            after = rows[-1][0]
 
     async def keys(self, chat: ChatRow) -> AsyncIterator[list[KeyRow]]:
         """A key is a column of its entry, so it always points to it, and perhaps to another one, too."""

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from parley.clock import from_iso
 from parley.core.attachments import line_of
+from parley.core.log_hash import StoredHash
 from parley.model import AccountDeletion, ChatSettings, Session, User
 from parley.store.push.rows import GIVEN, PersonPushDevices, PushDevice, PushOutcome
 from parley.store.records import (
@@ -26,6 +27,7 @@ from parley.store.records import (
 )
 from parley.store.sqlite.record_rows import load
 from parley.store.tables import (
+    AMENDMENTS,
     API_TOKENS,
     ATTACHMENT_LINES,
     ATTACHMENTS,
@@ -35,6 +37,8 @@ from parley.store.tables import (
     DELETIONS,
     ERASURES,
     EXTERNAL_IDS,
+    LOG_HASHES,
+    MESSAGE_MARKS,
     PEOPLE,
     PUSH_DEVICES,
     PUSH_OUTCOMES,
@@ -66,6 +70,8 @@ MOVED = (
     MovedTable("server_keys", SERVER_KEYS),
     MovedTable("attachments", ATTACHMENTS),
     MovedTable("dead_letters", DEAD_LETTERS),
+    MovedTable("message_marks", MESSAGE_MARKS),
+    MovedTable("amendments", AMENDMENTS, {"client_id": "client_key"}),
 )
 
 
@@ -84,6 +90,7 @@ def move_to_records(connection: apsw.Connection) -> None:
             for table, line in [both for letter in records for both in lines_of(letter)]:
                 load(connection, table, [line])
     move_people(connection)
+    move_hashes(connection)
     move_push(connection)
     move_settings(connection)
     for name in ("books", *(moved.name for moved in MOVED)):
@@ -106,6 +113,15 @@ def move_people(connection: apsw.Connection) -> None:
     load(connection, DELETIONS, [record_of(AccountDeletion, row) for row in rows])
     for name in ("users", "sessions", "account_deletions"):
         connection.execute(f"DROP TABLE {name}")
+
+
+def move_hashes(connection: apsw.Connection) -> None:
+    """They named chats by numbers."""
+    sql = "SELECT chat_id, log_hashes.epoch, sequence, log_hash FROM log_hashes JOIN chats USING (chat_no)"
+    names = ("chat_id", "epoch", "sequence", "value")
+    rows = connection.execute(sql).fetchall()
+    load(connection, LOG_HASHES, [record_of(StoredHash, dict(zip(names, row, strict=True))) for row in rows])
+    connection.execute("DROP TABLE log_hashes")
 
 
 def move_push(connection: apsw.Connection) -> None:

@@ -14,10 +14,16 @@ PUT = (
     " expires_ms = excluded.expires_ms"
 )
 
+PUT_HIGHEST = f"{PUT} WHERE excluded.number > number"
+
+
+def put_into(table: RecordTable[R]) -> str:
+    return PUT_HIGHEST if table.keeps_highest else PUT
+
 
 def load(connection: apsw.Connection, table: RecordTable[R], records: Sequence[R]) -> None:
     """Over whatever is there, in the transaction that is open."""
-    connection.executemany(PUT, [row_of(table, record) for record in records])
+    connection.executemany(put_into(table), [row_of(table, record) for record in records])
 
 
 def row_of(table: RecordTable[R], record: R) -> tuple[str | int | None, ...]:

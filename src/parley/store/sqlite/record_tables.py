@@ -8,13 +8,11 @@ from typing import Any
 from msgspec import Struct, field
 
 from parley.model import Invitation
-from parley.store.amendments import AmendmentNote
 from parley.store.delivery.rows import Lane
 from parley.store.records import (
     KeptChat,
     KeptCounts,
     KeptCursor,
-    KeptMark,
     KeptMember,
     KeptRelation,
     KeptState,
@@ -109,10 +107,6 @@ TABLES: dict[type[Record], TableOfRecords] = {
     ),
     KeptCursor: TableOfRecords(name="user_device_cursors", key=("user_id", "device_id", "chat_id")),
     KeptRelation: TableOfRecords(name="relations", key=("user_id", "other_id")),
-    KeptMark: TableOfRecords(name="message_marks", key=("chat_id", "target", "name")),
-    AmendmentNote: TableOfRecords(
-        name="amendments", key=("chat_id", "client_id"), renamed={"client_key": "client_id"}
-    ),
     Invitation: TableOfRecords(name="invitations", key=("user_id", "chat_id")),
     Lane: TableOfRecords(name="lanes", key=("chat_id", "recipient")),
 }

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from parley.store.sqlite.command_connection import Row, command_connection, writing
 from parley.store.sqlite.reads import Reads
-from parley.store.sqlite.record_rows import PUT, load, row_of
+from parley.store.sqlite.record_rows import load, put_into, row_of
 from parley.store.sqlite.writer import Transaction, Writer
 from parley.store.tables import (
     ALONE,
@@ -19,6 +18,7 @@ from parley.store.tables import (
     RecordChange,
     RecordTable,
     RemoveRecord,
+    Whatever,
     askable,
     is_met,
     key_of,
@@ -47,7 +47,12 @@ SCAN = (
     " ORDER BY partition, place LIMIT ?"
 )
 COUNT = "SELECT count(*) FROM records WHERE kind = ?"
+SCAN_PARTITION = (
+    "SELECT partition, place, record, number FROM records WHERE kind = ? AND partition = ? AND place > ?"
+    " ORDER BY place LIMIT ?"
+)
 REMOVE = f"DELETE FROM records WHERE {PLACE}"
+REMOVE_UP_TO = f"{REMOVE} AND number <= ?"
 RAISE = f"UPDATE records SET number = max(number, ?) WHERE {PLACE}"
 EXPIRE = (
     "DELETE FROM records WHERE (kind, partition, place) IN (SELECT kind, partition, place FROM records"
@@ -55,11 +60,23 @@ EXPIRE = (
 )
 
 
-class SqliteRecords:
+class SqliteScans:
+    """What of it needs no server."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def scan(self, table: RecordTable[R], partition: str = "", *, after: str = "") -> AsyncIterator[list[R]]:
+        return scan(self._folder, table, partition, after)
+
+
+class SqliteRecords(SqliteScans):
+    rest_seconds = 2.0
+
     def __init__(self, reads: Reads, writer: Writer, folder: Path) -> None:
+        super().__init__(folder)
         self._reads = reads
         self._writer = writer
-        self._folder = folder
 
     async def get(
         self, table: RecordTable[R], keys: Sequence[Key], *, may_be_old: bool = False
@@ -87,9 +104,6 @@ class SqliteRecords:
         sql = PAGE_BACKWARDS if newest_first else PAGE
         return [table.decode(*row) for row in self._reads.rows(sql, (table.name, partition, after, limit))]
 
-    def scan(self, table: RecordTable[R], after: str = "") -> AsyncIterator[list[R]]:
-        return scan(self._folder, table, after)
-
     async def count(self, table: RecordTable[R]) -> int:
         row = self._reads.row(COUNT, (table.name,))
         return int(row[0]) if row is not None else 0
@@ -98,13 +112,16 @@ class SqliteRecords:
         partition_of(table, list(changes))
 
         def work(tx: Transaction) -> bool:
-            for change in changes:
+            for change in changes if table.is_compared else ():
                 row = tx.execute(GET, (table.name, *key_of(table, change))).fetchone()
                 if not is_met(table, change, str(row[0]) if row is not None else None):
                     return False
             for change in changes:
                 if isinstance(change, PutRecord):
-                    tx.execute(PUT, row_of(table, change.record))
+                    tx.execute(put_into(table), row_of(table, change.record))
+                elif isinstance(change, RemoveRecord) and table.keeps_highest:
+                    assert not isinstance(change.before, Whatever)
+                    tx.execute(REMOVE_UP_TO, (table.name, *change.key, table.number(change.before)))
                 elif isinstance(change, RemoveRecord):
                     tx.execute(REMOVE, (table.name, *change.key))
             return True
@@ -132,12 +149,16 @@ class SqliteRecords:
         write(self._folder, table, records)
 
 
-async def scan(folder: Path, table: RecordTable[R], beyond: str = "") -> AsyncIterator[list[R]]:
+async def scan(
+    folder: Path, table: RecordTable[R], partition: str = "", beyond: str = ""
+) -> AsyncIterator[list[R]]:
     """A page is a snapshot; no connection is kept between them. Others run meanwhile."""
-    after: tuple[Any, ...] = (beyond, LAST_PLACE if beyond else "")
+    sql, after = SCAN, (beyond, LAST_PLACE if beyond else "")
+    if partition:
+        sql, after = SCAN_PARTITION, (partition, "")
     while True:
         with command_connection(folder, read_only=True) as connection:
-            rows: list[Row] = connection.execute(SCAN, (table.name, *after, ROWS_PER_PAGE)).fetchall()
+            rows: list[Row] = connection.execute(sql, (table.name, *after, ROWS_PER_PAGE)).fetchall()
         await asyncio.sleep(0)
         if not rows:
             return

@@ -14,20 +14,18 @@ from parley.ids import Ids
 from parley.store.copy_mark import check_copied
 from parley.store.ports import Batching
 from parley.store.rows import Finding
-from parley.store.sqlite.amendments import SqliteAmendments
 from parley.store.sqlite.chat_state import SqliteChatStates
-from parley.store.sqlite.cold_tier import SqliteColdTier
 from parley.store.sqlite.cursors import SqliteCursors
 from parley.store.sqlite.database import Database
 from parley.store.sqlite.delivery import SqliteLanes
 from parley.store.sqlite.diagnosis import diagnose
 from parley.store.sqlite.directory import SqliteDirectory
+from parley.store.sqlite.entry_changes import SqliteEntries
 from parley.store.sqlite.feed import SqliteFeed
 from parley.store.sqlite.inspection import SqliteInspection
 from parley.store.sqlite.invitations import SqliteInvitations
 from parley.store.sqlite.listing import SqliteListing
 from parley.store.sqlite.log import SqliteLog
-from parley.store.sqlite.log_hashes import SqliteLogHashes
 from parley.store.sqlite.member_states import SqliteMemberStates
 from parley.store.sqlite.overview import SqliteOverviews
 from parley.store.sqlite.reads import Reads
@@ -84,7 +82,6 @@ class SqliteStore:
         self.writer.on_foreign_write(states.forget_all)
         self.writer.on_undo(states.forget_touched)
         self.log = SqliteLog(reads, self.writer, states, clock, ids, metrics, sequencing, reach, hold)
-        self.log_hashes = SqliteLogHashes(reads, self.writer)
         self.directory = SqliteDirectory(reads, self.writer, states)
         self.records = SqliteRecords(reads, self.writer, folder)
         self.cursors = SqliteCursors(reads, self.writer)
@@ -93,8 +90,7 @@ class SqliteStore:
         self.invitations = SqliteInvitations(reads, self.writer, clock)
         self.member_states = SqliteMemberStates(reads, self.writer)
         self.lanes = SqliteLanes(reads, self.writer)
-        self.cold_tier = SqliteColdTier(reads, self.writer, states, self.database, clock)
-        self.amendments = SqliteAmendments(reads, self.writer, self.database)
+        self.entries = SqliteEntries(reads, self.writer, states, self.database, clock)
         self.listing = SqliteListing(folder)
         self.inspection = SqliteInspection(folder, self.records)
         self.repairs = SqliteRepairs(folder, clock)

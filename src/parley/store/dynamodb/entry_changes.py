@@ -1,4 +1,4 @@
-"""The `ColdTier` port on DynamoDB. Its marks are in the items of `chats`, never in those of the counters.
+"""The `Entries` port on DynamoDB. Its marks are in the items of `chats`, never in those of the counters.
 
 A trim has four steps, and may be ended after each: it sets the mark, so that no late writer or sealer of
 `two_phase` writes below it; it gives the chat a new revision, so that no append goes on from a memory that
@@ -24,17 +24,27 @@ from parley.dynamodb import (
 )
 from parley.errors import StoreUnavailable
 from parley.ids import EVENT, Ids
-from parley.store.dynamodb.bundles import SPAN, SPAN_NAMES, bundle_across, end_of, redacted
+from parley.store.dynamodb.bundles import (
+    BUNDLE,
+    SPAN,
+    SPAN_NAMES,
+    bundle_across,
+    end_of,
+    redacted,
+    unbundled,
+)
 from parley.store.dynamodb.chat_state import DynamoChatStates, fence
+from parley.store.dynamodb.entries import sequence_of, stored_in
 from parley.store.dynamodb.lanes import lanes_of_chat
 from parley.store.dynamodb.schema import CHATS, COUNTERS, MESSAGES
+from parley.store.ports import Replaced
 from parley.store.rows import EVERYTHING, ArchiveMark
 from parley.wire.codec import decode_entry
-from parley.wire.frames import Entry
 
 FENCE_TRIES_MAX = 5
-REDACT_TRIES_MAX = 5
+REPLACE_TRIES_MAX = 5
 
+IS_SAME = "#body = :body"
 RECORD = "SET archived_through = :through, archive_version = :version, archive_manifest = :manifest"
 IS_FIRST = "attribute_exists(chat_id) AND attribute_not_exists(archive_version)"
 IS_NEXT = "archive_version = :before"
@@ -44,7 +54,7 @@ MAY_TRIM = (
 )
 
 
-class DynamoColdTier:
+class DynamoEntries:
     """`marks_table`: where the outbox has its marks."""
 
     def __init__(
@@ -140,31 +150,50 @@ class DynamoColdTier:
             if start is None:
                 return
 
-    async def redact(self, chat_id: str, entries: Mapping[int, bytes]) -> None:
+    async def replace(self, chat_id: str, entries: Mapping[int, Replaced]) -> list[int]:
         """Items are rewritten one by one, each under the condition that it is still what was read."""
-        for sequence in sorted(entries):
-            await self._redact_one(chat_id, sequence, decode_entry(entries[sequence]))
+        return [
+            sequence
+            for sequence in sorted(entries)
+            if await self._replace_one(chat_id, sequence, entries[sequence])
+        ]
 
-    async def _redact_one(self, chat_id: str, sequence: int, entry: Entry) -> None:
-        for _ in range(REDACT_TRIES_MAX):
+    async def _replace_one(self, chat_id: str, sequence: int, to: Replaced) -> bool:
+        for _ in range(REPLACE_TRIES_MAX):
             item = await self._dynamo.get(MESSAGES, {"chat_id": chat_id, "sequence": sequence})
             item = item or await bundle_across(self._dynamo, chat_id, sequence)
-            new = redacted(item, sequence, entry) if item is not None else None
-            if item is None or new is None or new == item:
-                return
-            name = "entries" if "entries" in item else "content"
-            condition, values = "#body = :body", cast(Item, {":body": item[name]})
-            try:
-                put = partial(
-                    self._dynamo.put, MESSAGES, new, condition=condition, values=values, names={"#body": name}
-                )
-                await retry_unknown(put)
-            except ConditionFailed:
-                continue  # another redaction, or this one, whose answer was lost
-            return
+            plain = unbundled(item) if item is not None else []
+            stored = next((stored_in(one) for one in plain if sequence_of(one) == sequence), None)
+            if item is None or stored is None or stored.wire is None or stored.wire == to.after:
+                return stored is not None and stored.wire == to.after
+            if to.before is not None and stored.wire != to.before:
+                return False
+            if await self._rewrite(item, sequence, to.after):
+                return True
         raise StoreUnavailable(f"the entry at {sequence} is being written to by too many at once")
 
-    async def scrub(self) -> None:
+    async def _rewrite(self, item: Item, sequence: int, after: bytes) -> bool:
+        """False: it is not what was read any more, or is this very write, whose answer was lost."""
+        new = redacted(item, sequence, decode_entry(after))
+        if new is None:
+            return False
+        is_bundle = item.get("kind") == BUNDLE
+        name = "entries" if is_bundle else "content"
+        condition, names, values = IS_SAME, {"#body": name}, cast(Item, {":body": item[name]})
+        for attribute in () if is_bundle else ("deleted", "edit_sequence"):
+            if attribute in item:
+                condition += f" AND {attribute} = :{attribute}"
+                values[f":{attribute}"] = item[attribute]
+            else:
+                condition += f" AND attribute_not_exists({attribute})"
+        try:
+            put = partial(self._dynamo.put, MESSAGES, new, condition=condition, values=values, names=names)
+            await retry_unknown(put)
+        except ConditionFailed:
+            return False
+        return True
+
+    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
         """Items that were replaced are gone. Point-in-time recovery keeps what they were, for its days."""
 
 

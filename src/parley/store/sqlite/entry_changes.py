@@ -1,4 +1,4 @@
-"""The `ColdTier` port on SQLite.
+"""The `Entries` port on SQLite.
 
 A trim moves the mark and deletes rows in the same transaction, some hundred at a time: messages of others are
 written in between. The id of an archived message stays, so that it is found; its idempotency key stays for as
@@ -13,15 +13,19 @@ from typing import Any
 
 import apsw
 import msgspec
+from msgspec import Struct, field
 
 from parley.clock import MS_PER_DAY, Clock, iso
 from parley.errors import StoreBusy, StoreUnavailable
+from parley.model import Kind
+from parley.store.ports import Replaced
 from parley.store.rows import EVERYTHING, ArchiveMark
 from parley.store.sqlite import schema
 from parley.store.sqlite.chat_state import SqliteChatStates
 from parley.store.sqlite.database import Database
 from parley.store.sqlite.reads import Reads
 from parley.store.sqlite.writer import Transaction, Writer
+from parley.wire.codec import decode_entry
 from parley.wire.limits import IDEMPOTENCY_DAYS
 
 TRIMMED_PER_STEP = 500
@@ -65,15 +69,23 @@ NOTE_REWRITTEN = (
 )
 DELETE = "DELETE FROM entries WHERE chat_no = ? AND sequence <= ?"
 SET_TRIMMED = "UPDATE chat_archives SET trimmed_through = ?2 WHERE chat_id = ?1 AND trimmed_through < ?2"
-REDACT = (
-    "UPDATE entries SET wire = ?, kind = ? WHERE sequence = ? AND wire IS NOT NULL"
-    " AND chat_no = (SELECT chat_no FROM chats WHERE chat_id = ?)"
+REPLACE = (
+    "UPDATE entries SET wire = ?1, kind = ?2 WHERE sequence = ?3 AND wire = coalesce(?4, wire)"
+    " AND chat_no = (SELECT chat_no FROM chats WHERE chat_id = ?5)"
 )
+TOUCH = "UPDATE chat_counters SET change = ? WHERE chat_id = ?"
 
 encode = msgspec.json.Encoder().encode
 
 
-class SqliteColdTier:
+class Scrubbing(Struct):
+    """What the next look at the file looks for."""
+
+    traces: list[bytes] = field(default_factory=list)
+    is_done: bool = False
+
+
+class SqliteEntries:
     def __init__(
         self, reads: Reads, writer: Writer, states: SqliteChatStates, database: Database, clock: Clock
     ) -> None:
@@ -82,6 +94,8 @@ class SqliteColdTier:
         self._states = states
         self._database = database
         self._clock = clock
+        self._cleaning = asyncio.Lock()
+        self._wanted = Scrubbing()
 
     async def marks(self, chat_ids: Sequence[str]) -> dict[str, ArchiveMark]:
         return {
@@ -145,28 +159,51 @@ class SqliteColdTier:
         state.has_archived_keys = True
         return last < through
 
-    async def redact(self, chat_id: str, entries: Mapping[int, bytes]) -> None:
-        rows = [(wire, schema.OTHER, sequence, chat_id) for sequence, wire in entries.items()]
+    async def replace(self, chat_id: str, entries: Mapping[int, Replaced]) -> list[int]:
+        def write(transaction: Transaction) -> list[int]:
+            done = []
+            for sequence, new in entries.items():
+                transaction.execute(REPLACE, (new.after, _kind_of(new.after), sequence, new.before, chat_id))
+                if transaction.connection.changes():
+                    done.append(sequence)
+            if done:
+                transaction.execute(TOUCH, (transaction.change, chat_id))
+            return done
 
-        def write(transaction: Transaction) -> None:
-            transaction.executemany(REDACT, rows)
-            transaction.execute(
-                "UPDATE chat_counters SET change = ? WHERE chat_id = ?", (transaction.change, chat_id)
-            )
+        return await self._writer.run(write)
 
-        await self._writer.run(write)
-
-    async def scrub(self) -> None:
-        """Rewrite the file, and empty the write-ahead log. Writers wait meanwhile.
+    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
+        """Without traces rewrite the file, and empty the write-ahead log. Writers wait meanwhile.
 
         `secure_delete` overwrites what is deleted, but pages that were rearranged before may have a copy.
+        Those who wait for a look at the file share the next: each reads all of it.
         """
-        await asyncio.get_running_loop().run_in_executor(None, self._rewrite)
+        run = asyncio.get_running_loop().run_in_executor
+        if traces is None:
+            await run(None, self._scrub, None)
+            return
+        wanted = self._wanted
+        wanted.traces += traces
+        async with self._cleaning:
+            if not wanted.is_done:
+                self._wanted = Scrubbing()
+                await run(None, self._scrub, wanted.traces)
+                wanted.is_done = True
 
-    def _rewrite(self) -> None:
+    def _scrub(self, traces: Sequence[bytes] | None) -> None:
         try:
-            self._database.rewrite()
+            if traces is None:
+                self._database.rewrite()
+            else:
+                self._database.clean(traces)
         except apsw.BusyError as error:
             raise StoreBusy("another program uses the store; what was removed may still be in it") from error
-        except apsw.Error as error:
+        except (apsw.Error, OSError) as error:
             raise StoreUnavailable(f"the store cannot be rewritten: {error}") from error
+
+
+def _kind_of(wire: bytes) -> int:
+    """Whether it counts as unread."""
+    entry = decode_entry(wire)
+    is_message = entry.kind == Kind.MESSAGE.value and entry.deleted is not True
+    return schema.MESSAGE if is_message else schema.OTHER

@@ -1,4 +1,4 @@
-"""The `ColdTier` port in memory."""
+"""The `Entries` port in memory."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import structs
 
+from parley.store.ports import Replaced
 from parley.store.rows import EVERYTHING, ArchiveMark
 from parley.wire.frames import Entry
 from tests.memory.tables import Tables
 
 
-class MemoryColdTier:
+class MemoryEntries:
     def __init__(self, tables: Tables) -> None:
         self._tables = tables
-        self.scrubbed = 0
 
     async def marks(self, chat_ids: Sequence[str]) -> dict[str, ArchiveMark]:
         chats = self._tables.chats
@@ -44,13 +44,16 @@ class MemoryColdTier:
                 chat.archived[sequence] = structs.replace(entry, content="")
         chat.mark = structs.replace(chat.mark, trimmed_through=max(chat.trimmed, through))
 
-    async def redact(self, chat_id: str, entries: Mapping[int, bytes]) -> None:
+    async def replace(self, chat_id: str, entries: Mapping[int, Replaced]) -> list[int]:
         chat = self._tables.chats[chat_id]
-        for sequence, wire in entries.items():
-            if sequence in chat.wires:
-                chat.wires[sequence] = wire
-                chat.entries[sequence] = msgspec.json.decode(wire, type=Entry)
-        chat.change = self._tables.next_change()
+        stored = {sequence: chat.wires.get(sequence) for sequence in entries}
+        done = [at for at, to in entries.items() if stored[at] and to.before in (None, stored[at])]
+        for at in done:
+            chat.wires[at] = entries[at].after
+            chat.entries[at] = msgspec.json.decode(entries[at].after, type=Entry)
+        if done:
+            chat.change = self._tables.next_change()
+        return done
 
-    async def scrub(self) -> None:
-        self.scrubbed += 1
+    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
+        """Nothing is in a file."""

@@ -1,4 +1,4 @@
-"""The `ColdTier` port on Cassandra. Its marks are in the rows of `chats`, in columns that conditions write.
+"""The `Entries` port on Cassandra. Its marks are in the rows of `chats`, in columns that conditions write.
 
 A trim sets the mark of the chat, and then takes the positions out of one bucket after the other: one batch
 deletes them and says so in the bucket's fence (`trimmed_through`). Every batch of an append and every void
@@ -26,6 +26,7 @@ from parley.store.cassandra.client import is_key
 from parley.store.cassandra.connection import Row, Statement
 from parley.store.cassandra.deliveries import CassandraLanes
 from parley.store.cassandra.schema import CHATS, LOG
+from parley.store.ports import Replaced
 from parley.store.rows import EVERYTHING, ArchiveMark
 from parley.wire.codec import decode_entry
 
@@ -44,15 +45,15 @@ END_TRIM = f"UPDATE {CHATS} SET is_trimming = false WHERE chat_id = ? IF trimmed
 SET_FENCE = f"UPDATE {LOG} SET trimmed_through = ? WHERE chat_id = ? AND bucket = ? IF trimmed_through = ?"
 DELETE_POSITIONS = f"DELETE FROM {LOG} WHERE chat_id = ? AND bucket = ? AND sequence > ? AND sequence <= ?"
 BEFORE_KEYS = KEYS_AT - 1
-REDACT = (
+REPLACE = (
     f"UPDATE {LOG} SET wire = ?, is_deleted = ?"
-    " WHERE chat_id = ? AND bucket = ? AND sequence = ? AND client_key = ? IF wire != null"
+    " WHERE chat_id = ? AND bucket = ? AND sequence = ? AND client_key = ? IF wire"
 )
 READ_WIRE = f"SELECT wire FROM {LOG} WHERE chat_id = ? AND bucket = ? AND sequence = ? AND client_key = ?"
 IsDone = Callable[[], Awaitable[bool]]
 
 
-class CassandraColdTier:
+class CassandraEntries:
     def __init__(self, states: CassandraChatStates, lanes: CassandraLanes) -> None:
         self._states = states
         self._cassandra = states.cassandra
@@ -141,21 +142,27 @@ class CassandraColdTier:
 
     # Bodies
 
-    async def redact(self, chat_id: str, entries: Mapping[int, bytes]) -> None:
-        for sequence in sorted(entries):
-            await self._redact_one(chat_id, sequence, entries[sequence])
+    async def replace(self, chat_id: str, entries: Mapping[int, Replaced]) -> list[int]:
+        """Each under a condition, also in a closed bucket."""
+        return [
+            sequence
+            for sequence in sorted(entries)
+            if await self._replace_one(chat_id, sequence, entries[sequence])
+        ]
 
-    async def _redact_one(self, chat_id: str, sequence: int, wire: bytes) -> None:
+    async def _replace_one(self, chat_id: str, sequence: int, to: Replaced) -> bool:
         place = (chat_id, self._states.bucket_of(sequence), sequence, NO_KEY)
-        is_deleted = decode_entry(wire).deleted is True
+        is_deleted = decode_entry(to.after).deleted is True
 
         async def is_done() -> bool:
             row = await self._cassandra.row(READ_WIRE, *place, is_serial=True) or {}
-            return bool(row.get("wire") == wire)
+            return bool(row.get("wire") == to.after)
 
-        await self._write(REDACT, (wire, is_deleted, *place), is_done)
+        condition = "!= null" if to.before is None else "= ?"
+        values = (to.after, is_deleted, *place, *(() if to.before is None else (to.before,)))
+        return await self._write(f"{REPLACE} {condition}", values, is_done)
 
-    async def scrub(self) -> None:
+    async def scrub(self, traces: Sequence[bytes] | None = None) -> None:
         """No read finds it any more. The disks of the cluster have it until they compact it away."""
 
 

@@ -1,0 +1,123 @@
+"""Bodies of what operators see of chats, and do to them."""
+
+from __future__ import annotations
+
+from msgspec import UNSET, Struct, UnsetType
+
+from parley.model import AccountState, ChatType, ReadReceipts, Role
+from parley.wire.bodies import FanoutInfo
+
+
+class PersonOfChat(Struct):
+    """One of the two people of a direct chat."""
+
+    user_id: str
+    username: str
+    display_name: str
+
+
+class ListedChatInfo(Struct):
+    """A line of the list of chats. `people`: those of a direct chat; empty in a group."""
+
+    chat_id: str
+    type: ChatType
+    title: str | None
+    people: list[PersonOfChat]
+    member_count: int
+    head: int
+    created_at: str
+
+
+class ListedChatPage(Struct):
+    """A page of chats, the newest first; `next` is the `after` of the next page, null on the last one."""
+
+    chats: list[ListedChatInfo]
+    next: str | None
+
+
+class ChatOverview(FanoutInfo, kw_only=True):
+    """A chat with its counters and its rules, as operators see it."""
+
+    people: list[PersonOfChat]
+    created_by: str
+    created_at: str
+    last_at: str | None
+    epoch: int
+    head: int
+    counter: int | None
+    open_allocations: int
+    voids: int
+    counted_through: int
+    gap_rate: float
+    hash_upto: int
+    retention: int | None
+    is_held: bool
+    open_to_join: bool
+    read_receipts: ReadReceipts
+    announcement_only: bool
+    slow_mode_seconds: int
+    edit_window_seconds: int
+
+
+class DevicePosition(Struct):
+    """How far a device is in a chat."""
+
+    device_id: str
+    last_acked_sequence: int
+    lag: int
+    last_used_at: str
+
+
+class MemberPosition(Struct):
+    """A member, and how far they and each of their devices are."""
+
+    user_id: str
+    username: str
+    display_name: str
+    state: AccountState
+    is_bot: bool
+    role: Role
+    joined_at: str
+    joined_sequence: int
+    delivered_up_to: int
+    read_up_to: int
+    devices: list[DevicePosition]
+
+
+class MemberPositionPage(Struct):
+    """A page of members by `user_id`; `next` is the `after` of the next page, null on the last one."""
+
+    members: list[MemberPosition]
+    head: int
+    next: str | None
+
+
+class LogLine(Struct, kw_only=True):
+    """An entry without what it says. `content`: only in an answer to `reveal`."""
+
+    sequence: int
+    kind: str
+    message_id: str
+    sender_id: str
+    client_message_id: str | None
+    created_at: str
+    content_type: str
+    size: int
+    attachments: int = 0
+    reply_to: str | None = None
+    target_id: str | None = None
+    edited_at: str | None = None
+    deleted: bool = False
+    content: str | UnsetType = UNSET
+
+
+class LogLines(Struct):
+    """A part of a log: each position from `from_sequence` to `to_sequence` is an entry or a void."""
+
+    chat_id: str
+    epoch: int
+    head: int
+    from_sequence: int
+    to_sequence: int
+    entries: list[LogLine]
+    voids: list[int]
