@@ -105,6 +105,7 @@ class FullStore:
             if not [one async for page in self.store.records.scan(table) for one in page]:
                 await self.store.records.load(table, [one_of_each(table, self.store.clock())])
         await self.store.cursors.flush()
+        await self.store.kinds.raised.flush()
         return self
 
     async def _settings(self) -> None:

@@ -139,7 +139,7 @@ class SqliteRows:
         self._execute("DELETE FROM idempotency_keys WHERE chat_id = ?", (chat_id,))
 
     def delete_user(self, user_id: str) -> None:
-        self._execute("DELETE FROM users WHERE user_id = ?", (user_id,))
+        self._execute("DELETE FROM records WHERE kind = 'people' AND partition = ?", (user_id,))
 
     def delete_state(self, user_id: str, chat_id: str) -> None:
         self._execute("DELETE FROM delivery_state WHERE user_id = ? AND chat_id = ?", (user_id, chat_id))

@@ -61,7 +61,7 @@ async def opens(node: Node, creator: str, other: str) -> str:
 
 
 async def blocks_held(node: Node) -> object:
-    return (await item(node, "users", user_id=node.ann)).get("block_count")
+    return (await item(node, "records_people", partition=node.ann, place="-")).get("block_count")
 
 
 # What is under way

@@ -7,13 +7,14 @@ import pytest
 from parley.clock import iso
 from parley.dynamodb import Fault, Item
 from parley.errors import Refused
-from parley.model import Privacy, ReadReceipts, Relation, Visibility
+from parley.model import Relation, User, Visibility
 from parley.store.dynamodb import relations
 from parley.store.rules import RELATIONS_MAX
+from parley.store.tables import PEOPLE, KeptPerson
 from parley.testing.dynamodb_faults import conflict, throttle, timeout_done, timeout_not_done
 from tests.contracts.acting import add_contact, add_direct, add_group, add_people, block
 from tests.contracts.dynamodb_engine import DynamoEngine, DynamoOpenStore
-from tests.contracts.dynamodb_nodes import Counted, Later, item, nodes
+from tests.contracts.dynamodb_nodes import Counted, Later, nodes
 from tests.harness.fault_plans import Planned
 
 ATOMIC = DynamoEngine(None)
@@ -23,18 +24,9 @@ CROWD = 250
 async def add_crowd(store: DynamoOpenStore, count: int = CROWD) -> list[str]:
     """Many people who hold nobody and are in no chat."""
     people = [f"user_{number:04}" for number in range(count)]
-    items: list[Item] = [
-        {
-            "user_id": person,
-            "username": person,
-            "display_name": person,
-            "about": "",
-            "is_operator": False,
-            "created_at": iso(store.clock()),
-        }
-        for person in people
-    ]
-    await store.store.dynamo.batch_put("users", items)
+    now = iso(store.clock())
+    users = [User(person, person, person, "", False, now) for person in people]
+    await store.records.load(PEOPLE, [KeptPerson(user=user, password_hash="") for user in users])
     return people
 
 
@@ -51,7 +43,7 @@ async def test_a_crowd_that_holds_nobody_is_read_once() -> None:
         assert list(await store.relations.relationships(ann, crowd, acquainted=True)) == crowd
         assert list(await store.relations.visibility(crowd)) == crowd
         assert set(await store.relations.profiles(crowd)) == set(crowd)
-        assert counted.met == {("BatchGetItem", "users"): 9}
+        assert counted.met == {("BatchGetItem", "records_people"): 9}
 
 
 async def test_strangers_of_somebody_without_chats_cost_no_more() -> None:
@@ -63,7 +55,7 @@ async def test_strangers_of_somebody_without_chats_cost_no_more() -> None:
         faults.now = counted = Counted()
         found = await store.relations.relationships(ann, crowd)
         assert not any(at.is_acquainted for at in found.values())
-        assert counted.met == {("BatchGetItem", "users"): 3, ("Query", "delivery_state"): 1}
+        assert counted.met == {("BatchGetItem", "records_people"): 3, ("Query", "delivery_state"): 1}
 
 
 async def test_only_who_is_not_acquainted_otherwise_is_looked_for() -> None:
@@ -80,7 +72,7 @@ async def test_only_who_is_not_acquainted_otherwise_is_looked_for() -> None:
         found = await store.relations.relationships(ann, [ben, cem, dan, *crowd])
         assert [user_id for user_id, at in found.items() if at.is_acquainted] == [ben, cem, dan]
         assert counted.met == {
-            ("BatchGetItem", "users"): 1,
+            ("BatchGetItem", "records_people"): 1,
             ("Query", "relations"): 1,
             ("BatchGetItem", "relations"): 1,
             ("BatchGetItem", "direct_chats"): 1,
@@ -173,27 +165,4 @@ async def test_who_cannot_exist_is_related_to_nobody(odd: str) -> None:
         await store.member_states.mute(odd, odd, None)
         await store.cursors.forget_device(odd, "phone")
         store.accounts.note_seen(odd, store.clock())
-        await store.cursors.flush()
-
-
-# What older versions wrote
-
-
-async def test_people_and_chats_of_version_1_have_the_usual_settings() -> None:
-    """An item without settings is read as somebody who shows everything, and takes settings as anybody."""
-    async with ATOMIC.opened() as store:
-        ann, ben = await add_people(store, "ann", "ben")
-        chat = await add_direct(store, ann, ben)
-        dynamo = store.store.dynamo
-        await dynamo.update("users", {"user_id": ann}, "REMOVE last_seen_privacy, send_read_receipts")
-        await dynamo.update("chats", {"chat_id": chat}, "REMOVE read_receipts")
-        found = await store.accounts.user(ann)
-        assert found is not None
-        assert (found.last_seen_privacy, found.send_read_receipts) == (Privacy.EVERYONE, True)
-        read = await store.directory.chat(chat)
-        assert read is not None
-        assert read.read_receipts is ReadReceipts.FULL
-        await store.accounts.update_user(found)
-        assert (await item(store, "users", user_id=ann))["last_seen_privacy"] == "everyone"
-        await block(store, ann, ben)
-        assert store.breaches() == []
+        await store.kinds.raised.flush()

@@ -30,7 +30,7 @@ class MemoryRecords:
     async def get(
         self, table: RecordTable[R], keys: Sequence[Key], *, may_be_old: bool = False
     ) -> list[R | None]:
-        rows = self._rows(table)
+        rows = self._tables.get(table.name, {})
         return [table.decode(*rows[key]) if key in rows else None for key in keys]
 
     async def page(
@@ -52,7 +52,7 @@ class MemoryRecords:
         ]
 
     async def count(self, table: RecordTable[R]) -> int:
-        return len(self._rows(table))
+        return len(self._tables.get(table.name, {}))
 
     async def commit(self, table: RecordTable[R], changes: Sequence[RecordChange[R]]) -> bool:
         partition_of(table, list(changes))

@@ -10,7 +10,7 @@ import structlog
 from parley.concurrency import map_concurrently
 from parley.errors import StoreError
 from parley.store.ports import Records
-from parley.store.tables import Key, RecordTable
+from parley.store.tables import Key, RecordTable, askable
 
 SHARED_SECONDS = 2.0
 """On a shared store each write costs: only the last note of this time is written."""
@@ -35,6 +35,8 @@ class RaisedLater:
 
     def note(self, table: RecordTable[Any], key: Key, number: int) -> None:
         """The number of a record, if there is one, is at least this; durable a moment later."""
+        if not askable(*key):
+            return  # there can be none
         place = table, key
         self._notes[place] = max(number, self._notes.get(place, number))
         if self._timer is None:

@@ -1,4 +1,4 @@
-"""What must agree between people and their names, which are two tables: every engine checks it like this."""
+"""What must agree between people, their names and their sessions: every engine checks it like this."""
 
 from __future__ import annotations
 
@@ -6,9 +6,20 @@ from collections.abc import AsyncIterator
 
 from parley.store.invariants import Breach
 from parley.store.ports import Records
-from parley.store.tables import DELETIONS, PEOPLE, USERNAMES, alone, listed
+from parley.store.tables import (
+    DELETIONS,
+    PEOPLE,
+    SESSIONS,
+    USER_SESSIONS,
+    USERNAMES,
+    KeptSession,
+    Key,
+    alone,
+    listed,
+)
 
 FREE = "let the person be found again: put their name into usernames, or restore it from a backup"
+END = "delete the session: nobody could revoke it"
 FORGET = "delete the name from usernames, so that somebody else may take it"
 
 
@@ -26,6 +37,22 @@ async def account_breaches(records: Records) -> AsyncIterator[Breach]:
             is_theirs = owner is not None and owner.user.username == name.username
             if not is_theirs and name.person is None and await _is_of_nobody(records, name.username):
                 yield Breach("references", f"usernames: nobody is called {name.username}", FORGET)
+    async for sessions in records.scan(SESSIONS):
+        lines = await records.get(USER_SESSIONS, [_line(kept) for kept in sessions])
+        for kept, line in zip(sessions, lines, strict=True):
+            if line is None and await _is_unlisted(records, kept):
+                problem = f"sessions: {kept.session.session_id} is not on the list of its person"
+                yield Breach("references", problem, END)
+
+
+def _line(kept: KeptSession) -> Key:
+    return kept.session.user_id, kept.session.session_id
+
+
+async def _is_unlisted(records: Records, kept: KeptSession) -> bool:
+    (now,) = await records.get(SESSIONS, [SESSIONS.key(kept)])
+    (line,) = await records.get(USER_SESSIONS, [_line(kept)])
+    return now is not None and line is None
 
 
 async def _is_nameless(records: Records, user_id: str) -> bool:

@@ -53,6 +53,13 @@ async def change_key(dynamo: Dynamo, **wrong: int | str) -> None:
 
 
 Breaking = Callable[[Dynamo], Awaitable[None]]
+
+
+def alone_at(name: str) -> Item:
+    """The key of a record that has a partition to itself."""
+    return {"partition": name, "place": "-"}
+
+
 BREAKING: dict[str, list[Breaking]] = {
     "counter_must_exist": [lambda d: set_in(d, "chat_counters", GROUP, sequence_counter=None)],
     "counter_is_last_allocated": [
@@ -103,13 +110,12 @@ BREAKING: dict[str, list[Breaking]] = {
     ],
     "references": [
         lambda d: d.batch_delete("chats", [DIRECT]),
-        lambda d: d.batch_delete("usernames", [{"username": "ben"}]),
-        lambda d: d.batch_delete("users", [{"user_id": "user_ben"}]),
-        lambda d: d.batch_delete("sessions", [{"token_hash": b"hash of a token"}]),
-        lambda d: d.batch_delete("user_sessions", [{"user_id": "user_ben", "session_id": "ses_ben"}]),
-        lambda d: set_in(d, "users", {"user_id": "user_ann"}, contact_count=2),
-        lambda d: set_in(d, "users", {"user_id": "user_ann"}, block_count=None),
-        lambda d: set_in(d, "users", {"user_id": "user_cas"}, block_count=1),
+        lambda d: d.batch_delete("records_usernames", [alone_at("ben")]),
+        lambda d: d.batch_delete("records_people", [alone_at("user_ben")]),
+        lambda d: d.batch_delete("records_user_sessions", [{"partition": "user_ben", "place": "ses_ben"}]),
+        lambda d: set_in(d, "records_people", alone_at("user_ann"), contact_count=2),
+        lambda d: set_in(d, "records_people", alone_at("user_ann"), block_count=None),
+        lambda d: set_in(d, "records_people", alone_at("user_cas"), block_count=1),
         lambda d: d.batch_delete("relations", [ANN_OF_BEN]),
         lambda d: d.put("relations", {"user_id": "user_ann", "other_id": "user_x"}),
         lambda d: d.put("relations", {"user_id": "user_x", "other_id": "user_ann"}),

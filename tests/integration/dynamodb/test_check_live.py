@@ -32,7 +32,9 @@ async def test_a_store_at_work_looks_whole(two_phase: bool, seed: int) -> None:
         await create_tables(dynamo)
         store = open_store(dynamo, two_phase=two_phase)
         for person in PEOPLE:
-            await store.accounts.add_user(User(person, person, person, "", False, BEGINNING), "hash")
+            await Kinds(store, lambda: 0).accounts.add_user(
+                User(person, person, person, "", False, BEGINNING), "hash"
+            )
         work = asyncio.gather(*(live(store, person, f"{seed} {person}") for person in PEOPLE))
         checks = 0
         while not work.done() or not checks:

@@ -22,7 +22,7 @@ from parley.store.dynamodb.counters import Counters
 from parley.store.dynamodb.directory import chat_in, chat_item, counter_item, member_in
 from parley.store.dynamodb.invitations import invitation_in, invitation_item
 from parley.store.dynamodb.lanes import lane_in, lane_key
-from parley.store.dynamodb.people import USERS
+from parley.store.dynamodb.people import USERS, person_key
 from parley.store.dynamodb.scans import table_pages
 from parley.store.dynamodb.schema import (
     CHAT_INVITATIONS,
@@ -103,11 +103,23 @@ class RecordItems:
 
     async def write(self, records: Sequence[Record]) -> None:
         """Rows by batches; what has writers of its own, one by one."""
-        match records[0]:
-            case _:
-                await self._write_items([item for record in records for item in self._items(record)])
-                if isinstance(records[0], KeptChat) and self._counters.allocator is not None:
-                    await self._each(self._restore_counter, records)
+        if isinstance(records[0], KeptCounts):
+            return await self._each(self._set_counts, records)
+        await self._write_items([item for record in records for item in self._items(record)])
+        if isinstance(records[0], KeptChat) and self._counters.allocator is not None:
+            await self._each(self._restore_counter, records)
+        return None
+
+    async def _set_counts(self, record: KeptCounts) -> None:
+        """Beside the person, who was put before."""
+        names = {f"#{relation.value}": COUNT[relation] for relation in Relation}
+        counts: Item = {
+            f":{Relation.CONTACT.value}": record.contact_count,
+            f":{Relation.BLOCK.value}": record.block_count,
+        }
+        sets = "SET " + ", ".join(f"#{relation.value} = :{relation.value}" for relation in Relation)
+        key = person_key(record.user_id)
+        await retry_unknown(lambda: self._dynamo.update(USERS, key, sets, counts, names=names))
 
     async def _each(self, write: Callable[[Any], Any], records: Sequence[Record]) -> None:
         await map_concurrently(write, records, WRITES_AT_ONCE_MAX)
