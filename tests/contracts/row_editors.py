@@ -228,7 +228,7 @@ class DynamoRows:
                 self._delete("idempotency_keys", chat_id=chat_id, client_message_id=name)
 
     def delete_user(self, user_id: str) -> None:
-        self._delete("users", user_id=user_id)
+        self._delete("records_people", partition=user_id, place="-")
 
     def delete_state(self, user_id: str, chat_id: str) -> None:
         self._delete("delivery_state", user_id=user_id, chat_id=chat_id)

@@ -156,9 +156,9 @@ async def test_a_name_stays_unknown_only_while_it_is() -> None:
     """When no attempt was answered but the first was done, the name is found to be ours."""
     faults = Later()
     async with ATOMIC.opened(faults=faults) as store:
-        faults.now = Planned(TransactWriteItems=[timeout_done, timeout_not_done, timeout_not_done])
+        faults.now = Planned(PutItem=[timeout_done, timeout_not_done, timeout_not_done])
         assert await store.accounts.add_user(new_user(store, "ann"), "hash")
-        faults.now = On(timeout_not_done, "TransactWriteItems")
+        faults.now = On(timeout_not_done, "PutItem")
         with pytest.raises(OutcomeUnknown):
             await store.accounts.add_user(new_user(store, "ben"), "hash")
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from parley.clock import from_iso
-from parley.errors import StoreUnavailable
+from parley.errors import OutcomeUnknown, StoreUnavailable
 from parley.model import AccountState, User
 from parley.records.raised import RaisedLater
 from parley.store.ports import Directory, Records
@@ -54,7 +54,14 @@ class Accounts:
             user=replace(user, last_seen=None), password_hash=password_hash, last_seen_ms=seen_ms
         )
         name = TakenName(username=user.username, user_id=user.user_id, person=person)
-        if await self._records.commit(USERNAMES, [PutRecord(name, before=None)]):
+        try:
+            is_taken_by_us = await self._records.commit(USERNAMES, [PutRecord(name, before=None)])
+        except OutcomeUnknown:
+            found = await self._name(user.username)
+            if found is None:
+                raise
+            is_taken_by_us = found == name
+        if is_taken_by_us:
             await self._finish(name, person)
             return await self._has(user.user_id, user.username)
         found = await self._name(user.username)

@@ -15,6 +15,7 @@ import apsw
 import msgspec
 from msgspec import Struct
 
+from parley.clock import from_iso
 from parley.core.attachments import AttachmentLine
 from parley.core.log_hash import StoredHash
 from parley.dynamodb import Dynamo
@@ -63,12 +64,35 @@ def what_it_held(name: str) -> OldStore:
     found["MessageMark"] = found.pop("KeptMark")
     for user_id, devices in groupby(found.pop("PushDevice"), key=itemgetter("user_id")):
         found.setdefault("PersonPushDevices", []).append({"user_id": user_id, "devices": list(devices)})
+    _as_records(found)
+    if name.startswith("cassandra"):
+        found["AccountDeletion"][0]["username"] = "eve"  # it knew which name to free
     for chat in found["KeptChat"]:
         decided = {name: chat.pop(name) for name in ("fanout", "retention_days", "is_held")}
         if any(value not in (None, False) for value in decided.values()):
             settings = {"chat_id": chat["chat"]["chat_id"]} | {k: v for k, v in decided.items() if v}
             found.setdefault("ChatSettings", []).append(settings)
     return OldStore(people, chats, found)
+
+
+def _as_records(found: dict[str, list[dict[str, Any]]]) -> None:
+    """A person's counts, and when they were last seen, have places of their own."""
+    for person in found["KeptPerson"]:
+        user_id, username = person["user"]["user_id"], person["user"]["username"]
+        counts = {name: person.pop(name) for name in ("contact_count", "block_count")}
+        if any(counts.values()):
+            found.setdefault("KeptCounts", []).append({"user_id": user_id, **counts})
+        if person["user"]["last_seen"] is not None:
+            person["last_seen_ms"] = from_iso(person["user"]["last_seen"])
+            person["user"]["last_seen"] = None
+        found.setdefault("TakenName", []).append({"user_id": user_id, "username": username})
+        if person["user"]["is_operator"]:
+            found.setdefault("Operator", []).append({"user_id": user_id})
+    for kept in found["KeptSession"]:
+        session = kept["session"]
+        line = {name: session[name] for name in ("user_id", "session_id")}
+        line |= {"token_hash": kept["token_hash"], "since_ms": session["created_at_ms"]}
+        found.setdefault("SessionLine", []).append(line)
 
 
 def _lines(name: str) -> Iterator[dict[str, Any]]:
