@@ -102,10 +102,10 @@ class Push:
             kinds.push.devices,
             kinds.accounts,
             kinds.sessions,
-            frozenset(providers),
-            vapid,
-            allowed,
-            clock,
+            providers=frozenset(providers),
+            vapid=vapid,
+            allowed=allowed,
+            clock=clock,
             has_feed=feed is not None,
         )
 

@@ -54,11 +54,11 @@ class PushRegistrations:
         devices: PushDevices,
         accounts: Accounts,
         sessions: Sessions,
+        *,
         providers: Collection[Provider],
         vapid: VapidKeys | None,
         allowed: Sequence[Network],
         clock: Clock,
-        *,
         has_feed: bool,
         random_text: Callable[[int], str] = secrets.token_urlsafe,
     ) -> None:

@@ -47,8 +47,6 @@ class Accounts:
         They are also taken if this user was added before. An addition that was cut short is finished as it
         was begun.
         """
-        if await self.person(user.user_id) is not None:
-            return False
         seen_ms = from_iso(user.last_seen) if user.last_seen is not None else 0
         person = KeptPerson(
             user=replace(user, last_seen=None), password_hash=password_hash, last_seen_ms=seen_ms

@@ -7,18 +7,26 @@ import pytest
 
 from parley.dynamodb import Item
 from parley.errors import StoreUnavailable
+from parley.ids import Ids
+from parley.model import Session
 from parley.store.dynamodb.recent_reads import ITEMS_PER_READ_MAX, RecentReads
-from parley.store.tables import ALONE
+from parley.store.dynamodb.records import DynamoRecords
+from parley.store.tables import ALONE, SESSIONS, KeptSession, alone
 from tests.harness.clock import VirtualClock, run_virtual
 
 
 class CountedTable:
-    """Records, and the requests for them."""
+    """Records, and the requests for them. `unseen`: written so lately that only a strong read finds them."""
 
     def __init__(self, *names: str) -> None:
         self.items: dict[str, Item] = {one: {"partition": one, "place": ALONE} for one in names}
+        self.unseen: set[str] = set()
         self.batches: list[int] = []
         self.is_down = False
+
+    async def get(self, table: str, key: Item, *, consistent: bool = True) -> Item | None:
+        assert consistent
+        return self.items.get(str(key["partition"]))
 
     async def batch_get(self, table: str, keys: Sequence[Item], *, consistent: bool = True) -> list[Item]:
         assert not consistent
@@ -27,7 +35,7 @@ class CountedTable:
             raise StoreUnavailable("on purpose")
         self.batches.append(len(keys))
         wanted = [key["partition"] for key in keys]
-        return [item for one, item in self.items.items() if one in wanted]
+        return [item for one, item in self.items.items() if one in wanted and one not in self.unseen]
 
 
 def reads_of(table: CountedTable) -> RecentReads:
@@ -50,6 +58,25 @@ def test_heartbeats_of_a_moment_share_requests() -> None:
         assert table.batches == [ITEMS_PER_READ_MAX, 50]
 
     run_virtual(scenario)
+
+
+def test_a_session_that_is_not_seen_yet_is_not_taken_for_an_ended_one() -> None:
+    """A replica that is behind ends nobody's connection."""
+
+    async def scenario(clock: VirtualClock) -> None:
+        kept = KeptSession(session=Session("ses_1", "ann", "phone", "", 1, 1, 2), token_hash=b"1")
+        table = CountedTable("31")
+        table.items["31"]["record"] = SESSIONS.encode(kept).decode()
+        table.unseen.add("31")
+        records = DynamoRecords(table, clock, Ids(lambda _: 0), connected)  # type: ignore[arg-type]
+        assert await records.get(SESSIONS, [SESSIONS.key(kept)], may_be_old=True) == [kept]
+        assert await records.get(SESSIONS, [alone("32")], may_be_old=True) == [None]
+
+    run_virtual(scenario)
+
+
+async def connected() -> None:
+    """It is."""
 
 
 def test_a_store_that_fails_fails_those_who_asked_and_no_later_one() -> None:
